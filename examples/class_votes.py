@@ -5,7 +5,7 @@ votes of some public questions tell how votes fall, the optimal rule is designed
 budget on a file. The same on the command line:
 
     darrm plurality --K 10 --classes 6 --target-epsilon 8 --delta 1e-6 --queries 6 --output rule.json
-    darrm label votes.csv --solution rule.json --ledger budget.log --queries 6 --output labels.csv
+    darrm label votes.csv --solution rule.json --release-log releases.log --queries 6 --output labels.csv
 
     python examples/class_votes.py
 """
@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
         print(f"  {name:18s}{utility:.3f}")
 
     mechanism = RuleMechanism(problem, found.solution.rule)
-    log = PluralityLog.begin(folder / "budget.log", mechanism, budget=TOTAL)
+    log = PluralityLog.create(folder / "releases.log", mechanism, budget=TOTAL)
     votes = np.loadtxt(folder / "votes.csv", delimiter=",")
     labels = PrivatePlurality(mechanism, log).release_many(votes, "first job")
     print(f"{len(labels)} labels released, {np.mean(labels == truth):.0%} of them right; {log.left} releases are left.")

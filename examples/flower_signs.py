@@ -80,10 +80,10 @@ def main() -> None:
     if best is None or best.release is None:
         raise SystemExit("nothing to release")
     print(f"{best.mechanism}: each of {bits} bits is the majority with probability {best.accuracy:.3f}")
-    with tempfile.TemporaryDirectory() as folder:  # a real server keeps its ledger: it survives restarts
-        ledger = ReleaseLog.create(f"{folder}/spent.ledger", best.release, budget=TOTAL, fresh=True)
-        train(PrivateMajority(best.release, ledger), truth)
-        print(f"{ledger.spent} of {ledger.limit} releases are spent, within ({TOTAL.epsilon:g}, {TOTAL.delta:g})")
+    with tempfile.TemporaryDirectory() as folder:  # a real server keeps its release log: it survives restarts
+        log = ReleaseLog.create(f"{folder}/releases.log", best.release, budget=TOTAL, fresh=True)
+        train(PrivateMajority(best.release, log), truth)
+        print(f"{log.spent} of {log.limit} releases are spent, within ({TOTAL.epsilon:g}, {TOTAL.delta:g})")
 
 
 def train(release: PrivateMajority, truth: Array) -> None:

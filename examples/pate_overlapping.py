@@ -2,7 +2,7 @@
 
 The teachers are not private (ε = inf). A record is in one part of each of three partitions, hence affected = 3, whatever the
 teachers do with it. The planner finds the γ of which all labels together fit the total, and says what GNMax would give in
-its place; then the labels are released, and paid for from a ledger that would survive a crash.
+its place; then the labels are released, and charged to a release log that would survive a crash.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def main() -> None:
     plain = 2 * votes.sum(axis=1) > K
 
     with tempfile.TemporaryDirectory() as folder:
-        ledger = ReleaseLog.create(Path(folder, "labels.ledger"), best.release, queries=LABELS)
-        release = PrivateMajority(best.release, ledger)
+        log = ReleaseLog.create(Path(folder, "releases.log"), best.release, queries=LABELS)
+        release = PrivateMajority(best.release, log)
         labels = release.release_many(votes, "the pool")
         print(f"right: {np.mean(labels == data.truth):.2f} of the private labels")
         print(f"right: {np.mean(plain == data.truth):.2f} of the teachers' plain majority, which must not be released")

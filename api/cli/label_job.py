@@ -18,15 +18,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from api.cli.output import say
 from api.cli.vote_files import blocks, check_format, count_rows, labels
 from api.cli.working import Working
 from darrm_opt.durable_file import flush_folder
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
-from darrm_opt.mechanism.release_log import checked_id
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority
+from darrm_opt.mechanism.durable_log import DurableLog, checked_id
 from darrm_opt.plurality.private_plurality import PrivatePlurality
 
 ROWS = 65_536
@@ -41,12 +41,12 @@ class Job:
     """Labelling job on disk: what it is, so that resuming a different one by mistake is refused.
 
     Attributes:
-        release_id: its name in the ledger.
+        release_id: its name in the release log.
         rows: rows of a block.
         votes: path of the votes.
         size: their size [bytes].
         changed: when they were last changed [ns].
-        ledger: path of the ledger.
+        release_log: path of the release log.
     """
 
     release_id: str
@@ -54,7 +54,7 @@ class Job:
     votes: str
     size: int
     changed: int
-    ledger: str
+    release_log: str
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LabelResult:
     Attributes:
         labels: labels in the output.
         resumed: labels that an earlier run had released already.
-        release_id: the job's name in the ledger.
+        release_id: the job's name in the release log.
     """
 
     labels: int
@@ -73,7 +73,7 @@ class LabelResult:
 
 
 def check_label_files(votes: str, output: str, K: int, classes: int | None, rows: int) -> int:
-    """Return the number of rows in a file of votes, all of which was read, before a ledger is begun.
+    """Return the number of rows in a file of votes, all of which was read, before a release log is created.
 
     Args:
         votes: path of the votes.
@@ -108,7 +108,7 @@ def label_file(
     votes: str,
     output: str,
     release: PrivateMajority | PrivatePlurality,
-    ledger: ReleaseLog,
+    log: DurableLog[Any, Any],
     *,
     release_id: str | None,
     rows: int,
@@ -119,15 +119,15 @@ def label_file(
     Args:
         votes: path of the votes, see `api.cli.vote_files.blocks`.
         output: path of the labels, a CSV, Parquet or npy file that does not exist yet.
-        release: the mechanism, whose budget is ``ledger``.
-        ledger: what is charged.
-        release_id: names the job in the ledger; None: a new one, or that of the job that is to go on.
+        release: the mechanism, whose budget is ``log``.
+        log: what is charged.
+        release_id: names the job in the release log; None: a new one, or that of the job that is to go on.
         rows: rows of a block.
         count: rows of ``votes``, by `check_label_files`.
 
     Raises:
         InvalidInput: a file is not what is accepted, or the output belongs to another job.
-        BudgetSpent: the ledger has less left than there are rows; nothing was charged.
+        BudgetSpent: the log has less left than there are rows; nothing was charged.
     """
     suffix = check_format(output, "output")
     K, classes = (
@@ -135,10 +135,10 @@ def label_file(
         if isinstance(release, PrivateMajority)
         else (release.mechanism.K, release.mechanism.classes)
     )
-    with _job(votes, output, ledger, release_id, rows) as job:
-        missing = _missing(ledger, job, count)
-        if missing > ledger.left:
-            raise BudgetSpent(ledger.in_words, ledger.limit, ledger.spent, missing)
+    with _job(votes, output, log, release_id, rows) as job:
+        missing = _missing(log, job, count)
+        if missing > log.left:
+            raise BudgetSpent(log.in_words, log.limit, log.spent, missing)
         if missing < count:
             say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
         part = _beside(output, "part")
@@ -183,9 +183,9 @@ class RowCounter:
             say("")
 
 
-def _missing(ledger: ReleaseLog, job: Job, count: int) -> int:
+def _missing(log: DurableLog[Any, Any], job: Job, count: int) -> int:
     """Return how many of a job's rows are not released yet."""
-    known = ledger.ids
+    known = log.ids
     return sum(
         min(job.rows, count - start)
         for number, start in enumerate(range(0, count, job.rows))
@@ -203,7 +203,7 @@ def _beside(output: str, what: str) -> Path:
 
 
 @contextmanager
-def _job(votes: str, output: str, ledger: ReleaseLog, release_id: str | None, rows: int) -> Iterator[Job]:
+def _job(votes: str, output: str, log: DurableLog[Any, Any], release_id: str | None, rows: int) -> Iterator[Job]:
     """Begin a job, or go on with the one whose output this is; nobody else may have it at the same time."""
     if release_id is not None and len(checked_id(release_id)) > MAX_JOB_ID:
         raise InvalidInput("release_id", release_id, f"at most {MAX_JOB_ID} characters")
@@ -223,7 +223,7 @@ def _job(votes: str, output: str, ledger: ReleaseLog, release_id: str | None, ro
             str(Path(votes).absolute()),
             state.st_size,
             state.st_mtime_ns,
-            str(ledger.path.absolute()),
+            str(log.path.absolute()),
         )
         before = _read(file)
         if before is None:
@@ -233,7 +233,7 @@ def _job(votes: str, output: str, ledger: ReleaseLog, release_id: str | None, ro
         try:
             yield job
         except BudgetSpent:
-            if not any(known.startswith(f"{job.release_id}/") for known in ledger.ids):
+            if not any(known.startswith(f"{job.release_id}/") for known in log.ids):
                 place.unlink()  # nothing to go on with
             raise
         place.unlink()
@@ -260,7 +260,10 @@ def _read(file: IO[str]) -> Job | None:
     """Return the job in a file; None where its writing was cut short, so that nothing was released under its name."""
     file.seek(0)
     try:
-        return Job(**json.loads(file.read()))
+        record = json.loads(file.read())
+        if "ledger" in record:  # the name before 0.2.0: a job that was begun then can go on
+            record["release_log"] = record.pop("ledger")
+        return Job(**record)
     except (ValueError, TypeError):
         return None
 

@@ -2,7 +2,9 @@
 
 release_plan         which release fits K voters, a total budget and a number of queries, and why
 logistic_regression  `PrivateLogisticRegression`: a voter that is private itself, with its proof
-classifier           `PrivateMajorityClassifier`: split, train, vote, release within a budget
+release_budgets      what predictions are charged to: a counter in memory, or a release log
+voting_classifier    `PrivateVotingClassifier`: split, train, vote; the base of both classifiers
+classifier           `PrivateMajorityClassifier`: release the majority within a budget
 plurality            `PrivatePluralityClassifier`: the same for any number of classes
 """
 

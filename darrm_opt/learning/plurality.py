@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,12 +10,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.classifier import InMemory, PrivateMajorityClassifier
+from darrm_opt.learning.release_budgets import ReleaseCounter, ReopenedLog
+from darrm_opt.learning.voting_classifier import PrivateVotingClassifier
 from darrm_opt.plurality import PluralityLog, PluralityPlan, PrivatePlurality, plurality_plan
 from darrm_opt.problem import Privacy
 
 
-class PrivatePluralityClassifier(PrivateMajorityClassifier):
+class PrivatePluralityClassifier(PrivateVotingClassifier):
     """A classifier of C classes whose predictions, all together, are (ε, δ)-DP for the replacement of one training record.
 
     Args:
@@ -28,8 +28,8 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
         queries: predictions wanted; fewer and the answers are better.
         prior: how votes are expected to fall (`darrm_opt.plurality.parse_prior`); it decides how good the answers are, not
             how private.
-        ledger: a file that keeps the account across processes and restarts; None: this object keeps it, and copies
-            made of it (pickle, deepcopy) have nothing left.
+        release_log: a file that counts the predictions across processes and restarts, created if there is none
+            (`PluralityLog`); None: this object counts them, and copies made of it (pickle, deepcopy, fork) have nothing left.
         classes: the classes, public; None: those that occur in ``y``, taken to be public.
         random_state: for the parts and the training of voters, never for what is released.
 
@@ -48,8 +48,6 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
     ((1,), 1)
     """
 
-    voter_privacy = None
-
     def __init__(
         self,
         estimator: Any = None,
@@ -60,7 +58,7 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
         delta: float = 1e-5,
         queries: int = 100,
         prior: str = "dirichlet(0.2)",
-        ledger: str | os.PathLike[str] | None = None,
+        release_log: str | os.PathLike[str] | None = None,
         classes: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -71,7 +69,7 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
         self.delta = delta
         self.queries = queries
         self.prior = prior
-        self.ledger = ledger
+        self.release_log = release_log
         self.classes = classes
         self.random_state = random_state
 
@@ -83,10 +81,11 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
             y: labels, shape (n,).
 
         Raises:
-            InvalidInput: a parameter is outside its range, fewer than two classes, or a label that is no class.
+            InvalidInput: a parameter is outside its range, fewer than two classes, a label that is no class, or a release log
+                of another mechanism or another number of predictions.
         """
         X, numbers, K, overlap = self._training_data(X, y)
-        self.plan_: PluralityPlan = plurality_plan(  # type: ignore[assignment]  # another plan than the majority's
+        self.plan_: PluralityPlan = plurality_plan(
             K,
             len(self.classes_),
             Privacy(self.epsilon, self.delta),
@@ -94,15 +93,15 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
             affected=overlap,
             objective=self.prior,
         )
-        self.voters_ = self._trained(X, numbers, K // overlap, overlap)
-        self._budget = self._account()
+        self.voters_ = self._fit_voters(X, numbers, K // overlap, overlap)
+        self._budget = self._open_budget(self.plan_)
         return self
 
     @property
     def queries_left_(self) -> float:
         """Predictions that are left."""
         check_is_fitted(self)
-        return (PluralityLog(self._budget) if isinstance(self._budget, Path) else self._budget).left
+        return self._budget.left
 
     @property
     def privacy_spent_(self) -> Privacy:
@@ -117,25 +116,13 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
             raise InvalidInput("y", "a label that is none of the classes", f"labels among {list(classes)}")
         return classes
 
-    def _released(self, votes: NDArray[np.int64]) -> NDArray[Any]:
-        if isinstance(self._budget, Path):
-            return PrivatePlurality(self.plan_.mechanism, PluralityLog(self._budget)).release_many(votes)
-        release = PrivatePlurality(self.plan_.mechanism)
-        self._budget.charge(len(votes))
-        return release.release_many(votes)
+    def _open_budget(self, plan: PluralityPlan) -> ReopenedLog | ReleaseCounter:
+        """Return what the predictions are charged to."""
+        if self.release_log is None:
+            return ReleaseCounter(plan.queries)
+        log = PluralityLog.open_or_create(self.release_log, plan.mechanism, queries=plan.queries)
+        return ReopenedLog(log, plan.mechanism)
 
-    def _account(self) -> InMemory | Path:
-        plan = self.plan_
-        if self.ledger is None:
-            return InMemory(plan.queries)
-        path = Path(self.ledger)
-        found = PluralityLog(path) if path.exists() else PluralityLog.begin(path, plan.mechanism, queries=plan.queries)
-        PrivatePlurality(plan.mechanism, found)  # refuses the log of another mechanism
-        if found.limit != plan.queries:
-            raise InvalidInput("ledger", str(path), f"a log of {plan.queries} releases", f"This one has {found.limit}.")
-        return path
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = True
-        return tags
+    def _release(self, votes: NDArray[np.int64]) -> NDArray[Any]:
+        mechanism = PrivatePlurality(self.plan_.mechanism)
+        return self._budget.charge_and_release(len(votes), lambda: mechanism.release_many(votes))

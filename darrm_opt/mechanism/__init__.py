@@ -1,7 +1,8 @@
 """Mechanism: from γ to released bits, within a budget that survives crashes.
 
 journal      an append-only file that survives kill -9, torn writes and two processes at once
-release_log  the budget of one γ on such a file: what was released is charged once, and never free
+durable_log  a budget on such a file: what was released is charged once, and never free
+release_log  `ReleaseLog`: the durable log of one γ
 majority     `PrivateMajority`: votes in, private bits out
 """
 

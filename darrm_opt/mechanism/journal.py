@@ -40,12 +40,12 @@ class Journal:
 
     Args:
         path: an existing file.
-        seen: called with each record and the place of its line, in order, once.
+        replay: called with each record and the place of its line, in order, once.
     """
 
-    def __init__(self, path: str | os.PathLike[str], seen: Callable[[Record, int], None]) -> None:
+    def __init__(self, path: str | os.PathLike[str], replay: Callable[[Record, int], None]) -> None:
         self._path = Path(path)
-        self._seen = seen
+        self._replay = replay
         self._end = 0
         self._chain = ""
         self._identity: tuple[int, int] | None = None
@@ -58,8 +58,8 @@ class Journal:
         return self._path
 
     @contextmanager
-    def locked(self) -> Iterator[Open]:
-        """Hold the file alone, with all its records seen.
+    def locked(self) -> Iterator[LockedJournal]:
+        """Hold the file alone, with all its records replayed.
 
         Raises:
             BudgetUnreadable: it cannot be opened.
@@ -67,18 +67,18 @@ class Journal:
         """
         with self._thread:
             if self._held:  # a second lock of the same file would wait for the first, forever
-                raise RuntimeError("a ledger cannot be used from within one of its own releases")
+                raise RuntimeError("a release log cannot be used from within one of its own releases")
             try:
                 file = self._path.open("r+b", buffering=0)
             except OSError as err:
-                raise BudgetUnreadable(f"the ledger {self._path} cannot be opened: {err.strerror}") from err
+                raise BudgetUnreadable(f"the release log {self._path} cannot be opened: {err.strerror}") from err
             with file:
                 fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed, or the process dies
                 self._same_file(file)
                 self._catch_up(file)
                 self._held = True
                 try:
-                    yield Open(self, file)
+                    yield LockedJournal(self, file)
                 finally:
                     self._held = False
 
@@ -87,7 +87,7 @@ class Journal:
         here = (state.st_dev, state.st_ino)
         if self._identity not in (None, here) or state.st_size < self._end:
             raise ReleaseLogDamaged(
-                f"the ledger {self._path} was replaced or cut while it was in use: nothing is released."
+                f"the release log {self._path} was replaced or cut while it was in use: nothing is released."
             )
         self._identity = here
 
@@ -104,8 +104,8 @@ class Journal:
                         os.fsync(file.fileno())
                         break
                     raise ReleaseLogDamaged(
-                        f"the ledger {self._path} is damaged at byte {self._end}: nothing is released. Put back the file "
-                        "as it was, with every line that it had, or begin another with a budget of its own."
+                        f"the release log {self._path} is damaged at byte {self._end}: nothing is released. Put back the file "
+                        "as it was, with every line that it had, or create another with a budget of its own."
                     )
                 self._take(record, line)
         if self._end > known:
@@ -123,7 +123,7 @@ class Journal:
         return not line.endswith(b"\n") and self._read(line[:-1] + b"\n") is None
 
     def _take(self, record: Record, line: bytes) -> None:
-        self._seen(record, self._end)
+        self._replay(record, self._end)
         self._end += len(line)
         self._chain = line[:CHECKSUM].decode("ascii")
 
@@ -137,7 +137,7 @@ class Journal:
         self._take(record, line)
 
 
-class Open:
+class LockedJournal:
     """A journal that is held alone."""
 
     def __init__(self, journal: Journal, file: BinaryIO) -> None:

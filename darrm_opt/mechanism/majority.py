@@ -52,7 +52,7 @@ class PrivateMajority:
 
     Raises:
         NotPrivate: γ is not private for the problem, or cannot be proved to be.
-        InvalidInput: no solution, a ledger of another γ or problem, or one for voters that were trained once with ``fresh=True``.
+        InvalidInput: no solution, a release log of another γ or problem, or one for voters that were trained once with ``fresh=True``.
 
     Source: Algorithm 1 and Lemma 3.4 of the paper.
 
@@ -75,15 +75,11 @@ class PrivateMajority:
         once = effective_voters(given.problem, MAX_RELEASES, fresh=fresh) is not given.problem
         self._charged_once, self._charged = once, False
         if isinstance(budget, ReleaseLog):
-            if budget.release != self._release:
-                raise InvalidInput(
-                    "budget",
-                    str(budget.path),
-                    "the ledger of this gamma and this problem",
-                    "A ledger's limit is proved for one γ: give another γ a ledger and a part of the total of its own.",
-                )
+            budget.check_is_for(self._release, "budget")
             if fresh and not budget.fresh:
-                raise InvalidInput("fresh", fresh, "False", f"The ledger {budget.path} is for voters trained once.")
+                raise InvalidInput(
+                    "fresh", fresh, "False", f"The release log {budget.path} is for voters trained once."
+                )
         elif budget is not None and not isinstance(budget, PrivacyBudget):
             raise InvalidInput("budget", budget, "a ReleaseLog, a PrivacyBudget, or None")
         self._budget = budget
@@ -161,12 +157,12 @@ class PrivateMajority:
             self._charge(self._budget, len(table))
         return self._draw(table)
 
-    def _charge(self, ledger: PrivacyBudget, count: int) -> None:
+    def _charge(self, budget: PrivacyBudget, count: int) -> None:
         if not self._charged_once:
-            ledger.charge(self.problem.target, count)
+            budget.charge(self.problem.target, count)
         elif count and not self._charged:  # two threads at once charge twice, which errs on the private side
             try:
-                ledger.charge(self.problem.voter, self.problem.affected)
+                budget.charge(self.problem.voter, self.problem.affected)
             except BudgetExceeded as err:
                 raise BudgetExceeded(
                     f"{err} These are the models that one record reaches, charged once for all releases, as fresh=True was not "

@@ -57,13 +57,7 @@ class PrivatePlurality:
         if not isinstance(mechanism, VoteMechanism):
             raise InvalidInput("mechanism", mechanism, "a PluralitySolution, a RuleMechanism or a NoisyMaximum")
         if isinstance(budget, PluralityLog):
-            if budget.mechanism != mechanism:
-                raise InvalidInput(
-                    "budget",
-                    str(budget.path),
-                    "the log of this mechanism",
-                    "A log's limit is proved for one mechanism: give another one a log and a part of the total of its own.",
-                )
+            budget.check_is_for(mechanism, "budget")
         elif isinstance(budget, PrivacyBudget):
             if not isinstance(mechanism, RuleMechanism):
                 raise InvalidInput("budget", "a PrivacyBudget", "a PluralityLog or None for a noisy maximum")
@@ -114,7 +108,9 @@ class PrivatePlurality:
         """
         counts = count_votes(votes, self._mechanism.K, self._mechanism.classes)
         if isinstance(self._budget, PluralityLog):
-            return self._budget.once_labels(len(counts), lambda before: self._draw(counts, before), release_id)
+            return self._budget.charge_and_release_labels(
+                len(counts), lambda before: self._draw(counts, before), release_id
+            )
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a PluralityLog knows releases by name.")
         if isinstance(self._budget, PrivacyBudget) and isinstance(self._mechanism, RuleMechanism):

@@ -1,8 +1,8 @@
-"""Kill `darrm label` again and again, and hold the ledger against the labels.
+"""Kill `darrm label` again and again, and hold the release log against the labels.
 
-Each trial labels one file of votes. The process is killed with SIGKILL at random moments, told by how much the ledger has
+Each trial labels one file of votes. The process is killed with SIGKILL at random moments, told by how much the log has
 grown and a random delay, and started again with the same command until it ends by itself. Then every row must have been
-released exactly once: the ledger's blocks are the job's blocks, once each; its bits are the labels; and it has spent what a
+released exactly once: the log's blocks are the job's blocks, once each; its bits are the labels; and it has spent what a
 job that nobody disturbed spends, which is the number of rows. With ``--classes`` votes are among classes, released by
 Confident-GNMax with a cap: then the log counts the labels among the answers, and there are as many as the cap allows.
 
@@ -38,7 +38,7 @@ class Trial:
 
     Attributes:
         kills: how often it was killed while it worked.
-        resumed: labels that its last run found in the ledger.
+        resumed: labels that its last run found in the release log.
         faults: what was wrong in the end, in words.
     """
 
@@ -68,7 +68,7 @@ def kill_and_resume(
     else:  # nearly every second check passes, so that the cap is reached on the way
         record = NoisyMaximum(K, classes, 1.0, threshold=3.0, check_sigma=1.0, cap=rows // 4).record()
     (folder / "solution.json").write_text(json.dumps(record))
-    command = [*("label", "votes.npy", "--solution", "solution.json", "--ledger", "ledger"), "--json"]
+    command = [*("label", "votes.npy", "--solution", "solution.json", "--release-log", "log"), "--json"]
     command += ["--queries", str(2 * rows), "--output", f"labels.{suffix}", "--block", str(block)]
     done = 0
     for _ in range(kills):
@@ -95,36 +95,36 @@ def kill_and_resume(
 def _faults(folder: Path, output: str, rows: int, block: int, classes: int | None) -> tuple[str, ...]:
     """Return what is wrong with a job that has ended."""
     faults = []
-    ledger = ReleaseLog(folder / "ledger") if classes is None else PluralityLog(folder / "ledger")
+    log = ReleaseLog(folder / "log") if classes is None else PluralityLog(folder / "log")
     labels = _labels(folder / output)
-    names = sorted(ledger.ids, key=lambda name: int(name.partition("/")[2]))
+    names = sorted(log.ids, key=lambda name: int(name.partition("/")[2]))
     if [int(name.partition("/")[2]) for name in names] != list(range(-(-rows // block))):
-        faults.append(f"the ledger holds the blocks {names}")
+        faults.append(f"the log holds the blocks {names}")
     if len({name.partition("/")[0] for name in names}) != 1:
-        faults.append("the ledger holds several jobs")
-    bits = [bit for name in names for bit in _stored(ledger, name)]
+        faults.append("the log holds several jobs")
+    bits = [bit for name in names for bit in _stored(log, name)]
     if bits != labels:
-        faults.append("the labels are not the bits in the ledger")
+        faults.append("the labels are not the bits in the log")
     if len(labels) != rows:
         faults.append(f"{len(labels)} labels for {rows} rows")
-    if ledger.spent != rows:
-        faults.append(f"{ledger.spent} releases are charged for {rows} rows")
-    if isinstance(ledger, PluralityLog):
+    if log.spent != rows:
+        faults.append(f"{log.spent} releases are charged for {rows} rows")
+    if isinstance(log, PluralityLog):
         released = sum(label != ABSTENTION for label in labels)
-        if not released == ledger.labels == ledger.mechanism.cap:
-            faults.append(f"{released} labels left, {ledger.labels} are counted, the cap is {ledger.mechanism.cap}")
+        if not released == log.labels == log.mechanism.cap:
+            faults.append(f"{released} labels left, {log.labels} are counted, the cap is {log.mechanism.cap}")
     if left := [path.name for path in folder.glob(".*")]:
         faults.append(f"{left} are left behind")
     return tuple(faults)
 
 
 def _lines(folder: Path) -> int:
-    path = folder / "ledger"
+    path = folder / "log"
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _stored(ledger: ReleaseLog, name: str) -> list[int]:
-    bits = ledger.stored(name)
+def _stored(log: ReleaseLog | PluralityLog, name: str) -> list[int]:
+    bits = log.stored(name)
     return [] if bits is None else [int(bit) for bit in bits]
 
 

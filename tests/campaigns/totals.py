@@ -236,13 +236,13 @@ def _charged(asked: ReleaseCase) -> dict[str, Privacy]:
     once = not (asked.fresh or math.isinf(voters.voter.epsilon) or len(asked.releases) == 1)
     events = [voters.voter] * voters.affected if once else [release.privacy for release in asked.releases]
     for accounting in ("best", "simple"):
-        ledger = PrivacyBudget(Privacy(60.0, 0.9), accounting)
+        accountant = PrivacyBudget(Privacy(60.0, 0.9), accounting)
         try:
             for event in events:
-                ledger.charge(event)
+                accountant.charge(event)
         except BudgetExceeded:
             continue
-        found[f"budget, {accounting}"] = ledger.spent
+        found[f"budget, {accounting}"] = accountant.spent
     return found
 
 

@@ -79,8 +79,12 @@ def public(module: ModuleType, names: Sequence[str] | None = None) -> Iterator[t
 
 def _members(thing: type) -> dict[str, Any]:
     """Return what a class has, with what it has from classes of ours."""
-    ours = [base for base in reversed(thing.__mro__) if base.__module__.partition(".")[0] in OURS]
-    return {name: found for base in ours for name, found in vars(base).items()}
+    return {name: found for base in reversed(_our_bases(thing)) for name, found in vars(base).items()}
+
+
+def _our_bases(thing: type) -> list[type]:
+    """Return a class and those of ours from which it inherits."""
+    return [base for base in thing.__mro__ if base.__module__.partition(".")[0] in OURS]
 
 
 def lacks(thing: Any) -> Iterator[str]:
@@ -140,7 +144,9 @@ def _parameters(thing: Any) -> list[str]:
 
 def _other(thing: Any) -> set[str]:
     """Return what a class may describe beside its parameters."""
-    return {*vars(thing), *getattr(thing, "__annotations__", {})} | _set_in(thing) if inspect.isclass(thing) else set()
+    if not inspect.isclass(thing):
+        return set()
+    return {*vars(thing), *getattr(thing, "__annotations__", {})}.union(*(_set_in(base) for base in _our_bases(thing)))
 
 
 def _set_in(thing: type) -> set[str]:

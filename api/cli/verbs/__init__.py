@@ -56,7 +56,7 @@ EXAMPLES = {
     "plurality": ("darrm plurality --K 11 --classes 3 --target-epsilon 1 --delta 1e-5 --output rule.json",),
     "label": (
         (
-            "darrm label votes.csv --solution plan.json --ledger spent.ledger --total-epsilon 3 --total-delta 1e-3 --fresh "
+            "darrm label votes.csv --solution plan.json --release-log releases.log --total-epsilon 3 --total-delta 1e-3 --fresh "
             "--output labels.csv"
         ),
     ),

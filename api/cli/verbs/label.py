@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from api.cli.output import answer, say
 from api.cli.parameters import FRESH, AsJson, number
@@ -12,12 +12,13 @@ from api.cli.parser import Argument, Option
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release
     from darrm_opt.mechanism import ReleaseLog
+    from darrm_opt.plurality.release_log import PluralityLog
     from darrm_opt.plurality.samplers import VoteMechanism
     from darrm_opt.problem import Privacy
 
 _NATS = "a finite number of nats, at least 0"
 _CHANCE = "a probability in [0, 1)"
-_BUDGET = "The budget, where the ledger is new"
+_BUDGET = "The budget, where the release log is new"
 
 
 def label(
@@ -27,12 +28,12 @@ def label(
     solution: Annotated[
         str | None, Option("--solution", "An answer of `darrm solve`, or a rule of `darrm plurality`.", "FILE")
     ] = None,
-    ledger: Annotated[
-        str | None, Option("--ledger", "What was released so far; begun if there is no such file.", "FILE")
+    release_log: Annotated[
+        str | None, Option("--release-log", "What was released so far; created if there is no such file.", "FILE")
     ] = None,
     output: Annotated[str | None, Option("--output", "Where the labels go: .csv, .parquet or .npy.", "FILE")] = None,
     queries: Annotated[
-        str | None, Option("--queries", "Releases that the ledger allows in all.", "COUNT", _BUDGET)
+        str | None, Option("--queries", "Releases that the release log allows in all.", "COUNT", _BUDGET)
     ] = None,
     total_epsilon: Annotated[
         str | None,
@@ -45,7 +46,10 @@ def label(
     release_id: Annotated[
         str | None,
         Option(
-            "--release-id", "Name of this job in the ledger.", "TEXT", otherwise="a new one, kept beside the output"
+            "--release-id",
+            "Name of this job in the release log.",
+            "TEXT",
+            otherwise="a new one, kept beside the output",
         ),
     ] = None,
     block: Annotated[str, Option("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
@@ -55,7 +59,7 @@ def label(
 ) -> None:
     """Release a private label for each row of votes, within a budget that lasts.
 
-    Each label is charged to the ledger before it leaves. After ctrl-C or a crash, the same command goes on where it
+    Each label is charged to the release log before it leaves. After ctrl-C or a crash, the same command goes on where it
     stopped: what was released is not charged again. Votes are never printed or logged.
     """
     from api.cli.cached_solve import release_of
@@ -68,9 +72,10 @@ def label(
     from darrm_opt.problem import whole_number
     from darrm_opt.record import problem_record
 
-    saved, account_file, labels = needed(solution, "solution"), needed(ledger, "ledger"), needed(output, "output")
+    saved, labels = needed(solution, "solution"), needed(output, "output")
+    log_file = needed(release_log, "release_log")
     check_writable(labels, "output")
-    check_writable(account_file, "ledger")
+    check_writable(log_file, "release_log")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
     plurality = plurality_of(saved)
     release = plurality or release_of(ProblemOptions(), DesignOptions(), saved)
@@ -78,21 +83,21 @@ def label(
         (plurality.K, plurality.classes) if plurality else (release.problem.K, None)  # type: ignore[union-attr]
     )
     count = check_label_files(votes, labels, K, classes, rows)
-    account = budget(account_file, release, queries, total_epsilon, total_delta, fresh=fresh, first=count)
+    log = open_log(log_file, release, queries, total_epsilon, total_delta, fresh=fresh, first=count)
     mechanism: PrivateMajority | PrivatePlurality
     if plurality is None:
-        mechanism = PrivateMajority(release, account)  # type: ignore[arg-type]  # no plurality, so a majority
+        mechanism = PrivateMajority(release, log)  # type: ignore[arg-type]  # no plurality, so a majority
         problem = problem_record(mechanism.problem)
     else:
-        mechanism = PrivatePlurality(plurality, account)
+        mechanism = PrivatePlurality(plurality, log)
         problem = plurality.record()
         problem = problem.get("problem", problem)
     try:
-        done = label_file(votes, labels, mechanism, account, release_id=release_id, rows=rows, count=count)
+        done = label_file(votes, labels, mechanism, log, release_id=release_id, rows=rows, count=count)
     except KeyboardInterrupt:
         say("The same command goes on where this stopped; what was released is not charged again.")
         raise
-    spent = account.spent
+    spent = log.spent
     if json:
         answer(
             as_json(
@@ -101,22 +106,22 @@ def label(
                     "resumed": done.resumed,
                     "output": labels,
                     "release_id": done.release_id,
-                    "ledger": account_file,
+                    "release_log": log_file,
                     "spent": spent,
-                    "left": account.limit - spent,
-                    "limit": account.limit,
-                    "fresh": account.fresh,
-                    "total_epsilon": None if account.budget is None else account.budget.epsilon,
-                    "total_delta": None if account.budget is None else account.budget.delta,
+                    "left": log.limit - spent,
+                    "limit": log.limit,
+                    "fresh": log.fresh,
+                    "total_epsilon": None if log.budget is None else log.budget.epsilon,
+                    "total_delta": None if log.budget is None else log.budget.delta,
                     "problem": problem,
                 }
             )
         )
         return
-    of_what = "" if account.budget is None else f": {account.in_words}"
-    lines = [f"{done.labels:,} labels in {labels}. {spent:,} of {account.limit:,} releases are spent{of_what}."]
-    if isinstance(mechanism, PrivateMajority) and account.budget is not None:
-        lines += filter(None, [assumed_text(mechanism.problem, account.limit, fresh=account.fresh)])
+    of_what = "" if log.budget is None else f": {log.in_words}"
+    lines = [f"{done.labels:,} labels in {labels}. {spent:,} of {log.limit:,} releases are spent{of_what}."]
+    if isinstance(mechanism, PrivateMajority) and log.budget is not None:
+        lines += filter(None, [assumed_text(mechanism.problem, log.limit, fresh=log.fresh)])
     answer("\n".join(lines))
 
 
@@ -153,7 +158,7 @@ def plurality_of(saved: str) -> VoteMechanism | None:
     return mechanism_from_record(record)
 
 
-def budget(
+def open_log(
     path: str,
     release: Release | VoteMechanism,
     queries: str | None,
@@ -162,15 +167,13 @@ def budget(
     *,
     fresh: bool,
     first: int = 0,
-) -> ReleaseLog:
-    """Return the ledger at ``path``, begun if there is none and it allows ``first`` releases; what was typed must be what it says.
+) -> ReleaseLog | PluralityLog:
+    """Return the release log at ``path``, created if there is none and it allows ``first`` releases.
 
     Raises:
-        BudgetSpent: it would be begun, and allows fewer.
-        InvalidInput: it is new and no budget was typed, or two; or it has another budget or another γ.
+        BudgetSpent: it would be created, and allows fewer.
+        InvalidInput: it is new and no budget was typed, or two; or it has another budget or another mechanism.
     """
-    from pathlib import Path
-
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanism import ReleaseLog
     from darrm_opt.plurality.release_log import PluralityLog
@@ -181,44 +184,22 @@ def budget(
     if queries is not None and total_epsilon is not None:
         raise InvalidInput("queries", queries, "one of --queries and --total-epsilon")
     total = None if total_epsilon is None else _total(total_epsilon, total_delta)
-    if not Path(path).exists():
-        if total is None and queries is None:
-            raise InvalidInput(
-                "ledger",
-                path,
-                "a ledger, or a budget to begin it with",
-                "Give --total-epsilon and --total-delta, or --queries.",
-            )
-        try:
-            return _begun(path, release, total, number(queries), fresh=fresh, first=first)
-        except InvalidInput as err:
-            if err.argument != "ledger":  # "ledger": somebody else has just begun it
-                raise
-    found = PluralityLog(path) if isinstance(release, VoteMechanism) else ReleaseLog(path)
-    fresh = fresh and not isinstance(release, VoteMechanism)  # their voters are not private: it makes no difference
-    if fresh and not found.fresh:
+    most = number(queries)
+    try:
+        if isinstance(release, VoteMechanism):  # its voters are not private: whether they are fresh makes no difference
+            return PluralityLog.open_or_create(path, release, budget=total, queries=most, first=first)
+        return ReleaseLog.open_or_create(path, release, budget=total, queries=most, fresh=fresh, first=first)
+    except InvalidInput as err:
+        if err.argument != "budget":
+            raise
+        if total is not None:
+            raise InvalidInput("total_epsilon", total_epsilon, err.accepted, err.advice) from err
         raise InvalidInput(
-            "fresh", fresh, f"what {path} was begun with: voters that were trained once", "Leave it out."
-        )
-    if total is not None and found.budget != total:
-        raise InvalidInput(
-            "total_epsilon", total_epsilon, f"the budget of {path}: {found.in_words}", "Or leave it out."
-        )
-    if queries is not None and (found.budget is not None or number(queries) != found.limit):
-        raise InvalidInput("queries", queries, f"the budget of {path}: {found.in_words}", "Or leave it out.")
-    return found
-
-
-def _begun(
-    path: str, release: Release | VoteMechanism, total: Privacy | None, queries: Any, *, fresh: bool, first: int
-) -> ReleaseLog:
-    from darrm_opt.mechanism import ReleaseLog
-    from darrm_opt.plurality.release_log import PluralityLog
-    from darrm_opt.plurality.samplers import VoteMechanism
-
-    if isinstance(release, VoteMechanism):
-        return PluralityLog.begin(path, release, budget=total, queries=queries, first=first)
-    return ReleaseLog.create(path, release, budget=total, queries=queries, fresh=fresh, first=first)
+            "release_log",
+            path,
+            "an existing release log, or a budget to create one with",
+            "Give --total-epsilon and --total-delta, or --queries.",
+        ) from err
 
 
 def _total(total_epsilon: str, total_delta: str | None) -> Privacy:

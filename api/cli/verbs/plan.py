@@ -235,11 +235,11 @@ def _next_step(found: Plan, output: str | None) -> str:
     if output is None:
         return "\n\nAdd --output plan.json to keep this γ; the plan then ends with the command that releases labels with it."
     if asked.bags is not None:
-        budget = f"--queries {asked.queries}"  # a ledger's own account knows no draw
+        budget = f"--queries {asked.queries}"  # a release log's own account knows no draw
     else:
         budget = f"--total-epsilon {asked.total.epsilon!r} --total-delta {asked.total.delta!r}"
     fresh = " --fresh" if asked.fresh else ""
-    command = f"darrm label votes.csv --solution {shlex.quote(output)} --ledger spent.ledger"
+    command = f"darrm label votes.csv --solution {shlex.quote(output)} --release-log releases.log"
     return f"\n\nγ is in {output}. Next:\n  {command} \\\n      {budget}{fresh} --output labels.csv"
 
 

@@ -53,7 +53,7 @@ def written(name: str, table: NDArray[Any]) -> str:
 
 
 def label(name: str, output: str, *more: str) -> Result:
-    return run("label", name, "--solution", "solution.json", "--ledger", "ledger", "--output", output, *more)
+    return run("label", name, "--solution", "solution.json", "--release-log", "log", "--output", output, *more)
 
 
 def labels(name: str) -> list[int]:
@@ -72,17 +72,17 @@ def labels(name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
-def test_each_row_gets_the_bit_that_the_ledger_holds(kind: str) -> None:
+def test_each_row_gets_the_bit_that_the_release_log_holds(kind: str) -> None:
     result = label(
         written(f"votes.{kind}", votes(250)), f"labels.{kind}", "--queries", "300", "--block", "64", "--json"
     )
     assert (result.exit_code, result.stderr) == (0, "")
     answer = json.loads(result.stdout)
     assert (answer["labels"], answer["resumed"], answer["spent"], answer["left"]) == (250, 0, 250, 50)
-    ledger = ReleaseLog("ledger")
-    stored = [ledger.stored(f"{answer['release_id']}/{number}") for number in range(4)]
+    log = ReleaseLog("log")
+    stored = [log.stored(f"{answer['release_id']}/{number}") for number in range(4)]
     assert labels(f"labels.{kind}") == [int(bit) for block in stored if block is not None for bit in block]
-    assert {path.name for path in Path().iterdir()} == {"solution.json", "ledger", f"votes.{kind}", f"labels.{kind}"}
+    assert {path.name for path in Path().iterdir()} == {"solution.json", "log", f"votes.{kind}", f"labels.{kind}"}
 
 
 def test_the_labels_follow_the_votes() -> None:
@@ -99,8 +99,8 @@ def test_a_total_budget_is_kept_across_jobs() -> None:
     name = written("votes.csv", votes(3))
     budget = ("--total-epsilon", "8", "--total-delta", "1e-6", "--fresh")
     assert label(name, "one.csv", *budget).exit_code == 0
-    limit = ReleaseLog("ledger").limit
-    assert ReleaseLog("ledger").budget == Privacy(8.0, 1e-6)
+    limit = ReleaseLog("log").limit
+    assert ReleaseLog("log").budget == Privacy(8.0, 1e-6)
     result = label(name, "two.csv", *budget)
     assert result.exit_code == 0
     assert f"6 of {limit} releases are spent: epsilon = 8.0, delta = 1e-06 in total." in result.stdout
@@ -108,29 +108,27 @@ def test_a_total_budget_is_kept_across_jobs() -> None:
     result = label(written("more.csv", votes(limit)), "three.csv")
     assert result.exit_code == ExitCode.UNAVAILABLE
     assert f"{limit} releases were asked and {limit - 6} are left" in result.stderr
-    assert ReleaseLog("ledger").spent == 6
+    assert ReleaseLog("log").spent == 6
     assert not [path for path in Path().iterdir() if "three" in path.name]
 
 
-def test_a_ledger_for_voters_that_were_trained_once_allows_what_their_models_allow() -> None:
+def test_a_release_log_for_voters_that_were_trained_once_allows_what_their_models_allow() -> None:
     name = written("votes.csv", votes(3))
     result = label(name, "one.csv", "--total-epsilon", "8", "--total-delta", "1e-6")
     assert result.exit_code == 0
-    ledger = ReleaseLog("ledger")
-    assert (ledger.fresh, ledger.account, ledger.limit) == (False, "models", 10**9)  # K·ε is within 8
+    log = ReleaseLog("log")
+    assert (log.fresh, log.account, log.limit) == (False, "models", 10**9)  # K·ε is within 8
     again = label(name, "two.csv", "--fresh")
     assert again.exit_code == ExitCode.BAD_INPUT
-    assert (
-        "--fresh: True is not valid: expected what ledger was begun with: voters that were trained once" in again.stderr
-    )
-    assert ReleaseLog("ledger").spent == 3
+    assert "--fresh: True is not valid: expected False, as log is for voters that were trained once" in again.stderr
+    assert ReleaseLog("log").spent == 3
 
 
 def test_neither_output_nor_messages_nor_the_files_beside_show_votes(folder: Path) -> None:
     table = np.zeros((40, K), dtype=np.uint8)
     table[7] = 1
     result = label(written("votes.csv", table), "labels.npy", "--queries", "50", "--block", "8")
-    texts = [result.stdout, result.stderr, (folder / "ledger").read_text()]
+    texts = [result.stdout, result.stderr, (folder / "log").read_text()]
     assert not [text for text in texts if "0,0,0" in text or "1,1,1" in text or "00000" in text]
 
 
@@ -168,17 +166,17 @@ def test_arrays_of_every_type_are_read(kind: Any) -> None:
     assert np.array_equal(next(blocks("votes.npy", K, 50)), votes(20))
 
 
-def test_no_rows_are_refused_and_leave_no_ledger() -> None:
+def test_no_rows_are_refused_and_leave_no_release_log() -> None:
     for name in ("votes.csv", "votes.npy"):
         written(name, votes(0))
         result = label(name, f"{name}.npy", "--queries", "3")
         assert result.exit_code == ExitCode.BAD_INPUT
         assert "expected at least one row of votes. The file is empty." in result.stderr
-        assert not Path("ledger").exists()
+        assert not Path("log").exists()
 
 
 @pytest.mark.parametrize("budget", [("--queries", "3"), ("--total-epsilon", "8", "--total-delta", "1e-6", "--fresh")])
-def test_more_rows_than_a_new_budget_allows_leave_no_ledger(budget: tuple[str, ...]) -> None:
+def test_more_rows_than_a_new_budget_allows_leave_no_release_log(budget: tuple[str, ...]) -> None:
     result = label(written("votes.npy", votes(500)), "labels.csv", *budget)
     assert result.exit_code == ExitCode.UNAVAILABLE
     assert "500 releases were asked" in result.stderr
@@ -202,10 +200,10 @@ def test_more_rows_than_a_new_budget_allows_leave_no_ledger(budget: tuple[str, .
 )
 def test_what_is_no_vote_is_named_by_its_line_and_not_shown(text: str, said: str) -> None:
     Path("votes.csv").write_bytes(text.encode("latin-1"))
-    message = refused("label", "votes.csv", "--solution", "solution.json", *_to("ledger", "l.csv"), "--queries", "9")
+    message = refused("label", "votes.csv", "--solution", "solution.json", *_to("log", "l.csv"), "--queries", "9")
     assert message.startswith("Error: VOTES: 'votes.csv' is not valid: expected ")
     assert said in message
-    assert not Path("ledger").exists()  # what is refused leaves nothing behind
+    assert not Path("log").exists()  # what is refused leaves nothing behind
     assert not Path(".l.csv.job").exists()
 
 
@@ -254,33 +252,33 @@ def test_parquet_without_pyarrow_is_unavailable(monkeypatch: pytest.MonkeyPatch)
         count_rows("votes.parquet", K, 10)
 
 
-def _to(ledger: str, output: str) -> tuple[str, ...]:
-    return "--ledger", ledger, "--output", output
+def _to(log: str, output: str) -> tuple[str, ...]:
+    return "--release-log", log, "--output", output
 
 
 def test_options_are_checked_before_anything_is_charged() -> None:
     name = written("votes.csv", votes(3))
     asked = ("label", name, "--solution", "solution.json")
-    assert "--ledger is missing: expected a file" in refused(*asked, "--output", "l.csv")
+    assert "--release-log is missing: expected a file" in refused(*asked, "--output", "l.csv")
     assert "--solution is missing" in refused("label", name)
-    assert "Give --total-epsilon and --total-delta, or --queries" in refused(*asked, *_to("ledger", "l.csv"))
+    assert "Give --total-epsilon and --total-delta, or --queries" in refused(*asked, *_to("log", "l.csv"))
     assert "--output: 'l.txt' is not valid: expected a name ending in .csv, .parquet, .npy" in refused(
-        *asked, *_to("ledger", "l.txt"), "--queries", "3"
+        *asked, *_to("log", "l.txt"), "--queries", "3"
     )
-    assert "There is no folder" in refused(*asked, *_to("none/ledger", "l.csv"), "--queries", "3")
+    assert "There is no folder" in refused(*asked, *_to("none/log", "l.csv"), "--queries", "3")
     both = ("--queries", "3", "--total-epsilon", "1")
     assert "one of --queries and --total-epsilon" in refused(*asked, *_to("other", "l.csv"), *both)
     assert "--total-epsilon" in refused(*asked, *_to("other", "l.csv"), "--total-delta", "0.1")
     assert "--total-epsilon" in refused(*asked, *_to("other", "l.csv"), "--total-epsilon", "inf")
     assert "--total-delta" in refused(*asked, *_to("other", "l.csv"), "--total-epsilon", "1", "--total-delta", "1")
-    assert "--block" in refused(*asked, *_to("ledger", "l.csv"), "--block", "0")
-    assert "a readable file" in refused("label", "none.csv", *asked[2:], *_to("ledger", "l.csv"))
-    assert not Path("ledger").exists()
+    assert "--block" in refused(*asked, *_to("log", "l.csv"), "--block", "0")
+    assert "a readable file" in refused("label", "none.csv", *asked[2:], *_to("log", "l.csv"))
+    assert not Path("log").exists()
     assert label(name, "first.csv", "--queries", "3").exit_code == 0
-    assert "the budget of ledger: 3 releases. Or leave it out" in refused(
-        *asked, *_to("ledger", "l.csv"), "--queries", "4"
+    assert "the budget of log: 3 releases. Give that one, or name another file" in refused(
+        *asked, *_to("log", "l.csv"), "--queries", "4"
     )
-    assert "the budget of ledger: 3 releases" in refused(*asked, *_to("ledger", "l.csv"), "--total-epsilon", "1")
+    assert "the budget of log: 3 releases" in refused(*asked, *_to("log", "l.csv"), "--total-epsilon", "1")
 
 
 def test_a_solution_that_is_not_private_releases_nothing() -> None:
@@ -288,7 +286,7 @@ def test_a_solution_that_is_not_private_releases_nothing() -> None:
     Path("solution.json").write_text(json.dumps(record | {"gamma": [1.0] * (K + 1)}), encoding="utf-8")
     result = label(written("votes.csv", votes(3)), "labels.csv", "--queries", "3")
     assert result.exit_code == ExitCode.NOT_PRIVATE
-    assert not Path("ledger").exists()
+    assert not Path("log").exists()
 
 
 def test_labels_that_are_there_are_not_paid_for_twice_by_mistake() -> None:
@@ -298,7 +296,7 @@ def test_labels_that_are_there_are_not_paid_for_twice_by_mistake() -> None:
     result = label(name, "labels.csv")
     assert result.exit_code == ExitCode.BAD_INPUT
     assert "labelling again costs again, so choose another name for it" in result.stderr
-    assert (ReleaseLog("ledger").spent, Path("labels.csv").read_bytes()) == (3, before)
+    assert (ReleaseLog("log").spent, Path("labels.csv").read_bytes()) == (3, before)
 
 
 # ------------------------------------------------------------------------------------------ interrupted
@@ -327,13 +325,22 @@ def stopped_after(blocks_done: int, name: str, monkeypatch: pytest.MonkeyPatch, 
 def test_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     name = written("votes.csv", votes(45))
     stopped_after(3, name, monkeypatch)
-    assert ReleaseLog("ledger").spent == 30
+    assert ReleaseLog("log").spent == 30
     assert not Path("labels.csv").exists()
     result = label(name, "labels.csv", "--json")  # its blocks stay as they were, whatever --block says now
     answer = json.loads(result.stdout)
     assert (answer["labels"], answer["resumed"], answer["spent"]) == (45, 30, 45)
     assert result.stderr == "Going on: 30 of 45 labels were released before.\n"
     assert len(labels("labels.csv")) == 45
+
+
+def test_a_job_that_was_begun_before_the_option_was_renamed_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = written("votes.csv", votes(45))
+    stopped_after(3, name, monkeypatch)
+    job = Path(".labels.csv.job")
+    job.write_text(job.read_text(encoding="utf-8").replace('"release_log":', '"ledger":'), encoding="utf-8")
+    assert json.loads(label(name, "labels.csv", "--json").stdout)["resumed"] == 30
+    assert ReleaseLog("log").spent == 45
 
 
 def test_going_on_with_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +354,7 @@ def test_going_on_with_something_else_is_refused(monkeypatch: pytest.MonkeyPatch
     assert result.exit_code == ExitCode.BAD_INPUT
     assert "differs in size, changed" in result.stderr
     assert "what it released stays charged" in result.stderr
-    assert ReleaseLog("ledger").ids == frozenset(f"monday/{number}" for number in range(3))
+    assert ReleaseLog("log").ids == frozenset(f"monday/{number}" for number in range(3))
 
 
 def test_a_job_whose_record_was_lost_goes_on_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +362,7 @@ def test_a_job_whose_record_was_lost_goes_on_by_its_name(monkeypatch: pytest.Mon
     stopped_after(3, name, monkeypatch, "--release-id", "monday")
     Path(".labels.csv.job").write_text("", encoding="utf-8")
     assert label(name, "labels.csv", "--release-id", "monday", "--block", "10").exit_code == 0
-    assert ReleaseLog("ledger").spent == 45
+    assert ReleaseLog("log").spent == 45
     long = label(name, "long.csv", "--release-id", "x" * 151)
     assert "at most 150 characters" in long.stderr
 
@@ -367,14 +374,14 @@ def test_two_jobs_do_not_write_one_output() -> None:
     with Path(".labels.csv.job").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert "a file that no other job is writing" in label(name, "labels.csv", "--queries", "9").stderr
-    assert ReleaseLog("ledger").spent == 0
+    assert ReleaseLog("log").spent == 0
 
 
 def test_ctrl_c_says_how_to_go_on(folder: Path) -> None:
     written("votes.npy", votes(30_000))
-    command = ("label", "votes.npy", "--solution", "solution.json", *_to("ledger", "labels.npy"), "--queries", "30000")
+    command = ("label", "votes.npy", "--solution", "solution.json", *_to("log", "labels.npy"), "--queries", "30000")
     process = start(*command, "--block", "3", cwd=folder)
-    while process.poll() is None and (not Path("ledger").exists() or Path("ledger").stat().st_size < 5000):
+    while process.poll() is None and (not Path("log").exists() or Path("log").stat().st_size < 5000):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
@@ -383,7 +390,7 @@ def test_ctrl_c_says_how_to_go_on(folder: Path) -> None:
         "The same command goes on where this stopped; what was released is not charged again.",
         "Interrupted: nothing half-written is left.",
     ]
-    spent = ReleaseLog("ledger").spent
+    spent = ReleaseLog("log").spent
     assert 0 < spent < 30_000
 
 

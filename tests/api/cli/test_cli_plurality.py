@@ -215,7 +215,7 @@ def test_a_cap_on_labels_is_kept_over_jobs() -> None:
     capped = NoisyMaximum(4, 12, 1.0, threshold=-100.0, check_sigma=1.0, cap=5)
     Path("capped.json").write_text(json.dumps(capped.record()))
     written("votes.npy", votes(4))
-    asked = ("label", "votes.npy", "--solution", "capped.json", "--ledger", "log", "--queries", "12")
+    asked = ("label", "votes.npy", "--solution", "capped.json", "--release-log", "log", "--queries", "12")
     told = [run_json(*asked, "--output", f"{job}.npy") for job in range(3)]
     assert told[-1]["left"] == 0
     answers = [each for job in range(3) for each in labels(f"{job}.npy")]
@@ -224,7 +224,9 @@ def test_a_cap_on_labels_is_kept_over_jobs() -> None:
 
 def test_more_rows_than_a_new_budget_allows_leave_no_log(rule: str) -> None:
     written("votes.npy", votes(4))
-    result = run("label", "votes.npy", "--solution", rule, "--ledger", "log", "--queries", "3", "--output", "l.csv")
+    result = run(
+        "label", "votes.npy", "--solution", rule, "--release-log", "log", "--queries", "3", "--output", "l.csv"
+    )
     assert result.exit_code == ExitCode.UNAVAILABLE
     assert "4 releases were asked and 3 are left" in result.stderr
     assert {path.name for path in Path().iterdir()} == {"rule.json", "votes.npy"}
@@ -271,18 +273,18 @@ def test_class_votes_of_every_format(suffix: str, rule: str) -> None:
     table = np.repeat(np.arange(12)[:, None], 4, axis=1)
     name = written(f"votes.{suffix}", table)
     told = run_json(
-        "label", name, "--solution", rule, "--ledger", "log", "--queries", "20", "--output", f"out.{suffix}"
+        "label", name, "--solution", rule, "--release-log", "log", "--queries", "20", "--output", f"out.{suffix}"
     )
     assert labels(f"out.{suffix}") == list(range(12))
     assert (told["spent"], told["left"], told["problem"]["classes"]) == (12, 8, 12)
-    again = run("label", name, "--solution", rule, "--ledger", "log", "--output", f"more.{suffix}")
+    again = run("label", name, "--solution", rule, "--release-log", "log", "--output", f"more.{suffix}")
     assert again.exit_code == ExitCode.UNAVAILABLE
     assert "8 are left" in again.stderr
 
 
 def test_the_same_job_is_charged_once(rule: str) -> None:
     written("votes.npy", votes(30))
-    first = ("label", "votes.npy", "--solution", rule, "--ledger", "log", "--queries", "30", "--block", "7")
+    first = ("label", "votes.npy", "--solution", rule, "--release-log", "log", "--queries", "30", "--block", "7")
     run_json(*first, "--output", "a.npy", "--release-id", "job")
     again = run(*first, "--output", "b.npy", "--release-id", "job")
     assert "30 of 30 labels were released before" in again.stderr
@@ -293,7 +295,7 @@ def test_noisy_counts_within_a_total() -> None:
     run_json("plurality", "--K", "4", "--classes", "12", "--total-epsilon", "5", "--total-delta", "1e-5", "--queries", "8",
              "--mechanism", "noise", "--output", "noise.json")  # fmt: skip
     written("votes.csv", votes(6))
-    told = run_json("label", "votes.csv", "--solution", "noise.json", "--ledger", "log", "--total-epsilon", "5",
+    told = run_json("label", "votes.csv", "--solution", "noise.json", "--release-log", "log", "--total-epsilon", "5",
                     "--total-delta", "1e-5", "--output", "out.csv")  # fmt: skip
     assert told["limit"] >= 8
     assert set(labels("out.csv")) <= set(range(12))
@@ -303,7 +305,7 @@ def test_noisy_counts_within_a_total() -> None:
 def test_what_is_no_class_is_refused_by_its_place(bad: str, rule: str) -> None:
     Path("votes.csv").write_text(f"0,1,2,3\n{bad}\n")
     told = refused(
-        "label", "votes.csv", "--solution", rule, "--ledger", "log", "--queries", "9", "--output", "out.csv"
+        "label", "votes.csv", "--solution", rule, "--release-log", "log", "--queries", "9", "--output", "out.csv"
     )  # fmt: skip
     assert "Line 2" in told
     assert not Path("out.csv").exists()
@@ -311,8 +313,8 @@ def test_what_is_no_class_is_refused_by_its_place(bad: str, rule: str) -> None:
 
 def test_a_log_of_another_rule_is_refused(rule: str) -> None:
     written("votes.npy", votes(3))
-    run("label", "votes.npy", "--solution", rule, "--ledger", "log", "--queries", "9", "--output", "a.npy")
+    run("label", "votes.npy", "--solution", rule, "--release-log", "log", "--queries", "9", "--output", "a.npy")
     run_json("plurality", "--K", "4", "--classes", "12", "--target-epsilon", "1", "--output", "other.json")
-    told = run("label", "votes.npy", "--solution", "other.json", "--ledger", "log", "--output", "b.npy")
+    told = run("label", "votes.npy", "--solution", "other.json", "--release-log", "log", "--output", "b.npy")
     assert told.exit_code == ExitCode.BAD_INPUT
     assert "another one a log" in told.stderr

@@ -25,11 +25,11 @@ from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from darrm_opt import Privacy, Problem, solve, verify  # noqa: E402
-from darrm_opt.accounting import exact_epsilon, gaussian_delta  # noqa: E402
+from darrm_opt.accounting import BudgetUnreadable, exact_epsilon, gaussian_delta  # noqa: E402
 from darrm_opt.design.solution import Solution  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
 from darrm_opt.learning import PrivateLogisticRegression, PrivateMajorityClassifier, voting_plan  # noqa: E402
-from darrm_opt.learning.classifier import _plain  # noqa: E402
+from darrm_opt.learning.classifier import _plain_majority  # noqa: E402
 from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
 from darrm_opt.mechanism import BudgetSpent, ReleaseLog  # noqa: E402
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly  # noqa: E402
@@ -191,17 +191,31 @@ def test_a_copy_has_nothing_left(copied: Any) -> None:
         again.predict(X[:1])
 
 
-def test_a_ledger_remembers_across_fits_and_copies(tmp_path: Path) -> None:
+def test_a_release_log_remembers_across_fits_and_copies(tmp_path: Path) -> None:
     X, y = digits()
-    model = PrivateMajorityClassifier(n_voters=3, queries=5, ledger=tmp_path / "ledger", random_state=0).fit(X, y)
+    model = PrivateMajorityClassifier(n_voters=3, queries=5, release_log=tmp_path / "log", random_state=0).fit(X, y)
     model.predict(X[:2])
     again = pickle.loads(pickle.dumps(model))  # noqa: S301 — our own
     again.predict(X[:1])
     model.fit(X, y)
     assert model.queries_left_ == again.queries_left_ == 2
-    assert ReleaseLog(tmp_path / "ledger").spent == 3
-    with pytest.raises(InvalidInput, match="the ledger of this gamma"):
-        PrivateMajorityClassifier(n_voters=5, queries=5, ledger=tmp_path / "ledger").fit(X, y)
+    assert ReleaseLog(tmp_path / "log").spent == 3
+    with pytest.raises(InvalidInput, match="the release log of this gamma"):
+        PrivateMajorityClassifier(n_voters=5, queries=5, release_log=tmp_path / "log").fit(X, y)
+
+
+def test_a_release_log_that_was_replaced_is_not_charged(tmp_path: Path) -> None:
+    X, y = digits()
+    asked: dict[str, Any] = {"n_voters": 3, "queries": 5, "random_state": 0}
+    model = PrivateMajorityClassifier(release_log=tmp_path / "log", **asked).fit(X, y)
+    PrivateMajorityClassifier(release_log=tmp_path / "other", epsilon=2.0, **asked).fit(X, y)
+    (tmp_path / "other").replace(tmp_path / "log")
+    with pytest.raises(InvalidInput, match="the release log of this gamma"):
+        model.predict(X[:1])
+    assert ReleaseLog(tmp_path / "log").spent == 0
+    (tmp_path / "log").unlink()
+    with pytest.raises(BudgetUnreadable, match="cannot be opened"):  # and none is created in its place
+        model.predict(X[:1])
 
 
 def test_forked_children_have_nothing_left() -> None:
@@ -222,13 +236,13 @@ def private_model(tmp_path: Path) -> Any:
     voter = PrivateLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=4.0, regularization=0.02)
 
     def made(**given: Any) -> PrivateMajorityClassifier:
-        asked = {"epsilon": 3.5, "delta": 1e-5, "n_voters": 3, "random_state": 0, "ledger": tmp_path / "ledger"}
+        asked = {"epsilon": 3.5, "delta": 1e-5, "n_voters": 3, "random_state": 0, "release_log": tmp_path / "log"}
         return PrivateMajorityClassifier(voter, voter_privacy=Privacy(1.0, 1e-6), **{**asked, **given})
 
     return made
 
 
-def test_fits_of_a_plain_majority_are_charged_to_a_ledger(tmp_path: Path, private_model: Any) -> None:
+def test_fits_of_a_plain_majority_are_charged_to_a_release_log(tmp_path: Path, private_model: Any) -> None:
     X, y = digits()
     spent = []
     for _ in range(3):
@@ -237,8 +251,8 @@ def test_fits_of_a_plain_majority_are_charged_to_a_ledger(tmp_path: Path, privat
         model.predict(X[:2])
         spent.append(model.privacy_spent_.epsilon)
     assert spent == pytest.approx([1.0, 2.0, 3.0], rel=1e-4)
-    ledger = ReleaseLog(tmp_path / "ledger")
-    assert (ledger.limit, ledger.spent) == (3, 3)
+    log = ReleaseLog(tmp_path / "log")
+    assert (log.limit, log.spent) == (3, 3)
     again = private_model()
     with pytest.raises(BudgetSpent, match="3 are spent"):
         again.fit(X, y)
@@ -246,18 +260,18 @@ def test_fits_of_a_plain_majority_are_charged_to_a_ledger(tmp_path: Path, privat
     assert model.predict(X[:5]).shape == (5,)  # what is paid for goes on
 
 
-def test_a_ledger_of_fits_is_for_one_ensemble_and_one_total(private_model: Any) -> None:
+def test_a_release_log_of_fits_is_for_one_ensemble_and_one_total(private_model: Any) -> None:
     X, y = digits()
     private_model().fit(X, y)
-    with pytest.raises(InvalidInput, match="the ledger of this gamma"):
+    with pytest.raises(InvalidInput, match="the release log of this gamma"):
         private_model(n_voters=5).fit(X, y)
-    with pytest.raises(InvalidInput, match="the ledger of this gamma"):
+    with pytest.raises(InvalidInput, match="the release log of this gamma"):
         private_model(epsilon=2.5).fit(X, y)
 
 
-def test_fits_without_a_ledger_are_as_many_as_one_likes(private_model: Any, tmp_path: Path) -> None:
+def test_fits_without_a_release_log_are_as_many_as_one_likes(private_model: Any, tmp_path: Path) -> None:
     X, y = digits()
-    model = private_model(ledger=None)
+    model = private_model(release_log=None)
     assert model.fit(X, y).fit(X, y).privacy_spent_ == Privacy(1.0, 1e-6)
     assert not list(tmp_path.iterdir())
 
@@ -326,7 +340,7 @@ def test_a_private_voter_with_one_class_is_trained_all_the_same() -> None:
 def test_ties_of_a_plain_majority_are_a_fair_coin() -> None:
     n = 20_000
     votes = np.array([[1, 0, 1, 0], [1, 1, 1, 0], [0, 0, 1, 0]], dtype=np.uint8).repeat(n, axis=0)
-    first, second, third = _plain(votes).reshape(3, n)
+    first, second, third = _plain_majority(votes).reshape(3, n)
     assert second.all()
     assert not third.any()
     assert stats.binom.ppf(5e-13, n, 0.5) <= int(first.sum()) <= stats.binom.isf(5e-13, n, 0.5)

@@ -71,12 +71,12 @@ def test_classes_keep_their_names_and_copies_have_nothing_left(tmp_path: Path) -
         epsilon=60.0,
         delta=0.0,
         queries=4,
-        ledger=tmp_path / "log",
+        release_log=tmp_path / "log",
         random_state=1,
     )
     kept.fit(X, y).predict(np.eye(4)[:3])
     assert kept.fit(X, y).queries_left_ == 1
-    with pytest.raises(InvalidInput, match=r"a log of 5 releases|the log of this mechanism"):
+    with pytest.raises(InvalidInput, match=r"the release log of this plurality mechanism|: 4 releases"):
         kept.set_params(queries=5).fit(X, y)
 
 

@@ -280,27 +280,27 @@ def test_votes_of_another_shape_are_refused() -> None:
 # ------------------------------------------------------------------------------------------ what it charges
 
 
-def test_a_ledger_in_memory_is_charged_before_the_release() -> None:
-    ledger = PrivacyBudget(Privacy(1.25), "simple")
-    release = PrivateMajority(solved(EVEN), ledger, fresh=True)
+def test_an_accountant_in_memory_is_charged_before_the_release() -> None:
+    accountant = PrivacyBudget(Privacy(1.25), "simple")
+    release = PrivateMajority(solved(EVEN), accountant, fresh=True)
     release.release_many(np.ones((2, 6), dtype=int))
-    assert ledger.events == {EVEN.target: 2}
+    assert accountant.events == {EVEN.target: 2}
     with pytest.raises(BudgetExceeded, match="Nothing was charged"):
         release.release(np.ones(6, dtype=int))
-    assert ledger.events == {EVEN.target: 2}
+    assert accountant.events == {EVEN.target: 2}
 
 
 def test_voters_that_were_trained_once_are_charged_once_as_models() -> None:
-    ledger, votes = PrivacyBudget(Privacy(2.0), "simple"), np.ones((3, 6), dtype=int)
-    release = PrivateMajority(solved(EVEN), ledger)
+    accountant, votes = PrivacyBudget(Privacy(2.0), "simple"), np.ones((3, 6), dtype=int)
+    release = PrivateMajority(solved(EVEN), accountant)
     release.release_many(votes[:0])
-    assert ledger.events == {}
+    assert accountant.events == {}
     for _ in range(3):
         release.release_many(votes)
-    assert ledger.events == {EVEN.voter: EVEN.affected}
+    assert accountant.events == {EVEN.voter: EVEN.affected}
     with pytest.raises(BudgetExceeded, match=r"the models that one record reaches, .* as fresh=True was not said"):
-        PrivateMajority(solved(EVEN), ledger).release(votes[0])  # for all that it knows these are other models
-    assert ledger.events == {EVEN.voter: EVEN.affected}
+        PrivateMajority(solved(EVEN), accountant).release(votes[0])  # for all that it knows these are other models
+    assert accountant.events == {EVEN.voter: EVEN.affected}
     # Voters that are not private are charged release by release, fresh or not.
     teachers = Problem(3, Privacy(math.inf), Privacy(0.5, 0.01), 1)
     for fresh in (True, False):
@@ -310,10 +310,10 @@ def test_voters_that_were_trained_once_are_charged_once_as_models() -> None:
 
 
 def test_votes_that_are_refused_cost_nothing() -> None:
-    ledger = PrivacyBudget(Privacy(5.0))
+    accountant = PrivacyBudget(Privacy(5.0))
     with pytest.raises(InvalidInput):
-        PrivateMajority(solved(EVEN), ledger).release([1, 1, 1, 1, 1, 2])
-    assert ledger.events == {}
+        PrivateMajority(solved(EVEN), accountant).release([1, 1, 1, 1, 1, 2])
+    assert accountant.events == {}
 
 
 @pytest.mark.parametrize("byte", [2, 3, 128, 200, 255])
@@ -324,7 +324,7 @@ def test_a_truth_value_is_one_vote_whatever_byte_it_is_stored_in(byte: int) -> N
     assert PrivateMajority(solved(certain)).release_many(votes).tolist() == [0, 1]
 
 
-def test_names_need_a_ledger_that_keeps_them() -> None:
+def test_names_need_a_release_log_that_keeps_them() -> None:
     text = r"^release_id = 'monday' is not valid: expected None\. Only a ReleaseLog knows releases by name\.$"
     with pytest.raises(InvalidInput, match=text):
         seeded(EVEN).release([1] * 6, "monday")

@@ -1,4 +1,4 @@
-"""A ledger that survives: restarts, torn writes, kill -9, several processes, and what must be refused."""
+"""A release log that survives: restarts, torn writes, kill -9, several processes, and what must be refused."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from darrm_opt.mechanism import (
     ReleaseIdTaken,
     ReleaseLog,
     ReleaseLogDamaged,
+    durable_log,
     most_releases,
+    release_log,
 )
-from darrm_opt.mechanism import release_log as ledger_module
 from darrm_opt.mechanism.journal import Journal, create
 
 SMALL = Problem.from_allowance(K=3, m=2, epsilon=0.4)
@@ -46,15 +47,15 @@ def solved(problem: Problem) -> Solution:
 
 
 def begun(folder: Path, queries: int = 100) -> ReleaseLog:
-    return ReleaseLog.create(folder / "ledger", solved(SMALL), queries=queries)
+    return ReleaseLog.create(folder / "log", solved(SMALL), queries=queries)
 
 
-def release(ledger: ReleaseLog) -> PrivateMajority:
-    return PrivateMajority(solved(SMALL), ledger)
+def release(log: ReleaseLog) -> PrivateMajority:
+    return PrivateMajority(solved(SMALL), log)
 
 
-def stored_bits(ledger: ReleaseLog, name: str) -> NDArray[np.uint8]:
-    bits = ledger.stored(name)
+def stored_bits(log: ReleaseLog, name: str) -> NDArray[np.uint8]:
+    bits = log.stored(name)
     assert bits is not None
     return bits
 
@@ -67,24 +68,24 @@ def never() -> NDArray[np.uint8]:
 
 
 def test_a_named_release_is_charged_once_and_returned_again(tmp_path: Path) -> None:
-    ledger = begun(tmp_path)
-    bits = release(ledger).release_many(VOTES, "monday")
-    assert ledger.spent == 5
-    again = release(ReleaseLog(tmp_path / "ledger"))  # as after a restart
+    log = begun(tmp_path)
+    bits = release(log).release_many(VOTES, "monday")
+    assert log.spent == 5
+    again = release(ReleaseLog(tmp_path / "log"))  # as after a restart
     for votes in (VOTES, 1 - VOTES):  # whatever the votes are now
         assert np.array_equal(again.release_many(votes, "monday"), bits)
-    assert (ledger.spent, ledger.left, ledger.ids) == (5, 95, frozenset({"monday"}))
-    assert np.array_equal(stored_bits(ledger, "monday"), bits)
-    assert ledger.stored("tuesday") is None
+    assert (log.spent, log.left, log.ids) == (5, 95, frozenset({"monday"}))
+    assert np.array_equal(stored_bits(log, "monday"), bits)
+    assert log.stored("tuesday") is None
 
 
 def test_the_same_votes_again_cost_again(tmp_path: Path) -> None:
-    ledger = begun(tmp_path)
-    mechanism = release(ledger)
+    log = begun(tmp_path)
+    mechanism = release(log)
     for number in range(4):
         mechanism.release_many(VOTES)
         mechanism.release_many(VOTES, f"day {number}")
-    assert ledger.spent == 40
+    assert log.spent == 40
 
 
 def test_a_name_means_one_number_of_releases(tmp_path: Path) -> None:
@@ -97,38 +98,38 @@ def test_a_name_means_one_number_of_releases(tmp_path: Path) -> None:
 
 
 def test_a_spent_budget_refuses_and_says_what_is_left(tmp_path: Path) -> None:
-    ledger = begun(tmp_path, queries=7)
-    mechanism = release(ledger)
+    log = begun(tmp_path, queries=7)
+    mechanism = release(log)
     mechanism.release_many(VOTES)
     with pytest.raises(
         BudgetSpent, match=r"5 releases were asked and 2 are left: the budget, 7 releases, allows 7"
     ) as no:
         mechanism.release_many(VOTES)
     assert (no.value.limit, no.value.spent, no.value.asked, no.value.budget) == (7, 5, 5, "7 releases")
-    assert ledger.spent == 5
+    assert log.spent == 5
     assert len(mechanism.release_many(VOTES[:2])) == 2
     with pytest.raises(BudgetSpent, match="0 are left"):
         mechanism.release(VOTES[0])
 
 
 def test_what_fails_while_drawing_costs_nothing(tmp_path: Path) -> None:
-    ledger = begun(tmp_path)
+    log = begun(tmp_path)
 
     def breaks() -> NDArray[np.uint8]:
         raise RuntimeError("no randomness")
 
     with pytest.raises(RuntimeError, match="no randomness"):
-        ledger.charge_and_release(3, breaks)
+        log.charge_and_release(3, breaks)
     with pytest.raises(InvalidInput, match=r"draw = \(2,\)"):
-        ledger.charge_and_release(3, lambda: np.zeros(2, dtype=np.uint8))
+        log.charge_and_release(3, lambda: np.zeros(2, dtype=np.uint8))
     with pytest.raises(RuntimeError, match="cannot be used from within one of its own releases"):
-        ledger.charge_and_release(1, lambda: np.full(1, ledger.spent, dtype=np.uint8))
-    assert ledger.spent == 0
-    assert ledger.charge_and_release(3, lambda: np.ones(3, dtype=np.uint8)).tolist() == [1, 1, 1]
+        log.charge_and_release(1, lambda: np.full(1, log.spent, dtype=np.uint8))
+    assert log.spent == 0
+    assert log.charge_and_release(3, lambda: np.ones(3, dtype=np.uint8)).tolist() == [1, 1, 1]
 
 
 def test_what_is_not_on_the_disk_is_not_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = begun(tmp_path)
+    log = begun(tmp_path)
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -136,36 +137,36 @@ def test_what_is_not_on_the_disk_is_not_released(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr("darrm_opt.mechanism.journal.os.fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            release(ledger).release_many(VOTES, "monday")
+            release(log).release_many(VOTES, "monday")
     # The line may have come to be or not; if it did, the release was charged, and is returned for that.
-    bits = release(ledger).release_many(VOTES, "monday")
-    assert ledger.spent == 5
-    assert np.array_equal(stored_bits(ReleaseLog(ledger.path), "monday"), bits)
+    bits = release(log).release_many(VOTES, "monday")
+    assert log.spent == 5
+    assert np.array_equal(stored_bits(ReleaseLog(log.path), "monday"), bits)
 
 
 def test_lines_of_a_process_that_died_are_made_to_last_before_they_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Another process may have died between writing its line and flushing it: whoever reads the line flushes it first.
-    ledger = begun(tmp_path)
-    other = ReleaseLog(ledger.path)
+    log = begun(tmp_path)
+    other = ReleaseLog(log.path)
     release(other).release_many(VOTES, "monday")
     flushed: list[int] = []
     monkeypatch.setattr("darrm_opt.mechanism.journal.os.fsync", flushed.append)
-    assert ledger.stored("monday") is not None
+    assert log.stored("monday") is not None
     assert len(flushed) == 1
-    assert ledger.stored("monday") is not None
+    assert log.stored("monday") is not None
     assert len(flushed) == 1
 
 
 def test_the_file_holds_no_votes_and_is_for_its_owner_alone(tmp_path: Path) -> None:
-    ledger = begun(tmp_path)
-    release(ledger).release_many(VOTES, "monday")
-    release(ledger).release_many(VOTES)
-    lines = [json.loads(line.partition(" ")[2]) for line in ledger.path.read_text().splitlines()]
+    log = begun(tmp_path)
+    release(log).release_many(VOTES, "monday")
+    release(log).release_many(VOTES)
+    lines = [json.loads(line.partition(" ")[2]) for line in log.path.read_text().splitlines()]
     assert {*lines[0]} == {"kind", "format", "version", "problem", "gamma", "fresh", "budget", "account", "limit"}
     assert [{*line} for line in lines[1:]] == [{"count", "id", "bits"}, {"count"}]
-    assert ledger.path.stat().st_mode & 0o777 == 0o600
+    assert log.path.stat().st_mode & 0o777 == 0o600
 
 
 # ------------------------------------------------------------------------------------------ the limit
@@ -173,15 +174,15 @@ def test_the_file_holds_no_votes_and_is_for_its_owner_alone(tmp_path: Path) -> N
 
 def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) -> None:
     budget = Privacy(2.0, 0.02)
-    ledger = ReleaseLog.create(tmp_path / "ledger", solved(TEACHERS), budget=budget)
-    assert (ledger.account, ledger.budget) == ("bits", budget)
+    log = ReleaseLog.create(tmp_path / "log", solved(TEACHERS), budget=budget)
+    assert (log.account, log.budget) == ("bits", budget)
     # More than by the optimal composition of (mε, δ): the account knows this γ.
-    assert ledger.limit > PrivacyBudget(budget).affordable(TEACHERS.target)
+    assert log.limit > PrivacyBudget(budget).affordable(TEACHERS.target)
     gamma = solved(TEACHERS).noise
-    assert exact_epsilon(gamma, TEACHERS, ledger.limit, budget.delta, fresh=True) <= budget.epsilon
-    assert exact_epsilon(gamma, TEACHERS, math.ceil(1.05 * ledger.limit) + 1, budget.delta, fresh=True) > budget.epsilon
-    assert ledger.in_words == "epsilon = 2.0, delta = 0.02 in total"
-    assert ReleaseLog(ledger.path).limit == ledger.limit
+    assert exact_epsilon(gamma, TEACHERS, log.limit, budget.delta, fresh=True) <= budget.epsilon
+    assert exact_epsilon(gamma, TEACHERS, math.ceil(1.05 * log.limit) + 1, budget.delta, fresh=True) > budget.epsilon
+    assert log.in_words == "epsilon = 2.0, delta = 0.02 in total"
+    assert ReleaseLog(log.path).limit == log.limit
 
 
 def test_a_budget_for_nothing_allows_nothing() -> None:
@@ -201,13 +202,13 @@ def test_more_budget_allows_no_fewer() -> None:
 
 
 def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "__version__", "0.0.1")
-    path = tmp_path / "ledger"
+    monkeypatch.setattr(durable_log, "__version__", "0.0.1")
+    path = tmp_path / "log"
     made = ReleaseLog.create(path, solved(SMALL), budget=Privacy(2.0, 1e-6))
     monkeypatch.undo()
     assert ReleaseLog(path).limit == made.limit
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_module, "is_proved", lambda *_, **__: False)
+        patch.setattr(release_log, "is_proved", lambda *_, **__: False)
         with pytest.raises(BudgetUnreadable, match=r"proved by version 0\.0\.1, and this version, .* cannot prove it"):
             ReleaseLog(path)
 
@@ -215,53 +216,53 @@ def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch:
 # ------------------------------------------------------------------------------------------ what is refused
 
 
-def test_a_ledger_is_for_one_gamma(tmp_path: Path) -> None:
-    ledger = begun(tmp_path)
+def test_a_release_log_is_for_one_gamma(tmp_path: Path) -> None:
+    log = begun(tmp_path)
     other = solve(Problem.from_allowance(K=3, m=1, epsilon=0.4))
     text = (
-        r"^budget = .* is not valid: expected the ledger of this gamma and this problem\. A ledger's limit is "
-        r"proved for one γ: give another γ a ledger and a part of the total of its own\.$"
+        r"^budget = .* is not valid: expected the release log of this gamma and problem\. The limit "
+        r"of a release log is proved for one mechanism: give another one a log and a part of the total of its own\.$"
     )
     with pytest.raises(InvalidInput, match=text):
-        PrivateMajority(other, ledger)
+        PrivateMajority(other, log)
     with pytest.raises(NotPrivate):
         ReleaseLog.create(tmp_path / "other", (np.ones(4), other.problem), queries=3)
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("given", [{}, {"queries": 3, "budget": Privacy(1.0)}])
-def test_a_ledger_needs_one_budget(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_a_release_log_needs_one_budget(tmp_path: Path, given: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="exactly one of budget and queries"):
-        ReleaseLog.create(tmp_path / "ledger", solved(SMALL), **given)
+        ReleaseLog.create(tmp_path / "log", solved(SMALL), **given)
 
 
-def test_a_ledger_that_allows_too_few_is_not_begun(tmp_path: Path) -> None:
+def test_a_release_log_that_allows_too_few_is_not_begun(tmp_path: Path) -> None:
     with pytest.raises(
         BudgetSpent, match="5 releases were asked and 4 are left: the budget, 4 releases, allows 4 in all"
     ):
-        ReleaseLog.create(tmp_path / "ledger", solved(SMALL), queries=4, first=5)
+        ReleaseLog.create(tmp_path / "log", solved(SMALL), queries=4, first=5)
     with pytest.raises(InvalidInput, match="first"):
-        ReleaseLog.create(tmp_path / "ledger", solved(SMALL), queries=4, first=1.5)  # type: ignore[arg-type]  # refused
+        ReleaseLog.create(tmp_path / "log", solved(SMALL), queries=4, first=1.5)  # type: ignore[arg-type]  # refused
     assert not [*tmp_path.iterdir()]
-    assert ReleaseLog.create(tmp_path / "ledger", solved(SMALL), queries=4, first=4).left == 4
+    assert ReleaseLog.create(tmp_path / "log", solved(SMALL), queries=4, first=4).left == 4
 
 
-def test_a_ledger_never_replaces_another(tmp_path: Path) -> None:
+def test_a_release_log_never_replaces_another(tmp_path: Path) -> None:
     release(begun(tmp_path)).release_many(VOTES)
     with pytest.raises(InvalidInput, match="a file that does not exist yet"):
         begun(tmp_path)
-    assert ReleaseLog(tmp_path / "ledger").spent == 5
-    assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
+    assert ReleaseLog(tmp_path / "log").spent == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
 def test_bad_numbers_and_names_are_refused(tmp_path: Path) -> None:
-    ledger = begun(tmp_path)
+    log = begun(tmp_path)
     for bad in (-1, 1.5, True, "3"):
         with pytest.raises(InvalidInput, match="a whole number of releases, at least 0"):
-            ledger.charge_and_release(bad, never)  # type: ignore[arg-type]  # refused
+            log.charge_and_release(bad, never)  # type: ignore[arg-type]  # refused
     for name in ("", "x" * 201, "a\nb", 7):
         with pytest.raises(InvalidInput, match="1 to 200 printable characters"):
-            ledger.charge_and_release(1, never, name)  # type: ignore[arg-type]  # refused
+            log.charge_and_release(1, never, name)  # type: ignore[arg-type]  # refused
     with pytest.raises(InvalidInput, match="at least 0"):
         ReleaseLog.create(tmp_path / "l", solved(SMALL), queries=-1)
     with pytest.raises(InvalidInput, match="budget"):
@@ -270,7 +271,7 @@ def test_bad_numbers_and_names_are_refused(tmp_path: Path) -> None:
         ReleaseLog.create(tmp_path / "none" / "l", solved(SMALL), queries=1)
 
 
-def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_release_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BudgetUnreadable, match="cannot be opened"):
         ReleaseLog(tmp_path / "none")
     (tmp_path / "empty").touch()
@@ -280,11 +281,11 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReleaseLogDamaged, match="damaged at byte 0"):
         ReleaseLog(tmp_path / "text")
     create(tmp_path / "other", {"kind": "diary"})
-    with pytest.raises(BudgetUnreadable, match="not a release ledger of format 2"):
+    with pytest.raises(BudgetUnreadable, match="not a release log of format 2"):
         ReleaseLog(tmp_path / "other")
     create(tmp_path / "old", {"kind": "darrm release ledger", "format": 1})
     with pytest.raises(
-        BudgetUnreadable, match=r"format 1, which does not say whether voters are fresh.* Begin another"
+        BudgetUnreadable, match=r"format 1, which does not say whether voters are fresh.* Create another"
     ):
         ReleaseLog(tmp_path / "old")
     create(tmp_path / "half", {"kind": "darrm release ledger", "format": 2})
@@ -296,16 +297,94 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
         ReleaseLog(tmp_path / "forged")
 
 
+# ------------------------------------------------------------------------------------------ opened or created
+
+
+def test_a_log_is_created_once_and_opened_from_then_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with pytest.raises(InvalidInput, match="budget is missing: expected exactly one of budget and queries"):
+        ReleaseLog.open_or_create(path, solved(SMALL))
+    with pytest.raises(BudgetSpent, match="5 releases were asked"):
+        ReleaseLog.open_or_create(path, solved(SMALL), queries=4, first=5)
+    assert not path.exists()
+    release(ReleaseLog.open_or_create(path, solved(SMALL), queries=7)).release_many(VOTES)
+    again = [ReleaseLog.open_or_create(path, solved(SMALL), queries=queries, first=5) for queries in (7, None)]
+    assert [log.left for log in again] == [2, 2]
+
+
+def test_a_log_of_something_else_is_not_opened(tmp_path: Path) -> None:
+    path, total = tmp_path / "log", Privacy(2.0, 1e-6)
+    ReleaseLog.create(path, solved(SMALL), queries=7)
+    other = solve(Problem.from_allowance(K=3, m=1, epsilon=0.4))
+    with pytest.raises(InvalidInput, match=r"^release_log = .* expected the release log of this gamma and problem"):
+        ReleaseLog.open_or_create(path, other, queries=7)
+    with pytest.raises(InvalidInput, match=r"^queries = 8 .* the budget of .*log: 7 releases\. Give that one, or name"):
+        ReleaseLog.open_or_create(path, solved(SMALL), queries=8)
+    with pytest.raises(InvalidInput, match=r"^budget = Privacy.* the budget of .*log: 7 releases"):
+        ReleaseLog.open_or_create(path, solved(SMALL), budget=total)
+    with pytest.raises(
+        InvalidInput, match=r"^fresh = True .* expected False, as .*log is for voters that were trained"
+    ):
+        ReleaseLog.open_or_create(path, solved(SMALL), queries=7, fresh=True)
+    within = ReleaseLog.create(tmp_path / "total", solved(SMALL), budget=total, fresh=True)
+    assert ReleaseLog.open_or_create(within.path, solved(SMALL), budget=total, fresh=True).limit == within.limit
+    with pytest.raises(
+        InvalidInput, match=r"^queries = .* the budget of .*total: epsilon = 2\.0, delta = 1e-06 in total"
+    ):
+        ReleaseLog.open_or_create(within.path, solved(SMALL), queries=within.limit)
+
+
+def test_a_log_that_another_process_creates_at_the_same_time_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release(begun(tmp_path, queries=7)).release_many(VOTES)
+    monkeypatch.setattr(Path, "exists", lambda _: False)  # as it was a moment ago
+    assert ReleaseLog.open_or_create(tmp_path / "log", solved(SMALL), queries=7).left == 2
+
+
+# ------------------------------------------------------------------------------------------ the format
+
+WRITTEN = """\
+304da92eb06683f7400226712efa8248 {"kind":"darrm release ledger","format":2,"version":"0.2.0",\
+"problem":{"K":3,"m":2.0,"epsilon":0.4,"Delta":0.0,"target_epsilon":0.8,"delta":0.0,"affected":3},\
+"gamma":[0.999999999999754,0.999999999999754,0.999999999999754,0.999999999999754],"fresh":false,"budget":null,\
+"account":"queries","limit":100}
+c29b93567e8f57b4def490b80b8d8ac5 {"count":5,"id":"monday","bits":"qA=="}
+1bc8ad5a6ef785f5cd12f2aeac6102ac {"count":2}
+"""
+"""A file of format 2, as it was written before this class had its present name."""
+
+
+def test_a_file_that_was_written_before_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(WRITTEN)
+    log = ReleaseLog(path)
+    assert (log.limit, log.spent, log.ids, log.fresh) == (100, 7, frozenset({"monday"}), False)
+    assert log.charge_and_release(5, never, "monday").tolist() == [1, 0, 1, 0, 1]
+    log.charge_and_release(2, lambda: np.array([1, 0], dtype=np.uint8), "tuesday")
+    assert (path.read_text().startswith(WRITTEN), ReleaseLog(path).left) == (True, 91)
+    assert path.read_text().endswith(' {"count":2,"id":"tuesday","bits":"gA=="}\n')
+
+
+def test_the_format_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable_log, "__version__", "0.2.0")
+    (tmp_path / "written").write_text(WRITTEN)
+    log = ReleaseLog.create(tmp_path / "log", ReleaseLog(tmp_path / "written").release, queries=100)
+    log.charge_and_release(5, lambda: np.array([1, 0, 1, 0, 1], dtype=np.uint8), "monday")
+    log.charge_and_release(2, lambda: np.ones(2, dtype=np.uint8))
+    assert log.path.read_text() == WRITTEN
+
+
 # ------------------------------------------------------------------------------------------ damage
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[int]]:
-    """Return a ledger with two releases, and the bytes where its lines end."""
-    ledger = begun(tmp_path_factory.mktemp("written"))
-    release(ledger).release_many(VOTES, "monday")
-    release(ledger).release_many(VOTES[:3])
-    content = ledger.path.read_bytes()
+    """Return a log with two releases, and the bytes where its lines end."""
+    log = begun(tmp_path_factory.mktemp("written"))
+    release(log).release_many(VOTES, "monday")
+    release(log).release_many(VOTES[:3])
+    content = log.path.read_bytes()
     return content, [place + 1 for place, byte in enumerate(content) if byte == ord("\n")]
 
 
@@ -314,14 +393,14 @@ def test_a_write_that_was_cut_short_anywhere_never_counted(
     tmp_path: Path, written: tuple[bytes, list[int]], tail: bytes
 ) -> None:
     content, ends = written
-    path = tmp_path / "ledger"
+    path = tmp_path / "log"
     for cut in range(ends[1], len(content)):
         path.write_bytes(content[:cut] + (tail if cut > ends[1] else b""))
         if cut == len(content) - 1 and tail:
             continue  # all of the line and something else for its end: damage, see below
-        ledger = ReleaseLog(path)
-        assert (ledger.spent, ledger.ids) == (5, frozenset({"monday"}))
-        release(ledger).release(VOTES[0])
+        log = ReleaseLog(path)
+        assert (log.spent, log.ids) == (5, frozenset({"monday"}))
+        release(log).release(VOTES[0])
         assert ReleaseLog(path).spent == 6
 
 
@@ -332,7 +411,7 @@ def test_any_changed_bit_is_found(tmp_path: Path, written: tuple[bytes, list[int
     place = data.draw(st.one_of(st.integers(0, len(content) - 1), st.integers(len(content) - 60, len(content) - 1)))
     changed = bytearray(content)
     changed[place] ^= 1 << data.draw(st.integers(0, 7))
-    path = tmp_path / "ledger"
+    path = tmp_path / "log"
     path.write_bytes(changed)
     with pytest.raises(ReleaseLogDamaged, match="damaged at byte"):
         ReleaseLog(path)
@@ -342,35 +421,35 @@ def test_any_changed_bit_is_found(tmp_path: Path, written: tuple[bytes, list[int
 @pytest.mark.parametrize("line", [0, 1])
 def test_a_line_that_was_taken_out_is_found(tmp_path: Path, written: tuple[bytes, list[int]], line: int) -> None:
     lines = written[0].splitlines(keepends=True)
-    (tmp_path / "ledger").write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
+    (tmp_path / "log").write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
     with pytest.raises(ReleaseLogDamaged, match="damaged at byte"):
-        ReleaseLog(tmp_path / "ledger")
+        ReleaseLog(tmp_path / "log")
 
 
-def test_a_ledger_that_was_cut_or_replaced_while_in_use_is_refused(tmp_path: Path) -> None:
-    ledger = begun(tmp_path)
-    earlier = ledger.path.read_bytes()
-    release(ledger).release_many(VOTES)
-    ledger.path.write_bytes(earlier)
+def test_a_release_log_that_was_cut_or_replaced_while_in_use_is_refused(tmp_path: Path) -> None:
+    log = begun(tmp_path)
+    earlier = log.path.read_bytes()
+    release(log).release_many(VOTES)
+    log.path.write_bytes(earlier)
     with pytest.raises(ReleaseLogDamaged, match="replaced or cut while it was in use"):
-        release(ledger).release_many(VOTES)
-    other = ReleaseLog(ledger.path)
+        release(log).release_many(VOTES)
+    other = ReleaseLog(log.path)
     beside = tmp_path / "copy"
-    beside.write_bytes(ledger.path.read_bytes())
-    beside.replace(ledger.path)
+    beside.write_bytes(log.path.read_bytes())
+    beside.replace(log.path)
     with pytest.raises(ReleaseLogDamaged, match="replaced or cut"):
         _ = other.spent
-    ledger.path.unlink()
+    log.path.unlink()
     with pytest.raises(BudgetUnreadable, match="cannot be opened: No such file"):
         _ = other.spent
 
 
 def test_a_line_of_another_kind_is_refused(tmp_path: Path) -> None:
-    ledger = begun(tmp_path)
-    with Journal(ledger.path, lambda *_: None).locked() as file:
+    log = begun(tmp_path)
+    with Journal(log.path, lambda *_: None).locked() as file:
         file.append({"count": -5})
     with pytest.raises(ReleaseLogDamaged, match="holds a line that is no release"):
-        _ = ledger.spent
+        _ = log.spent
 
 
 # ------------------------------------------------------------------------------------------ several at once
@@ -379,8 +458,8 @@ def test_a_line_of_another_kind_is_refused(tmp_path: Path) -> None:
 CHARGES = """
 import sys
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
-ledger = ReleaseLog(sys.argv[1])
-release = PrivateMajority(ledger.release, ledger)
+log = ReleaseLog(sys.argv[1])
+release = PrivateMajority(log.release, log)
 made = 0
 try:
     while True:
@@ -392,26 +471,26 @@ except BudgetSpent:
 """
 
 
-def start(ledger: ReleaseLog, name: str = "-") -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", CHARGES, str(ledger.path), name]
+def start(log: ReleaseLog, name: str = "-") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", CHARGES, str(log.path), name]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_processes_share_a_budget_to_the_last_release(tmp_path: Path) -> None:
-    ledger = begun(tmp_path, queries=300)
-    running = [start(ledger, name) for name in ("-", "a", "b")]
+    log = begun(tmp_path, queries=300)
+    running = [start(log, name) for name in ("-", "a", "b")]
     made = []
     for process in running:
         stdout, stderr = process.communicate(timeout=120)
         assert (process.returncode, stderr) == (0, "")
         made.append(len(stdout.splitlines()))
-    assert sum(made) == ledger.spent == 300
-    assert len(ledger.ids) == made[1] + made[2]
+    assert sum(made) == log.spent == 300
+    assert len(log.ids) == made[1] + made[2]
 
 
 def test_threads_share_a_budget_to_the_last_release(tmp_path: Path) -> None:
-    ledger = begun(tmp_path, queries=60)
-    mechanism, made = release(ledger), []
+    log = begun(tmp_path, queries=60)
+    mechanism, made = release(log), []
 
     def work() -> None:
         try:
@@ -425,14 +504,14 @@ def test_threads_share_a_budget_to_the_last_release(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == ledger.spent == 60
+    assert len(made) == log.spent == 60
 
 
-def test_a_killed_process_leaves_a_ledger_that_counts_all_it_released(tmp_path: Path) -> None:
-    ledger = begun(tmp_path, queries=100_000)
+def test_a_killed_process_leaves_a_release_log_that_counts_all_it_released(tmp_path: Path) -> None:
+    log = begun(tmp_path, queries=100_000)
     rng, told = np.random.default_rng(4), 0
     for number in range(4):
-        process = start(ledger, f"run {number}, release ")
+        process = start(log, f"run {number}, release ")
         assert process.stdout is not None
         assert process.stderr is not None
         for _ in range(int(rng.integers(1, 40))):
@@ -444,11 +523,11 @@ def test_a_killed_process_leaves_a_ledger_that_counts_all_it_released(tmp_path: 
         process.stdout.close()
         process.stderr.close()
         told = int(lines[-1]) if lines else 0
-        found = ReleaseLog(ledger.path)
+        found = ReleaseLog(log.path)
         here = [name for name in found.ids if name.startswith(f"run {number},")]
         assert told <= len(here) <= found.spent
         # What was on its way when the process died is asked for again under its name, and costs once.
         before, name = found.spent, f"run {number}, release {len(here) - 1}"
         assert found.charge_and_release(1, never, name).shape == (1,)
         assert found.spent == before
-    assert ledger.spent == len(ledger.ids)
+    assert log.spent == len(log.ids)

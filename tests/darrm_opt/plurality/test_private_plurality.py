@@ -13,11 +13,11 @@ import pytest
 from scipy import stats
 from support.auditor import Auditor
 
-from darrm_opt import NotPrivate, Privacy
+from darrm_opt import NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import BudgetSpent, ReleaseIdTaken, ReleaseLog, ReleaseLogDamaged
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseIdTaken, ReleaseLog, ReleaseLogDamaged
 from darrm_opt.plurality import (
     ABSTENTION,
     NoisyMaximum,
@@ -187,7 +187,7 @@ def test_targets_of_many_releases_add_up() -> None:
 
 def test_a_log_charges_once_and_survives(tmp_path: Path) -> None:
     mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
-    log = PluralityLog.begin(tmp_path / "log", mechanism, queries=5)
+    log = PluralityLog.create(tmp_path / "log", mechanism, queries=5)
     release = PrivatePlurality(SOLUTION, log)
     votes = np.array([[0] * 7, [1] * 7, [2] * 6 + [0]])
     first = release.release_many(votes, "a")
@@ -210,11 +210,11 @@ def test_a_log_charges_once_and_survives(tmp_path: Path) -> None:
 
 def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
     total = Privacy(4.0, 0.02)
-    log = PluralityLog.begin(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.rule), budget=total)
+    log = PluralityLog.create(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.rule), budget=total)
     assert log.limit == PrivacyBudget(total).affordable(PROBLEM.target) >= 4
     assert (log.account, log.budget) == ("optimal", total)
     noisy = NoisyMaximum(7, 3, 20.0)
-    assert PluralityLog.begin(tmp_path / "noisy", noisy, budget=Privacy(1.0, 1e-6)).limit >= 1
+    assert PluralityLog.create(tmp_path / "noisy", noisy, budget=Privacy(1.0, 1e-6)).limit >= 1
     assert PluralityLog(tmp_path / "noisy").mechanism == noisy
     assert noisy.most_releases(Privacy(1.0, 0.0))[0] == 0
 
@@ -227,7 +227,7 @@ CAPPED = NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0, cap=3)
 
 def test_a_cap_holds_over_releases_and_restarts(tmp_path: Path) -> None:
     always = NoisyMaximum(7, 3, 2.0, threshold=-1000.0, check_sigma=2.0, cap=3)
-    PluralityLog.begin(tmp_path / "log", always, queries=8)
+    PluralityLog.create(tmp_path / "log", always, queries=8)
     votes = [[1] * 7] * 2
     answers = []
     for _ in range(4):  # each time as another process would: from the file alone
@@ -248,7 +248,7 @@ def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
             return super().octets(count)
 
     source = Counting(3)
-    log = PluralityLog.begin(tmp_path / "log", CAPPED, queries=200)
+    log = PluralityLog.create(tmp_path / "log", CAPPED, queries=200)
     release = PrivatePlurality(CAPPED, log, source=source)
     first = release.release_many([[0] * 7] * 100, "a")
     assert np.count_nonzero(first != ABSTENTION) == log.labels == 3
@@ -260,7 +260,7 @@ def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
 
 
 def test_two_processes_share_one_cap(tmp_path: Path) -> None:
-    log = PluralityLog.begin(tmp_path / "log", CAPPED, queries=60)
+    log = PluralityLog.create(tmp_path / "log", CAPPED, queries=60)
     both = [PrivatePlurality(CAPPED, log), PrivatePlurality(CAPPED, PluralityLog(tmp_path / "log"))]
     answers = [both[turn % 2].release([0] * 7) for turn in range(60)]
     assert sum(answer is not None for answer in answers) == log.labels == 3
@@ -279,7 +279,7 @@ def test_a_cap_is_charged_as_designed(tmp_path: Path) -> None:
     fitting, _ = capped.most_releases(total)
     assert capped.epsilon(fitting, 1e-5) <= 4.0 < capped.epsilon(math.ceil(1.02 * fitting), 1e-5)
     assert fitting > 5 * uncapped.most_releases(total)[0]
-    log = PluralityLog.begin(tmp_path / "log", capped, budget=total)
+    log = PluralityLog.create(tmp_path / "log", capped, budget=total)
     assert (log.limit, log.mechanism) == (fitting, capped)
 
 
@@ -292,8 +292,8 @@ def test_caps_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="counts the labels"):
         PrivatePlurality(CAPPED)
     uncapped = NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0)
-    log = PluralityLog.begin(tmp_path / "log", CAPPED, queries=5)
-    with pytest.raises(InvalidInput, match="the log of this mechanism"):
+    log = PluralityLog.create(tmp_path / "log", CAPPED, queries=5)
+    with pytest.raises(InvalidInput, match="the release log of this plurality mechanism"):
         PrivatePlurality(uncapped, log)
     record = json.loads(json.dumps(CAPPED.record()))
     assert mechanism_from_record(record) == CAPPED != uncapped
@@ -306,7 +306,7 @@ def test_caps_that_are_refused(tmp_path: Path) -> None:
 def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels: object) -> None:
     from darrm_opt.mechanism.journal import Journal
 
-    PluralityLog.begin(tmp_path / "log", CAPPED, queries=5)
+    PluralityLog.create(tmp_path / "log", CAPPED, queries=5)
     journal = Journal(tmp_path / "log", lambda *_: None)
     with journal.locked() as file:
         file.append({"count": 1} | ({} if labels is None else {"labels": labels}))
@@ -314,17 +314,64 @@ def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels:
         PluralityLog(tmp_path / "log")
 
 
+WRITTEN = """\
+6a885a6fe544e7f35e50eef3b161d254 {"kind":"darrm plurality log","format":2,"version":"0.2.0",\
+"mechanism":{"kind":"darrm noisy maximum","format":2,"K":7,"classes":3,"sigma":4.0,"threshold":5.0,"check_sigma":4.0,\
+"affected":1,"cap":3},"budget":null,"account":"queries","limit":60}
+af0ac0f79048d2e5c63275f98a7e2d3d {"count":4,"labels":3,"id":"monday","bits":"AAACAAAA//8="}
+609638192d99a3b934cc0ec62fd564f6 {"count":2,"labels":0}
+"""
+"""A file of format 2."""
+
+
+def test_a_file_that_was_written_before_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(WRITTEN)
+    log = PluralityLog(path)
+    assert (log.mechanism, log.limit, log.spent, log.labels) == (CAPPED, 60, 6, 3)
+    release = PrivatePlurality(CAPPED, log)
+    assert release.release_many([[1] * 7] * 4, "monday").tolist() == [0, 2, 0, ABSTENTION]
+    assert release.release_many([[1] * 7] * 2).tolist() == [ABSTENTION] * 2  # the cap was reached then
+    assert path.read_text().startswith(WRITTEN)
+    assert PluralityLog(path).left == 52
+
+
+def test_the_format_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm_opt.mechanism.durable_log.__version__", "0.2.0")
+    log = PluralityLog.create(tmp_path / "log", CAPPED, queries=60)
+    log.charge_and_release_labels(4, lambda _: np.array([0, 2, 0, ABSTENTION], dtype=np.int16), "monday")
+    log.charge_and_release(2, lambda: np.full(2, ABSTENTION, dtype=np.int16))
+    assert log.path.read_text() == WRITTEN
+
+
+def test_a_log_is_for_one_kind_of_mechanism(tmp_path: Path) -> None:
+    log = PluralityLog.open_or_create(tmp_path / "log", CAPPED, queries=5)
+    assert PluralityLog.open_or_create(tmp_path / "log", CAPPED, queries=5).left == 5
+    with pytest.raises(InvalidInput, match=r"the budget of .*log: 5 releases"):
+        PluralityLog.open_or_create(tmp_path / "log", CAPPED, queries=6)
+    majority = solve(Problem.from_allowance(K=3, m=2, epsilon=0.4))
+    with pytest.raises(InvalidInput, match="a ReleaseLog, a PrivacyBudget, or None"):
+        PrivateMajority(majority, log)  # type: ignore[arg-type]  # refused
+    with pytest.raises(BudgetUnreadable, match="not a release log of format 2 for one gamma and problem"):
+        ReleaseLog.open_or_create(tmp_path / "log", majority)
+    other = ReleaseLog.create(tmp_path / "other", majority, queries=5)
+    with pytest.raises(InvalidInput, match="a PluralityLog, a PrivacyBudget, or None"):
+        PrivatePlurality(CAPPED, other)
+    with pytest.raises(BudgetUnreadable, match="not a release log of format 2 for one plurality mechanism"):
+        PluralityLog(tmp_path / "other")
+
+
 def test_logs_that_are_refused(tmp_path: Path) -> None:
     mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
     path = tmp_path / "log"
     with pytest.raises(InvalidInput, match="exactly one"):
-        PluralityLog.begin(path, mechanism)
-    log = PluralityLog.begin(path, mechanism, queries=2)
+        PluralityLog.create(path, mechanism)
+    log = PluralityLog.create(path, mechanism, queries=2)
     with pytest.raises(InvalidInput, match="Open it instead"):
-        PluralityLog.begin(path, mechanism, queries=2)
+        PluralityLog.create(path, mechanism, queries=2)
     with pytest.raises(BudgetUnreadable):
         ReleaseLog(path)
-    with pytest.raises(InvalidInput, match="the log of this mechanism"):
+    with pytest.raises(InvalidInput, match="the release log of this plurality mechanism"):
         PrivatePlurality(NoisyMaximum(7, 3, 5.0), log)
     release = PrivatePlurality(SOLUTION, log)
     release.release_many([[0] * 7], "x")
@@ -340,15 +387,15 @@ def test_logs_that_are_refused(tmp_path: Path) -> None:
         mechanism_from_record(json.loads(json.dumps(record)))
 
 
-def test_a_ledger_in_memory_is_charged_the_target() -> None:
-    ledger = PrivacyBudget(Privacy(2.0, 0.01))
-    release = PrivatePlurality(SOLUTION, ledger)
+def test_an_accountant_in_memory_is_charged_the_target() -> None:
+    accountant = PrivacyBudget(Privacy(2.0, 0.01))
+    release = PrivatePlurality(SOLUTION, accountant)
     release.release([1] * 7)
-    assert ledger.events == {PROBLEM.target: 1}
+    assert accountant.events == {PROBLEM.target: 1}
     with pytest.raises(BudgetExceeded):
         release.release_many([[1] * 7] * 9)
     with pytest.raises(InvalidInput, match="PluralityLog or None"):
-        PrivatePlurality(NoisyMaximum(7, 3, 5.0), ledger)
+        PrivatePlurality(NoisyMaximum(7, 3, 5.0), accountant)
     with pytest.raises(InvalidInput, match="knows releases by name"):
         release.release([1] * 7, "x")
 

@@ -200,7 +200,7 @@ def test_the_exponential_mechanism_has_twice_the_rate_over_many_releases() -> No
 
 def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
     mechanism = SelectionMechanism("permute_and_flip", 7, 3, 0.5)
-    log = PluralityLog.begin(tmp_path / "log", mechanism, budget=Privacy(3.0))
+    log = PluralityLog.create(tmp_path / "log", mechanism, budget=Privacy(3.0))
     assert (log.limit, log.account, log.mechanism) == (3, "optimal", mechanism)
     assert PrivatePlurality(mechanism, log).release([2] * 7) in {0, 1, 2}
     record = json.loads(json.dumps(mechanism.record()))

@@ -1,0 +1,105 @@
+"""`PrivateVotingClassifier`: what the two classifiers share, from the records to the votes."""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from darrm_opt.aggregators.teacher_layout import slot_partition
+from darrm_opt.aggregators.teachers import ConstantVote
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import whole_number
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly, SystemRandomness
+
+
+class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
+    """Base of the classifiers that train K voters and release what they say together.
+
+    A subclass has the parameters ``estimator``, ``n_voters``, ``overlap``, ``classes`` and ``random_state``, chooses the
+    classes (`_public_classes`) and releases answers to votes (`_release`).
+
+    Attributes:
+        classes_: the classes.
+        voters_: the trained voters. Never publish.
+    """
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a private class for each row, and charge each.
+
+        Raises:
+            BudgetSpent: fewer predictions are left than rows; none was made.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False)
+        votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in self.voters_])
+        predicted: NDArray[Any] = self.classes_.take(self._release(votes))
+        return predicted
+
+    @abstractmethod
+    def _public_classes(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the classes of the labels."""
+
+    @abstractmethod
+    def _release(self, votes: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the numbers of the classes released for votes, shape (rows, voters), and charge them."""
+
+    def _training_data(self, X: Any, y: Any) -> tuple[Any, NDArray[np.int64], int, int]:
+        """Return checked records, the numbers of their classes, K and the overlap; sets ``classes_``."""
+        K = whole_number(self.n_voters, "n_voters", "a whole number of voters, at least 1")
+        overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
+        if K % overlap:
+            raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        self.classes_ = self._public_classes(y)
+        if len(X) < K // overlap:
+            raise InvalidInput(
+                "n_voters", K, f"at most {overlap * len(X)}", f"n_samples = {len(X)}: a part would be empty."
+            )
+        return X, np.searchsorted(self.classes_, y), K, overlap
+
+    def _fit_voters(self, X: Any, y: NDArray[Any], parts: int, overlap: int) -> list[Any]:
+        """Return ``overlap`` voters for each record, each trained on one of ``parts`` parts."""
+        given = self.random_state
+        if isinstance(given, np.random.RandomState):
+            given = int(given.randint(2**31 - 1))
+        # Privacy does not rest on who sees which record, nor on the seeds, only on their not depending on the records.
+        source = SystemRandomness() if given is None else SeededRandomnessForTestsOnly(int(given))
+        seed = secrets.randbits(64) if given is None else int(given)
+        partition = slot_partition(len(X), parts, overlap, source=source)
+        voters = []
+        for j, i in product(range(overlap), range(parts)):
+            members = partition.members(j, i)
+            voters.append(self._fit_voter(X[members], y[members], (seed, j, i)))
+        return voters
+
+    def _fit_voter(self, X: Any, y: NDArray[Any], place: tuple[int, int, int]) -> Any:
+        """Train one voter on its part, with randomness that depends on its place alone."""
+        if (y == y[0]).all():
+            return ConstantVote(y[0])  # many classifiers refuse a single class
+        voter = self._new_voter()
+        state = int(np.random.SeedSequence(place).generate_state(1)[0])
+        seeds = {
+            name: state
+            for name, value in voter.get_params().items()
+            if name.split("__")[-1] == "random_state" and value is None
+        }
+        return voter.set_params(**seeds).fit(X, y)
+
+    def _new_voter(self) -> Any:
+        return clone(LogisticRegression() if self.estimator is None else self.estimator)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # small sets and small budgets: noise is all there is
+        tags.non_deterministic = True
+        return tags

@@ -27,31 +27,31 @@ EVENT = Privacy(0.1, 1e-8)
 
 
 def test_charges_stop_at_the_optimal_composition() -> None:
-    ledger = PrivacyBudget(Privacy(2.0, 1e-5))
-    many = ledger.affordable(EVENT)
+    accountant = PrivacyBudget(Privacy(2.0, 1e-5))
+    many = accountant.affordable(EVENT)
     assert (
         optimal_composition(0.1, 1e-8, many, 1e-5).epsilon
         <= 2.0
         < optimal_composition(0.1, 1e-8, many + 1, 1e-5).epsilon
     )
-    ledger.charge(EVENT, many)
-    assert ledger.affordable(EVENT) == 0
-    before = (ledger.events, ledger.spent)
+    accountant.charge(EVENT, many)
+    assert accountant.affordable(EVENT) == 0
+    before = (accountant.events, accountant.spent)
     with pytest.raises(
         BudgetExceeded, match=r"charging 1 × Privacy\(epsilon=0\.1.*0 of them still fit\. Nothing was charged"
     ):
-        ledger.charge(EVENT)
-    assert (ledger.events, ledger.spent) == before
+        accountant.charge(EVENT)
+    assert (accountant.events, accountant.spent) == before
     assert many > PrivacyBudget(Privacy(2.0, 1e-5), accounting="simple").affordable(EVENT) == 20
 
 
 def test_simple_accounting_is_plain_sums_of_the_numbers_as_written() -> None:
-    ledger = PrivacyBudget(Privacy(0.3, 3e-6), accounting="simple")
-    ledger.charge(Privacy(0.1, 1e-6), 3)
-    assert ledger.spent.epsilon == 0.3
-    assert ledger.affordable(Privacy(1e-300)) == 0
+    accountant = PrivacyBudget(Privacy(0.3, 3e-6), accounting="simple")
+    accountant.charge(Privacy(0.1, 1e-6), 3)
+    assert accountant.spent.epsilon == 0.3
+    assert accountant.affordable(Privacy(1e-300)) == 0
     with pytest.raises(BudgetExceeded, match="accounting: simple"):
-        ledger.charge(Privacy(1e-300))
+        accountant.charge(Privacy(1e-300))
 
 
 @given(
@@ -65,17 +65,17 @@ def test_simple_accounting_is_plain_sums_of_the_numbers_as_written() -> None:
 )
 def test_whatever_is_accepted_is_within_the_budget(charges: list[tuple[float, float, int]], accounting: Any) -> None:
     budget = Privacy(3.0, 1e-5)
-    ledger = PrivacyBudget(budget, accounting)
+    accountant = PrivacyBudget(budget, accounting)
     for epsilon, delta, count in charges:
-        before = ledger.events
+        before = accountant.events
         try:
-            ledger.charge(Privacy(epsilon, delta), count)
+            accountant.charge(Privacy(epsilon, delta), count)
         except BudgetExceeded:
-            assert ledger.events == before
-    assert optimal_delta_of_sequence(ledger.events, budget.epsilon * (1 + 1e-12)) <= budget.delta * (1 + 1e-9)
-    assert 0 <= ledger.spent.epsilon <= budget.epsilon
-    assert ledger.spent.delta <= budget.delta
-    assert accounting == "simple" or len(ledger.events) <= 1
+            assert accountant.events == before
+    assert optimal_delta_of_sequence(accountant.events, budget.epsilon * (1 + 1e-12)) <= budget.delta * (1 + 1e-9)
+    assert 0 <= accountant.spent.epsilon <= budget.epsilon
+    assert accountant.spent.delta <= budget.delta
+    assert accounting == "simple" or len(accountant.events) <= 1
 
 
 def test_what_is_spent_is_the_nearest_number_above() -> None:
@@ -90,15 +90,15 @@ def test_sums_are_charged_up_to_the_budget_itself() -> None:
     """Not a part in 10⁸ beyond it, in ε or in δ, whoever accounts; and the best accountant spends no more than the sums."""
     for accounting in ("simple", "best"):
         for budget, event in ((Privacy(0.6, 0.0), Privacy(0.2)), (Privacy(0.2, 3e-7), Privacy(0.0, 1e-7))):
-            ledger = PrivacyBudget(budget, accounting)
-            assert ledger.fits(event, 3)
-            assert ledger.affordable(event) == 3
+            accountant = PrivacyBudget(budget, accounting)
+            assert accountant.fits(event, 3)
+            assert accountant.affordable(event) == 3
             more = Privacy(event.epsilon * (1 + 1e-8), event.delta * (1 + 1e-8))
-            assert ledger.fits(more, 3) is (accounting == "best" and event.epsilon == 0)  # 1 − (1−δ)³ is below 3δ
-            ledger.charge(event, 3)
-            assert ledger.spent.epsilon == as_float(3 * as_written(event.epsilon))
-            assert ledger.spent.delta == budget.delta
-            assert ledger.accounting == accounting
+            assert accountant.fits(more, 3) is (accounting == "best" and event.epsilon == 0)  # 1 − (1−δ)³ is below 3δ
+            accountant.charge(event, 3)
+            assert accountant.spent.epsilon == as_float(3 * as_written(event.epsilon))
+            assert accountant.spent.delta == budget.delta
+            assert accountant.accounting == accounting
     least = PrivacyBudget(Privacy(1.0, 1e-6))
     least.charge(Privacy(0.3, 1e-6))
     assert least.spent == Privacy(0.3, 1e-6)  # its δ is all of the budget's: the sums prove it
@@ -121,11 +121,11 @@ def test_order_does_not_matter_and_more_never_costs_less() -> None:
 
 
 def test_spent_is_the_sum_or_the_budget_where_that_is_less() -> None:
-    ledger = PrivacyBudget(Privacy(20.0, 0.03))
-    ledger.charge(Privacy(0.2676, 3e-4), 50)
-    assert ledger.spent == Privacy(13.38, 0.03)
-    ledger.charge(Privacy(0.2676, 3e-4), 49)
-    assert ledger.spent == Privacy(20.0, 0.03)
+    accountant = PrivacyBudget(Privacy(20.0, 0.03))
+    accountant.charge(Privacy(0.2676, 3e-4), 50)
+    assert accountant.spent == Privacy(13.38, 0.03)
+    accountant.charge(Privacy(0.2676, 3e-4), 49)
+    assert accountant.spent == Privacy(20.0, 0.03)
 
 
 def randomised_responses(epsilon: float, count: int) -> dict[float, float]:
@@ -142,9 +142,9 @@ def test_what_is_charged_next_may_depend_on_the_answers() -> None:
 
     def accepted(accounting: Any) -> dict[Privacy, int]:
         """Return what fits of the two that the adversary chooses from in view of the first six answers."""
-        ledger = PrivacyBudget(budget, accounting)
-        ledger.charge(first, 6)
-        return {kind: min(ledger.affordable(kind), most) for kind, most in kinds.items()}
+        accountant = PrivacyBudget(budget, accounting)
+        accountant.charge(first, 6)
+        return {kind: min(accountant.affordable(kind), most) for kind, most in kinds.items()}
 
     def delta_of(continuations: dict[Privacy, int]) -> float:
         """Return δ at the budget's ε for an adversary who chooses the worst of them after each first six answers."""
@@ -165,24 +165,24 @@ def test_what_is_charged_next_may_depend_on_the_answers() -> None:
     for accounting in ("best", "simple"):
         assert delta_of(accepted(accounting)) <= budget.delta
     assert accepted("best") == dict.fromkeys(kinds, 0)
-    ledger = PrivacyBudget(budget)
-    ledger.charge(first, 6)
+    accountant = PrivacyBudget(budget)
+    accountant.charge(first, 6)
     refused = r"charging Privacy\(epsilon=0\.2.*is refused: .* events of Privacy\(epsilon=0\.1.*accounting = 'simple'"
     with pytest.raises(BudgetExceeded, match=refused):
-        ledger.charge(Privacy(0.2))
-    assert ledger.events == {first: 6}
+        accountant.charge(Privacy(0.2))
+    assert accountant.events == {first: 6}
 
 
 @pytest.mark.parametrize("event", [Privacy(0.4), Privacy(0.3, 2e-3)])
 def test_what_is_spent_holds_where_the_answers_decide_when_it_is_read(event: Privacy) -> None:
     """The adversary stops at the first leak, or where the loss exceeds what is spent."""
     budget = Privacy(1.5, 0.02)
-    ledger = PrivacyBudget(budget)
-    most = ledger.affordable(event)
+    accountant = PrivacyBudget(budget)
+    most = accountant.affordable(event)
     spent = []
     for _ in range(most):
-        ledger.charge(event)
-        spent.append(ledger.spent.epsilon)
+        accountant.charge(event)
+        spent.append(accountant.spent.epsilon)
     keep = 1 / (1 + math.exp(-event.epsilon))
     excess, going = 0.0, {0.0: 1.0}  # probability of a loss, of those that go on
     for claimed in spent:
@@ -200,22 +200,22 @@ def test_what_is_spent_holds_where_the_answers_decide_when_it_is_read(event: Pri
 
 
 def test_extremes() -> None:
-    ledger = PrivacyBudget(Privacy(1.0, 1e-6))
-    assert ledger.spent == Privacy(0.0)
+    accountant = PrivacyBudget(Privacy(1.0, 1e-6))
+    assert accountant.spent == Privacy(0.0)
     with pytest.raises(BudgetExceeded, match="0 of them still fit"):
-        ledger.charge(Privacy(50.0))
-    ledger.charge(Privacy(0.0), 10**6)  # costs nothing, and is of no kind
-    ledger.charge(Privacy(1e-9), 10**6)
-    ledger.charge(Privacy(50.0), 0)
-    ledger.charge(Privacy(0.0))
-    assert ledger.events == {Privacy(1e-9): 10**6}
-    assert optimal_delta(1e-9, 0.0, 10**6, ledger.spent.epsilon) <= 1e-6
+        accountant.charge(Privacy(50.0))
+    accountant.charge(Privacy(0.0), 10**6)  # costs nothing, and is of no kind
+    accountant.charge(Privacy(1e-9), 10**6)
+    accountant.charge(Privacy(50.0), 0)
+    accountant.charge(Privacy(0.0))
+    assert accountant.events == {Privacy(1e-9): 10**6}
+    assert optimal_delta(1e-9, 0.0, 10**6, accountant.spent.epsilon) <= 1e-6
     nothing = PrivacyBudget(Privacy(0.0))
     assert nothing.affordable(Privacy(1e-9)) == 0
     assert nothing.affordable(Privacy(0.0)) == 10**9
 
 
-def test_the_folder_of_a_saved_ledger_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_a_saved_budget_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed, flush = list[bool](), os.fsync
 
     def recorded(descriptor: int) -> None:
@@ -223,9 +223,9 @@ def test_the_folder_of_a_saved_ledger_is_flushed_too(tmp_path: Path, monkeypatch
         flush(descriptor)
 
     monkeypatch.setattr(os, "fsync", recorded)
-    PrivacyBudget(Privacy(1.0)).save(tmp_path / "ledger.json")
+    PrivacyBudget(Privacy(1.0)).save(tmp_path / "accountant.json")
     assert flushed == [False, True]  # what it says, then that it is there
-    assert stat.S_IMODE((tmp_path / "ledger.json").stat().st_mode) == 0o600  # and is nobody else's to read
+    assert stat.S_IMODE((tmp_path / "accountant.json").stat().st_mode) == 0o600  # and is nobody else's to read
 
 
 @pytest.mark.parametrize(
@@ -239,10 +239,10 @@ def test_the_folder_of_a_saved_ledger_is_flushed_too(tmp_path: Path, monkeypatch
     ],
 )
 def test_bad_charges_are_named_and_change_nothing(event: Any, count: Any, message: str) -> None:
-    ledger = PrivacyBudget(Privacy(1.0, 1e-6))
+    accountant = PrivacyBudget(Privacy(1.0, 1e-6))
     with pytest.raises(InvalidInput, match=message):
-        ledger.charge(event, count)
-    assert ledger.events == {}
+        accountant.charge(event, count)
+    assert accountant.events == {}
 
 
 def test_bad_budgets_are_named() -> None:
@@ -255,13 +255,13 @@ def test_bad_budgets_are_named() -> None:
 
 
 def test_threads_cannot_overspend_together() -> None:
-    ledger = PrivacyBudget(Privacy(1.0), accounting="simple")
+    accountant = PrivacyBudget(Privacy(1.0), accounting="simple")
     accepted = []
 
     def spend() -> None:
         for _ in range(40):
             try:
-                ledger.charge(Privacy(0.0625))
+                accountant.charge(Privacy(0.0625))
             except BudgetExceeded:
                 continue
             accepted.append(1)
@@ -272,23 +272,27 @@ def test_threads_cannot_overspend_together() -> None:
     for thread in threads:
         thread.join()
     assert len(accepted) == 16
-    assert ledger.events == {Privacy(0.0625): 16}
+    assert accountant.events == {Privacy(0.0625): 16}
 
 
 def full(tmp_path: Path) -> tuple[PrivacyBudget, Path]:
-    ledger = PrivacyBudget(Privacy(2.0, 1e-5), "simple")
-    ledger.charge(Privacy(0.1, 1 / 3 * 1e-6), 7)
-    ledger.charge(Privacy(0.3))
-    path = tmp_path / "ledger.json"
-    ledger.save(path)
-    return ledger, path
+    accountant = PrivacyBudget(Privacy(2.0, 1e-5), "simple")
+    accountant.charge(Privacy(0.1, 1 / 3 * 1e-6), 7)
+    accountant.charge(Privacy(0.3))
+    path = tmp_path / "accountant.json"
+    accountant.save(path)
+    return accountant, path
 
 
 def test_save_and_load_round_trip(tmp_path: Path) -> None:
-    ledger, path = full(tmp_path)
+    accountant, path = full(tmp_path)
     again = PrivacyBudget.load(path)
-    assert (again.budget, again.accounting, again.events) == (ledger.budget, ledger.accounting, ledger.events)
-    assert again.spent == ledger.spent
+    assert (again.budget, again.accounting, again.events) == (
+        accountant.budget,
+        accountant.accounting,
+        accountant.events,
+    )
+    assert again.spent == accountant.spent
     again.charge(EVENT)
     again.save(path)
     assert PrivacyBudget.load(path).events[EVENT] == 1
@@ -298,16 +302,16 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
 def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger, path = full(tmp_path)
+    accountant, path = full(tmp_path)
     before = path.read_bytes()
 
     def no_space(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", no_space)
-    ledger.charge(EVENT)
+    accountant.charge(EVENT)
     with pytest.raises(OSError, match="No space left"):
-        ledger.save(path)
+        accountant.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -355,45 +359,45 @@ def test_no_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_forked_copy_has_nothing_left(tmp_path: Path, depth: int) -> None:
-    ledger = PrivacyBudget(Privacy(1.0, 1e-6))
-    ledger.charge(Privacy(0.25), 2)
+    accountant = PrivacyBudget(Privacy(1.0, 1e-6))
+    accountant.charge(Privacy(0.25), 2)
     maker = os.getpid()
 
     def refused() -> str:
-        assert not ledger.fits(Privacy(0.0), 0)
-        assert ledger.affordable(Privacy(0.1)) == 0
+        assert not accountant.fits(Privacy(0.0), 0)
+        assert accountant.affordable(Privacy(0.1)) == 0
         with pytest.raises(
             BudgetExceeded, match=rf"made in process {maker}; a copy made by fork has nothing left\. Nothing"
         ):
-            ledger.charge(Privacy(0.0))
+            accountant.charge(Privacy(0.0))
         with pytest.raises(BudgetExceeded, match="Nothing was saved"):
-            ledger.save(tmp_path / "copy")
-        return repr(ledger.events)
+            accountant.save(tmp_path / "copy")
+        return repr(accountant.events)
 
     assert forked(refused, depth) == repr({Privacy(0.25): 2})
     assert not (tmp_path / "copy").exists()
-    ledger.charge(Privacy(0.25), 2)  # the original goes on
-    assert ledger.affordable(Privacy(0.25)) == 0
+    accountant.charge(Privacy(0.25), 2)  # the original goes on
+    assert accountant.affordable(Privacy(0.25)) == 0
 
 
 def test_a_fork_while_another_thread_charges_is_refused_at_once() -> None:
-    ledger = PrivacyBudget(Privacy(1.0))
-    with ledger._lock:
+    accountant = PrivacyBudget(Privacy(1.0))
+    with accountant._lock:
 
         def refused() -> str:
             with pytest.raises(BudgetExceeded):
-                ledger.charge(Privacy(0.1))  # would wait forever for a lock that nobody holds here
+                accountant.charge(Privacy(0.1))  # would wait forever for a lock that nobody holds here
             return "refused"
 
         assert forked(refused) == "refused"
 
 
 def test_a_budget_that_a_child_loads_is_its_own(tmp_path: Path) -> None:
-    PrivacyBudget(Privacy(1.0)).save(tmp_path / "ledger")
+    PrivacyBudget(Privacy(1.0)).save(tmp_path / "accountant")
 
     def charged() -> str:
-        ledger = PrivacyBudget.load(tmp_path / "ledger")
-        ledger.charge(Privacy(1.0))
-        return str(ledger.affordable(Privacy(0.5)))
+        accountant = PrivacyBudget.load(tmp_path / "accountant")
+        accountant.charge(Privacy(1.0))
+        return str(accountant.affordable(Privacy(0.5)))
 
     assert forked(charged) == "0"

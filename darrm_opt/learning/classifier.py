@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from darrm_opt.accounting import DeltaTooSmall, Release, TooMuchWork, compose_models, exact_epsilon
+from darrm_opt.accounting import Release, compose_models
 from darrm_opt.design.certificate import certify
 from darrm_opt.learning.logistic_regression import two_classes
 from darrm_opt.learning.release_budgets import ReleaseCounter, ReopenedLog
@@ -122,28 +122,12 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
         return self
 
     @property
-    def queries_left_(self) -> float:
-        """Predictions that are left; inf where the plan has no limit."""
-        check_is_fitted(self)
-        if self.plan_.queries is None:
-            return math.inf
-        return self._budget.left
-
-    @property
     def privacy_spent_(self) -> Privacy:
-        """(ε, δ) of all predictions made so far, proved: at most the total. With a release log, of all fits that share it."""
+        """(ε, δ) of all predictions, as in the base class; of a plain majority with a release log, the total of all fits."""
         check_is_fitted(self)
-        total, solution = self.plan_.total, self.plan_.solution
-        if solution is None or self.plan_.queries is None:  # paid in full by the fit, and never more
-            return total if self.release_log is None else self._cost_of_fits(ReleaseLog(self.release_log).spent)
-        spent = int(self.plan_.queries - self.queries_left_)
-        if not spent:
-            return Privacy(0.0)
-        try:
-            epsilon = exact_epsilon(solution.noise, solution.problem, spent, total.delta)  # not private, or one release
-        except (DeltaTooSmall, TooMuchWork):
-            epsilon = total.epsilon
-        return Privacy(min(epsilon, total.epsilon), total.delta)
+        if self.plan_.queries is None and self.release_log is not None:
+            return Privacy(self.epsilon, self.delta)
+        return super().privacy_spent_
 
     def _public_classes(self, y: NDArray[Any]) -> NDArray[Any]:
         return two_classes(y, self.classes)

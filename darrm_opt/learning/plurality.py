@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_budgets import ReleaseCounter, ReopenedLog
@@ -96,17 +95,6 @@ class PrivatePluralityClassifier(PrivateVotingClassifier):
         self.voters_ = self._fit_voters(X, numbers, K // overlap, overlap)
         self._budget = self._open_budget(self.plan_)
         return self
-
-    @property
-    def queries_left_(self) -> float:
-        """Predictions that are left."""
-        check_is_fitted(self)
-        return self._budget.left
-
-    @property
-    def privacy_spent_(self) -> Privacy:
-        """(ε, δ) of all predictions: the total once the first is made."""
-        return Privacy(0.0) if self.queries_left_ == self.plan_.queries else self.plan_.total
 
     def _public_classes(self, y: NDArray[Any]) -> NDArray[Any]:
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from abc import ABC, abstractmethod
 from itertools import product
@@ -17,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from darrm_opt.aggregators.teacher_layout import slot_partition
 from darrm_opt.aggregators.teachers import ConstantVote
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import whole_number
+from darrm_opt.learning.release_budgets import ReleaseCounter, ReopenedLog
+from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly, SystemRandomness
 
 
@@ -30,7 +32,12 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ign
     Attributes:
         classes_: the classes.
         voters_: the trained voters. Never publish.
+        plan_: how they release: the mechanism, the number of predictions, the total.
     """
+
+    classes_: NDArray[Any]
+    plan_: Any
+    _budget: ReopenedLog | ReleaseCounter
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return a private class for each row, and charge each.
@@ -43,6 +50,20 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ign
         votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in self.voters_])
         predicted: NDArray[Any] = self.classes_.take(self._release(votes))
         return predicted
+
+    @property
+    def queries_left_(self) -> float:
+        """Predictions that are left; inf where the plan has no limit."""
+        check_is_fitted(self)
+        return math.inf if self.plan_.queries is None else self._budget.left
+
+    @property
+    def privacy_spent_(self) -> Privacy:
+        """(ε, δ) of all predictions, and, with a release log, of all fits that share it: the total, once anything is charged.
+
+        Nothing less is proved, as the answers may decide how many predictions are asked for.
+        """
+        return Privacy(0.0) if self.queries_left_ == self.plan_.queries else self.plan_.total
 
     @abstractmethod
     def _public_classes(self, y: NDArray[Any]) -> NDArray[Any]:

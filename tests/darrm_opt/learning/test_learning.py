@@ -173,11 +173,12 @@ def test_predictions_are_charged_and_refused_when_spent() -> None:
     model = PrivateMajorityClassifier(n_voters=3, epsilon=2.0, queries=5, random_state=0).fit(X, y)
     assert model.privacy_spent_ == Privacy(0.0)
     model.predict(X[:2])
-    first = model.privacy_spent_
+    assert model.privacy_spent_ == Privacy(
+        2.0, 0.0
+    )  # the answers may decide how many there are, so nothing less is proved
     with pytest.raises(BudgetSpent, match="4 releases were asked and 3 are left: the budget, 5 predictions"):
         model.predict(X[:4])
     model.predict(X[:2])  # the same rows again cost again
-    assert 0 < first.epsilon < model.privacy_spent_.epsilon <= 2.0
     assert model.queries_left_ == 1
 
 
@@ -244,13 +245,11 @@ def private_model(tmp_path: Path) -> Any:
 
 def test_fits_of_a_plain_majority_are_charged_to_a_release_log(tmp_path: Path, private_model: Any) -> None:
     X, y = digits()
-    spent = []
     for _ in range(3):
         model = private_model().fit(X, y)
         assert model.plan_.method == "plain majority"
         model.predict(X[:2])
-        spent.append(model.privacy_spent_.epsilon)
-    assert spent == pytest.approx([1.0, 2.0, 3.0], rel=1e-4)
+        assert model.privacy_spent_ == Privacy(3.5, 1e-5)
     log = ReleaseLog(tmp_path / "log")
     assert (log.limit, log.spent) == (3, 3)
     again = private_model()

@@ -17,7 +17,7 @@ from darrm_client.requests import DRAW, budget_body
 from darrm_client.verification import verify_comparison, verify_least, verify_plan, verify_plurality
 from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
 from darrm_opt.answers.curves import compute_profile
-from darrm_opt.answers.plurality import design_plurality, design_ways
+from darrm_opt.answers.plurality import design_options, design_plurality
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.errors import DarrmError
@@ -35,7 +35,7 @@ TASKS: dict[str, Task] = {
     "compose": compose_releases,
     "verify": certify,
     "plurality": design_plurality,
-    "plurality/ways": design_ways,
+    "plurality/options": design_options,
 }
 """What each kind of job computes, from plain data to plain data."""
 
@@ -181,5 +181,5 @@ _RECHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     "compose": _recheck_numbers,
     "verify": _recheck_certificate,
     "plurality": _recheck_plurality,
-    "plurality/ways": _recheck_numbers,
+    "plurality/options": _recheck_numbers,
 }

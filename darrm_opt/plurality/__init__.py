@@ -3,7 +3,7 @@
 problem         `PluralityProblem`; partitions, cells and edges
 rule            `PluralityRule`: release probabilities as doubles, exactly
 certificate     `verify_rule`, `certify_rule`: proofs in whole numbers over every edge
-priors          how votes fall, and what a release is worth
+priors          how votes fall, and the utility of a release
 linear_program  the equivariant linear program, its cuts and its dual bound
 solver          `solve_plurality`: the cutting-plane loop
 mechanisms      permute-and-flip, exponential, Laplace, GNMax, Confident-GNMax, calibrated for the label alone
@@ -14,13 +14,13 @@ samplers        `RuleMechanism`, `NoisyMaximum`, `SelectionMechanism`: counts in
 release_log     the budget of a mechanism on a file
 votes           votes, checked and counted
 plan            many releases from one total
-designer        every way of answering many queries within a total, with right, wrong and abstained shares
+designer        every mechanism for many queries within a total, with right, wrong and abstained shares
 private_plurality  `PrivatePlurality`: votes in, a class or ⊥ out, within a budget
 """
 
 from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.plurality.comparison import MechanismComparison, compare_mechanisms
-from darrm_opt.plurality.designer import ReleaseDesign, ReleaseWay, design_releases
+from darrm_opt.plurality.designer import ReleaseDesign, ReleaseOption, design_releases
 from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_mechanism
 from darrm_opt.plurality.plan import PluralityPlan, noise_for, plurality_plan, release_target, selection_for
 from darrm_opt.plurality.priors import (
@@ -60,7 +60,7 @@ __all__ = [
     "PluralitySolution",
     "PrivatePlurality",
     "ReleaseDesign",
-    "ReleaseWay",
+    "ReleaseOption",
     "RuleMechanism",
     "SelectionMechanism",
     "VoteMechanism",

@@ -1,6 +1,6 @@
-"""Design of many class releases: every way within one total (ε, δ), with its shares of right, wrong and abstained answers.
+"""Design of many class releases: every mechanism within one total (ε, δ), with its shares of right, wrong and abstained answers.
 
-Q queries come, and each is answered by a class or by ⊥. A *way* is a mechanism for all of them, private as a whole:
+Q queries come, and each is answered by a class or by ⊥. An *option* is a mechanism for all of them, private as a whole:
 
     gnmax              the largest noisy count, Q labels
     confident_gnmax    Q checks, and a label only where a check passes and fewer than ``cap`` labels were released
@@ -79,20 +79,20 @@ CountTable = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class ReleaseWay:
-    """One way of answering all queries.
+class ReleaseOption:
+    """A mechanism for all queries, with what it achieves and what it costs.
 
     Attributes:
         name: as in the module's list.
         right: share of the queries that are answered by the plurality, in expectation.
         wrong: share that is answered by another class.
         abstained: share that is answered by ⊥.
-        worth: right − price·wrong, a query.
+        utility: right − price·wrong, a query.
         epsilon: proved ε of all answers together at the total's δ, at most the total's [nats].
         account: how it was proved.
         parameters: what was chosen: sigma, check_sigma, threshold [votes] and cap; or the (ε, δ) of each release, and its rate
             [nats a vote] where there is no table.
-        gap: of the optimum, by how much another table of the same (ε, δ) each could be worth more, at most; None of the others.
+        gap: of the optimum, by how much another table of the same (ε, δ) each could raise the utility, at most; None of the others.
         mechanism: what releases, its cap included.
     """
 
@@ -100,7 +100,7 @@ class ReleaseWay:
     right: float
     wrong: float
     abstained: float
-    worth: float
+    utility: float
     epsilon: float
     account: str
     parameters: dict[str, float]
@@ -108,14 +108,14 @@ class ReleaseWay:
     gap: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the way as plain data, without its mechanism."""
-        named = ("name", "right", "wrong", "abstained", "worth", "epsilon", "account", "parameters", "gap")
+        """Return the option as plain data, without its mechanism."""
+        named = ("name", "right", "wrong", "abstained", "utility", "epsilon", "account", "parameters", "gap")
         return {each: getattr(self, each) for each in named}
 
 
 @dataclass(frozen=True)
 class ReleaseDesign:
-    """Every way of answering Q queries within a total, the best first.
+    """Every mechanism for Q queries within a total, the best first.
 
     Attributes:
         K: voters.
@@ -124,7 +124,7 @@ class ReleaseDesign:
         total: (ε, δ) of all answers together.
         affected: votes that one record can move.
         objective: law of votes, ties and price.
-        ways: in order of decreasing worth.
+        options: in order of decreasing utility.
         samples: how many vote counts stand for the prior where there are too many to list them: then shares are estimates,
             with a standard error below 1/√samples. None: the whole law, or past votes.
     """
@@ -135,13 +135,13 @@ class ReleaseDesign:
     total: Privacy
     affected: int
     objective: PluralityObjective
-    ways: tuple[ReleaseWay, ...]
+    options: tuple[ReleaseOption, ...]
     samples: int | None = None
 
     @property
-    def best(self) -> ReleaseWay:
-        """The way that is worth most."""
-        return self.ways[0]
+    def best(self) -> ReleaseOption:
+        """The option of the largest utility."""
+        return self.options[0]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the design as plain data."""
@@ -157,7 +157,7 @@ class ReleaseDesign:
             "ties": self.objective.ties,
             "price": self.objective.price,
             "samples": self.samples,
-            "ways": [way.as_dict() for way in self.ways],
+            "options": [option.as_dict() for option in self.options],
         }
 
 
@@ -170,7 +170,7 @@ def design_releases(
     affected: int = 1,
     objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
 ) -> ReleaseDesign:
-    """Return every way of answering Q queries within a total (ε, δ), the best first.
+    """Return every mechanism for Q queries within a total (ε, δ), the best first.
 
     Args:
         K: voters, whose votes are not private in themselves.
@@ -185,7 +185,7 @@ def design_releases(
         Tables only up to `MAX_RULE_PARTITIONS` partitions, noise only where δ > 0. With price 0 nothing abstains.
 
     Guarantees:
-        Each way is ``total``-DP over all queries, each chosen freely in view of earlier answers; ``way.epsilon`` is proved for
+        Each option is ``total``-DP over all queries, each chosen freely in view of earlier answers; ``option.epsilon`` is proved for
         what is drawn. Shares are expectations under the law, and no guarantee.
 
     Raises:
@@ -200,15 +200,15 @@ def design_releases(
     if not 0 < total.epsilon < math.inf:
         raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")
     law = _VoteLaw(as_objective(objective), problem)
-    ways: list[ReleaseWay] = []
+    options: list[ReleaseOption] = []
     if has_table(K, classes, MAX_RULE_PARTITIONS):
-        ways += _table_ways(problem, queries, law)
+        options += _table_options(problem, queries, law)
     else:
-        ways += _selection_ways(problem, queries, law)
+        options += _selection_options(problem, queries, law)
     if total.delta > 0:
-        ways += _noise_ways(problem, queries, law)
-    ordered = sorted(ways, key=lambda way: -way.worth)
-    first = {way.name: way for way in reversed(ordered)}  # of two of one name the better one
+        options += _noise_options(problem, queries, law)
+    ordered = sorted(options, key=lambda option: -option.utility)
+    first = {option.name: option for option in reversed(ordered)}  # of two of one name the better one
     return ReleaseDesign(
         problem.K,
         problem.classes,
@@ -216,7 +216,7 @@ def design_releases(
         total,
         problem.affected,
         law.objective,
-        tuple(way for way in ordered if first[way.name] is way),
+        tuple(option for option in ordered if first[option.name] is option),
         law.samples,
     )
 
@@ -314,7 +314,7 @@ class _VoteLaw:
             raise InvalidInput("prior", str(prior), "a prior under which one class can lead alone")
         self.judged = judged / judged.sum()
 
-    def way(
+    def option(
         self,
         name: str,
         shares: tuple[float, float],
@@ -322,14 +322,16 @@ class _VoteLaw:
         parameters: dict[str, float],
         mechanism: VoteMechanism,
         gap: float | None = None,
-    ) -> ReleaseWay:
-        """Return a way with these shares of right answers and of answers."""
+    ) -> ReleaseOption:
+        """Return an option with these shares of right answers and of answers."""
         right, answered = shares
         wrong = max(answered - right, 0.0)
-        worth = right - self.objective.price * wrong
-        return ReleaseWay(name, right, wrong, max(1.0 - right - wrong, 0.0), worth, *cost, parameters, mechanism, gap)
+        utility = right - self.objective.price * wrong
+        return ReleaseOption(
+            name, right, wrong, max(1.0 - right - wrong, 0.0), utility, *cost, parameters, mechanism, gap
+        )
 
-    def worth(self, shares: tuple[float, float]) -> float:
+    def utility(self, shares: tuple[float, float]) -> float:
         """Return right − price·wrong."""
         return shares[0] - self.objective.price * (shares[1] - shares[0])
 
@@ -362,7 +364,7 @@ def _released_labels(queries: int, chance: float, cap: int) -> float:
     return float(queries * chance * bdtr(cap - 1, queries - 1, chance) + cap * bdtrc(cap, queries, chance))
 
 
-def _selection_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseWay]:
+def _selection_options(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseOption]:
     """Yield permute-and-flip and the exponential mechanism, without tables."""
     K, classes, total, affected = problem.K, problem.classes, problem.target, problem.affected
     for name in SELECTIONS:
@@ -373,17 +375,17 @@ def _selection_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> I
             epsilon, account = multiple_up(queries, mechanism.each.epsilon), "simple composition"
         right = float(law.judged @ selection_chances(law.counts, name, mechanism.rate))
         parameters = {"rate": mechanism.rate, "epsilon": mechanism.each.epsilon, "delta": 0.0}
-        yield law.way(name, (right, 1.0), (epsilon, account), parameters, mechanism)
+        yield law.option(name, (right, 1.0), (epsilon, account), parameters, mechanism)
 
 
-def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseWay]:
+def _noise_options(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseOption]:
     """Yield GNMax, and where wrong labels have a price Confident-GNMax, at the noise that a discrete account proves."""
     K, classes, total, affected = problem.K, problem.classes, problem.target, problem.affected
     known = {"classes": classes, "affected": affected, "precision": SIGMA_PRECISION}
     plain = calibrate_noise(total, queries, noise="discrete", **known)  # type: ignore[arg-type]
     sigma = plain.label_sigma
     right = float(law.judged @ leader_chances(law.counts, sigma))
-    yield law.way(
+    yield law.option(
         "gnmax",
         (right, 1.0),
         (plain.cost.epsilon, plain.cost.labels_recursion.method),
@@ -395,15 +397,15 @@ def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
     # A label costs 2/σ² and a check 1/σ₁² of the same variance, nearly: a proposal, which the account then proves.
     thresholds = np.arange(THRESHOLD_STEPS + 1) * (K / THRESHOLD_STEPS)
     largest = law.counts[:, 0]
-    proposals: list[tuple[float, float, int]] = []  # worth, σ₁/σ, cap
+    proposals: list[tuple[float, float, int]] = []  # utility, σ₁/σ, cap
     for share in CHECK_COSTS:
         check_sigma = max(1.0, sigma / math.sqrt(2 * share))
         passes = [pass_chances(largest, each, check_sigma) for each in thresholds]
         for cap in sorted({max(1, math.ceil(each * queries)) for each in CAP_SHARES}):
             label_sigma = max(1.0, sigma * math.sqrt(cap / queries / (1 - share)))
             leads = leader_chances(law.counts, label_sigma)
-            worth = max(law.worth(law.checked_shares(leads, each, queries, cap)) for each in passes)
-            proposals.append((worth, check_sigma / label_sigma, cap))
+            utility = max(law.utility(law.checked_shares(leads, each, queries, cap)) for each in passes)
+            proposals.append((utility, check_sigma / label_sigma, cap))
     _, ratio, cap = max(proposals)
     found = calibrate_noise(total, cap, checks=queries, check_ratio=ratio, noise="discrete", **known)  # type: ignore[arg-type]
     check_sigma = found.releases[1].sigma
@@ -412,12 +414,12 @@ def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
         float(each): law.checked_shares(leads, pass_chances(largest, each, check_sigma), queries, cap)
         for each in thresholds
     }
-    threshold = max(shares, key=lambda each: law.worth(shares[each]))
+    threshold = max(shares, key=lambda each: law.utility(shares[each]))
     noises = {"threshold": threshold, "check_sigma": check_sigma}
     mechanism = NoisyMaximum(
         K, classes, found.label_sigma, **noises, affected=affected, cap=cap if cap < queries else None
     )
-    yield law.way(
+    yield law.option(
         "confident_gnmax",
         shares[threshold],
         (found.cost.epsilon, found.cost.labels_recursion.method),
@@ -426,7 +428,7 @@ def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
     )
 
 
-def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseWay]:
+def _table_options(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseOption]:
     """Yield the linear program's rule and the mechanisms that people use, as tables: the better of two accounts of each.
 
     One charges every release an (ε, δ), by optimal composition; the other takes δ = 0 for each and composes the laws themselves.
@@ -452,7 +454,7 @@ def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
         makers["confident_gnmax"] = lambda target: (
             calibrate_confident(
                 PluralityProblem(K, classes, target, affected, abstention=True),
-                lambda rule: law.worth(law.rule_shares(rule)),
+                lambda rule: law.utility(law.rule_shares(rule)),
             ).rule
         )
     for name, make in makers.items():
@@ -464,7 +466,7 @@ def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
             parameters = {"epsilon": target.epsilon, "delta": target.delta}
             mechanism = RuleMechanism(PluralityProblem(K, classes, target, affected, abstention=rule.abstention), rule)
             gap = gaps[rule] if name == "optimal" else None
-            yield law.way(name, law.rule_shares(rule), (epsilon, account), parameters, mechanism, gap)
+            yield law.option(name, law.rule_shares(rule), (epsilon, account), parameters, mechanism, gap)
 
 
 def _composed_table(

@@ -165,12 +165,12 @@ def confident_table(cells: Histograms, rate: float, threshold: float, check_shar
     return np.where(cells.values == ABSTENTION, 1 - passes, gnmax_table(cells, rate) * passes)
 
 
-def calibrate_confident(problem: PluralityProblem, worth: Callable[[PluralityRule], float]) -> CalibratedMechanism:
-    """Return Confident-GNMax at the threshold and the split of noise that are worth most, of `THRESHOLDS` × `CHECK_SHARES`.
+def calibrate_confident(problem: PluralityProblem, utility: Callable[[PluralityRule], float]) -> CalibratedMechanism:
+    """Return Confident-GNMax at the threshold and the split of noise of the largest utility, of `THRESHOLDS` × `CHECK_SHARES`.
 
     Args:
         problem: with abstention.
-        worth: of a rule.
+        utility: of a rule.
 
     Guarantees:
         The rule is certified as it is stored: its output (a class, or ⊥) and nothing more is private.
@@ -183,7 +183,7 @@ def calibrate_confident(problem: PluralityProblem, worth: Callable[[PluralityRul
             table = partial(confident_table, cells, threshold=threshold, check_share=check_share)
             rate = _largest_rate(problem, table, 1e-4)
             found.append(_certified(problem, "confident_gnmax", rate, table(rate)))
-    return max(found, key=lambda each: worth(each.rule))
+    return max(found, key=lambda each: utility(each.rule))
 
 
 def _certified(problem: PluralityProblem, name: str, rate: float, table: Array) -> CalibratedMechanism:

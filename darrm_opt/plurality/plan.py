@@ -45,7 +45,7 @@ class PluralityPlan:
         mechanism: a certified rule, or noise on the counts.
         queries: releases allowed.
         total: (ε, δ) that all of them together cost at most.
-        utility: expected worth of a release, of the continuous Gaussian where the noise is discrete; None where there are
+        utility: of a release, expected under the prior; of the continuous Gaussian where the noise is discrete; None where there are
             too many partitions to say.
         why: in words.
     """
@@ -75,7 +75,7 @@ def plurality_plan(
         total: (ε, δ) of all releases.
         queries: Q ≥ 1 releases.
         affected: votes that one record can move.
-        objective: what a release is worth, as for `solve_plurality`.
+        objective: the utility of a release, as for `solve_plurality`.
 
     Guarantees:
         All releases together are ``total``-DP, each being chosen freely in view of the earlier ones.
@@ -96,13 +96,13 @@ def plurality_plan(
         rule = RuleMechanism(problem, solution.rule)
         found.append(PluralityPlan(rule, queries, total, solution.utility, why))
     if total.delta > 0 and (queries > 1 or not few):
-        noisy, worth = noise_for(total, queries, K=K, classes=classes, affected=affected), None
+        noisy, utility = noise_for(total, queries, K=K, classes=classes, affected=affected), None
         if few:
             cells = PluralityProblem(K, classes, total, affected).histograms
             weights, constant = goal.weights(cells)
-            worth = float(weights @ gnmax_table(cells, 1 / noisy.sigma)) + constant
+            utility = float(weights @ gnmax_table(cells, 1 / noisy.sigma)) + constant
         why = f"GNMax, σ = {noisy.sigma:.4g} votes: the account of {queries} labels, not of counts, fits in the total"
-        found.append(PluralityPlan(noisy, queries, total, worth, why))
+        found.append(PluralityPlan(noisy, queries, total, utility, why))
     if not found:
         raise InvalidInput("delta", total.delta, "δ above 0 where there are too many partitions for a rule")
     return max(found, key=lambda plan: -1.0 if plan.utility is None else plan.utility)

@@ -26,6 +26,7 @@ from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule
 from darrm_opt.plurality.problem import ABSTENTION, Histograms, PluralityProblem
 from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.search import largest_fitting
 
 MAX_RATE = 2000.0
 """Largest rate tried: beyond it the plurality is released as it is."""
@@ -204,10 +205,7 @@ def _largest_rate(problem: PluralityProblem, table: Callable[[float], Array], pr
     low, high = 0.0, 1e-3
     while high < MAX_RATE and fits(high):
         low, high = high, 2 * high
-    while high - low > precision * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_fitting(fits, low, high, precision)
 
 
 @lru_cache(maxsize=16)

@@ -24,12 +24,6 @@ from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.search import largest_fitting
 
-STEP = 1.002
-"""Factor by which σ is raised until the account of the discrete noise fits."""
-
-MAX_STEPS = 400
-"""Steps after which the search gives up; one or two are usual."""
-
 RATE_PRECISION = 1e-3
 """Relative distance of a selection mechanism's rate from the largest one that fits."""
 
@@ -171,26 +165,18 @@ def selection_for(
     return at(largest_fitting(fits, start, 3 * start, RATE_PRECISION))
 
 
-def noise_for(
-    total: Privacy,
-    queries: int,
-    *,
-    K: int,
-    classes: int,
-    affected: int = 1,
-    threshold: float | None = None,
-    check_ratio: float = 4.0,
-) -> NoisyMaximum:
-    """Return GNMax, or Confident-GNMax where there is a threshold, with about the least noise for a total over Q queries.
+def noise_for(total: Privacy, queries: int, *, K: int, classes: int, affected: int = 1) -> NoisyMaximum:
+    """Return GNMax with about the least noise for a total over Q queries.
 
     Args:
         total: (ε, δ) of all queries, ε > 0 and finite, δ > 0.
-        queries: Q ≥ 1; with a threshold each is charged a check and a label.
+        queries: Q ≥ 1.
         K: voters.
         classes: C ≥ 2.
         affected: votes that one record can move.
-        threshold: of the check [votes]; None: no check.
-        check_ratio: σ₁/σ, noise of the check over that of the label, > 0.
+
+    Returns:
+        σ within a share of 1e-4 of the least one that the account of the discrete noise proves, and at least 1.
 
     Guarantees:
         ``noise_for(...).epsilon(queries, total.delta) <= total.epsilon``, for the discrete noise that is drawn.
@@ -204,19 +190,5 @@ def noise_for(
     from darrm_opt.plurality.accounting.calibration import calibrate_noise
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    checks = 0 if threshold is None else queries
-    found = calibrate_noise(total, queries, checks=checks, check_ratio=check_ratio, classes=classes, affected=affected)
-    sigma = max(found.label_sigma, 1.0, 0.0 if threshold is None else 1.0 / check_ratio)
-    for _ in range(MAX_STEPS):
-        noisy = NoisyMaximum(
-            K,
-            classes,
-            sigma,
-            threshold=threshold,
-            check_sigma=None if threshold is None else check_ratio * sigma,
-            affected=affected,
-        )
-        if noisy.epsilon(queries, total.delta) <= total.epsilon:
-            return noisy
-        sigma *= STEP
-    raise InvalidInput("total", total, "a total that noise of this kind can meet", "Raise ε or δ.")
+    found = calibrate_noise(total, queries, classes=classes, affected=affected, noise="discrete")
+    return NoisyMaximum(K, classes, found.label_sigma, affected=affected)

@@ -436,7 +436,7 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Returns:
-            The answer; ``samplers.mechanism_from_record(answer["rule"])`` releases by it.
+            The answer; ``vote_mechanisms.mechanism_from_record(answer["rule"])`` releases by it.
 
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
@@ -469,7 +469,7 @@ class DarrmClient:
 
         Returns:
             The answer. Of its ``mechanism``, that of the best option, this process proved that ``queries`` answers are within the total;
-            ``samplers.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and the ε of other options, are the service's word.
+            ``vote_mechanisms.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and the ε of other options, are the service's word.
 
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).

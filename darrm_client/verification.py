@@ -352,7 +352,7 @@ def verify_options(told: Any, problem: PluralityProblem, queries: int) -> dict[s
         VerificationFailed: it is for other voters or classes, no mechanism, or so many answers of it are not within the total.
         NotPrivate: it is a rule that is not private for its problem.
     """
-    from darrm_opt.plurality.samplers import mechanism_from_record
+    from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
 
     try:
         found = mechanism_from_record(member(told, "mechanism"))

@@ -59,8 +59,7 @@ def permute_and_flip_table(cells: Histograms, rate: float) -> Array:
     """Return permute-and-flip's probabilities, shape (cells,)."""
     table = _flip_chances(cells, rate)
     # The integrand has degree C − 1 in s: Gauss–Legendre with that many nodes is exact.
-    s, ds = _gauss_legendre(cells.classes // 2 + 1)
-    s, ds = (s + 1) / 2, ds / 2
+    s, ds = gauss_legendre(cells.classes // 2 + 1)
     misses = 1 - table[:, None] * s
     whole = np.multiply.reduceat(misses ** cells.multiplicities[:, None], cells.starts, axis=0)
     chances: Array = table * ((whole[cells.owners] / misses) @ ds)
@@ -209,9 +208,10 @@ def _largest_rate(problem: PluralityProblem, table: Callable[[float], Array], pr
 
 
 @lru_cache(maxsize=16)
-def _gauss_legendre(nodes: int) -> tuple[Array, Array]:
-    """Return nodes and weights on [−1, 1]."""
-    return np.polynomial.legendre.leggauss(nodes)
+def gauss_legendre(nodes: int) -> tuple[Array, Array]:
+    """Return Gauss–Legendre nodes and weights on [0, 1]: exact for polynomials of degree below 2·nodes."""
+    at, weights = np.polynomial.legendre.leggauss(nodes)
+    return (at + 1) / 2, weights / 2
 
 
 def _flip_chances(cells: Histograms, rate: float) -> Array:
@@ -241,10 +241,10 @@ def _noisy_maximum(
             largest + np.arange(math.ceil(reach) + 1) * (reach / math.ceil(reach)),
         ]
     )
-    nodes, shares = _gauss_legendre(NODES if rate >= 0.2 else 8)
+    nodes, shares = gauss_legendre(NODES if rate >= 0.2 else 8)
     widths = np.diff(ends)
-    z = (ends[:-1, None] + widths[:, None] * (nodes + 1) / 2).ravel()
-    dz = (widths[:, None] * shares / 2).ravel()
+    z = (ends[:-1, None] + widths[:, None] * nodes).ravel()
+    dz = (widths[:, None] * shares).ravel()
     counts = np.arange(K + 1)
     f = density(z[None, :] - rate * counts[:, None])  # by count: shape (K + 1, nodes)
     F = below(z[None, :] - rate * counts[:, None])

@@ -13,14 +13,14 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.mechanisms import gnmax_table
 from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
 from darrm_opt.plurality.problem import PluralityProblem, has_table
-from darrm_opt.plurality.samplers import (
+from darrm_opt.plurality.solver import as_objective, solve_plurality
+from darrm_opt.plurality.vote_mechanisms import (
     MAX_SELECTION_RATE,
     NoisyMaximum,
     RuleMechanism,
     SelectionMechanism,
     VoteMechanism,
 )
-from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.search import largest_fitting
 
@@ -62,6 +62,11 @@ def plurality_plan(
     objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
 ) -> PluralityPlan:
     """Return the better of an optimal rule for each release and noise on the counts for all of them.
+
+    This is what an estimator releases by: every answer is a class, and one rule and one calibration are made, nothing more.
+    `design_releases` compares all mechanisms with their shares, and tables under several targets, which takes several times as
+    long, and answers ⊥ where wrong classes have a price; its utilities are of the discrete noise, or estimated where there is
+    no table.
 
     Args:
         K: voters.

@@ -23,7 +23,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.errors import ReleaseLogDamaged
 from darrm_opt.mechanism.release_log import ReleaseLog, create_log
 from darrm_opt.plurality.problem import ABSTENTION
-from darrm_opt.plurality.samplers import VoteMechanism, mechanism_from_record
+from darrm_opt.plurality.vote_mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.problem import Privacy, whole_number
 
 Labels = NDArray[np.int16]

@@ -16,7 +16,7 @@ from darrm_client.verification import verify_options, verify_plurality
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, design_releases, parse_prior, solve_plurality
 from darrm_opt.plurality.record import problem_record, rule_from_record
-from darrm_opt.plurality.samplers import mechanism_from_record
+from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
 
 ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
 

@@ -25,11 +25,11 @@ from darrm_opt.plurality import (
     parse_prior,
 )
 from darrm_opt.plurality.accounting import VoteReleases, composed_epsilon, table_divergence, vote_cost
-from darrm_opt.plurality.designer import leader_chances, pass_chances, selection_chances
 from darrm_opt.plurality.mechanisms import MECHANISMS
 from darrm_opt.plurality.priors import sample_counts
 from darrm_opt.plurality.problem import PluralityProblem
-from darrm_opt.plurality.samplers import SELECTIONS
+from darrm_opt.plurality.vote_law import VoteLaw, leader_chances, pass_chances, selection_chances
+from darrm_opt.plurality.vote_mechanisms import SELECTIONS
 
 CHANCES = (0.5, 0.9)
 K, CLASSES, QUERIES, DELTA = 4, 3, 3, 1e-3
@@ -113,10 +113,8 @@ def test_shares_of_a_table_by_enumeration() -> None:
 
 @pytest.mark.parametrize("cap", [1, 2, 3])
 def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
-    from darrm_opt.plurality.designer import _VoteLaw
-
     prior = parse_prior("favoured(0.5,0.9)")
-    law = _VoteLaw(PluralityObjective(prior), PluralityProblem(K, CLASSES, Privacy(1.0)))
+    law = VoteLaw(PluralityObjective(prior), PluralityProblem(K, CLASSES, Privacy(1.0)))
     leads = leader_chances(law.counts, 1.2)
     passes = pass_chances(law.counts[:, 0], 3.0, 1.5)
     # What a query comes to: strict votes or not (not judged), checked or not, right or not.
@@ -273,11 +271,9 @@ def test_chances_of_selection_mechanisms_are_those_of_their_tables(counts: tuple
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", ["favoured(0.4,0.8)", "beta(8,2)", "dirichlet(0.2)"])
 def test_drawn_votes_tell_what_the_whole_law_tells(prior: str) -> None:
-    from darrm_opt.plurality import designer
-
     goal = PluralityObjective(parse_prior(prior), price=2.0)
     problem = PluralityProblem(60, 4, Privacy(1.0, 1e-5))
-    whole = designer._VoteLaw(goal, problem)
+    whole = VoteLaw(goal, problem)
     assert whole.samples is None
     counts = sample_counts(goal.prior, 60, 4, 2000)
     assert (counts.sum(axis=1) == 60).all()

@@ -31,7 +31,7 @@ from darrm_opt.plurality import (
     release_target,
     solve_plurality,
 )
-from darrm_opt.plurality.samplers import mechanism_from_record
+from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
 from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly
 
 PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)

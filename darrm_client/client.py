@@ -21,11 +21,11 @@ from darrm_client.verification import (
     verify_comparison,
     verify_curves,
     verify_least,
+    verify_options,
     verify_plan,
     verify_plurality,
     verify_profile,
     verify_tradeoff,
-    verify_ways,
 )
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.inverse import DIGITS, Parameter
@@ -436,7 +436,7 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Returns:
-            The answer; ``samplers.mechanism_from_record(answer["rule"])`` releases by it.
+            The answer; ``vote_mechanisms.mechanism_from_record(answer["rule"])`` releases by it.
 
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
@@ -447,7 +447,7 @@ class DarrmClient:
         body = as_record(problem) | {"prior": prior, "ties": ties, "price": price}
         return verify_plurality(self._ask("plurality", body, timeout), problem)
 
-    def plurality_ways(
+    def plurality_options(
         self,
         problem: PluralityProblem,
         queries: int,
@@ -457,7 +457,7 @@ class DarrmClient:
         price: float = 0.0,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return every way of answering queries among classes within a total, as the REST interface has it.
+        """Return every mechanism for queries among classes within a total, as the REST interface has it.
 
         Args:
             problem: voters and classes; its target is the (ε, δ) of all answers together.
@@ -468,8 +468,8 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Returns:
-            The answer. Of its ``mechanism``, the best way, this process proved that ``queries`` answers are within the total;
-            ``samplers.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and the ε of other ways, are the service's word.
+            The answer. Of its ``mechanism``, that of the best option, this process proved that ``queries`` answers are within the total;
+            ``vote_mechanisms.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and the ε of other options, are the service's word.
 
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
@@ -478,7 +478,7 @@ class DarrmClient:
         from darrm_opt.plurality.record import problem_record as as_record
 
         body = as_record(problem) | {"queries": queries, "prior": prior, "ties": ties, "price": price}
-        return verify_ways(self._ask("plurality/ways", body, timeout), problem, queries)
+        return verify_options(self._ask("plurality/options", body, timeout), problem, queries)
 
     def estimate(
         self,

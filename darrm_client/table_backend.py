@@ -52,7 +52,7 @@ class TableBackend:
             "plan": self._plan,
             "estimate": self._estimate,
             "plurality": self._plurality,
-            "plurality/ways": self._plurality,
+            "plurality/options": self._plurality,
             "least": self._least,
         }
 

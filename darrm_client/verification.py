@@ -341,17 +341,18 @@ def verify_plurality(told: Any, problem: PluralityProblem) -> dict[str, Any]:
         raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
     if found != problem:
         raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
+    member(told, "utilities")
     return dict(told)
 
 
-def verify_ways(told: Any, problem: PluralityProblem, queries: int) -> dict[str, Any]:
-    """Return the ways of answering queries, the mechanism of the best one proved to fit in the total.
+def verify_options(told: Any, problem: PluralityProblem, queries: int) -> dict[str, Any]:
+    """Return the options for queries, the mechanism of the best one proved to fit in the total.
 
     Raises:
         VerificationFailed: it is for other voters or classes, no mechanism, or so many answers of it are not within the total.
         NotPrivate: it is a rule that is not private for its problem.
     """
-    from darrm_opt.plurality.samplers import mechanism_from_record
+    from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
 
     try:
         found = mechanism_from_record(member(told, "mechanism"))
@@ -361,6 +362,7 @@ def verify_ways(told: Any, problem: PluralityProblem, queries: int) -> dict[str,
         raise VerificationFailed("The answer has a mechanism for other voters or classes than those that were asked.")
     if not found.fits(problem.target, queries):
         raise VerificationFailed(f"{queries} answers of this mechanism are not proved to be within the total.")
+    member(told, "options")
     return dict(told)
 
 

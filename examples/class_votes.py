@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
         f"{QUESTIONS} labels within ({TOTAL.epsilon:g}, {TOTAL.delta:g}): each ({target.epsilon:.3f}, {target.delta:.1g})-DP."
     )
     print("Chance that the plurality is released, given past votes:")
-    for name, utility in {"optimal rule": found.solution.utility, **found.ways}.items():
+    for name, utility in {"optimal rule": found.solution.utility, **found.utilities}.items():
         print(f"  {name:18s}{utility:.3f}")
 
     mechanism = RuleMechanism(problem, found.solution.rule)

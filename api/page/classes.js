@@ -1,4 +1,4 @@
-// Votes among any number of classes: every way of answering the queries within one total, the answer of /v1/plurality/ways.
+// Votes among any number of classes: every mechanism for the queries within one total, the answer of /v1/plurality/options.
 
 import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
@@ -40,7 +40,7 @@ function forget() {
   running = null;
   asked = "";
   fields.clear(byId("class-form"));
-  byId("class-ways").replaceChildren();
+  byId("class-options").replaceChildren();
   byId("class-status").textContent = "";
 }
 
@@ -64,7 +64,7 @@ async function workOut() {
   say("Working …");
   try {
     const how = { body, signal: mine.signal, onProgress: say, onWait: (_, why) => say(why) };
-    const answer = await (await answered("v1/plurality/ways", how)).json();
+    const answer = await (await answered("v1/plurality/options", how)).json();
     say("");
     present(answer);
   } catch (error) {
@@ -83,29 +83,29 @@ function refuse(error) {
   first?.focus();
 }
 
-function named(way) {
-  return NAMES[way] ?? label(way);
+function named(mechanism) {
+  return NAMES[mechanism] ?? label(mechanism);
 }
 
-function present({ K, classes, queries, total, price, samples, ways }) {
-  const [best] = ways;
-  const optimum = ways.find(({ name }) => name === "optimal");
+function present({ K, classes, queries, total, price, samples, options }) {
+  const [best] = options;
+  const optimum = options.find(({ name }) => name === "optimal");
   const tiles = [
-    ["Best way", named(best.name), `of ${count(ways.length, "way")} that spend ${guarantee(total.epsilon, total.delta)}`],
+    ["Best option", named(best.name), `of ${count(options.length, "option")} that spend ${guarantee(total.epsilon, total.delta)}`],
     ["Right", percent(best.right, 1), `wrong ${percent(best.wrong, 1)}, no class ${percent(best.abstained, 1)}`],
-    ["Worth", plain(best.worth), price ? `right − ${plain(price)} · wrong, a query` : "share of right answers"],
+    ["Utility", plain(best.utility), price ? `right − ${plain(price)} · wrong, a query` : "share of right answers"],
     optimum
-      ? ["Proven gap", plain(optimum.gap, 2), "no table of the same ε and δ each is worth more than this above the optimal one"]
+      ? ["Proven gap", plain(optimum.gap, 2), "no table of the same ε and δ each has a utility more than this above the optimal one"]
       : ["Proven gap", "–", "too many vote counts for a table"],
   ];
-  const said = `${count(K, "voter")}, ${classes} classes, ${queries === 1 ? "1 query" : `${queries.toLocaleString("en")} queries`}; the best way first`;
+  const said = `${count(K, "voter")}, ${classes} classes, ${queries === 1 ? "1 query" : `${queries.toLocaleString("en")} queries`}; the best option first`;
   const law = samples === null ? "" : ` Shares are estimated from ${samples.toLocaleString("en")} votes drawn from the prior.`;
-  const rows = ways.map((way) => [
-    named(way.name), shares(way), percent(way.right, 1), percent(way.wrong, 1), percent(way.abstained, 1), plain(way.worth),
-    roundedUp(way.epsilon), chosen(way.parameters),
+  const rows = options.map((option) => [
+    named(option.name), shares(option), percent(option.right, 1), percent(option.wrong, 1), percent(option.abstained, 1), plain(option.utility),
+    roundedUp(option.epsilon), chosen(option.parameters),
   ]);
-  const heads = ["Way", "Shares", "Right", "Wrong", "⊥", "Worth", "Spends ε", "Chosen"];
-  byId("class-ways").replaceChildren(
+  const heads = ["Mechanism", "Shares", "Right", "Wrong", "⊥", "Utility", "Spends ε", "Chosen"];
+  byId("class-options").replaceChildren(
     make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
       make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
     )),

@@ -1,4 +1,4 @@
-// Every way of releasing a majority within one budget: the same voters, the same total privacy, the same number of releases.
+// Every mechanism for releasing a majority within one budget: the same voters, the same total privacy, the same number of releases.
 
 import { label, swatch } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
@@ -114,7 +114,7 @@ function present({ rows, total, queries, fresh, voters, draw, not_compared: left
   const others = Object.entries(left).map(([name, why]) => make("li", {}, `${label(name)}: ${why}`));
   byId("compared").replaceChildren(
     make("p", { class: "about" }, `${said}.${drawn}${assumed({ fresh, queries, voters })}`),
-    scrolling(said, table(said, ["Way", "Turned to", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
+    scrolling(said, table(said, ["Mechanism", "Turned to", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
     ...(plainly ? [make("p", { class: "about" }, plainly)] : []),
     ...(others.length ? [make("p", { class: "about" }, "Not compared:"), make("ul", { class: "hint" }, ...others)] : []),
   );

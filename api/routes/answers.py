@@ -23,7 +23,7 @@ from api.schemas import (
     TradeoffAnswer,
     VerifyAnswer,
 )
-from api.schemas.plurality import PluralityWaysAnswer
+from api.schemas.plurality import PluralityOptionsAnswer
 from api.service.design_service import DesignService, Pending
 from api.tasks.answers import POINT_FIELDS, AnswerTask, least_to_dict
 from darrm_opt.design_spec import DesignSpec
@@ -77,8 +77,8 @@ def _plurality(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
     return PluralityAnswer.model_validate(result)
 
 
-def _plurality_ways(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
-    return PluralityWaysAnswer.model_validate(result)
+def _plurality_options(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    return PluralityOptionsAnswer.model_validate(result)
 
 
 def _composition(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
@@ -149,5 +149,5 @@ _ANSWERS: dict[str, Callable[[AnswerTask, dict[str, Any]], BaseModel]] = {
     "compose": _composition,
     "verify": _certificate,
     "plurality": _plurality,
-    "plurality/ways": _plurality_ways,
+    "plurality/options": _plurality_options,
 }

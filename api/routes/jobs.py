@@ -30,7 +30,7 @@ from api.schemas import (
     VerifyAnswer,
 )
 from api.schemas.jobs import GAMMA, JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
-from api.schemas.plurality import PluralityWaysAnswer
+from api.schemas.plurality import PluralityOptionsAnswer
 from api.service.answer_jobs import read_task
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
 from api.service.job_events import JobUpdate
@@ -53,7 +53,7 @@ JobResult = (
     | ComposeAnswer
     | VerifyAnswer
     | PluralityAnswer
-    | PluralityWaysAnswer
+    | PluralityOptionsAnswer
 )
 """The answer that a job may have, by its kind."""
 

@@ -7,9 +7,9 @@ from fastapi import Request, Response
 from api.routes.answers import respond
 from api.routes.requests import Service, create_router, get_and_post
 from api.routes.responses import JOB_RESPONSES, require_json
-from api.schemas.plurality import PluralityAnswer, PluralityRequest, PluralityWaysAnswer, PluralityWaysRequest
+from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, PluralityOptionsRequest, PluralityRequest
 from api.service.work_limits import check_voters
-from darrm_opt.answers.plurality import plurality_seconds, ways_seconds
+from darrm_opt.answers.plurality import options_seconds, plurality_seconds
 from darrm_opt.plurality.record import problem_record
 
 router = create_router("design")
@@ -41,18 +41,18 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
 
 @get_and_post(
     router,
-    "/plurality/ways",
-    PluralityWaysRequest,
-    summary="Every way of answering queries among any number of classes within a total",
-    response_model=PluralityWaysAnswer,
+    "/plurality/options",
+    PluralityOptionsRequest,
+    summary="Every mechanism for queries among any number of classes within a total",
+    response_model=PluralityOptionsAnswer,
     responses=JOB_RESPONSES,
 )
-async def plurality_ways(params: PluralityWaysRequest, request: Request, service: Service) -> Response:
-    """Design all releases together in every way, and say what share of the answers is right, wrong, or no class."""
+async def plurality_options(params: PluralityOptionsRequest, request: Request, service: Service) -> Response:
+    """Design all releases together by every mechanism, and say what share of the answers is right, wrong, or no class."""
     require_json(request)
     check_voters(params.K, service.settings)
     problem = await service.run_in_thread(params.total)
-    seconds = await service.run_in_thread(ways_seconds, problem, params.queries)
+    seconds = await service.run_in_thread(options_seconds, problem, params.queries)
     argument = {
         "problem": problem_record(problem),
         "queries": params.queries,
@@ -60,4 +60,4 @@ async def plurality_ways(params: PluralityWaysRequest, request: Request, service
         "ties": params.ties,
         "price": params.price,
     }
-    return await respond(request, service, "plurality/ways", argument, seconds, params)
+    return await respond(request, service, "plurality/options", argument, seconds, params)

@@ -15,7 +15,7 @@ from darrm_opt.problem import Privacy
 
 
 class PluralityFields(RequestModel):
-    """Voters that are not private, classes, queries and a total, and what an answer is worth."""
+    """Voters that are not private, classes, queries and a total, and the price of a wrong answer."""
 
     K: Voters
     classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=1000)]
@@ -77,8 +77,8 @@ class PluralityRequest(PluralityFields):
         return PluralityProblem(self.K, self.classes, target, self.affected, abstention=self.abstention)
 
 
-class PluralityWaysRequest(PluralityFields):
-    """Queries and a total: which way of answering all of them is the best?"""
+class PluralityOptionsRequest(PluralityFields):
+    """Queries and a total: which mechanism for all of them is the best?"""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -121,24 +121,24 @@ class PluralityAnswer(AnswerModel):
     prior: str = Field(description="How votes fall.")
     ties: Literal["excluded", "any"] = Field(description="What a vote without a single leader counts as.")
     price: FiniteFloat = Field(description="Cost of a wrong label [labels].")
-    utility: FiniteFloat = Field(description="What the rule is worth: Pr[right] − price·Pr[wrong].")
-    upper_bound: FiniteFloat = Field(description="No private rule is worth more; proved.")
+    utility: FiniteFloat = Field(description="Pr[right] − price·Pr[wrong] of the rule.")
+    upper_bound: FiniteFloat = Field(description="No private rule has a larger utility; proved.")
     gap: FiniteFloat = Field(description="upper_bound − utility.")
     status: str = Field(description="How the solve ended.")
     margin: FiniteFloat = Field(description="δ that is left at the worst pair of vote counts [probability].")
-    ways: dict[str, FiniteFloat] = Field(description="What each mechanism is worth at the same privacy of its label.")
+    utilities: dict[str, FiniteFloat] = Field(description="Utility of each mechanism at the same privacy of its label.")
     rates: dict[str, FiniteFloat] = Field(description="Its rate [nats a vote]; for gnmax 1/σ [1/votes].")
     rule: dict[str, Any] = Field(description="The rule as `darrm plurality --output` writes it: for `darrm label`.")
 
 
-class PluralityWay(AnswerModel):
-    """One way of answering all queries within the total."""
+class PluralityOption(AnswerModel):
+    """A mechanism for all queries within the total: what it achieves and what it costs."""
 
     name: str = Field(description="optimal, permute_and_flip, exponential, laplace, gnmax or confident_gnmax.")
     right: FiniteFloat = Field(description="Share of the queries answered by the plurality, in expectation.")
     wrong: FiniteFloat = Field(description="Share answered by another class.")
     abstained: FiniteFloat = Field(description="Share answered by ⊥, no class.")
-    worth: FiniteFloat = Field(description="right − price·wrong, a query.")
+    utility: FiniteFloat = Field(description="right − price·wrong, a query.")
     epsilon: FiniteFloat = Field(description="ε of all answers together at the total's δ, proved [nats].")
     account: str = Field(description="How it was proved.")
     parameters: dict[str, FiniteFloat] = Field(
@@ -146,12 +146,12 @@ class PluralityWay(AnswerModel):
         "release, and its rate [nats a vote] where there is no table."
     )
     gap: FiniteFloat | None = Field(
-        description="Of the optimum: no table of the same (ε, δ) each is worth more than this above it; null of other ways."
+        description="Of the optimum: no table of the same (ε, δ) each has a utility more than this above it; null of other options."
     )
 
 
-class PluralityWaysAnswer(AnswerModel):
-    """Every way of answering all queries within a total, the best first."""
+class PluralityOptionsAnswer(AnswerModel):
+    """Every mechanism for all queries within a total, the best first."""
 
     K: int = Field(description="Number of voters [voters].")
     classes: int = Field(description="Number of classes [classes].")
@@ -164,7 +164,7 @@ class PluralityWaysAnswer(AnswerModel):
     samples: int | None = Field(
         description="How many vote counts were drawn from the prior where there are too many to list: then shares are estimates."
     )
-    ways: list[PluralityWay] = Field(description="In order of decreasing worth.")
+    options: list[PluralityOption] = Field(description="In order of decreasing utility.")
     mechanism: dict[str, Any] = Field(
-        description="The best way, as `darrm plurality --ways --output` writes it: for `darrm label`."
+        description="The mechanism of the best option, as `darrm plurality --compare --output` writes it: for `darrm label`."
     )

@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from api.tasks.design import certify, compute_least, compute_tradeoff, recheck
 from darrm_client.requests import DRAW, budget_body
-from darrm_client.verification import verify_comparison, verify_least, verify_plan, verify_plurality, verify_ways
+from darrm_client.verification import verify_comparison, verify_least, verify_options, verify_plan, verify_plurality
 from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
 from darrm_opt.answers.curves import compute_profile
-from darrm_opt.answers.plurality import design_plurality, design_ways
+from darrm_opt.answers.plurality import design_options, design_plurality
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.errors import DarrmError
@@ -154,8 +154,8 @@ def _recheck_plurality(asked: dict[str, Any], result: dict[str, Any]) -> None:
     verify_plurality(result, plurality_problem(asked["problem"]))
 
 
-def _recheck_ways(asked: dict[str, Any], result: dict[str, Any]) -> None:
-    verify_ways(result, plurality_problem(asked["problem"]), asked["queries"])
+def _recheck_options(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    verify_options(result, plurality_problem(asked["problem"]), asked["queries"])
 
 
 def _recheck_numbers(_: dict[str, Any], result: dict[str, Any]) -> None:
@@ -185,5 +185,5 @@ ANSWER_KINDS = {
     "compose": AnswerKind(compose_releases, _recheck_numbers),
     "verify": AnswerKind(certify, _recheck_certificate),
     "plurality": AnswerKind(design_plurality, _recheck_plurality),
-    "plurality/ways": AnswerKind(design_ways, _recheck_ways),
+    "plurality/options": AnswerKind(design_options, _recheck_options),
 }

@@ -7,10 +7,10 @@ from typing import Any
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, design_releases, parse_prior
-from darrm_opt.plurality.designer import SAMPLED_NUMBERS
 from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS
 from darrm_opt.plurality.problem import has_table, partition_count
 from darrm_opt.plurality.record import plurality_record, problem_from_record
+from darrm_opt.plurality.vote_law import SAMPLED_NUMBERS
 
 CELLS_CUBED_SECONDS = 8e-10
 """Time of a solve [s] over the cube of its cells, where privacy is strict; K = 30, C = 6: two minutes."""
@@ -38,7 +38,7 @@ def table_seconds(partitions: int, problem: PluralityProblem) -> float:
     return 0.05 + CELLS_CUBED_SECONDS * cells**3 * problem.affected**2
 
 
-def ways_seconds(problem: PluralityProblem, queries: int) -> float:
+def options_seconds(problem: PluralityProblem, queries: int) -> float:
     """Return about how long `design_releases` takes [s]: tables, accounts of noise, and the chances of vote counts."""
     tables = has_table(problem.K, problem.classes, MAX_RULE_PARTITIONS)
     listed = has_table(problem.K, problem.classes)
@@ -47,8 +47,8 @@ def ways_seconds(problem: PluralityProblem, queries: int) -> float:
     return NOISE_SECONDS + NUMBER_SECONDS * numbers + (solves * plurality_seconds(problem) if tables else 0.0)
 
 
-def design_ways(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return every way of answering ``queries`` within the target of a ``problem``, and the best one's mechanism."""
+def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the options for ``queries`` within the target of a ``problem``, and the mechanism of the best."""
     report(None)
     problem = problem_from_record(argument["problem"])
     objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
@@ -69,7 +69,7 @@ def design_ways(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the optimal rule of a ``problem`` under ``prior``, ``ties`` and ``price``, and what each mechanism is worth."""
+    """Return the optimal rule of a ``problem`` under ``prior``, ``ties`` and ``price``, and the utility of each mechanism."""
     report(None)
     problem = problem_from_record(argument["problem"])
     objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])

@@ -5,7 +5,7 @@
     comparison_figure   those two side by side, as in Figure 2 of the paper
     errors_figure       both measures of error over p
     allowance_figure    both measures of error over the privacy allowance m
-    ways_figure         mechanisms for many majorities within one total budget: their errors, and their γ
+    mechanisms_figure   mechanisms for many majorities within one total budget: their errors, and their γ
 
 Each returns a matplotlib figure that belongs to no window and no global state; `render` gives its bytes. matplotlib
 (the extra ``plot``) is imported by the functions that draw.
@@ -21,7 +21,7 @@ from darrm_opt.figures.charts import (
     error_figure,
     errors_figure,
     gamma_figure,
-    ways_figure,
+    mechanisms_figure,
 )
 from darrm_opt.figures.render import FORMATS, check_drawable, render
 from darrm_opt.figures.style import Measure
@@ -35,6 +35,6 @@ __all__ = [
     "error_figure",
     "errors_figure",
     "gamma_figure",
+    "mechanisms_figure",
     "render",
-    "ways_figure",
 ]

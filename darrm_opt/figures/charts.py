@@ -131,11 +131,11 @@ def _curves(solution: Solution, baselines: Mapping[str, NoiseFunction] | None) -
     return {**(baselines or {}), "optimal": solution.noise}
 
 
-def ways_figure(comparison: Comparison) -> Figure:
-    """Draw how often each way of a comparison errs, and the γ that each amounts to.
+def mechanisms_figure(comparison: Comparison) -> Figure:
+    """Draw how often each mechanism of a comparison errs, and the γ that each amounts to.
 
     Args:
-        comparison: from `darrm_opt.comparison.compare.compare`; ways that do not fit the budget are named, without a bar.
+        comparison: from `darrm_opt.comparison.compare.compare`; mechanisms that do not fit the budget are named, without a bar.
 
     Raises:
         BackendUnavailable: matplotlib is not installed.

@@ -26,6 +26,7 @@ from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.randomness.samplers import discrete_gaussian
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.search import least_fitting
 
 Array = NDArray[np.float64]
 
@@ -177,16 +178,14 @@ def minimum(rows: Array, signs: Array, strength: float, within: float) -> Array:
 
 def smallest_sigma(privacy: Privacy, shift: float) -> float:
     """Return σ for which a shift of that size is (ε, δ)-DP, up to a millionth too large."""
+
+    def fits(sigma: float) -> bool:
+        return gaussian_rdp_epsilon(sigma, 1, privacy.delta, shift) <= privacy.epsilon
+
     low, high = 0.0, shift
-    while gaussian_rdp_epsilon(high, 1, privacy.delta, shift) > privacy.epsilon:
+    while not fits(high):
         low, high = high, 2 * high
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        if gaussian_rdp_epsilon(middle, 1, privacy.delta, shift) > privacy.epsilon:
-            low = middle
-        else:
-            high = middle
-    return high
+    return least_fitting(fits, low, high, 1e-6)
 
 
 def expit(values: Array) -> Array:

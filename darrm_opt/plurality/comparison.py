@@ -10,12 +10,12 @@ from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
 from darrm_opt.plurality.problem import PluralityProblem
 from darrm_opt.plurality.record import problem_record
 from darrm_opt.plurality.rule import PluralityRule
-from darrm_opt.plurality.solver import PluralitySolution, as_objective, solve_plurality, worth
+from darrm_opt.plurality.solver import PluralitySolution, as_objective, solve_plurality, weighted_sum
 
 
 @dataclass(frozen=True)
 class MechanismComparison:
-    """The optimal rule, and what each mechanism is worth at the same (ε, δ), neighbours and transcript.
+    """The optimal rule, and the utility of each mechanism at the same (ε, δ), neighbours and transcript.
 
     Attributes:
         solution: the optimum.
@@ -26,8 +26,8 @@ class MechanismComparison:
     mechanisms: dict[str, CalibratedMechanism]
 
     @property
-    def ways(self) -> dict[str, float]:
-        """Worth of each mechanism, by name (`PluralityObjective`)."""
+    def utilities(self) -> dict[str, float]:
+        """Utility of each mechanism, by name (`PluralityObjective`)."""
         return {name: utility(found.rule, self.solution.objective) for name, found in self.mechanisms.items()}
 
     def as_dict(self) -> dict[str, Any]:
@@ -43,15 +43,15 @@ class MechanismComparison:
             "gap": solution.gap,
             "status": solution.status.value,
             "margin": solution.certificate.margin,
-            "ways": self.ways,
+            "utilities": self.utilities,
             "rates": {name: found.rate for name, found in self.mechanisms.items()},
         }
 
 
 def utility(rule: PluralityRule, objective: PluralityObjective) -> float:
-    """Return what a rule is worth under an objective."""
+    """Return the utility of a rule under an objective."""
     weights, constant = objective.weights(rule.cells)
-    return worth(rule, weights) + constant
+    return weighted_sum(rule, weights) + constant
 
 
 def compare_mechanisms(

@@ -1,6 +1,6 @@
-"""Design of many class releases: every way within one total (ε, δ), with its shares of right, wrong and abstained answers.
+"""Design of many class releases: every mechanism within one total (ε, δ), with its shares of right, wrong and abstained answers.
 
-Q queries come, and each is answered by a class or by ⊥. A *way* is a mechanism for all of them, private as a whole:
+Q queries come, and each is answered by a class or by ⊥. An *option* is a mechanism for all of them, private as a whole:
 
     gnmax              the largest noisy count, Q labels
     confident_gnmax    Q checks, and a label only where a check passes and fewer than ``cap`` labels were released
@@ -24,22 +24,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.budgeting import epsilon_each
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import Array
-from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.accounting.calibration import calibrate_noise
 from darrm_opt.plurality.accounting.composition import composed_epsilon, table_divergence
-from darrm_opt.plurality.accounting.lattice_cells import LatticeNoise
 from darrm_opt.plurality.mechanisms import MECHANISMS, calibrate_confident, calibrate_mechanism
 from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS, release_target, selection_for
-from darrm_opt.plurality.priors import PastVotes, PluralityObjective, PluralityPrior, sample_counts
+from darrm_opt.plurality.priors import PastVotes, PluralityObjective, PluralityPrior
 from darrm_opt.plurality.problem import PluralityProblem, has_table
 from darrm_opt.plurality.rule import PluralityRule, edge_laws
-from darrm_opt.plurality.samplers import SELECTIONS, NoisyMaximum, RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import as_objective, solve_plurality
+from darrm_opt.plurality.vote_law import VoteLaw, leader_chances, pass_chances, selection_chances
+from darrm_opt.plurality.vote_mechanisms import SELECTIONS, NoisyMaximum, RuleMechanism, VoteMechanism
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import multiple_up
 
@@ -64,35 +61,22 @@ TABLE_PRECISION = 1e-6
 MAX_SCALE = 4.0
 """Largest ε of a table that is tried, over the one that optimal composition allows."""
 
-BLOCK = 5000
-"""Numbers of votes whose chances are computed at a time."""
-
-MAX_NODES, MAX_NODES_SMOOTH = 24, 8
-"""Most nodes of the integral over ties, for σ below and from `SMOOTH_SIGMA` on: more change nothing that a double shows."""
-
-SMOOTH_SIGMA = 4.0
-
-SAMPLES, MIN_SAMPLES, SAMPLED_NUMBERS = 2000, 100, 100_000
-"""Most and fewest vote counts that are drawn from a prior where they cannot be listed, and numbers of votes in all of them."""
-
-CountTable = NDArray[np.intp]
-
 
 @dataclass(frozen=True)
-class ReleaseWay:
-    """One way of answering all queries.
+class ReleaseOption:
+    """A mechanism for all queries, with what it achieves and what it costs.
 
     Attributes:
         name: as in the module's list.
         right: share of the queries that are answered by the plurality, in expectation.
         wrong: share that is answered by another class.
         abstained: share that is answered by ⊥.
-        worth: right − price·wrong, a query.
+        utility: right − price·wrong, a query.
         epsilon: proved ε of all answers together at the total's δ, at most the total's [nats].
         account: how it was proved.
         parameters: what was chosen: sigma, check_sigma, threshold [votes] and cap; or the (ε, δ) of each release, and its rate
             [nats a vote] where there is no table.
-        gap: of the optimum, by how much another table of the same (ε, δ) each could be worth more, at most; None of the others.
+        gap: of the optimum, by how much another table of the same (ε, δ) each could raise the utility, at most; None of the others.
         mechanism: what releases, its cap included.
     """
 
@@ -100,7 +84,7 @@ class ReleaseWay:
     right: float
     wrong: float
     abstained: float
-    worth: float
+    utility: float
     epsilon: float
     account: str
     parameters: dict[str, float]
@@ -108,14 +92,14 @@ class ReleaseWay:
     gap: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the way as plain data, without its mechanism."""
-        named = ("name", "right", "wrong", "abstained", "worth", "epsilon", "account", "parameters", "gap")
+        """Return the option as plain data, without its mechanism."""
+        named = ("name", "right", "wrong", "abstained", "utility", "epsilon", "account", "parameters", "gap")
         return {each: getattr(self, each) for each in named}
 
 
 @dataclass(frozen=True)
 class ReleaseDesign:
-    """Every way of answering Q queries within a total, the best first.
+    """Every mechanism for Q queries within a total, the best first.
 
     Attributes:
         K: voters.
@@ -124,7 +108,7 @@ class ReleaseDesign:
         total: (ε, δ) of all answers together.
         affected: votes that one record can move.
         objective: law of votes, ties and price.
-        ways: in order of decreasing worth.
+        options: in order of decreasing utility.
         samples: how many vote counts stand for the prior where there are too many to list them: then shares are estimates,
             with a standard error below 1/√samples. None: the whole law, or past votes.
     """
@@ -135,13 +119,13 @@ class ReleaseDesign:
     total: Privacy
     affected: int
     objective: PluralityObjective
-    ways: tuple[ReleaseWay, ...]
+    options: tuple[ReleaseOption, ...]
     samples: int | None = None
 
     @property
-    def best(self) -> ReleaseWay:
-        """The way that is worth most."""
-        return self.ways[0]
+    def best(self) -> ReleaseOption:
+        """The option of the largest utility."""
+        return self.options[0]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the design as plain data."""
@@ -157,7 +141,7 @@ class ReleaseDesign:
             "ties": self.objective.ties,
             "price": self.objective.price,
             "samples": self.samples,
-            "ways": [way.as_dict() for way in self.ways],
+            "options": [option.as_dict() for option in self.options],
         }
 
 
@@ -170,7 +154,7 @@ def design_releases(
     affected: int = 1,
     objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
 ) -> ReleaseDesign:
-    """Return every way of answering Q queries within a total (ε, δ), the best first.
+    """Return every mechanism for Q queries within a total (ε, δ), the best first.
 
     Args:
         K: voters, whose votes are not private in themselves.
@@ -185,7 +169,7 @@ def design_releases(
         Tables only up to `MAX_RULE_PARTITIONS` partitions, noise only where δ > 0. With price 0 nothing abstains.
 
     Guarantees:
-        Each way is ``total``-DP over all queries, each chosen freely in view of earlier answers; ``way.epsilon`` is proved for
+        Each option is ``total``-DP over all queries, each chosen freely in view of earlier answers; ``option.epsilon`` is proved for
         what is drawn. Shares are expectations under the law, and no guarantee.
 
     Raises:
@@ -199,16 +183,16 @@ def design_releases(
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     if not 0 < total.epsilon < math.inf:
         raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")
-    law = _VoteLaw(as_objective(objective), problem)
-    ways: list[ReleaseWay] = []
+    law = VoteLaw(as_objective(objective), problem)
+    options: list[ReleaseOption] = []
     if has_table(K, classes, MAX_RULE_PARTITIONS):
-        ways += _table_ways(problem, queries, law)
+        options += _table_options(problem, queries, law)
     else:
-        ways += _selection_ways(problem, queries, law)
+        options += _selection_options(problem, queries, law)
     if total.delta > 0:
-        ways += _noise_ways(problem, queries, law)
-    ordered = sorted(ways, key=lambda way: -way.worth)
-    first = {way.name: way for way in reversed(ordered)}  # of two of one name the better one
+        options += _noise_options(problem, queries, law)
+    ordered = sorted(options, key=lambda option: -option.utility)
+    first = {option.name: option for option in reversed(ordered)}  # of two of one name the better one
     return ReleaseDesign(
         problem.K,
         problem.classes,
@@ -216,153 +200,28 @@ def design_releases(
         total,
         problem.affected,
         law.objective,
-        tuple(way for way in ordered if first[way.name] is way),
+        tuple(option for option in ordered if first[option.name] is option),
         law.samples,
     )
 
 
-def leader_chances(counts: CountTable, sigma: float) -> Array:
-    """Return Pr[one of the leaders has the largest noisy count], discrete Gaussian noise σ, ties broken uniformly.
-
-    With f and F the law of the noise, d_j how far class j is behind and s the place of a leader among those it ties with,
-
-        Pr[a given leader is released] = Σ_x f(x)·∫₀¹ Π_j (F(x + d_j − 1) + s·f(x + d_j)) ds.
-
-    Args:
-        counts: decreasing vote counts, shape (N, C).
-        sigma: ≥ 1 [votes].
-
-    Returns:
-        Shape (N,), to about 1e-12: where σ is large every ⌊σ/4⌋-th x is enough, as the sum of a bell curve.
-    """
-    noise, step = LatticeNoise(sigma, 0.0), max(1, math.floor(sigma / 4))
-    reach = math.ceil(9 * sigma / step)
-    x = np.arange(-reach, reach + 1) * step
-    exact = counts.shape[1] // 2 + 1  # the integrand has degree C − 1
-    s, ds = _unit_nodes(min(exact, MAX_NODES if sigma < SMOOTH_SIGMA else MAX_NODES_SMOOTH))
-    behind = counts[:, :1] - counts
-    leaders = np.count_nonzero(behind == 0, axis=1)
-    behind = np.minimum(behind, reach * step + noise.end + 1)  # from there on F = 1
-    chances = np.empty(len(counts))
-    rows_at_a_time = max(1, BLOCK // counts.shape[1])
-    for start in range(0, len(counts), rows_at_a_time):
-        rows = slice(start, start + rows_at_a_time)
-        gaps, places = np.unique(behind[rows], return_inverse=True)
-        places = places.reshape(behind[rows].shape)
-        shifted = x[None, :] + gaps[:, None]
-        factors = noise.below(shifted)[:, :, None] + s * noise.at(shifted)[:, :, None]
-        product = factors[places[:, 1]]
-        for column in range(2, counts.shape[1]):
-            product = product * factors[places[:, column]]
-        chances[rows] = step * ((product @ ds) @ noise.at(x))
-    return np.asarray(np.minimum(chances * leaders, 1.0))
+def _option(
+    law: VoteLaw,
+    name: str,
+    shares: tuple[float, float],
+    cost: tuple[float, str],
+    parameters: dict[str, float],
+    mechanism: VoteMechanism,
+    gap: float | None = None,
+) -> ReleaseOption:
+    """Return an option with these shares of right answers and of answers."""
+    right, answered = shares
+    wrong = max(answered - right, 0.0)
+    utility = right - law.objective.price * wrong
+    return ReleaseOption(name, right, wrong, max(1.0 - right - wrong, 0.0), utility, *cost, parameters, mechanism, gap)
 
 
-def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:
-    """Return Pr[largest count + discrete Gaussian noise σ ≥ threshold], same shape as ``largest``."""
-    needed = np.ceil(threshold - largest).astype(np.intp)
-    return np.asarray(LatticeNoise(sigma, 0.0).at_least(needed))
-
-
-def selection_chances(counts: CountTable, name: str, rate: float) -> Array:
-    """Return Pr[one of the leaders is released] by permute-and-flip or the exponential mechanism, shape (N,).
-
-    Args:
-        counts: decreasing vote counts, shape (N, C).
-        name: one of `SELECTIONS`.
-        rate: t [nats a vote].
-    """
-    behind = counts[:, :1] - counts
-    leaders = np.count_nonzero(behind == 0, axis=1)
-    raised = np.exp(-rate * behind)
-    if name == "exponential":
-        return np.asarray(leaders / raised.sum(axis=1))
-    s, ds = _unit_nodes(counts.shape[1] // 2 + 1)
-    product = np.ones((len(counts), s.size))
-    for column in range(1, counts.shape[1]):
-        product *= 1 - raised[:, column, None] * s
-    return np.asarray(np.minimum(leaders * (product @ ds), 1.0))
-
-
-def _unit_nodes(nodes: int) -> tuple[Array, Array]:
-    """Return Gauss–Legendre nodes and weights on [0, 1]."""
-    at, shares = np.polynomial.legendre.leggauss(nodes)
-    return (at + 1) / 2, shares / 2
-
-
-class _VoteLaw:
-    """Vote counts with their masses: all that can occur, and those that are judged (ties may be left out)."""
-
-    def __init__(self, objective: PluralityObjective, problem: PluralityProblem) -> None:
-        self.objective, self.samples = objective, None
-        K, classes = problem.K, problem.classes
-        prior = objective.prior
-        if isinstance(prior, PastVotes):
-            prior.check_shape(K, classes)
-            self.counts = np.array([each for each, _ in prior.counts], dtype=np.intp)
-            masses = np.array([times for _, times in prior.counts], dtype=np.float64)
-        elif has_table(K, classes):
-            cells = PluralityProblem(K, classes, problem.target).histograms
-            self.counts, masses = np.array(cells.partitions, dtype=np.intp), prior.masses(cells)
-        else:
-            self.samples = min(SAMPLES, max(MIN_SAMPLES, SAMPLED_NUMBERS // classes))
-            self.counts, masses = sample_counts(prior, K, classes, self.samples), np.ones(self.samples)
-        self.masses = masses / masses.sum()
-        strict = self.counts[:, 0] > self.counts[:, 1]
-        judged = np.where(strict, self.masses, 0.0) if objective.ties == "excluded" else self.masses
-        if not judged.sum() > 0:
-            raise InvalidInput("prior", str(prior), "a prior under which one class can lead alone")
-        self.judged = judged / judged.sum()
-
-    def way(
-        self,
-        name: str,
-        shares: tuple[float, float],
-        cost: tuple[float, str],
-        parameters: dict[str, float],
-        mechanism: VoteMechanism,
-        gap: float | None = None,
-    ) -> ReleaseWay:
-        """Return a way with these shares of right answers and of answers."""
-        right, answered = shares
-        wrong = max(answered - right, 0.0)
-        worth = right - self.objective.price * wrong
-        return ReleaseWay(name, right, wrong, max(1.0 - right - wrong, 0.0), worth, *cost, parameters, mechanism, gap)
-
-    def worth(self, shares: tuple[float, float]) -> float:
-        """Return right − price·wrong."""
-        return shares[0] - self.objective.price * (shares[1] - shares[0])
-
-    def rule_shares(self, rule: PluralityRule) -> tuple[float, float]:
-        """Return the shares of right answers and of answers of a table."""
-        cells = rule.cells
-        places = [cells.numbers[tuple(each)] for each in self.counts.tolist()]
-        leaders = cells.starts[places]
-        right = float(self.judged @ (rule.nearest[leaders] * cells.multiplicities[leaders]))
-        if not rule.abstention:
-            return right, 1.0
-        silent = np.append(cells.starts[1:], cells.values.size)[places] - 1
-        return right, 1.0 - float(self.judged @ rule.nearest[silent])
-
-    def checked_shares(self, leads: Array, passes: Array, queries: int, cap: int) -> tuple[float, float]:
-        """Return the shares of right answers and of answers where a check precedes each label, and ``cap`` labels are allowed."""
-        chance = float(self.masses @ passes)
-        allowed = _released_labels(queries, min(chance, 1.0), cap) / (queries * chance) if chance > 0 else 0.0
-        return allowed * float(self.judged @ (leads * passes)), allowed * float(self.judged @ passes)
-
-
-def _released_labels(queries: int, chance: float, cap: int) -> float:
-    """Return E[min(N, cap)], N ~ Binomial(queries, chance)."""
-    with needed_by("A vote among several classes"):
-        from scipy.special import bdtr, bdtrc
-
-    if cap >= queries:
-        return queries * chance
-    # Σ_{j ≤ cap} j·Pr[N = j] = Q·p·Pr[Binomial(Q − 1, p) ≤ cap − 1]
-    return float(queries * chance * bdtr(cap - 1, queries - 1, chance) + cap * bdtrc(cap, queries, chance))
-
-
-def _selection_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseWay]:
+def _selection_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
     """Yield permute-and-flip and the exponential mechanism, without tables."""
     K, classes, total, affected = problem.K, problem.classes, problem.target, problem.affected
     for name in SELECTIONS:
@@ -373,17 +232,18 @@ def _selection_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> I
             epsilon, account = multiple_up(queries, mechanism.each.epsilon), "simple composition"
         right = float(law.judged @ selection_chances(law.counts, name, mechanism.rate))
         parameters = {"rate": mechanism.rate, "epsilon": mechanism.each.epsilon, "delta": 0.0}
-        yield law.way(name, (right, 1.0), (epsilon, account), parameters, mechanism)
+        yield _option(law, name, (right, 1.0), (epsilon, account), parameters, mechanism)
 
 
-def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseWay]:
+def _noise_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
     """Yield GNMax, and where wrong labels have a price Confident-GNMax, at the noise that a discrete account proves."""
     K, classes, total, affected = problem.K, problem.classes, problem.target, problem.affected
     known = {"classes": classes, "affected": affected, "precision": SIGMA_PRECISION}
     plain = calibrate_noise(total, queries, noise="discrete", **known)  # type: ignore[arg-type]
     sigma = plain.label_sigma
     right = float(law.judged @ leader_chances(law.counts, sigma))
-    yield law.way(
+    yield _option(
+        law,
         "gnmax",
         (right, 1.0),
         (plain.cost.epsilon, plain.cost.labels_recursion.method),
@@ -395,15 +255,15 @@ def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
     # A label costs 2/σ² and a check 1/σ₁² of the same variance, nearly: a proposal, which the account then proves.
     thresholds = np.arange(THRESHOLD_STEPS + 1) * (K / THRESHOLD_STEPS)
     largest = law.counts[:, 0]
-    proposals: list[tuple[float, float, int]] = []  # worth, σ₁/σ, cap
+    proposals: list[tuple[float, float, int]] = []  # utility, σ₁/σ, cap
     for share in CHECK_COSTS:
         check_sigma = max(1.0, sigma / math.sqrt(2 * share))
         passes = [pass_chances(largest, each, check_sigma) for each in thresholds]
         for cap in sorted({max(1, math.ceil(each * queries)) for each in CAP_SHARES}):
             label_sigma = max(1.0, sigma * math.sqrt(cap / queries / (1 - share)))
             leads = leader_chances(law.counts, label_sigma)
-            worth = max(law.worth(law.checked_shares(leads, each, queries, cap)) for each in passes)
-            proposals.append((worth, check_sigma / label_sigma, cap))
+            utility = max(law.utility(law.checked_shares(leads, each, queries, cap)) for each in passes)
+            proposals.append((utility, check_sigma / label_sigma, cap))
     _, ratio, cap = max(proposals)
     found = calibrate_noise(total, cap, checks=queries, check_ratio=ratio, noise="discrete", **known)  # type: ignore[arg-type]
     check_sigma = found.releases[1].sigma
@@ -412,12 +272,13 @@ def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
         float(each): law.checked_shares(leads, pass_chances(largest, each, check_sigma), queries, cap)
         for each in thresholds
     }
-    threshold = max(shares, key=lambda each: law.worth(shares[each]))
+    threshold = max(shares, key=lambda each: law.utility(shares[each]))
     noises = {"threshold": threshold, "check_sigma": check_sigma}
     mechanism = NoisyMaximum(
         K, classes, found.label_sigma, **noises, affected=affected, cap=cap if cap < queries else None
     )
-    yield law.way(
+    yield _option(
+        law,
         "confident_gnmax",
         shares[threshold],
         (found.cost.epsilon, found.cost.labels_recursion.method),
@@ -426,7 +287,7 @@ def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
     )
 
 
-def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseWay]:
+def _table_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
     """Yield the linear program's rule and the mechanisms that people use, as tables: the better of two accounts of each.
 
     One charges every release an (ε, δ), by optimal composition; the other takes δ = 0 for each and composes the laws themselves.
@@ -452,7 +313,7 @@ def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
         makers["confident_gnmax"] = lambda target: (
             calibrate_confident(
                 PluralityProblem(K, classes, target, affected, abstention=True),
-                lambda rule: law.worth(law.rule_shares(rule)),
+                lambda rule: law.utility(law.rule_shares(rule)),
             ).rule
         )
     for name, make in makers.items():
@@ -464,7 +325,7 @@ def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
             parameters = {"epsilon": target.epsilon, "delta": target.delta}
             mechanism = RuleMechanism(PluralityProblem(K, classes, target, affected, abstention=rule.abstention), rule)
             gap = gaps[rule] if name == "optimal" else None
-            yield law.way(name, law.rule_shares(rule), (epsilon, account), parameters, mechanism, gap)
+            yield _option(law, name, law.rule_shares(rule), (epsilon, account), parameters, mechanism, gap)
 
 
 def _composed_table(

@@ -26,6 +26,7 @@ from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule
 from darrm_opt.plurality.problem import ABSTENTION, Histograms, PluralityProblem
 from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.search import largest_fitting
 
 MAX_RATE = 2000.0
 """Largest rate tried: beyond it the plurality is released as it is."""
@@ -58,8 +59,7 @@ def permute_and_flip_table(cells: Histograms, rate: float) -> Array:
     """Return permute-and-flip's probabilities, shape (cells,)."""
     table = _flip_chances(cells, rate)
     # The integrand has degree C − 1 in s: Gauss–Legendre with that many nodes is exact.
-    s, ds = _gauss_legendre(cells.classes // 2 + 1)
-    s, ds = (s + 1) / 2, ds / 2
+    s, ds = gauss_legendre(cells.classes // 2 + 1)
     misses = 1 - table[:, None] * s
     whole = np.multiply.reduceat(misses ** cells.multiplicities[:, None], cells.starts, axis=0)
     chances: Array = table * ((whole[cells.owners] / misses) @ ds)
@@ -165,12 +165,12 @@ def confident_table(cells: Histograms, rate: float, threshold: float, check_shar
     return np.where(cells.values == ABSTENTION, 1 - passes, gnmax_table(cells, rate) * passes)
 
 
-def calibrate_confident(problem: PluralityProblem, worth: Callable[[PluralityRule], float]) -> CalibratedMechanism:
-    """Return Confident-GNMax at the threshold and the split of noise that are worth most, of `THRESHOLDS` × `CHECK_SHARES`.
+def calibrate_confident(problem: PluralityProblem, utility: Callable[[PluralityRule], float]) -> CalibratedMechanism:
+    """Return Confident-GNMax at the threshold and the split of noise of the largest utility, of `THRESHOLDS` × `CHECK_SHARES`.
 
     Args:
         problem: with abstention.
-        worth: of a rule.
+        utility: of a rule.
 
     Guarantees:
         The rule is certified as it is stored: its output (a class, or ⊥) and nothing more is private.
@@ -183,7 +183,7 @@ def calibrate_confident(problem: PluralityProblem, worth: Callable[[PluralityRul
             table = partial(confident_table, cells, threshold=threshold, check_share=check_share)
             rate = _largest_rate(problem, table, 1e-4)
             found.append(_certified(problem, "confident_gnmax", rate, table(rate)))
-    return max(found, key=lambda each: worth(each.rule))
+    return max(found, key=lambda each: utility(each.rule))
 
 
 def _certified(problem: PluralityProblem, name: str, rate: float, table: Array) -> CalibratedMechanism:
@@ -204,16 +204,14 @@ def _largest_rate(problem: PluralityProblem, table: Callable[[float], Array], pr
     low, high = 0.0, 1e-3
     while high < MAX_RATE and fits(high):
         low, high = high, 2 * high
-    while high - low > precision * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_fitting(fits, low, high, precision)
 
 
 @lru_cache(maxsize=16)
-def _gauss_legendre(nodes: int) -> tuple[Array, Array]:
-    """Return nodes and weights on [−1, 1]."""
-    return np.polynomial.legendre.leggauss(nodes)
+def gauss_legendre(nodes: int) -> tuple[Array, Array]:
+    """Return Gauss–Legendre nodes and weights on [0, 1]: exact for polynomials of degree below 2·nodes."""
+    at, weights = np.polynomial.legendre.leggauss(nodes)
+    return (at + 1) / 2, weights / 2
 
 
 def _flip_chances(cells: Histograms, rate: float) -> Array:
@@ -243,10 +241,10 @@ def _noisy_maximum(
             largest + np.arange(math.ceil(reach) + 1) * (reach / math.ceil(reach)),
         ]
     )
-    nodes, shares = _gauss_legendre(NODES if rate >= 0.2 else 8)
+    nodes, shares = gauss_legendre(NODES if rate >= 0.2 else 8)
     widths = np.diff(ends)
-    z = (ends[:-1, None] + widths[:, None] * (nodes + 1) / 2).ravel()
-    dz = (widths[:, None] * shares / 2).ravel()
+    z = (ends[:-1, None] + widths[:, None] * nodes).ravel()
+    dz = (widths[:, None] * shares).ravel()
     counts = np.arange(K + 1)
     f = density(z[None, :] - rate * counts[:, None])  # by count: shape (K + 1, nodes)
     F = below(z[None, :] - rate * counts[:, None])

@@ -14,22 +14,16 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.mechanisms import gnmax_table
 from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
 from darrm_opt.plurality.problem import PluralityProblem, has_table
-from darrm_opt.plurality.samplers import (
+from darrm_opt.plurality.solver import as_objective, solve_plurality
+from darrm_opt.plurality.vote_mechanisms import (
     MAX_SELECTION_RATE,
     NoisyMaximum,
     RuleMechanism,
     SelectionMechanism,
     VoteMechanism,
 )
-from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.search import largest_fitting
-
-STEP = 1.002
-"""Factor by which σ is raised until the account of the discrete noise fits."""
-
-MAX_STEPS = 400
-"""Steps after which the search gives up; one or two are usual."""
 
 RATE_PRECISION = 1e-3
 """Relative distance of a selection mechanism's rate from the largest one that fits."""
@@ -46,7 +40,7 @@ class PluralityPlan:
         mechanism: a certified rule, or noise on the counts.
         queries: releases allowed.
         total: (ε, δ) that all of them together cost at most.
-        utility: expected worth of a release, of the continuous Gaussian where the noise is discrete; None where there are
+        utility: of a release, expected under the prior; of the continuous Gaussian where the noise is discrete; None where there are
             too many partitions to say.
         why: in words.
     """
@@ -70,13 +64,18 @@ def plurality_plan(
 ) -> PluralityPlan:
     """Return the better of an optimal rule for each release and noise on the counts for all of them.
 
+    This is what an estimator releases by: every answer is a class, and one rule and one calibration are made, nothing more.
+    `design_releases` compares all mechanisms with their shares, and tables under several targets, which takes several times as
+    long, and answers ⊥ where wrong classes have a price; its utilities are of the discrete noise, or estimated where there is
+    no table.
+
     Args:
         K: voters.
         classes: C ≥ 2.
         total: (ε, δ) of all releases.
         queries: Q ≥ 1 releases.
         affected: votes that one record can move.
-        objective: what a release is worth, as for `solve_plurality`.
+        objective: the utility of a release, as for `solve_plurality`.
 
     Guarantees:
         All releases together are ``total``-DP, each being chosen freely in view of the earlier ones.
@@ -97,13 +96,13 @@ def plurality_plan(
         rule = RuleMechanism(problem, solution.rule)
         found.append(PluralityPlan(rule, queries, total, solution.utility, why))
     if total.delta > 0 and (queries > 1 or not few):
-        noisy, worth = noise_for(total, queries, K=K, classes=classes, affected=affected), None
+        noisy, utility = noise_for(total, queries, K=K, classes=classes, affected=affected), None
         if few:
             cells = PluralityProblem(K, classes, total, affected).histograms
             weights, constant = goal.weights(cells)
-            worth = float(weights @ gnmax_table(cells, 1 / noisy.sigma)) + constant
+            utility = float(weights @ gnmax_table(cells, 1 / noisy.sigma)) + constant
         why = f"GNMax, σ = {noisy.sigma:.4g} votes: the account of {queries} labels, not of counts, fits in the total"
-        found.append(PluralityPlan(noisy, queries, total, worth, why))
+        found.append(PluralityPlan(noisy, queries, total, utility, why))
     if not found:
         raise InvalidInput("delta", total.delta, "δ above 0 where there are too many partitions for a rule")
     return max(found, key=lambda plan: -1.0 if plan.utility is None else plan.utility)
@@ -172,26 +171,18 @@ def selection_for(
     return at(largest_fitting(fits, start, 3 * start, RATE_PRECISION))
 
 
-def noise_for(
-    total: Privacy,
-    queries: int,
-    *,
-    K: int,
-    classes: int,
-    affected: int = 1,
-    threshold: float | None = None,
-    check_ratio: float = 4.0,
-) -> NoisyMaximum:
-    """Return GNMax, or Confident-GNMax where there is a threshold, with about the least noise for a total over Q queries.
+def noise_for(total: Privacy, queries: int, *, K: int, classes: int, affected: int = 1) -> NoisyMaximum:
+    """Return GNMax with about the least noise for a total over Q queries.
 
     Args:
         total: (ε, δ) of all queries, ε > 0 and finite, δ > 0.
-        queries: Q ≥ 1; with a threshold each is charged a check and a label.
+        queries: Q ≥ 1.
         K: voters.
         classes: C ≥ 2.
         affected: votes that one record can move.
-        threshold: of the check [votes]; None: no check.
-        check_ratio: σ₁/σ, noise of the check over that of the label, > 0.
+
+    Returns:
+        σ within a share of 1e-4 of the least one that the account of the discrete noise proves, and at least 1.
 
     Guarantees:
         ``noise_for(...).epsilon(queries, total.delta) <= total.epsilon``, for the discrete noise that is drawn.
@@ -205,19 +196,5 @@ def noise_for(
     from darrm_opt.plurality.accounting.calibration import calibrate_noise
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    checks = 0 if threshold is None else queries
-    found = calibrate_noise(total, queries, checks=checks, check_ratio=check_ratio, classes=classes, affected=affected)
-    sigma = max(found.label_sigma, 1.0, 0.0 if threshold is None else 1.0 / check_ratio)
-    for _ in range(MAX_STEPS):
-        noisy = NoisyMaximum(
-            K,
-            classes,
-            sigma,
-            threshold=threshold,
-            check_sigma=None if threshold is None else check_ratio * sigma,
-            affected=affected,
-        )
-        if noisy.epsilon(queries, total.delta) <= total.epsilon:
-            return noisy
-        sigma *= STEP
-    raise InvalidInput("total", total, "a total that noise of this kind can meet", "Raise ε or δ.")
+    found = calibrate_noise(total, queries, classes=classes, affected=affected, noise="discrete")
+    return NoisyMaximum(K, classes, found.label_sigma, affected=affected)

@@ -1,4 +1,4 @@
-"""Priors over votes among C classes, and what a release is worth under them.
+"""Priors over votes among C classes, and the utility of a release under them.
 
 Every prior treats the classes alike: it draws a class at random to be the favoured one (or none), then the voters choose
 independently. With a the chance of the favoured class and b = (1−a)/(C−1) that of each other, the partition λ has mass
@@ -222,7 +222,7 @@ class PastVotes:
 
 @dataclass(frozen=True)
 class PluralityObjective:
-    """What a release is worth: Pr[right] − price·Pr[wrong], expected over a prior.
+    """Utility of a release: Pr[right] − price·Pr[wrong], expected over a prior.
 
     Right means that the plurality of the votes cast is released; wrong, that another class is; ⊥ is neither.
 
@@ -251,7 +251,7 @@ class PluralityObjective:
         object.__setattr__(self, "price", price + 0.0)
 
     def weights(self, cells: Histograms) -> tuple[Array, float]:
-        """Return (w, constant): a rule is worth Σ w·x + constant, x the probability in each cell.
+        """Return (w, constant): the utility of a rule is Σ w·x + constant, x the probability in each cell.
 
         Raises:
             InvalidInput: the prior does not fit the voters and classes, or one class never leads alone.

@@ -14,8 +14,8 @@ from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.problem import ABSTENTION
 from darrm_opt.plurality.release_log import Labels, PluralityLog
-from darrm_opt.plurality.samplers import RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import PluralitySolution
+from darrm_opt.plurality.vote_mechanisms import RuleMechanism, VoteMechanism
 from darrm_opt.plurality.votes import VoteTable, count_votes
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
 

@@ -19,7 +19,7 @@ from darrm_opt.mechanism.durable_log import DurableLog
 from darrm_opt.mechanism.errors import ReleaseLogDamaged
 from darrm_opt.mechanism.journal import Record
 from darrm_opt.plurality.problem import ABSTENTION
-from darrm_opt.plurality.samplers import VoteMechanism, mechanism_from_record
+from darrm_opt.plurality.vote_mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.problem import Privacy
 
 Labels = NDArray[np.int16]

@@ -59,8 +59,8 @@ class PluralitySolution:
         problem: what was asked.
         objective: what was maximised.
         rule: the table; `rule.values` is its array.
-        utility: what the rule is worth (`PluralityObjective`).
-        upper_bound: proven bound on what any private rule is worth.
+        utility: of the rule (`PluralityObjective`).
+        upper_bound: proven bound on the utility of any private rule.
         status: how the solve ended.
         certificate: why the rule is private.
         statistics: what it took.
@@ -77,7 +77,7 @@ class PluralitySolution:
 
     @property
     def gap(self) -> float:
-        """How much more the best private rule could be worth, at most; ≥ 0."""
+        """How much larger the utility of the best private rule could be, at most; ≥ 0."""
         return max(0.0, self.upper_bound - self.utility)
 
 
@@ -91,13 +91,13 @@ def solve_plurality(
 
     Args:
         problem: voters, classes and target.
-        objective: what a release is worth; a prior, or the text of one, stands for its probability of a right label given
+        objective: the utility of a release; a prior, or the text of one, stands for its probability of a right label given
             that one class alone leads.
         time_limit: [s]; when it has passed, the best rule so far is returned with a gap.
 
     Guarantees:
-        The rule is (ε, δ)-DP for its doubles exactly as stored; no private rule that sees the counts alone is worth more
-        than ``upper_bound``.
+        The rule is (ε, δ)-DP for its doubles exactly as stored; no private rule that sees the counts alone has a utility
+        above ``upper_bound``.
 
     Raises:
         InvalidInput: an argument is out of range, the prior does not fit, or there are too many partitions.
@@ -155,10 +155,10 @@ def solve_plurality(
     ]
     candidates += [PluralityRule.of(problem, each) for each in constants]
     certified = [certify_rule(problem, each) for each in candidates]
-    rule, certificate = max(certified, key=lambda each: worth(each[0], weights))
+    rule, certificate = max(certified, key=lambda each: weighted_sum(each[0], weights))
     statistics = PluralityStatistics(len(cells.partitions), len(cuts), rounds, iterations, time.perf_counter() - begun)
     return PluralitySolution(
-        problem, goal, rule, worth(rule, weights) + constant, bound + constant, status, certificate, statistics
+        problem, goal, rule, weighted_sum(rule, weights) + constant, bound + constant, status, certificate, statistics
     )
 
 
@@ -169,7 +169,7 @@ def as_objective(objective: PluralityObjective | PluralityPrior | str) -> Plural
     return PluralityObjective(parse_prior(objective) if isinstance(objective, str) else objective)
 
 
-def worth(rule: PluralityRule, weights: Array) -> float:
+def weighted_sum(rule: PluralityRule, weights: Array) -> float:
     """Return Σ w·x over the cells of a rule, x its probabilities."""
     return math.fsum((weights * rule.nearest).tolist())
 

@@ -238,4 +238,4 @@ def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
         with pytest.raises(AnswerNotFound, match="A table has no tags"):
             list(client.designs.list())
         with pytest.raises(AnswerNotFound, match="A table has no rules"):
-            client.plurality_ways(PluralityProblem(3, 3, Privacy(1.0)), 1)
+            client.plurality_options(PluralityProblem(3, 3, Privacy(1.0)), 1)

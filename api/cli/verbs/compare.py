@@ -60,7 +60,7 @@ def compare(
         str,
         Option(
             "--classes",
-            "Number of classes. From 3 on, for voters that are not private: every way of `darrm plurality --ways`.",
+            "Number of classes. From 3 on, for voters that are not private: the options of `darrm plurality --compare`.",
             "COUNT",
         ),
     ] = "2",
@@ -80,11 +80,11 @@ def compare(
     Each mechanism is calibrated as far as the total allows, by the exact account of its bits; then the most useful, as the
     objective has it, comes first. The problem has no target of its own here: give --K, --epsilon, --Delta and --affected. With
     --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that. With three
-    or more --classes all ways among classes are compared, with right, wrong and abstained shares.
+    or more --classes all mechanisms for classes are compared, with right, wrong and abstained shares.
     """
     from api.cli.cached_solve import refuse_slow
-    from api.cli.class_ways import class_ways, several_classes
     from api.cli.files import check_plot, picture_format, write_whole
+    from api.cli.plurality_options import answer_options, several_classes
     from api.cli.report import as_json, assumed_text, columns, count_text, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
@@ -106,7 +106,7 @@ def compare(
         "fresh": (fresh, False),
     }
     if several_classes(classes, price):
-        class_ways(
+        answer_options(
             asked.K,
             classes,
             queries,
@@ -146,9 +146,9 @@ def compare(
             **drawn,
         )
     if plot is not None:
-        from darrm_opt.figures import render, ways_figure
+        from darrm_opt.figures import mechanisms_figure, render
 
-        write_whole(plot, render(ways_figure(found), picture_format(plot)))
+        write_whole(plot, render(mechanisms_figure(found), picture_format(plot)))
     if json:
         answer(as_json(comparison_to_dict(found)))
         return

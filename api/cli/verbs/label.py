@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from darrm_opt.accounting import Release
     from darrm_opt.mechanism import ReleaseLog
     from darrm_opt.plurality.release_log import PluralityLog
-    from darrm_opt.plurality.samplers import VoteMechanism
+    from darrm_opt.plurality.vote_mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy
 
 _NATS = "a finite number of nats, at least 0"
@@ -151,7 +151,7 @@ def plurality_of(saved: str) -> VoteMechanism | None:
         record = loads(text)
     except (ValueError, RecursionError):
         return None  # said by whoever reads it as an answer of `darrm solve`
-    from darrm_opt.plurality.samplers import MECHANISM_KINDS, mechanism_from_record
+    from darrm_opt.plurality.vote_mechanisms import MECHANISM_KINDS, mechanism_from_record
 
     if not isinstance(record, dict) or record.get("kind") not in MECHANISM_KINDS:
         return None
@@ -177,7 +177,7 @@ def open_log(
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanism import ReleaseLog
     from darrm_opt.plurality.release_log import PluralityLog
-    from darrm_opt.plurality.samplers import VoteMechanism
+    from darrm_opt.plurality.vote_mechanisms import VoteMechanism
 
     if total_delta is not None and total_epsilon is None:
         raise InvalidInput("total_epsilon", None, "ε of all releases [nats], with --total-delta")

@@ -67,7 +67,7 @@ def plan(
         str,
         Option(
             "--classes",
-            "Number of classes. From 3 on, for voters that are not private: every way of `darrm plurality --ways`.",
+            "Number of classes. From 3 on, for voters that are not private: the options of `darrm plurality --compare`.",
             "COUNT",
             _VOTERS,
         ),
@@ -102,10 +102,10 @@ def plan(
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the largest
     target of which all queries fit, a γ made for all of them, GNMax, permute-and-flip, the exponential mechanism, SAA, subsampling
     and randomised response. Every total is proved, by the account that is named. With --n and --subsample-size chance decides how
-    many voters a record reaches. With three or more --classes all ways among classes are weighed, with right, wrong and abstained shares.
+    many voters a record reaches. With three or more --classes all mechanisms for classes are weighed, with right, wrong and abstained shares.
     """
-    from api.cli.class_ways import class_ways, several_classes
     from api.cli.files import check_writable
+    from api.cli.plurality_options import answer_options, several_classes
     from api.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.planning import plan as planning
@@ -125,7 +125,7 @@ def plan(
         "output": (output, None),
     }
     if several_classes(classes, price):
-        class_ways(
+        answer_options(
             K,
             classes,
             queries,

@@ -68,11 +68,11 @@ def plurality(
             "optimal|permute_and_flip|exponential|laplace|gnmax|noise",
         ),
     ] = "optimal",
-    ways: Annotated[  # noqa: FBT002
+    compare: Annotated[  # noqa: FBT002
         bool,
         Option(
-            "--ways",
-            "Compare every way of answering all queries within the target, with right, wrong and abstained shares.",
+            "--compare",
+            "Compare every mechanism for all queries within the target, with right, wrong and abstained shares.",
         ),
     ] = False,
     *,
@@ -81,11 +81,11 @@ def plurality(
     """Design the best private release of the plurality of votes among any number of classes.
 
     Voters are not private. The optimum for one release is compared with permute-and-flip, the exponential mechanism,
-    Laplace noise and GNMax, each calibrated exactly for the released label. With --ways all queries are designed together:
+    Laplace noise and GNMax, each calibrated exactly for the released label. With --compare all queries are designed together:
     tables, GNMax, and Confident-GNMax with its threshold, its two noises and its most labels.
     """
-    from api.cli.class_ways import show_estimate, show_ways, vote_law
     from api.cli.files import check_writable, write_whole
+    from api.cli.plurality_options import show_estimate, show_options, vote_law
     from api.cli.report import as_json
     from darrm_opt.answers.plurality import plurality_seconds
     from darrm_opt.errors import InvalidInput
@@ -101,20 +101,20 @@ def plurality(
     if mechanism not in written:
         raise InvalidInput("mechanism", mechanism, "one of " + ", ".join(written))
     for option, value in (("mechanism", mechanism), ("time_limit", time_limit)):
-        if ways and value not in ("optimal", None):
-            raise InvalidInput(option, value, "nothing beside --ways", "It compares every mechanism.")
+        if compare and value not in ("optimal", None):
+            raise InvalidInput(option, value, "nothing beside --compare", "It compares every mechanism.")
     total = _total(target_epsilon, delta, total_epsilon, total_delta, queries)
     if mechanism == "noise":
         _noise(number(K), number(classes), total, number(queries), number(affected), output, json=json)
         return
     law = vote_law(prior, votes, K, classes)
     objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
-    if ways:
+    if compare:
         with Working("designing releases"):
             design = design_releases(
                 number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
             )
-        show_ways(design, output, json=json)
+        show_options(design, output, json=json)
         return
     problem = PluralityProblem(
         number(K), number(classes), release_target(total, number(queries)), number(affected), abstention=abstention
@@ -169,12 +169,12 @@ def _show(found: MechanismComparison, *, json: bool) -> None:
     else:
         solution, problem = found.solution, found.solution.problem
         rows = [["optimal rule", f"{solution.utility:.6f}"]]
-        rows += [[name.replace("_", " "), f"{utility:.6f}"] for name, utility in found.ways.items()]
+        rows += [[name.replace("_", " "), f"{utility:.6f}"] for name, utility in found.utilities.items()]
         answer(
             f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: the released class is "
             f"{guarantee(problem.target)}.\n"
-            f"{columns(['way', 'utility'], rows)}\n"
-            f"optimal    no private rule is worth more than {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
+            f"{columns(['mechanism', 'utility'], rows)}\n"
+            f"optimal    no private rule has a utility above {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
             f"private    proved for these very numbers over {solution.certificate.edges:,} neighbouring vote counts; at the "
             f"tightest, {solution.certificate.margin:.1e} of probability is to spare"
         )

@@ -1,7 +1,7 @@
 """Tables 1, 6, 8 and 10: teachers label queries, and only noisy majorities are seen. How often are these right?
 
-Two tables come of it. In the first every way costs (mε, δ) a release, as in the paper, by whichever account the paper uses; beside
-it stands what all releases cost together by an account that is sound for teachers trained once. In the second all ways
+Two tables come of it. In the first every method costs (mε, δ) a release, as in the paper, by whichever account the paper uses; beside
+it stands what all releases cost together by an account that is sound for teachers trained once. In the second all methods
 cost the same *in total*, by a sound and tight account, which is the comparison that a user needs.
 """
 
@@ -41,8 +41,8 @@ NEW = "not in the paper"
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way of labelling.
+class LabellingMethod:
+    """A method of labelling: the noise, and who votes.
 
     Attributes:
         name: the noise.
@@ -82,7 +82,7 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
     taught = load_teacher_votes(data, draws, queries[-1], seed)
     for lesson in taught:
         for Q in queries:
-            each += [_row(lesson, m, Q, way) for way in ways(lesson, m)]
+            each += [_row(lesson, m, Q, method) for method in labelling_methods(lesson, m)]
             equal += _equal(lesson, m, Q)
     measured = (("mean", ".3f"), ("std", ".3f"), ("expected", ".3f"))
     heads = (("data", ""), ("Q", "d"), ("noise", ""), ("teachers", ""))
@@ -134,26 +134,26 @@ NOTES = (
 )
 
 
-def ways(lesson: TeacherVotes, m: int) -> list[Way]:
+def labelling_methods(lesson: TeacherVotes, m: int) -> list[LabellingMethod]:
     """Return what is compared: the paper's three columns, and what it lacks."""
     problem, voter = setting.problem(m, lesson.dataset), setting.voter(lesson.dataset)
     target, plain = problem.target, NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     private = {"subsampling": subsampling(K, m), "optimal": solve(problem).noise}
     found = [
-        Way("GNMax", "not private", None, gnmax(problem), "gnmax", target),
-        Way("γ_opt, affected = 1", "not private", None, solve(fixed(problem)).noise, "", target),
-        Way("γ_Sub", "private", voter, private["subsampling"], "subsampling", target),
-        Way("γ_opt", "private", voter, private["optimal"], "optimal", target),
-        Way("none", "private", voter, plain),
+        LabellingMethod("GNMax", "not private", None, gnmax(problem), "gnmax", target),
+        LabellingMethod("γ_opt, affected = 1", "not private", None, solve(fixed(problem)).noise, "", target),
+        LabellingMethod("γ_Sub", "private", voter, private["subsampling"], "subsampling", target),
+        LabellingMethod("γ_opt", "private", voter, private["optimal"], "optimal", target),
+        LabellingMethod("none", "private", voter, plain),
     ]
     if lesson.dataset == "digits":
         stand_in = f"private, ε = {STAND_IN.epsilon:g}"
         found += [
-            Way("γ_Sub", stand_in, STAND_IN, private["subsampling"], "subsampling", target, proved=False),
-            Way("γ_opt", stand_in, STAND_IN, private["optimal"], "optimal", target, proved=False),
-            Way("none", stand_in, STAND_IN, plain),
+            LabellingMethod("γ_Sub", stand_in, STAND_IN, private["subsampling"], "subsampling", target, proved=False),
+            LabellingMethod("γ_opt", stand_in, STAND_IN, private["optimal"], "optimal", target, proved=False),
+            LabellingMethod("none", stand_in, STAND_IN, plain),
         ]
-    return [*found, Way("none", "not private", None, plain)]
+    return [*found, LabellingMethod("none", "not private", None, plain)]
 
 
 def accuracy(noise: NoiseFunction, votes: Votes, truth: Votes, seed: int) -> tuple[float, float, float]:
@@ -177,27 +177,27 @@ def _deviation(values: NDArray[np.float64]) -> float:
     return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 
-def _row(lesson: TeacherVotes, m: int, Q: int, way: Way) -> tuple[Cell, ...]:
+def _row(lesson: TeacherVotes, m: int, Q: int, method: LabellingMethod) -> tuple[Cell, ...]:
     problem = setting.problem(m, lesson.dataset)
-    measured = _measured(lesson, Q, way.voter, way.noise)
+    measured = _measured(lesson, Q, method.voter, method.noise)
     dataset = "mnist" if lesson.dataset == "digits" else lesson.dataset
-    papers = str(accuracies()[m, dataset, Q, way.column]) if way.column else NEW
-    target = way.noise_target
-    if target is None or not way.proved:
+    papers = str(accuracies()[m, dataset, Q, method.column]) if method.column else NEW
+    target = method.noise_target
+    if target is None or not method.proved:
         quoted: Cell = "-"
     else:
         quoted = kov_composition(target.epsilon, target.delta, Q, setting.SLACK).epsilon
-    sound, by = _sound(way, problem, Q)
-    return (lesson.dataset, Q, way.name, way.teachers, papers, *measured, quoted, sound, by)
+    sound, by = _sound(method, problem, Q)
+    return (lesson.dataset, Q, method.name, method.teachers, papers, *measured, quoted, sound, by)
 
 
-def _sound(way: Way, problem: Problem, Q: int) -> tuple[float, str]:
+def _sound(method: LabellingMethod, problem: Problem, Q: int) -> tuple[float, str]:
     """Return the total ε that holds of teachers trained once, and why."""
-    if way.voter is not None:
-        return way.voter.epsilon, "models"
-    if way.noise_target is None:
+    if method.voter is not None:
+        return method.voter.epsilon, "models"
+    if method.noise_target is None:
         return math.inf, "votes"
-    return exact(way.noise, fixed(problem), Q, total_delta_of(problem.target, Q, setting.SLACK)), "votes"
+    return exact(method.noise, fixed(problem), Q, total_delta_of(problem.target, Q, setting.SLACK)), "votes"
 
 
 @lru_cache(maxsize=32)
@@ -215,7 +215,7 @@ def _designs(target: Privacy, Q: int) -> tuple[Privacy, BestTarget, GnmaxPlan, N
 
 
 def _equal(lesson: TeacherVotes, m: int, Q: int) -> list[tuple[Cell, ...]]:
-    """Return each way at its best within the total that the paper's account gives for Q releases."""
+    """Return each method at its best within the total that the paper's account gives for Q releases."""
     target = setting.problem(m, lesson.dataset).target
     total, each, plan, together = _designs(target, Q)
     plain = NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)

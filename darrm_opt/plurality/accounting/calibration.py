@@ -11,6 +11,7 @@ from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.accounting.vote_cost import MIN_DISCRETE_SIGMA, Noise, VoteCost, VoteReleases, vote_cost
 from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.search import largest_count, least_fitting
 
 PRECISION = 1e-4
 """Relative distance of σ from the least one that fits."""
@@ -106,7 +107,8 @@ def calibrate_noise(
             return rdp_epsilon(ORDERS * (variance / 2), budget.delta)[0]
         return gaussian_epsilon(math.sqrt(variance), budget.delta)
 
-    floor = MIN_DISCRETE_SIGMA * max(1.0, 1 / ratio if checks else 1.0) * (1 + 1e-9) if noise == "discrete" else 0.0
+    least = max(1.0, (1 + 1e-9) / ratio) if checks else 1.0  # ratio·σ rounds
+    floor = MIN_DISCRETE_SIGMA * least if noise == "discrete" else 0.0
     enough = _sigma_of_counts(counts_epsilon, budget.epsilon, floor)
     sigma = _least_sigma(label_epsilon, budget.epsilon, enough, floor, precision)
     if sigma not in costs:  # nothing below the noise of the counts fits
@@ -155,14 +157,7 @@ def most_labels(
             releases.append(VoteReleases("check", check_sigma, math.ceil(share * labels), noise))  # type: ignore[arg-type]  # checked there
         return vote_cost(releases, budget.delta, classes=classes, affected=affected).epsilon <= budget.epsilon
 
-    low, high = 0, 1
-    while high <= MAX_LABELS and fits(high):
-        low, high = high, 2 * high
-    high = min(high, MAX_LABELS + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_count(fits, MAX_LABELS)
 
 
 _RATIO = "noise of a check over noise of a label, a finite number above 0"
@@ -205,13 +200,13 @@ def _least_sigma(
 
 def _sigma_of_counts(epsilon_at: Callable[[float], float], epsilon: float, floor: float) -> float:
     """Return a σ ≥ ``floor`` at which the noisy counts alone fit, by doubling and halving."""
+
+    def fits(sigma: float) -> bool:
+        return epsilon_at(sigma) <= epsilon
+
     sigma = max(1.0, floor)
-    while epsilon_at(sigma) > epsilon:
+    while not fits(sigma):
         sigma *= 2
-    while sigma / 2 > floor and epsilon_at(sigma / 2) <= epsilon:
+    while sigma / 2 > floor and fits(sigma / 2):
         sigma /= 2
-    short = max(sigma / 2, floor)
-    while sigma - short > PRECISION * sigma:
-        middle = (short + sigma) / 2
-        short, sigma = (short, middle) if epsilon_at(middle) <= epsilon else (middle, sigma)
-    return sigma
+    return least_fitting(fits, max(sigma / 2, floor), sigma, PRECISION)

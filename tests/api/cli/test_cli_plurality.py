@@ -30,7 +30,7 @@ def test_the_values_of_one_release() -> None:
     )
     assert found["utility"] == pytest.approx(0.640, abs=5e-4)
     assert 0 <= found["gap"] <= 1e-7
-    assert {name: round(found["ways"][name], 2) for name in ("permute_and_flip", "exponential", "gnmax")} == {
+    assert {name: round(found["utilities"][name], 2) for name in ("permute_and_flip", "exponential", "gnmax")} == {
         "permute_and_flip": 0.62,
         "exponential": 0.57,
         "gnmax": 0.56,
@@ -40,7 +40,7 @@ def test_the_values_of_one_release() -> None:
 def test_in_words() -> None:
     result = run(*SMALL, "--abstention", "--price", "2")
     assert result.exit_code == 0
-    assert "no private rule is worth more than" in result.stdout
+    assert "no private rule has a utility above" in result.stdout
     assert "confident gnmax" in result.stdout
 
 
@@ -102,23 +102,23 @@ def test_noise_on_the_counts() -> None:
     assert "10 labels are" in run(*TOTAL, "--queries", "10", "--mechanism", "noise").stdout
 
 
-def test_every_way_within_a_total_by_past_votes() -> None:
+def test_every_option_within_a_total_by_past_votes() -> None:
     table = np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2], [1, 1, 0, 2, 1]]), (5, 10, 3), axis=0)
     written("past.csv", table)
-    asked = (*TOTAL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--ways", "--output", "best.json")
+    asked = (*TOTAL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--compare", "--output", "best.json")
     found = run_json(*asked)
     assert [found["queries"], found["price"], found["prior"]] == [2, 1, "PastVotes"]
-    assert {each["name"] for each in found["ways"]} >= {"optimal", "permute_and_flip", "gnmax", "confident_gnmax"}
-    for each in found["ways"]:
+    assert {each["name"] for each in found["options"]} >= {"optimal", "permute_and_flip", "gnmax", "confident_gnmax"}
+    for each in found["options"]:
         assert each["epsilon"] <= 1
         assert each["right"] + each["wrong"] + each["abstained"] == pytest.approx(1)
-        assert each["worth"] == pytest.approx(each["right"] - each["wrong"])
-    assert found["ways"][0]["name"] == "optimal"
+        assert each["utility"] == pytest.approx(each["right"] - each["wrong"])
+    assert found["options"][0]["name"] == "optimal"
     problem, rule, _ = rule_from_record(json.loads(Path("best.json").read_text()))
     assert (problem.K, rule.abstention) == (5, True)
     told = run(*asked).stdout
     assert "2 queries, (1, 0.001)-DP in all" in told
-    assert "gap        no table of the same (ε, δ) each is worth more than" in told
+    assert "gap        no table of the same (ε, δ) each has a utility above" in told
     assert "confident gnmax" in told
     assert "written    optimal" in told
     written("bad.csv", np.array([[0, 0, 0, 3, 1]]))
@@ -136,8 +136,8 @@ def test_every_way_within_a_total_by_past_votes() -> None:
         ((*SMALL, "--prior", "favoured(0.1)"), "--chances: 0.1"),
         ((*SMALL, "--ties", "some"), "--ties: 'some'"),
         ((*SMALL, "--mechanism", "magic"), "--mechanism: 'magic'"),
-        ((*SMALL, "--mechanism", "noise", "--ways"), "--mechanism: 'noise'"),
-        ((*SMALL, "--time-limit", "3", "--ways"), "--time-limit: '3'"),
+        ((*SMALL, "--mechanism", "noise", "--compare"), "--mechanism: 'noise'"),
+        ((*SMALL, "--time-limit", "3", "--compare"), "--time-limit: '3'"),
         ((*SMALL, "--votes", "past.csv", "--prior", "beta(2,1)"), "--prior: 'beta(2,1)'"),
         ((*SMALL, "--affected", "6"), "--affected: 6"),
         (("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1", "--output", "r.json"), "46,262"),
@@ -162,8 +162,8 @@ def test_beyond_all_tables_an_estimate_and_the_mechanisms_that_need_none() -> No
         assert [found[name] for name in ("utility", "upper_bound", "gap")] == [None] * 3
         assert found["estimate"]["partitions"] == partitions
         assert (found["estimate"]["seconds"] is None) == (partitions is None)
-        assert set(found["ways"]) == set(found["rates"]) == {"permute_and_flip", "exponential", "gnmax"}
-        assert all(1 / classes < worth <= 1 for worth in found["ways"].values())
+        assert set(found["utilities"]) == set(found["rates"]) == {"permute_and_flip", "exponential", "gnmax"}
+        assert all(1 / classes < utility <= 1 for utility in found["utilities"].values())
         assert found["samples"] == 2000
     assert "46,262" in run("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1").stdout
 
@@ -177,9 +177,9 @@ THREE = ("--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", 
 def test_three_or_more_classes_are_shown_as_plurality_shows_them(verb: str) -> None:
     asked = (verb, *THREE, "--affected", "1", "--prior", "favoured(0.5,0.9)")
     found = run_json(*asked)
-    expected = run_json(*SMALL, "--price", "1", "--prior", "favoured(0.5,0.9)", "--ways")
+    expected = run_json(*SMALL, "--price", "1", "--prior", "favoured(0.5,0.9)", "--compare")
     assert found == expected
-    assert {"right", "wrong", "abstained"} <= set(found["ways"][0])
+    assert {"right", "wrong", "abstained"} <= set(found["options"][0])
     told = run(*asked).stdout
     assert "abstained" in told
     assert "confident gnmax" in told

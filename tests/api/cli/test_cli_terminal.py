@@ -12,7 +12,7 @@ from typing import Self
 import pytest
 from support.darrm_runner import SMALL, run, start
 
-from api.cli import class_ways, working
+from api.cli import plurality_options, working
 from api.cli.parser import Command, parse
 from api.cli.verbs import EXAMPLES, GROUPS, VERBS, bagging, load, plurality, vote_cost
 from api.cli.working import Working
@@ -121,7 +121,7 @@ def test_long_work_shows_itself_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
         ("vote-cost", "--labels", "5", "--total-epsilon", "1", "--delta", "1e-5"),
         ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1"),
         ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-5", "--mechanism", "noise"),
-        ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--ways"),
+        ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--compare"),
         ("plan", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--affected", "1"),
     ],
 )
@@ -133,7 +133,7 @@ def test_verbs_that_can_take_long_show_that_they_work(words: tuple[str, ...], mo
             shown.append(self._what)
             return super().__enter__()
 
-    for module in (bagging, class_ways, plurality, vote_cost):
+    for module in (bagging, plurality_options, plurality, vote_cost):
         monkeypatch.setattr(module, "Working", Seen)
     assert run(*words).exit_code == 0
     assert len(shown) == 1

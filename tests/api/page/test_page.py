@@ -323,36 +323,36 @@ def ask_classes(visit: Visit, **given: str) -> None:
     visit.tab.click("#class-form button")
 
 
-def test_every_way_among_classes_is_shown_as_the_api_has_it(visit: Visit) -> None:
+def test_every_option_among_classes_is_shown_as_the_api_has_it(visit: Visit) -> None:
     visit.go()
     ask_classes(visit)
-    visit.tab.wait_for_selector("#class-ways table")
+    visit.tab.wait_for_selector("#class-options table")
     query = "K=5&classes=3&target_epsilon=1&delta=1e-3&prior=favoured(0.5,0.9)&price=1"
-    with urllib.request.urlopen(f"{visit.server}/v1/plurality/ways?{query}") as answer:  # noqa: S310 — our own server
-        ways = json.load(answer)["ways"]
-    rows = [row.locator("td").all_inner_texts() for row in visit.tab.locator("#class-ways tbody tr").all()]
-    assert [float(row[4]) for row in rows] == [pytest.approx(way["worth"], abs=1e-4) for way in ways]
-    for row, way in zip(rows, ways, strict=True):
+    with urllib.request.urlopen(f"{visit.server}/v1/plurality/options?{query}") as answer:  # noqa: S310 — our own server
+        options = json.load(answer)["options"]
+    rows = [row.locator("td").all_inner_texts() for row in visit.tab.locator("#class-options tbody tr").all()]
+    assert [float(row[4]) for row in rows] == [pytest.approx(option["utility"], abs=1e-4) for option in options]
+    for row, option in zip(rows, options, strict=True):
         shares = [float(cell.removesuffix(" %")) / 100 for cell in row[1:4]]
-        assert shares == [pytest.approx(way[name], abs=6e-4) for name in ("right", "wrong", "abstained")]
-    tiles = visit.text("#class-ways dl")
+        assert shares == [pytest.approx(option[name], abs=6e-4) for name in ("right", "wrong", "abstained")]
+    tiles = visit.text("#class-options dl")
     assert "optimal table" in tiles
     assert "no table of the same ε and δ" in tiles
     assert visit.query() == {"K": "11", "m": "3", "epsilon": "0.1"} | CLASS_QUERY
-    shown = visit.text("#class-ways")
+    shown = visit.text("#class-options")
     visit.tab.reload()  # the URL says it all
-    visit.tab.wait_for_selector("#class-ways table")
-    assert visit.text("#class-ways") == shown
+    visit.tab.wait_for_selector("#class-options table")
+    assert visit.text("#class-options") == shown
     assert visit.tab.input_value("#class_prior") == "favoured(0.5,0.9)"
     visit.go()
-    assert visit.text("#class-ways") == ""
+    assert visit.text("#class-options") == ""
 
 
 def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
     visit.go("?class_K=60&classes=12&class_epsilon=2")
-    visit.tab.wait_for_selector("#class-ways table")
-    assert "estimated from 2,000 votes" in visit.text("#class-ways")
-    assert "too many vote counts for a table" in visit.text("#class-ways dl")
+    visit.tab.wait_for_selector("#class-options table")
+    assert "estimated from 2,000 votes" in visit.text("#class-options")
+    assert "too many vote counts for a table" in visit.text("#class-options dl")
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
 def test_bad_input_of_classes_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
     ask_classes(form, **{name: value})
     assert_error_at(form, name, said)
-    assert form.text("#class-ways") == ""
+    assert form.text("#class-options") == ""
     assert form.tab.is_visible("#headline")  # what else is on the page stays
     form.tab.fill(f"#{name}", CLASS_QUERY.get(name, ""))
 

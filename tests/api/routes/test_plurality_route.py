@@ -10,12 +10,13 @@ from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.settings import Settings
+from api.tasks.answers import recheck_answer
 from darrm_client.errors import VerificationFailed
-from darrm_client.verification import verify_plurality, verify_ways
+from darrm_client.verification import verify_options, verify_plurality
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, design_releases, parse_prior, solve_plurality
-from darrm_opt.plurality.record import rule_from_record
-from darrm_opt.plurality.samplers import mechanism_from_record
+from darrm_opt.plurality.record import problem_record, rule_from_record
+from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
 
 ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
 
@@ -32,7 +33,7 @@ def test_the_answer_is_that_of_the_core_and_its_rule_is_proved(client: TestClien
     problem, rule, certificate = rule_from_record(told["rule"])
     assert (problem, rule, certificate) == (expected.problem, expected.rule, expected.certificate)
     assert told["utility"] == expected.utility
-    assert set(told["ways"]) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
+    assert set(told["utilities"]) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
     assert client.get("/v1/plurality", params=ASKED).json() == told
     assert verify_plurality(told, problem) == told
 
@@ -41,7 +42,7 @@ def test_many_releases_and_abstention(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED | {"queries": 10, "abstention": True, "price": 1.0}).json()
     assert told["problem"]["target_epsilon"] < 0.4
     assert told["problem"]["abstention"]
-    assert "confident_gnmax" in told["ways"]
+    assert "confident_gnmax" in told["utilities"]
 
 
 @pytest.mark.parametrize(
@@ -72,36 +73,36 @@ def test_too_much_work_is_refused_before_it(client: TestClient) -> None:
     assert "expected solving time" in told.text
 
 
-WAYS: dict[str, Any] = ASKED | {"target_epsilon": 2.0, "queries": 2, "price": 1.0}
+OPTIONS: dict[str, Any] = ASKED | {"target_epsilon": 2.0, "queries": 2, "price": 1.0}
 
 
-def test_every_way_of_answering_queries(client: TestClient) -> None:
-    told = client.post("/v1/plurality/ways", json=WAYS).json()
+def test_every_option_for_answering_queries(client: TestClient) -> None:
+    told = client.post("/v1/plurality/options", json=OPTIONS).json()
     goal = PluralityObjective(parse_prior("favoured(0.5,0.9)"), price=1.0)
     expected = design_releases(5, 3, Privacy(2.0, 1e-3), 2, objective=goal)
-    assert told["ways"] == expected.as_dict()["ways"]
+    assert told["options"] == expected.as_dict()["options"]
     assert told["prior"] == "favoured(0.5,0.9)"
     assert mechanism_from_record(told["mechanism"]) == expected.best.mechanism
-    assert client.get("/v1/plurality/ways", params=WAYS).json() == told
+    assert client.get("/v1/plurality/options", params=OPTIONS).json() == told
     problem = PluralityProblem(5, 3, Privacy(2.0, 1e-3))
-    assert verify_ways(told, problem, 2) == told
+    assert verify_options(told, problem, 2) == told
     with pytest.raises(VerificationFailed, match="20 answers of this mechanism"):
-        verify_ways(told, problem, 20)
+        verify_options(told, problem, 20)
     with pytest.raises(VerificationFailed, match="other voters or classes"):
-        verify_ways(told, PluralityProblem(5, 3, Privacy(2.0, 1e-3), affected=2), 2)
+        verify_options(told, PluralityProblem(5, 3, Privacy(2.0, 1e-3), affected=2), 2)
     with pytest.raises(VerificationFailed, match="where a mechanism should be"):
-        verify_ways({**told, "mechanism": {"kind": "nothing"}}, problem, 2)
+        verify_options({**told, "mechanism": {"kind": "nothing"}}, problem, 2)
 
 
 def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
     asked = {"K": 61, "classes": 12, "target_epsilon": 1.0, "delta": 1e-5, "prior": "beta(8,2)"}
-    told = client.post("/v1/plurality/ways", json=asked).json()
+    told = client.post("/v1/plurality/options", json=asked).json()
     assert told["samples"] == 2000
-    assert {way["name"] for way in told["ways"]} == {"permute_and_flip", "exponential", "gnmax"}
-    for way in told["ways"]:
-        record = told["mechanism"] if way is told["ways"][0] else None
-        assert way["epsilon"] <= 1.0
-        assert record is None or verify_ways(told, PluralityProblem(61, 12, Privacy(1.0, 1e-5)), 1)
+    assert {option["name"] for option in told["options"]} == {"permute_and_flip", "exponential", "gnmax"}
+    for option in told["options"]:
+        record = told["mechanism"] if option is told["options"][0] else None
+        assert option["epsilon"] <= 1.0
+        assert record is None or verify_options(told, PluralityProblem(61, 12, Privacy(1.0, 1e-5)), 1)
 
 
 @pytest.mark.parametrize(
@@ -118,10 +119,23 @@ def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
         ({"queries": 0}, "queries"),
     ],
 )
-def test_ways_that_are_refused_name_the_field(client: TestClient, change: dict[str, Any], field: str) -> None:
-    told = client.post("/v1/plurality/ways", json=WAYS | change)
+def test_options_that_are_refused_name_the_field(client: TestClient, change: dict[str, Any], field: str) -> None:
+    told = client.post("/v1/plurality/options", json=OPTIONS | change)
     assert told.status_code == 422, told.text
     assert field in told.text
+
+
+def test_an_answer_of_another_version_is_no_answer(client: TestClient) -> None:
+    """What a job has stored, or an older service says, under names that are no longer in use."""
+    problem = PluralityProblem(5, 3, Privacy(1.0, 1e-3))
+    told = client.post("/v1/plurality", json=ASKED).json()
+    old = {"ways": told.pop("utilities"), **told}
+    argument = {"problem": problem_record(problem)}
+    assert "lacks utilities" in recheck_answer(("plurality", argument, old), lambda _: None)
+    told = client.post("/v1/plurality/options", json=OPTIONS).json()
+    old = {"ways": told.pop("options"), **told}
+    with pytest.raises(VerificationFailed, match="lacks options"):
+        verify_options(old, PluralityProblem(5, 3, Privacy(2.0, 1e-3)), 2)
 
 
 def test_a_service_that_lies_is_found_out(client: TestClient) -> None:

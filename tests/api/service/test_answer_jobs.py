@@ -180,7 +180,7 @@ TAMPERED: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] = [
     ("tradeoff", ASKED["tradeoff"], lambda told: told["answer"]["solutions"].pop()),
     ("tradeoff", ASKED["tradeoff"], lambda told: told.pop("answer")),
     ("tradeoff", ASKED["tradeoff"], lambda told: told.__setitem__("answer", [])),
-    ("plurality/ways", WAYS, lambda told: told["answer"].__setitem__("mechanism", LESS_PRIVATE)),
+    ("plurality/options", WAYS, lambda told: told["answer"].__setitem__("mechanism", LESS_PRIVATE)),
 ]
 
 

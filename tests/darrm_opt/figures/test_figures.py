@@ -25,8 +25,8 @@ from darrm_opt.figures import (
     error_figure,
     errors_figure,
     gamma_figure,
+    mechanisms_figure,
     render,
-    ways_figure,
 )
 from darrm_opt.problem import Privacy
 
@@ -173,9 +173,9 @@ def test_without_matplotlib_the_extra_is_named(solution: Solution, monkeypatch: 
         check_drawable("png")
 
 
-def test_ways_of_releasing_are_bars_beside_their_gammas() -> None:
+def test_mechanisms_are_bars_beside_their_gammas() -> None:
     found = compare(Problem(5, Privacy(0.5), Privacy(1.0)), 4, Privacy(1.0, 1e-3), fresh=True)
-    figure = ways_figure(found)
+    figure = mechanisms_figure(found)
     bars, curves = figure.axes
     fitting = [row for row in found.rows if row.noise is not None]
     assert len(fitting) < len(found.rows)
@@ -187,7 +187,7 @@ def test_ways_of_releasing_are_bars_beside_their_gammas() -> None:
     assert len(curves.lines) == len(fitting)
     title = figure.get_suptitle()
     assert title == "K = 5 voters, each 0.5-DP; 4 releases, together (1, 0.001)-DP"
-    assert render(figure, "svg") == render(ways_figure(found), "svg")
+    assert render(figure, "svg") == render(mechanisms_figure(found), "svg")
 
 
 def test_no_text_of_a_figure_crosses_another_or_the_edge(
@@ -202,7 +202,7 @@ def test_no_text_of_a_figure_crosses_another_or_the_edge(
         comparison_figure(solution, baselines),
         errors_figure(solution, baselines),
         allowance_figure(solution.problem, ms, errors),
-        ways_figure(table),
+        mechanisms_figure(table),
     ]
     for figure in figures:
         figure.draw_without_rendering()  # lays it out

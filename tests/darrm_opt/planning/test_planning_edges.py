@@ -28,10 +28,10 @@ INF = Privacy(math.inf)
 
 
 def only(
-    way: str, K: int, voter: Privacy, queries: int, total: Privacy, affected: int, *, fresh: bool = False
+    mechanism: str, K: int, voter: Privacy, queries: int, total: Privacy, affected: int, *, fresh: bool = False
 ) -> Option:
-    """Return the option of one way."""
-    (option,) = plan(K, voter, queries, total, affected, mechanisms=(way,), fresh=fresh).options
+    """Return the option of one mechanism."""
+    (option,) = plan(K, voter, queries, total, affected, mechanisms=(mechanism,), fresh=fresh).options
     return option
 
 
@@ -67,7 +67,7 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "voter", "queries", "total", "affected", "fresh", "why"),
+    ("mechanism", "voter", "queries", "total", "affected", "fresh", "why"),
     [
         ("fewer_voters", Privacy(1.0, 1e-6), 9, Privacy(0.5, 1e-3), 3, False, "One model alone is (1, 1e-06)-DP"),
         ("fewer_voters", Privacy(0.1), 9, Privacy(0.5, 1e-3), 3, False, "All voters fit: see majority."),
@@ -79,9 +79,9 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
     ],
 )
 def test_options_that_do_not_fit_give_the_reason(
-    way: str, voter: Privacy, queries: int, total: Privacy, affected: int, fresh: bool, why: str
+    mechanism: str, voter: Privacy, queries: int, total: Privacy, affected: int, fresh: bool, why: str
 ) -> None:
-    option = only(way, 5, voter, queries, total, affected, fresh=fresh)
+    option = only(mechanism, 5, voter, queries, total, affected, fresh=fresh)
     assert (option.fits, option.accuracy, option.spent) == (False, None, None)
     assert option.why.startswith(why)
 
@@ -96,12 +96,12 @@ def test_mechanisms_that_take_too_much_work_are_skipped(monkeypatch: pytest.Monk
     assert found.options[1].why == "Not computed: It takes a year."
 
 
-@pytest.mark.parametrize("way", ["subsampling", "randomized_response", "gnmax", "permute_and_flip", "saa"])
+@pytest.mark.parametrize("mechanism", ["subsampling", "randomized_response", "gnmax", "permute_and_flip", "saa"])
 @pytest.mark.parametrize(("queries", "fresh"), [(1, False), (3, True), (3, False)])
-def test_without_a_delta_every_mechanism_is_proved_by_sums(way: str, queries: int, fresh: bool) -> None:
+def test_without_a_delta_every_mechanism_is_proved_by_sums(mechanism: str, queries: int, fresh: bool) -> None:
     """K = 5, ε = 1: γ_Sub(1) is 1-DP, and was once said to cost more than a total of 1."""
     total = Privacy(1.0 * queries)
-    option = only(way, 5, Privacy(1.0), queries, total, 5, fresh=fresh)
+    option = only(mechanism, 5, Privacy(1.0), queries, total, 5, fresh=fresh)
     assert (option.fits, option.account) == (True, "simple")
     assert option.spent is not None
     assert option.problem is not None
@@ -111,7 +111,7 @@ def test_without_a_delta_every_mechanism_is_proved_by_sums(way: str, queries: in
     assert queries * Fraction(option.problem.target.epsilon) <= Fraction(total.epsilon)
     assert option.problem.voter.epsilon == (1.0 if fresh or queries == 1 else math.inf)
     assert verify(option.problem, option.noise).margin >= 0
-    if way == "subsampling" and option.problem.voter.epsilon == 1.0:
+    if mechanism == "subsampling" and option.problem.voter.epsilon == 1.0:
         np.testing.assert_allclose(option.noise.values, subsampling_mixture(5, 1.0).values, rtol=1e-2)
 
 

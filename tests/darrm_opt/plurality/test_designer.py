@@ -25,11 +25,11 @@ from darrm_opt.plurality import (
     parse_prior,
 )
 from darrm_opt.plurality.accounting import VoteReleases, composed_epsilon, table_divergence, vote_cost
-from darrm_opt.plurality.designer import leader_chances, pass_chances, selection_chances
 from darrm_opt.plurality.mechanisms import MECHANISMS
 from darrm_opt.plurality.priors import sample_counts
 from darrm_opt.plurality.problem import PluralityProblem
-from darrm_opt.plurality.samplers import SELECTIONS
+from darrm_opt.plurality.vote_law import VoteLaw, leader_chances, pass_chances, selection_chances
+from darrm_opt.plurality.vote_mechanisms import SELECTIONS
 
 CHANCES = (0.5, 0.9)
 K, CLASSES, QUERIES, DELTA = 4, 3, 3, 1e-3
@@ -66,8 +66,8 @@ def labels(counts: tuple[int, ...], sigma: float) -> float:
 
 
 def shares(design: ReleaseDesign, name: str) -> tuple[float, float, float, float]:
-    way = next(way for way in design.ways if way.name == name)
-    return way.right, way.wrong, way.abstained, way.worth
+    option = next(option for option in design.options if option.name == name)
+    return option.right, option.wrong, option.abstained, option.utility
 
 
 # ------------------------------------------------------------------------------------------ shares
@@ -98,25 +98,23 @@ def test_chances_that_a_check_passes() -> None:
 def test_shares_of_a_table_by_enumeration() -> None:
     law = favoured_law(K, CLASSES, CHANCES)
     strict = {counts: mass for counts, mass in law.items() if counts.count(max(counts)) == 1}
-    for way in small(2.0, 2.0).ways:
-        if not isinstance(way.mechanism, RuleMechanism):
+    for option in small(2.0, 2.0).options:
+        if not isinstance(option.mechanism, RuleMechanism):
             continue
-        rule, right, silent = way.mechanism.rule, 0.0, 0.0
+        rule, right, silent = option.mechanism.rule, 0.0, 0.0
         for counts, mass in strict.items():
             chances = rule.probabilities(counts)
             right += mass * float(chances[counts.index(max(counts))])
             silent += mass * float(chances[CLASSES]) if rule.abstention else 0.0
         whole = math.fsum(strict.values())
         expected = (right / whole, 1 - (right + silent) / whole, silent / whole)
-        assert shares(small(2.0, 2.0), way.name)[:3] == pytest.approx(expected, abs=1e-12)
+        assert shares(small(2.0, 2.0), option.name)[:3] == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("cap", [1, 2, 3])
 def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
-    from darrm_opt.plurality.designer import _VoteLaw
-
     prior = parse_prior("favoured(0.5,0.9)")
-    law = _VoteLaw(PluralityObjective(prior), PluralityProblem(K, CLASSES, Privacy(1.0)))
+    law = VoteLaw(PluralityObjective(prior), PluralityProblem(K, CLASSES, Privacy(1.0)))
     leads = leader_chances(law.counts, 1.2)
     passes = pass_chances(law.counts[:, 0], 3.0, 1.5)
     # What a query comes to: strict votes or not (not judged), checked or not, right or not.
@@ -145,43 +143,43 @@ def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
 # ------------------------------------------------------------------------------------------ totals
 
 
-def test_the_total_of_ways_without_a_table_by_the_accountant_called_again() -> None:
-    for way in large(2.0, 4.0).ways:
-        chosen = way.parameters
-        assert way.epsilon == way.mechanism.epsilon(40, 1e-5) <= 2.0
-        assert way.epsilon > 0.98 * 2.0
-        if isinstance(way.mechanism, SelectionMechanism):
-            assert (way.mechanism.rate, way.mechanism.each.epsilon) == (chosen["rate"], chosen["epsilon"])
+def test_the_total_of_options_without_a_table_by_the_accountant_called_again() -> None:
+    for option in large(2.0, 4.0).options:
+        chosen = option.parameters
+        assert option.epsilon == option.mechanism.epsilon(40, 1e-5) <= 2.0
+        assert option.epsilon > 0.98 * 2.0
+        if isinstance(option.mechanism, SelectionMechanism):
+            assert (option.mechanism.rate, option.mechanism.each.epsilon) == (chosen["rate"], chosen["epsilon"])
             continue
-        assert isinstance(way.mechanism, NoisyMaximum)
+        assert isinstance(option.mechanism, NoisyMaximum)
         made = [VoteReleases("label", chosen["sigma"], int(chosen["cap"]), "discrete")]
-        if way.name == "confident_gnmax":
+        if option.name == "confident_gnmax":
             made.append(VoteReleases("check", chosen["check_sigma"], 40, "discrete"))
-        assert vote_cost(made, 1e-5, classes=4).epsilon == way.epsilon
-        assert way.mechanism.cap == (None if chosen["cap"] == 40 else chosen["cap"])
+        assert vote_cost(made, 1e-5, classes=4).epsilon == option.epsilon
+        assert option.mechanism.cap == (None if chosen["cap"] == 40 else chosen["cap"])
 
 
 def test_the_total_of_tables_over_all_neighbours() -> None:
     composed = 0
-    for way in small(2.0, 2.0).ways:
-        if not isinstance(way.mechanism, RuleMechanism):
+    for option in small(2.0, 2.0).options:
+        if not isinstance(option.mechanism, RuleMechanism):
             continue
-        target = way.mechanism.problem.target
-        each = (way.parameters["epsilon"], way.parameters["delta"])
-        strictest = way.mechanism.problem.strictest_target  # what the certificate proves
+        target = option.mechanism.problem.target
+        each = (option.parameters["epsilon"], option.parameters["delta"])
+        strictest = option.mechanism.problem.strictest_target  # what the certificate proves
         assert (target.epsilon, target.delta) == pytest.approx(each, rel=1e-9)
         assert strictest.epsilon <= each[0]
         assert strictest.delta <= each[1]
-        if way.account.startswith("optimal composition"):
+        if option.account.startswith("optimal composition"):
             assert optimal_delta(*each, QUERIES, 2.0) <= DELTA
             continue
         composed += 1
-        rule = way.mechanism.rule
+        rule = option.mechanism.rule
         pairs = [(n, other) for n in vote_counts(K, CLASSES) for other in neighbours(n, 1)]
         p, q = ([[float(x) for x in rule.probabilities(pair[side])] for pair in pairs] for side in (0, 1))
         again = composed_epsilon([(table_divergence(p, q), QUERIES)], DELTA).epsilon
-        assert again == pytest.approx(way.epsilon, rel=1e-6)
-        assert way.epsilon <= 2.0
+        assert again == pytest.approx(option.epsilon, rel=1e-6)
+        assert option.epsilon <= 2.0
     assert composed
 
 
@@ -191,10 +189,10 @@ def test_the_total_of_tables_over_all_neighbours() -> None:
 @pytest.mark.parametrize("design", [small, large])
 def test_more_budget_is_never_worse(design: object) -> None:
     found = [design(epsilon, 2.0) for epsilon in (1.0, 2.0, 4.0)]  # type: ignore[operator]
-    assert all(a.best.worth <= b.best.worth for a, b in pairwise(found))
-    for name in {way.name for way in found[0].ways}:
-        worths = [shares(each, name)[3] for each in found]
-        assert worths == sorted(worths), name
+    assert all(a.best.utility <= b.best.utility for a, b in pairwise(found))
+    for name in {option.name for option in found[0].options}:
+        utilities = [shares(each, name)[3] for each in found]
+        assert utilities == sorted(utilities), name
 
 
 @pytest.mark.parametrize("design", [small, large])
@@ -203,19 +201,28 @@ def test_where_wrong_labels_cost_more_fewer_are_wrong(design: object) -> None:
     wrong = [each.best.wrong for each in found]
     assert wrong[0] >= wrong[1] - 1e-9 >= wrong[2] - 2e-9
     assert wrong[2] < 0.5 * wrong[0]
-    worths = [each.best.worth for each in found]
-    assert worths == sorted(worths, reverse=True)
+    utilities = [each.best.utility for each in found]
+    assert utilities == sorted(utilities, reverse=True)
 
 
-def test_the_ways_and_their_order() -> None:
-    assert {way.name for way in small(2.0, 0.0).ways} == TABLES | {"gnmax"}
-    assert {way.name for way in small(2.0, 2.0).ways} == TABLES | {"gnmax", "confident_gnmax"}
-    assert {way.name for way in large(2.0, 4.0).ways} == {"gnmax", "confident_gnmax", "permute_and_flip", "exponential"}
+def test_the_options_and_their_order() -> None:
+    assert {option.name for option in small(2.0, 0.0).options} == TABLES | {"gnmax"}
+    assert {option.name for option in small(2.0, 2.0).options} == TABLES | {"gnmax", "confident_gnmax"}
+    assert {option.name for option in large(2.0, 4.0).options} == {
+        "gnmax",
+        "confident_gnmax",
+        "permute_and_flip",
+        "exponential",
+    }
     for design in (small(2.0, 0.0), small(2.0, 2.0), large(2.0, 4.0)):
-        assert [way.worth for way in design.ways] == sorted((way.worth for way in design.ways), reverse=True)
-        for way in design.ways:
-            assert Fraction(way.right) + Fraction(way.wrong) + Fraction(way.abstained) == pytest.approx(1, abs=1e-12)
-            assert way.epsilon <= design.total.epsilon
+        assert [option.utility for option in design.options] == sorted(
+            (option.utility for option in design.options), reverse=True
+        )
+        for option in design.options:
+            assert Fraction(option.right) + Fraction(option.wrong) + Fraction(option.abstained) == pytest.approx(
+                1, abs=1e-12
+            )
+            assert option.epsilon <= design.total.epsilon
     assert small(2.0, 2.0).best.name == "optimal"
     confident = large(2.0, 4.0).best
     assert (confident.name, confident.abstained > 0) == ("confident_gnmax", True)
@@ -241,10 +248,10 @@ def test_past_votes_of_other_voters_are_refused() -> None:
 
 def test_noise_needs_delta_and_selection_does_not() -> None:
     design = design_releases(60, 4, Privacy(1.0, 0.0), 2, objective=PAST)
-    assert {way.name for way in design.ways} == {"permute_and_flip", "exponential"}
-    for way in design.ways:
-        assert isinstance(way.mechanism, SelectionMechanism)
-        assert 2 * 2 * Fraction(way.mechanism.rate) <= Fraction(way.epsilon) <= 1
+    assert {option.name for option in design.options} == {"permute_and_flip", "exponential"}
+    for option in design.options:
+        assert isinstance(option.mechanism, SelectionMechanism)
+        assert 2 * 2 * Fraction(option.mechanism.rate) <= Fraction(option.epsilon) <= 1
     assert design.best.name == "permute_and_flip"  # at equal rates it is never worse
 
 
@@ -264,11 +271,9 @@ def test_chances_of_selection_mechanisms_are_those_of_their_tables(counts: tuple
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", ["favoured(0.4,0.8)", "beta(8,2)", "dirichlet(0.2)"])
 def test_drawn_votes_tell_what_the_whole_law_tells(prior: str) -> None:
-    from darrm_opt.plurality import designer
-
     goal = PluralityObjective(parse_prior(prior), price=2.0)
     problem = PluralityProblem(60, 4, Privacy(1.0, 1e-5))
-    whole = designer._VoteLaw(goal, problem)
+    whole = VoteLaw(goal, problem)
     assert whole.samples is None
     counts = sample_counts(goal.prior, 60, 4, 2000)
     assert (counts.sum(axis=1) == 60).all()
@@ -284,7 +289,7 @@ def test_drawn_votes_tell_what_the_whole_law_tells(prior: str) -> None:
 def test_more_voters_and_classes_than_can_be_listed() -> None:
     design = design_releases(300, 12, Privacy(2.0, 1e-5), 1, objective="favoured(0.2,0.5)")
     assert (design.samples, design.as_dict()["samples"]) == (2000, 2000)
-    assert {way.name for way in design.ways} == {"permute_and_flip", "exponential", "gnmax"}
+    assert {option.name for option in design.options} == {"permute_and_flip", "exponential", "gnmax"}
     assert design.best.name == "permute_and_flip"  # of a single release
     many = design_releases(10**6, 1000, Privacy(1.0, 0.0), 5, objective="beta(2,2)")
     assert many.samples == 100
@@ -294,9 +299,9 @@ def test_more_voters_and_classes_than_can_be_listed() -> None:
 
 
 def test_the_gap_is_that_of_the_optimum_alone() -> None:
-    for way in small(2.0, 2.0).ways:
-        assert (way.gap is not None and 0 <= way.gap < 1e-6) if way.name == "optimal" else way.gap is None
-        assert way.as_dict()["gap"] == way.gap
+    for option in small(2.0, 2.0).options:
+        assert (option.gap is not None and 0 <= option.gap < 1e-6) if option.name == "optimal" else option.gap is None
+        assert option.as_dict()["gap"] == option.gap
 
 
 def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:
@@ -304,11 +309,11 @@ def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:
     two = design_releases(6, 2, Privacy(1.5, 1e-3), 1, affected=2, objective=objective)
     assert two.best.name == "optimal"
     one = design_releases(6, 2, Privacy(1.5, 1e-3), 1, affected=1, objective=objective)
-    assert one.best.worth > two.best.worth
-    assert {way.name for way in one.ways} == {way.name for way in two.ways}
+    assert one.best.utility > two.best.utility
+    assert {option.name for option in one.options} == {option.name for option in two.options}
     pure = design_releases(6, 2, Privacy(1.5, 0.0), 3, objective=objective)
-    assert {way.name for way in pure.ways} >= TABLES
-    for way in pure.ways:
-        assert isinstance(way.mechanism, RuleMechanism)
-        assert 3 * way.parameters["epsilon"] <= 1.5
-        assert way.parameters["delta"] == 0
+    assert {option.name for option in pure.options} >= TABLES
+    for option in pure.options:
+        assert isinstance(option.mechanism, RuleMechanism)
+        assert 3 * option.parameters["epsilon"] <= 1.5
+        assert option.parameters["delta"] == 0

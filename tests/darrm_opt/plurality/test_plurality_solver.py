@@ -46,7 +46,7 @@ ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
 )
 def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str, float]) -> None:
     found = compare_mechanisms(PluralityProblem(11, 3, Privacy(epsilon, delta)), ISSUE)
-    measured = {"lp": found.solution.utility, **found.ways}
+    measured = {"lp": found.solution.utility, **found.utilities}
     for name, value in expected.items():
         assert measured[name] == pytest.approx(value, abs=6e-4), name
     assert found.solution.status is Status.OPTIMAL
@@ -214,7 +214,7 @@ def test_sizes_that_are_quoted() -> None:
 def test_many_classes_and_few_voters() -> None:
     found = compare_mechanisms(PluralityProblem(3, 1000, Privacy(6.0, 1e-3)), Dirichlet(0.01))
     assert found.solution.gap <= 1e-6
-    assert all(utility <= found.solution.utility + 1e-8 for utility in found.ways.values())
+    assert all(utility <= found.solution.utility + 1e-8 for utility in found.utilities.values())
     # A class without votes is one of at least 997: the same as with the few that can be told apart, and a rest.
     assert found.solution.utility > 0.5
 
@@ -234,7 +234,7 @@ def test_extremes_are_answered_with_a_proof(problem: PluralityProblem) -> None:
     found = compare_mechanisms(problem, PluralityObjective(Dirichlet(1.0), "any", 1.0))
     assert found.solution.certificate.margin >= 0
     assert found.solution.gap <= 1e-6
-    assert all(utility <= found.solution.utility + 1e-7 for utility in found.ways.values())
+    assert all(utility <= found.solution.utility + 1e-7 for utility in found.utilities.values())
 
 
 def test_what_is_too_large_is_refused_with_advice() -> None:

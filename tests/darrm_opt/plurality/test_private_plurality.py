@@ -31,7 +31,7 @@ from darrm_opt.plurality import (
     release_target,
     solve_plurality,
 )
-from darrm_opt.plurality.samplers import mechanism_from_record
+from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
 from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly
 
 PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
@@ -163,18 +163,10 @@ def test_noise_for_a_total_is_within_it_and_not_far_below() -> None:
     total = Privacy(2.0, 1e-5)
     found = noise_for(total, 40, K=50, classes=10)
     assert found.epsilon(40, 1e-5) <= 2.0
-    assert NoisyMaximum(50, 10, found.sigma / 1.02).epsilon(40, 1e-5) > 2.0
+    assert NoisyMaximum(50, 10, found.sigma / 1.0002).epsilon(40, 1e-5) > 2.0
     fitting, account = found.most_releases(total)
     assert 0.98 * 40 - 1 <= fitting <= 41
     assert account == "vote-cost"
-
-
-@pytest.mark.slow
-def test_noise_for_checks_and_labels() -> None:
-    checked = noise_for(Privacy(2.0, 1e-5), 40, K=50, classes=10, threshold=30)
-    assert checked.check_sigma == 4 * checked.sigma
-    assert 1.9 <= checked.epsilon(40, 1e-5) <= 2.0
-    assert NoisyMaximum(50, 10, checked.sigma).epsilon(40, 1e-5) < checked.epsilon(40, 1e-5)
 
 
 def test_targets_of_many_releases_add_up() -> None:

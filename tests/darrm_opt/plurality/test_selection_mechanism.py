@@ -24,7 +24,7 @@ from darrm_opt.plurality import (
     selection_for,
 )
 from darrm_opt.plurality.accounting import bounded_range_divergence, composed_epsilon, table_divergence
-from darrm_opt.plurality.samplers import SELECTIONS, mechanism_from_record
+from darrm_opt.plurality.vote_mechanisms import SELECTIONS, mechanism_from_record
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 Counts = tuple[int, ...]

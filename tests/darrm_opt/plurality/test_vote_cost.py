@@ -593,9 +593,11 @@ def test_calibrated_discrete_noise() -> None:
     assert vote.cost.epsilon <= 2.0
     assert [each.noise for each in vote.releases] == ["discrete"]
     assert vote.label_sigma > calibrate_noise(Privacy(2.0, 1e-5), 20, classes=2).label_sigma
-    assert calibrate_noise(Privacy(50.0, 1e-5), 1, noise="discrete").label_sigma == pytest.approx(
-        1.0
-    )  # no less is offered
+    loud = Privacy(50.0, 1e-5)
+    assert calibrate_noise(loud, 1, noise="discrete").label_sigma == 1.0  # no less is offered
+    for ratio in (0.3, 0.7, 3.0):
+        found = calibrate_noise(loud, 1, checks=1, check_ratio=ratio, noise="discrete")
+        assert 1.0 <= min(found.label_sigma, found.check_sigma or 0.0) == pytest.approx(1.0)
 
 
 def test_most_labels_fit_and_one_more_does_not() -> None:

@@ -19,7 +19,7 @@ from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.baselines import subsampling
 from darrm_opt.literature.darrm import REPRODUCTIONS, canonical, reproduce
 from darrm_opt.literature.darrm.cost_tables import fixed, gnmax
-from darrm_opt.literature.darrm.knowledge_transfer import NEW, STAND_IN, accuracy, ways
+from darrm_opt.literature.darrm.knowledge_transfer import NEW, STAND_IN, accuracy, labelling_methods
 from darrm_opt.literature.darrm.printed import GNMAX_ORDERS, accounts, accuracies, printed
 from darrm_opt.literature.darrm.result import NOT_HERE, Reproduction
 from darrm_opt.literature.darrm.setting import ACCURACY_TABLES, COST_TABLES, K, problem
@@ -261,7 +261,7 @@ def test_accuracy_in_closed_form() -> None:
     # Known: a unanimous vote, (0.2676, 0.0003), one voter affected: 0.887 by γ_opt, 0.641 by GNMax.
     task = Problem(K, Privacy(0.0892, 1e-4), Privacy(0.2676, 0.0003))
     lesson = load_teacher_votes(None, 2, 20, 0)[0]
-    optimal = next(way.noise for way in ways(lesson, 3) if way.name == "γ_opt, affected = 1")
+    optimal = next(method.noise for method in labelling_methods(lesson, 3) if method.name == "γ_opt, affected = 1")
     assert round(accuracy(gnmax(task), unanimous, truth, 0)[2], 3) == 0.641
     assert round(accuracy(optimal, unanimous, truth, 0)[2], 3) == 0.887
 

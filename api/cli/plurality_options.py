@@ -1,4 +1,4 @@
-"""Ways of answering queries among three or more classes, as `darrm plurality --ways`, `plan` and `compare` show them."""
+"""Options for queries among three or more classes, as `darrm plurality --compare`, `plan` and `compare` show them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def several_classes(classes: str | None, price: str) -> bool:
     return several
 
 
-def class_ways(
+def answer_options(
     K: str | None,
     classes: str | None,
     queries: str,
@@ -52,7 +52,7 @@ def class_ways(
     unused: dict[str, Any],
     json: bool,
 ) -> None:
-    """Design every way of answering queries among three or more classes, and print them.
+    """Design every mechanism for queries among three or more classes, and print the options.
 
     Args:
         K: voters, as typed, like what follows.
@@ -92,7 +92,7 @@ def class_ways(
             affected=number(affected),
             objective=PluralityObjective(law, price=number(price)),
         )
-    show_ways(design, None, json=json)
+    show_options(design, None, json=json)
 
 
 def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | None) -> PluralityPrior:
@@ -117,8 +117,8 @@ def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | 
     return PastVotes.of_votes(np.concatenate(tables), many)
 
 
-def show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
-    """Print every way, and write the best one for `darrm label`."""
+def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
+    """Print every option, and write the best one for `darrm label`."""
     from api.cli.files import write_whole
     from api.cli.report import as_json, columns, count_text, guarantee, text_above
 
@@ -130,24 +130,24 @@ def show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
         return
     rows = [
         [
-            way.name.replace("_", " "),
-            *(f"{share:.4f}" for share in (way.right, way.wrong, way.abstained, way.worth)),
-            text_above(way.epsilon, ".4f"),
-            ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in way.parameters.items()),
+            option.name.replace("_", " "),
+            *(f"{share:.4f}" for share in (option.right, option.wrong, option.abstained, option.utility)),
+            text_above(option.epsilon, ".4f"),
+            ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in option.parameters.items()),
         ]
-        for way in design.ways
+        for option in design.options
     ]
-    heads = ["way", "right", "wrong", "abstained", "worth", "ε", "parameters"]
+    heads = ["mechanism", "right", "wrong", "abstained", "utility", "ε", "parameters"]
     law = "the prior" if design.samples is None else f"{design.samples:,} votes drawn from the prior"
     lines = [
         f"{design.K} voters, {design.classes} classes, {count_text(design.queries, 'query', 'queries')}, {guarantee(design.total)} in all.",
         columns(heads, rows),
-        f"worth      right − {design.objective.price:g}·wrong, a query; shares are expectations under {law}, ε is proved",
+        f"utility    right − {design.objective.price:g}·wrong, a query; shares are expectations under {law}, ε is proved",
     ]
     lines += [
-        f"gap        no table of the same (ε, δ) each is worth more than {way.worth + way.gap:.9f} (gap {way.gap:.1e})"
-        for way in design.ways
-        if way.gap is not None
+        f"gap        no table of the same (ε, δ) each has a utility above {option.utility + option.gap:.9f} (gap {option.gap:.1e})"
+        for option in design.options
+        if option.gap is not None
     ]
     if output is not None:
         lines.append(
@@ -159,7 +159,7 @@ def show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
 def show_estimate(
     problem: PluralityProblem, total: Privacy, queries: int, objective: PluralityObjective, *, json: bool
 ) -> None:
-    """Print what an optimum that has no table would take, and what the mechanisms that need none are worth."""
+    """Print what an optimum that has no table would take, and the utilities of the mechanisms that need none."""
     from api.cli.report import as_json
     from darrm_opt.answers.plurality import table_seconds
     from darrm_opt.plurality import design_releases
@@ -173,11 +173,14 @@ def show_estimate(
     seconds = None if partitions is None else table_seconds(partitions, problem)
     if json:
         nothing = dict.fromkeys(("utility", "upper_bound", "gap"))
-        ways = {way.name: way.worth for way in design.ways}
-        rates = {way.name: way.parameters.get("rate", 1 / way.parameters.get("sigma", 1.0)) for way in design.ways}
+        utilities = {option.name: option.utility for option in design.options}
+        rates = {
+            option.name: option.parameters.get("rate", 1 / option.parameters.get("sigma", 1.0))
+            for option in design.options
+        }
         estimate = {"partitions": partitions, "seconds": seconds}
-        answer(as_json(design.as_dict() | nothing | {"estimate": estimate, "ways": ways, "rates": rates}))
+        answer(as_json(design.as_dict() | nothing | {"estimate": estimate, "utilities": utilities, "rates": rates}))
         return
-    show_ways(design, None, json=False)
+    show_options(design, None, json=False)
     known = "far more" if partitions is None or seconds is None else f"{partitions:,}, some {seconds / 86400:,.0f} days"
     answer(f"optimal    not made: tables have at most {MAX_PARTITIONS:,} partitions, and these votes {known}")

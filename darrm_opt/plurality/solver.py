@@ -58,7 +58,7 @@ class PluralitySolution:
     Attributes:
         problem: what was asked.
         objective: what was maximised.
-        rule: the table; `rule.values` is its array.
+        rule: the table; its `values` are the array.
         utility: what the rule is worth (`PluralityObjective`).
         upper_bound: proven bound on what any private rule is worth.
         status: how the solve ended.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [quick] [scale]``: measure, print progress, write the table; ``precompute`` and ``kernel`` have tables of their own."""
+"""``python -m benchmarks [SUITE …]``: measure, print progress, write the table; ``precompute`` and ``kernel`` have tables of their own."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from benchmarks.run import Result
 
 RESULTS = ROOT / "benchmarks" / "results.md"
 
-LIBRARIES = ("numpy", "scipy", "highspy", "numba")
+LIBRARIES = ("numpy", "scipy", "highspy")
 
 INTRODUCTION = """\
 # Benchmarks

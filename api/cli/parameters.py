@@ -75,37 +75,16 @@ def backends() -> str:
 
 
 @dataclass(frozen=True)
-class ProblemOptions:
-    """Problem options, as typed."""
+class VoterOptions:
+    """Options about the voters, as typed."""
 
     K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT", PROBLEM)] = None
-    m: Annotated[
-        str | None,
-        Option(
-            "--m",
-            "Privacy allowance: the release may cost m times one voter's ε. A real number above 0.",
-            "NUMBER",
-            PROBLEM,
-        ),
-    ] = None
     epsilon: Annotated[
-        str | None,
-        Option(
-            "--epsilon",
-            "ε of one voter; inf: the voter is not private (give --target-epsilon instead of --m).",
-            "NATS",
-            PROBLEM,
-        ),
+        str | None, Option("--epsilon", "ε of one voter; inf: the voter is not private.", "NATS", PROBLEM)
     ] = None
     Delta: Annotated[str, Option("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", PROBLEM)] = "0"
-    delta: Annotated[
-        str | None, Option("--delta", "δ of the release, in [0, 1).", "PROBABILITY", PROBLEM, "1 − (1−Δ)^m")
-    ] = None
     affected: Annotated[
         str | None, Option("--affected", "How many voters one record can influence.", "COUNT", PROBLEM, "all K")
-    ] = None
-    target_epsilon: Annotated[
-        str | None, Option("--target-epsilon", "ε of the release, instead of --m.", "NATS", PROBLEM)
     ] = None
 
     @property
@@ -124,6 +103,28 @@ class ProblemOptions:
         return Problem.from_allowance(
             **{field.name: number(getattr(self, field.name)) for field in fields(self)} | instead
         )
+
+
+@dataclass(frozen=True)
+class ProblemOptions(VoterOptions):
+    """Problem options, as typed: the voters, and what the release may cost."""
+
+    m: Annotated[
+        str | None,
+        Option(
+            "--m",
+            "Privacy allowance: the release may cost m times one voter's ε. A real number above 0.",
+            "NUMBER",
+            PROBLEM,
+        ),
+    ] = None
+    target_epsilon: Annotated[
+        str | None,
+        Option("--target-epsilon", "ε of the release, instead of --m; needed where --epsilon is inf.", "NATS", PROBLEM),
+    ] = None
+    delta: Annotated[
+        str | None, Option("--delta", "δ of the release, in [0, 1).", "PROBABILITY", PROBLEM, "1 − (1−Δ)^m")
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class Command(NamedTuple):
 
     >>> from api.cli.verbs import load
     >>> [parameter.name for parameter in Command.of(load("verify")).parameters][:3]
-    ['file', 'K', 'm']
+    ['file', 'K', 'epsilon']
     """
 
     verb: Callable[..., None]

@@ -1,8 +1,8 @@
 """Metrics for Prometheus: few series, and none that a client can multiply.
 
 Every label has a fixed set of values (routes by their template, methods and outcomes by a list), so that no request
-can make a new series. With several workers each counts in a file of its own, in a folder that `SHARED` names, and whoever is
-asked for the metrics adds them up; `solved`, `looked` and `pooled` are what the rest of the service calls.
+can make a new series. With several workers each counts in a file of its own, in the folder that the variable
+`MULTIPROCESS_DIR` names, and the worker that is asked for the metrics adds them up.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
 
     "doubts" says of each why the store would not believe it: empty unless something is wrong with this program.
 
-    They differ in their target only, so each solve starts from the rows of the one before it (`design.tradeoff`); the
+    They differ in their target only, so each solve starts from the rows of the one before it (`design.sweep.tradeoff`); the
     time limit is that of all together.
     """
     from darrm_opt.answers.curves import error_curves_over_m

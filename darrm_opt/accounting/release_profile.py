@@ -181,7 +181,7 @@ def release_profile(
     Raises:
         InvalidInput: ``gamma`` is not a noise function of K voters.
 
-    Source: the profile is ours (see `design.profile`); the search for all its pieces is the "sandwich" of supporting lines.
+    Source: the profile is ours (see `design.privacy_profile`); the search for all its pieces is the "sandwich" of supporting lines.
 
     >>> from darrm_opt import Problem, solve
     >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
@@ -240,7 +240,7 @@ def _gap(known: _ProfilePoints, low: float, high: float, tolerance: float) -> tu
     above = delta + (delta_high - delta) * (c - c_low) / (c_high - c_low)  # of the outer region, linear between lines
     vertex_q = (delta - delta_high) / (c_high - c_low)
     vertex_p = delta + c_low * vertex_q
-    # Never less than twice what `design.profile` leaves open at that slope.
+    # Never less than twice what `design.privacy_profile` leaves open at that slope.
     gap = (above - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * MIN_IMPROVEMENT * c)
     return (-gap, low, epsilon, high) if gap > 1 else None
 

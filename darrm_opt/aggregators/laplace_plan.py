@@ -2,7 +2,7 @@
 
 A plan depends on public numbers only, so it, and the number of labels, may be published. It never
 overspends. `LaplacePlan` is SAA (one partition) and DPBag- (several); DPBag proper is the same
-release with a per-record account beside it (`personal`), which is for the data's owner.
+release with a per-record account beside it (`per_instance`), which is for the data's owner.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class TwoClassVote:
         return np.asarray(np.max(moment + 2.0**-50 * (l + 1) * size, axis=1), dtype=np.float64)
 
     def region(self) -> BitRegion:
-        """Return the polygon that contains every pair that neighbours can show, for `accounting.bits.compose_bits`."""
+        """Return the polygon that contains every pair that neighbours can show, for `accounting.bits.recursion.compose_bits`."""
         from darrm_opt.accounting.bits.region import outer_region
 
         p, other = self.pairs

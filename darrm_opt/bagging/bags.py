@@ -1,7 +1,7 @@
 """Bags: K models, each trained on a subsample of one dataset, and how many of them one record affects.
 
 This is what a sound account of DPBag rests on. The source's per-record account counts, at the dataset at hand, how the
-teachers that saw a record voted; that is no (ε, δ) guarantee (`personal`). What can be counted without looking at the data
+teachers that saw a record voted; that is no (ε, δ) guarantee (`per_instance`). What can be counted without looking at the data
 is how many teachers saw the record, since the draw does not look either: for each of K models alike the chance of being
 reached is
 

@@ -58,7 +58,7 @@ class PluralitySolution:
     Attributes:
         problem: what was asked.
         objective: what was maximised.
-        rule: the table; `rule.values` is its array.
+        rule: the table; its `values` are the array.
         utility: of the rule (`PluralityObjective`).
         upper_bound: proven bound on the utility of any private rule.
         status: how the solve ended.

@@ -55,6 +55,20 @@ OF_OTHERS = {"DARRM_URL", "DARRM_KEY", "DARRM_FORMAL_CHECKER", "DARRM_KERNEL", "
 """Variables of clients, of the checker, and of the compiled search, which are no settings of the service."""
 
 
+CODE = (
+    "darrm",
+    "darrm_opt",
+    "solver_cache",
+    "darrm_client",
+    "api",
+    "tests",
+    "tools",
+    "benchmarks",
+    "examples",
+    "formal",
+)
+"""Folders with Python files."""
+
 BLOCKS = [block for name, text in DOCUMENTS.items() for block in blocks_of(name, text)]
 RUN = [block for block in BLOCKS if not block.left_out and block.document != "README.md"]
 
@@ -210,6 +224,38 @@ def test_every_path_that_is_written_exists() -> None:
     assert not wrong
 
 
+OF_THEIR_DATE = {"CHANGELOG.md", "docs/mutation.md"}
+"""Pages that say of themselves that names in them are those of a date."""
+
+
+def test_every_python_file_that_is_written_exists() -> None:
+    files = [
+        f"/{path.relative_to(ROOT)}"
+        for at in ("*.py", *(f"{folder}/**/*.py" for folder in CODE))
+        for path in ROOT.glob(at)
+    ]
+    named = {
+        (name, path)
+        for name, text in DOCUMENTS.items()
+        for path in re.findall(r"(?<![\w/.-])[\w./-]+\.py\b", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+        if name not in OF_THEIR_DATE
+    }
+    assert len(named) > 100
+    wrong = {(name, path) for name, path in named if not any(file.endswith(f"/{path.lstrip('./')}") for file in files)}
+    assert not wrong
+
+
+def test_every_name_of_the_package_that_is_written_exists() -> None:
+    named = {
+        (name, dotted)
+        for name, text in DOCUMENTS.items()
+        for dotted in re.findall(r"(?<![\w.-])darrm_opt(?:\.\w+)+", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+        if name not in OF_THEIR_DATE
+    }
+    assert len(named) > 100
+    assert not {(name, dotted) for name, dotted in named if not docstrings.resolves(dotted)}
+
+
 def test_every_status_is_explained() -> None:
     statuses = {
         status
@@ -220,7 +266,7 @@ def test_every_status_is_explained() -> None:
     }
     table = "\n".join(line for line in DOCUMENTS["docs/api.md"].splitlines() if line.startswith("| "))
     rows = {status for line in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for status in line.split(", ")}
-    assert rows == statuses
+    assert rows == statuses | {"405"}  # which is of no operation: it is the answer to a method that is none
     ended = {
         *re.findall(r"^\| `([a-z ]+)` \|", DOCUMENTS["docs/concepts.md"].split("## How a solve ends")[1], re.MULTILINE)
     }
@@ -373,3 +419,31 @@ def test_fresh_means_the_same_everywhere() -> None:
         assert described[name]["properties"]["fresh"]["default"] is False
     for name in ("ComposeAnswer", "CompareAnswer", "PlanAnswer"):
         assert described[name]["properties"]["fresh"]["description"].endswith(f". {FRESH}")
+
+
+def test_the_tutorial_states_what_its_commands_print() -> None:
+    from darrm_opt import Privacy, plan
+
+    found = plan(5, Privacy(0.5), queries=5, total=Privacy(3.0, 1e-3), fresh=True)
+    assert found.best is not None
+    assert found.best.release is not None
+    target = found.best.release.problem.target
+    accuracy = {option.mechanism: option.accuracy for option in found.options}
+    text = " ".join(DOCUMENTS["docs/tutorial.md"].split())
+    assert found.best.mechanism == "optimal"
+    assert f"recommends γ_opt at ({target.epsilon:.4f}, {target.delta:.1e}) for each release" in text
+    assert f"probability {accuracy['optimal']:.4f}. The best setting of randomised response has" in text
+    assert f"randomised response has {accuracy['randomized_response']:.4f}." in text
+    of_one = re.findall(r"--target-epsilon (\S+) --delta (\S+)", text)
+    assert len(of_one) == 3
+    for epsilon, delta in of_one:  # rounded down to a few digits
+        assert 0.995 * target.epsilon < float(epsilon) <= target.epsilon
+        assert 0.95 * target.delta < float(delta) <= target.delta
+
+
+def test_every_example_is_in_the_tutorial() -> None:
+    folder = ROOT / "examples"
+    files = {
+        str(path.relative_to(folder)) for pattern in ("*.py", "notebooks/*.ipynb") for path in folder.glob(pattern)
+    }
+    assert set(re.findall(r"^\| `([\w/]+\.\w+)` \|", DOCUMENTS["docs/tutorial.md"], re.MULTILINE)) == files

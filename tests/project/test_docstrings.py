@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 
 import pytest
@@ -41,6 +42,45 @@ def test_units_and_errors_are_told_by_every_function(package: str) -> None:
             found[of] = [lack for lack in docstrings.lacks(thing) if lack.startswith(("[", "Raises", "a docstring"))]
     assert len(found) > 5
     assert {of: lacks for of, lacks in found.items() if lacks} == {}
+
+
+PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_dotted_name_in_backticks_exists(package: str) -> None:
+    files = {path.name for path in (ROOT / package).rglob("*")}
+    wrong = {
+        (module.__name__, name)
+        for module in docstrings.modules(package)
+        for name in re.findall(r"(?<!`)`([A-Za-z_]\w*(?:\.\w+)+)(?:\([^`]*\))?`(?!`)", inspect.getsource(module))
+        if name not in files and not docstrings.resolves(name, module)
+    }
+    assert wrong == set()
+
+
+def test_a_name_is_found_from_its_last_module_on_and_in_the_module_that_says_it() -> None:
+    from darrm_opt.planning import planner
+
+    for name in (
+        "darrm_opt.design.privacy_profile",
+        "design.privacy_profile.ProfileSearch",
+        "privacy_profile.ProfileSearch",
+        "Solution.gap",
+        "NoiseFunction.values",
+        "time.perf_counter",
+    ):
+        assert docstrings.resolves(name), name
+    assert docstrings.resolves("noisy.calibrated", planner)
+    for name in (
+        "design.profile",
+        "noisy.calibrated",
+        "Solution.gaps",
+        "time.perf",
+        "darrm_opt.designs.solver",
+        "nowhere.to",
+    ):
+        assert not docstrings.resolves(name), name
 
 
 @pytest.mark.parametrize("package", ["api", "solver_cache"])

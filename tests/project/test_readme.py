@@ -17,6 +17,7 @@ from support.paths import ROOT
 
 from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve
+from darrm_opt.budgeting import best_target
 from darrm_opt.comparison.baselines import private_baselines
 from darrm_opt.comparison.compare import compare
 
@@ -93,6 +94,8 @@ def test_the_headline_is_what_is_computed() -> None:
     names = ("optimal_sequence", "subsampling", "gnmax", "saa", "randomized_response")
     assert f"| {' | '.join(f'{100 * kept[name]:.1f} %' for name in names)} |" in README  # type: ignore[operator]
     assert kept["majority"] is None
+    one = best_target(35, Privacy(0.1, 1e-5), queries=100, total=Privacy(3.0, 0.01), fresh=True)
+    assert f"γ_opt of one target keeps {100 * one.solution.utility:.1f} %" in README
     assert found.without_noise == ""
 
 

@@ -10,10 +10,12 @@ import importlib
 import inspect
 import pkgutil
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -50,6 +52,49 @@ def modules(package: str) -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(top.__path__, f"{package}."):
         if not found.name.endswith("__main__"):
             yield importlib.import_module(found.name)
+
+
+@cache
+def _named() -> dict[str, list[Any]]:
+    """Return our modules, by every end of their dotted names, and the classes that they define."""
+    found: dict[str, list[Any]] = {}
+    for package in sorted(OURS):
+        for module in modules(package):
+            parts = module.__name__.split(".")
+            for name in (".".join(parts[at:]) for at in range(len(parts))):
+                found.setdefault(name, []).append(module)
+            for name, thing in vars(module).items():
+                if inspect.isclass(thing) and thing.__module__ == module.__name__:
+                    found.setdefault(name, []).append(thing)
+    return found
+
+
+def resolves(dotted: str, module: ModuleType | None = None) -> bool:
+    """Tell whether a dotted name leads to something: from ``module``, one of our modules or classes, or the standard library.
+
+    >>> resolves("design.privacy_profile.ProfileSearch"), resolves("design.profile")
+    (True, False)
+    """
+    parts = dotted.split(".")
+    starts: list[tuple[Any, list[str]]] = [(module, parts)]
+    starts += [(each, parts[n:]) for n in range(1, len(parts) + 1) for each in _named().get(".".join(parts[:n]), ())]
+    if parts[0] in sys.stdlib_module_names:
+        starts.append((importlib.import_module(parts[0]), parts[1:]))
+    return any(_leads(thing, names) for thing, names in starts)
+
+
+def _leads(thing: Any, names: Sequence[str]) -> bool:
+    for name in names:
+        if hasattr(thing, name):
+            thing = getattr(thing, name)
+        else:  # an attribute of instances: its type is not followed
+            bodies = [inspect.getsource(each) for each in getattr(thing, "__mro__", ()) if _is_ours(each)]
+            return any(re.search(rf"^ +(self\.)?{name}(:| =)", body, re.MULTILINE) for body in bodies)
+    return True
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in OURS
 
 
 def own(module: ModuleType) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer
-from api.cli.parameters import AsJson, Fresh, ProblemOptions, number, priors
+from api.cli.parameters import AsJson, Fresh, VoterOptions, number, priors
 from api.cli.parser import Option
 from api.cli.working import Working
 
@@ -19,7 +19,7 @@ ROWS = 65_536
 
 
 def compare(
-    asked: ProblemOptions,
+    asked: VoterOptions,
     queries: Annotated[str, Option("--queries", "Number of releases Q.", "COUNT")] = "1",
     total_epsilon: Annotated[str | None, Option("--total-epsilon", "ε of all releases together.", "NATS")] = None,
     total_delta: Annotated[
@@ -78,9 +78,9 @@ def compare(
     """Compare mechanisms that release a majority: same voters, same total privacy over all queries.
 
     Each mechanism is calibrated as far as the total allows, by the exact account of its bits; then the most useful, as the
-    objective has it, comes first. The problem has no target of its own here: give --K, --epsilon, --Delta and --affected. With
-    --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that. With three
-    or more --classes all mechanisms for classes are compared, with right, wrong and abstained shares.
+    objective has it, comes first. With --n and --subsample-size chance decides how many voters a record reaches, and the account
+    is the average over that. With three or more --classes all mechanisms for classes are compared, with right, wrong and
+    abstained shares.
     """
     from api.cli.cached_solve import refuse_slow
     from api.cli.files import check_plot, picture_format, write_whole
@@ -94,7 +94,6 @@ def compare(
     from darrm_opt.problem import Privacy, real_number
 
     of_two = {
-        **{name: (getattr(asked, name), None) for name in ("m", "target_epsilon", "delta")},
         "epsilon": (None if asked.epsilon == "inf" else asked.epsilon, None),
         "Delta": (asked.Delta, "0"),
         "objective": (objective, "rectangular"),
@@ -121,9 +120,6 @@ def compare(
         )
         return
     check_plot(plot)
-    for name in ("m", "target_epsilon", "delta"):
-        if (value := getattr(asked, name)) is not None:
-            raise InvalidInput(name, value, "no target of one release", "Give --total-epsilon and --total-delta.")
     epsilon = real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0")
     delta = real_number(number(total_delta), "total_delta", "a probability in (0, 1)")
     if not 0 < delta < 1:

@@ -53,7 +53,7 @@ class NonPrivateVotes:
         return up(math.log(float(np.max(p[q > 0] / q[q > 0]))), 8)  # above 1 where v′ = v: the loss of rounding
 
     def at(self, epsilon: float) -> tuple[float, float, float]:
-        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats], as `design.profile.ProfileSearch` does: δ rounded up, and a pair that attains it.
+        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats], as `design.privacy_profile.ProfileSearch` does: δ rounded up, and a pair that attains it.
 
         (P, Q) is (0, 0), that of equal datasets, where no pair attains a δ above 0.
         """
@@ -66,7 +66,7 @@ class NonPrivateVotes:
 
     @cached_property
     def region(self) -> BitRegion:
-        """The polygon that the pairs span, for `accounting.bits.compose_bits`: exact but for rounding outward."""
+        """The polygon that the pairs span, for `accounting.bits.recursion.compose_bits`: exact but for rounding outward."""
         return spanned_region(self._highest)
 
     @cached_property

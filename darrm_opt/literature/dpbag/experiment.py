@@ -95,9 +95,9 @@ def run_experiment(
     """Train teachers on the private records and label the whole pool by each aggregator, each within ``total``.
 
     Args:
-        data: from `bundled`.
+        data: from `load_dataset`.
         total: (ε, δ) of all labels of one aggregator together, ε > 0 and finite, δ in (0, 1).
-        model: as `bundled.teacher`.
+        model: as `datasets.teacher`.
         n_chunks: teachers per partition, an odd number avoids ties.
         n_partitions: partitions of DPBag, ≥ 1.
         source: where the chance of partitions and noise comes from; None for the operating system.

@@ -2,7 +2,7 @@
 
 Nothing here returns a `Guarantee`. Each function returns an `UnsoundClaim`, or carries
 ``overspending``, ``leaking`` or ``truncating`` in its name, with the counterexample beside it. What to
-use instead: `moments.saa_label_budget`, `plan.LaplacePlan`, `partition.slot_partition`.
+use instead: `moments_accountant.saa_label_budget`, `laplace_plan.LaplacePlan`, `teacher_layout.slot_partition`.
 
 Source: Jordon, Yoon, van der Schaar, "Differentially private bagging", Algorithm 1 and its released
 settings (λ = 2/n_chunks, l = 1..80; the printed label counts are those of δ = 1e-3, not of the printed 1e-5).
@@ -49,7 +49,7 @@ LEAKS = (
 def overspending_label_count(epsilon: float, delta: float, lam: float, *, orders: Iterable[float] = ORDERS) -> int:
     """Return the number of labels of SAA and DPBag- as the source counts them: with the query that crosses ε.
 
-    It exceeds `moments.saa_label_budget` by 1, and costs more than ε: at λ = 2/250, δ = 1e-3 the published 264
+    It exceeds `moments_accountant.saa_label_budget` by 1, and costs more than ε: at λ = 2/250, δ = 1e-3 the published 264
     labels cost ε = 1.0003 where 1 was allowed.
 
     Args:

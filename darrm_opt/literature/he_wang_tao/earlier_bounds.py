@@ -30,7 +30,7 @@ def dwork_failure(privacy: Privacy) -> float:
 def dwork_roth_composition(events: Events, slack: float) -> tuple[float, float]:
     """Return (Σε(e^ε − 1) + √(2Σε² ln(1/s)), s + Σδ): advanced composition (Dwork, Rothblum, Vadhan 2010; Dwork, Roth 2014).
 
-    True, looser than `closed`, and not rounded outward.
+    True, looser than `kov_composition_of_sequence`, and not rounded outward.
     """
     counts = count_events(events)
     mean = math.fsum(n * each.epsilon * math.expm1(each.epsilon) for each, n in counts.items())

@@ -2,7 +2,7 @@
 
 R is the expected loss of the learned hypothesis, R̂ its mean loss on the N training records; records are i.i.d., each loss is in
 [0, 1] (rescale first), and the algorithm is (ε, δ)-DP under *replacing* one record (convert with
-`federated.as_replace_one`). The bounds here are the reviewed source's where its proofs hold, and corrected where they do
+`training.as_replace_one`). The bounds here are the reviewed source's where its proofs hold, and corrected where they do
 not; at the ε of hundreds of composed queries the high-probability ones say nothing, and say that they say nothing.
 """
 

@@ -5,14 +5,14 @@ Stochastic gradient Langevin dynamics: how private a whole run is.
 θ_t = θ_{t−1} − η_t [∇r/τ + (1/τ) Σ_{z in batch} ∇l(z|θ_{t−1}) + g_t],  g_t ~ N(0, σ²I),  ‖∇l‖ ≤ L, batch of τ of N records.
 
 Replacing one record moves the mean by at most 2L/τ, so μ = 2L/(τσ); learning rates and the regulariser do not matter.
-The source's own theorem for this loses a factor 2 and more; it is under `reproduction`, with a counterexample.
+The source's own theorem for this loses a factor 2 and more; it is under `printed`, with a counterexample.
 For real runs dp_accounting's RDP or PLD of the subsampled Gaussian is tighter still (by a factor of 2 to 4 in the tests).
 
 Agnostic federated learning: how private the clients are over all rounds.
 
 Each round samples τ of N clients: θ ← θ + (1/τ) Σ h_i/max(1, ‖h_i‖/L) + b, b ~ N(0, L²σ²I). Adjacency is on clients, and L
 cancels: replacing one client moves the mean by at most 2L/τ (μ = 2/(τσ)), silencing one by L/τ (μ = 1/(τσ)).
-The source's per-round ε is valid for silencing only; it is under `reproduction`.
+The source's per-round ε is valid for silencing only; it is under `printed`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.cli.output import answer
 from api.cli.parameters import number
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.plurality import PluralityObjective, PluralityPrior, PluralityProblem
@@ -83,7 +83,7 @@ def class_ways(
         real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0"),
         real_number(number(total_delta), "total_delta", "a probability in [0, 1)"),
     )
-    with Working("designing releases"):
+    with ProgressDisplay("designing releases"):
         design = design_releases(
             number(K),
             number(classes),
@@ -165,7 +165,7 @@ def show_estimate(
     from darrm_opt.plurality import design_releases
     from darrm_opt.plurality.problem import MAX_PARTITIONS, THREE_PARTS_TOO_MANY, partition_count
 
-    with Working("estimating"):
+    with ProgressDisplay("estimating"):
         design = design_releases(
             problem.K, problem.classes, total, queries, affected=problem.affected, objective=objective
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from api.cli.output import answer
 from api.cli.parameters import AsJson, Fresh, ProblemOptions, number, priors
 from api.cli.parser import Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.bagging.bags import Bags
@@ -133,7 +133,7 @@ def compare(
         raise InvalidInput("total_epsilon", epsilon, "a number of nats above 0")
     refuse_slow(problem, as_objective(objective), lambda solve, _: COMPARISON_SOLVES * solve, "")
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
-    with Working("comparing") as working:
+    with ProgressDisplay("comparing") as display:
         found = compare_mechanisms(
             problem,
             number(queries),
@@ -142,7 +142,7 @@ def compare(
             prior=_prior(prior, votes, problem.K),
             replacement=not without_replacement,
             fresh=fresh,
-            progress=lambda row: working.note(row.name),
+            progress=lambda row: display.update(row.name),
             **drawn,
         )
     if plot is not None:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
 from api.cli.parameters import FRESH, AsJson, number, priors
 from api.cli.parser import Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
     from darrm_opt.problem import Privacy
-
-PATIENCE = 5.0
-"""Seconds after which each option is reported as soon as it is computed."""
 
 _VOTERS, _WANTED = "The voters", "What is wanted"
 
@@ -144,7 +138,7 @@ def plan(
     if time_limit is None:
         _refuse_slow(number(K), voter, number(queries))
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
-    with Working("planning") as working:
+    with ProgressDisplay("planning") as display:
         found = planning(
             number(K),
             voter,
@@ -156,7 +150,7 @@ def plan(
             least_accuracy=number(least_accuracy),
             replacement=not without_replacement,
             time_limit=number(time_limit),
-            progress=_watcher(working),
+            progress=lambda option: display.update(_weighed(option)),
             **drawn,
         )
     if output is not None:
@@ -214,17 +208,9 @@ def _save(found: Plan, output: str) -> None:
         write_whole(output, f"{solution_json(found.best.to_solution(found.request.objective))}\n".encode())
 
 
-def _watcher(working: Working) -> Callable[[PlanOption], None]:
-    """Return a listener that shows what was weighed: at once on a terminal, after a few seconds in a log."""
-    begun = monotonic()
-
-    def report(option: PlanOption) -> None:
-        found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
-        working.note(f"{option.mechanism} {found}")
-        if (seconds := monotonic() - begun) > PATIENCE and not sys.stderr.isatty():
-            say(f"{option.mechanism}: {found}, {seconds:.1f} s")
-
-    return report
+def _weighed(option: PlanOption) -> str:
+    found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
+    return f"{option.mechanism} {found}"
 
 
 def _next_step(found: Plan, output: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from api.cli.output import ExitCode, answer, end, say
 from api.cli.parameters import AsJson, number
 from api.cli.parser import Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.plurality import MechanismComparison
@@ -110,7 +110,7 @@ def plurality(
     law = vote_law(prior, votes, K, classes)
     objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
     if ways:
-        with Working("designing releases"):
+        with ProgressDisplay("designing releases"):
             design = design_releases(
                 number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
             )
@@ -126,7 +126,7 @@ def plurality(
         return
     if (seconds := plurality_seconds(problem)) > LONG and time_limit is None:
         say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
-    with Working("designing the rule"):
+    with ProgressDisplay("designing the rule"):
         found = compare_mechanisms(problem, objective, time_limit=None if time_limit is None else number(time_limit))
     solution = found.solution
     if output is not None:
@@ -145,7 +145,7 @@ def _noise(
     from api.cli.report import as_json
     from darrm_opt.plurality.plan import noise_for
 
-    with Working("calibrating noise"):
+    with ProgressDisplay("calibrating noise"):
         noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
         spent = noisy.epsilon(queries, total.delta)
     if output is not None:

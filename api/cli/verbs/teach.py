@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from api.cli.output import answer
 from api.cli.parameters import AsJson, number, options_named
 from api.cli.parser import Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 _OPTIONS = {
     "n_chunks": "chunks",
@@ -55,7 +55,7 @@ def teach(
         real_number(number(total_delta), "total_delta", "a probability in (0, 1)"),
     )
     split = load_dataset(data, number(labels), seed=number(seed))
-    with options_named(**_OPTIONS), Working("training teachers and labelling"):
+    with options_named(**_OPTIONS), ProgressDisplay("training teachers and labelling"):
         found = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
     lesson = lesson_to_dict(found)
     answer(as_json(lesson) if json else _text(lesson))

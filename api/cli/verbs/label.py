@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
-from api.cli.parameters import FRESH, AsJson, number
+from api.cli.parameters import FRESH, AsJson, number, total_privacy
 from api.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from darrm_opt.plurality.samplers import VoteMechanism
     from darrm_opt.problem import Privacy
 
-_NATS = "a finite number of nats, at least 0"
-_CHANCE = "a probability in [0, 1)"
 _BUDGET = "The budget, where the ledger is new"
 
 
@@ -180,7 +177,7 @@ def budget(
         raise InvalidInput("total_epsilon", None, "ε of all releases [nats], with --total-delta")
     if queries is not None and total_epsilon is not None:
         raise InvalidInput("queries", queries, "one of --queries and --total-epsilon")
-    total = None if total_epsilon is None else _total(total_epsilon, total_delta)
+    total = None if total_epsilon is None else total_privacy(total_epsilon, total_delta or "0")
     if not Path(path).exists():
         if total is None and queries is None:
             raise InvalidInput(
@@ -219,16 +216,3 @@ def _begun(
     if isinstance(release, VoteMechanism):
         return PluralityLog.begin(path, release, budget=total, queries=queries, first=first)
     return ReleaseLog.create(path, release, budget=total, queries=queries, fresh=fresh, first=first)
-
-
-def _total(total_epsilon: str, total_delta: str | None) -> Privacy:
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy, real_number
-
-    epsilon = real_number(number(total_epsilon), "total_epsilon", _NATS)
-    if not 0 <= epsilon < inf:
-        raise InvalidInput("total_epsilon", epsilon, _NATS)
-    delta = real_number(number(total_delta or "0"), "total_delta", _CHANCE)
-    if not 0 <= delta < 1:
-        raise InvalidInput("total_delta", delta, _CHANCE)
-    return Privacy(epsilon, delta)

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
-from api.cli.parameters import FRESH, AsJson, number, priors
+from api.cli.parameters import FRESH, AsJson, number, options_named, priors, total_privacy
 from api.cli.parser import Option
 from api.cli.progress import ProgressDisplay
 
@@ -103,6 +103,7 @@ def plan(
     from api.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.planning import plan as planning
+    from darrm_opt.problem import Privacy
 
     check_writable(output, "output")
 
@@ -134,7 +135,9 @@ def plan(
         )
         return
 
-    voter, total = _voter_and_total(epsilon, Delta, total_epsilon, total_delta)
+    total = total_privacy(total_epsilon, total_delta)
+    with options_named(delta="Delta"):
+        voter = Privacy(number(epsilon), number(Delta))
     if time_limit is None:
         _refuse_slow(number(K), voter, number(queries))
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
@@ -161,24 +164,6 @@ def plan(
     for warning in found.warnings:
         say(f"Warning: {warning}")
     answer(_text(found, output))
-
-
-def _voter_and_total(epsilon: str, Delta: str, total_epsilon: str | None, total_delta: str) -> tuple[Privacy, Privacy]:
-    """Return the privacy of one voter and that of all answers, as typed."""
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy, real_number
-
-    chance = "a probability in [0, 1)"
-    nats = real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0")
-    deltas = []
-    for name, text in (("total_delta", total_delta), ("Delta", Delta)):
-        deltas.append(real_number(number(text), name, chance))
-        if not 0 <= deltas[-1] < 1:
-            raise InvalidInput(name, deltas[-1], chance)
-    if not nats > 0:
-        raise InvalidInput("total_epsilon", nats, "a number of nats above 0")
-    voter = real_number(number(epsilon), "epsilon", "a number of nats, at least 0 (inf: not private)")
-    return Privacy(voter, deltas[1]), Privacy(nats, deltas[0])
 
 
 def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import ExitCode, answer, end, say
-from api.cli.parameters import AsJson, number
+from api.cli.parameters import AsJson, number, options_named, total_privacy
 from api.cli.parser import Option
 from api.cli.progress import ProgressDisplay
 
@@ -110,7 +110,8 @@ def plurality(
     law = vote_law(prior, votes, K, classes)
     objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
     if ways:
-        with ProgressDisplay("designing releases"):
+        typed = "total_epsilon" if target_epsilon is None else "target_epsilon"
+        with ProgressDisplay("designing releases"), options_named(epsilon=typed, target_epsilon=typed):
             design = design_releases(
                 number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
             )
@@ -183,21 +184,18 @@ def _total(
 ) -> Privacy:
     """Return the privacy of all releases together, from that of one or from the total."""
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy, real_number
+    from darrm_opt.problem import Privacy
 
-    accepted = "a number of nats, at least 0"
+    accepted = "a finite number of nats, at least 0"
     if total_epsilon is None:
         if number(queries) != 1:
             raise InvalidInput("total_epsilon", None, accepted, "Several releases share a total: see --total-delta.")
         if total_delta is not None:
             raise InvalidInput("total_epsilon", None, accepted, "--total-delta belongs to it.")
-        return Privacy(real_number(number(target_epsilon), "target_epsilon", accepted), number(delta))
+        with options_named(epsilon="target_epsilon"):
+            return Privacy(number(target_epsilon), number(delta))
     if target_epsilon is not None:
         raise InvalidInput("target_epsilon", target_epsilon, "one of --target-epsilon and --total-epsilon")
     if delta != "0":
         raise InvalidInput("delta", delta, "nothing beside --total-epsilon", "Give --total-delta.")
-    epsilon = real_number(number(total_epsilon), "total_epsilon", accepted)
-    try:
-        return Privacy(epsilon, number(total_delta or "0"))
-    except InvalidInput as err:
-        raise InvalidInput(f"total_{err.argument}", err.value, err.accepted, err.advice) from err
+    return total_privacy(total_epsilon, total_delta or "0")

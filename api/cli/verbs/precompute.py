@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import ExitCode, answer, end, fail, say
-from api.cli.parameters import AsJson, StoreUrl, backends, number
+from api.cli.parameters import AsJson, StoreUrl, backends, number, options_named
 from api.cli.parser import Argument, Option
 from api.cli.progress import ProgressDisplay
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from solver_cache.precompute.grid import Grid
     from solver_cache.precompute.plan import Plan
     from solver_cache.precompute.progress import Progress, RunOutcome
-    from solver_cache.precompute.scheduler import RunOptions
 
 
 _WHERE = "Where"
@@ -62,10 +61,11 @@ def precompute(
 
     from api.cli.report import as_json
     from solver_cache import cache_url
-    from solver_cache.precompute.scheduler import run
+    from solver_cache.precompute.scheduler import RunOptions, run
 
     place = url or cache_url(os.environ)
-    how = run_options(backend, number(time_limit), number(attempts), number(lease), place if direct else "")
+    with options_named(store_url="direct"):
+        how = RunOptions(backend, number(time_limit), number(lease), number(attempts), place if direct else "")
     with ExitStack() as opened:
         store = opened.enter_context(closing(open_target(place, dry_run=dry_run)))
         problems = read_problems(grid)
@@ -106,31 +106,6 @@ def plan_text(said: dict[str, Any]) -> str:
         f"{said['problems']:,} problems: {said['stored']:,} are stored already{again}, {said['missing']:,} to be solved in "
         f"{said['batches']:,} batches.\nExpected work: {said['work']}. Store: {said['store']}"
     )
-
-
-def run_options(backend: str, time_limit: Any, attempts: Any, lease: Any, place: str) -> RunOptions:
-    """Return how a run goes about it.
-
-    Raises:
-        InvalidInput: naming the option, its value and what is accepted.
-    """
-    from darrm_opt.design.backends import BACKENDS
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import real_number, whole_number
-    from solver_cache.jobs import MAX_LEASE_SECONDS
-    from solver_cache.precompute.scheduler import RunOptions
-
-    if backend not in BACKENDS:
-        raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
-    if time_limit is not None and not real_number(time_limit, "time_limit", "seconds above 0") > 0:
-        raise InvalidInput("time_limit", time_limit, "seconds above 0")
-    attempts = whole_number(attempts, "attempts", "a whole number, at least 1")
-    seconds = f"seconds above 0, at most {MAX_LEASE_SECONDS:g}"
-    if not 0 < real_number(lease, "lease", seconds) <= MAX_LEASE_SECONDS:
-        raise InvalidInput("lease", lease, seconds)
-    if place in {"memory", "off"}:
-        raise InvalidInput("direct", place, "a database that workers can reach", "Let them return answers.")
-    return RunOptions(backend, time_limit, float(lease), attempts, place)
 
 
 def open_target(url: str, *, dry_run: bool) -> Store:

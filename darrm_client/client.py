@@ -11,7 +11,7 @@ from darrm_client.connect import connect
 from darrm_client.designs import DesignsClient
 from darrm_client.errors import VerificationFailed, error_of
 from darrm_client.jobs import JobsClient
-from darrm_client.requests import as_list, budget_body, design, draw_body, numbers, with_allowance
+from darrm_client.requests import as_list, budget_body, design, draw_body, numbers
 from darrm_client.transport import Deadline
 from darrm_client.verification import (
     VerifiedAnswer,
@@ -220,7 +220,7 @@ class DarrmClient:
         body = {name: value for name, value in design(request).items() if name not in {"target_epsilon", "delta"}}
         body["ms" if problem.m is not None else "target_epsilons"] = [float(m) for m in ms]
         body |= {"delta": delta, "baselines": as_list(baselines)}
-        wanted = [with_allowance(problem, m, delta) for m in ms]
+        wanted = [problem.with_allowance(m, delta) for m in ms]
         return verify_tradeoff(self._ask("tradeoff", body, timeout), wanted)
 
     def least(

@@ -61,22 +61,6 @@ def design(request: DesignSpec) -> dict[str, Any]:
     return {**numbers(request.problem), "objective": str(request.objective), "shape": request.shape}
 
 
-def with_allowance(problem: Problem, m: float, delta: float | None) -> Problem:
-    """Return the problem of the same voters at another target.
-
-    Args:
-        problem: whose voters.
-        m: their allowance; the target ε [nats] where m has no meaning.
-        delta: δ of the release [probability]; None for the usual one.
-    """
-    voter = problem.voter
-    if problem.m is None:
-        return Problem.from_allowance(
-            problem.K, None, voter.epsilon, voter.delta, delta, problem.affected, target_epsilon=m
-        )
-    return Problem.from_allowance(problem.K, m, voter.epsilon, voter.delta, delta, problem.affected)
-
-
 def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any]:
     """Return the voters of a problem, and what all releases together may cost, as a request states them."""
     asked = numbers(problem)

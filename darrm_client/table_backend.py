@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from darrm_client.errors import AnswerNotFound, ClientError
-from darrm_client.requests import DRAW, with_allowance
+from darrm_client.requests import DRAW
 from darrm_client.transport import Deadline
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import DesignSpec
@@ -175,7 +175,7 @@ class TableBackend:
             body["affected"],
             target_epsilon=None if over == "m" else values[0],
         )
-        problems = [with_allowance(voters, value, body["delta"]) for value in values]
+        problems = [voters.with_allowance(value, body["delta"]) for value in values]
         known = [self._look_up(DesignSpec(problem, body["objective"], body["shape"])) for problem in problems]
         goal = as_objective(body["objective"])
         solutions = [solution_from_record(answer) for answer in known]

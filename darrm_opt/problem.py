@@ -195,6 +195,24 @@ class Problem:
         """
         return _loosest(self)
 
+    def with_allowance(self, m: float, delta: float | None = None) -> Problem:
+        """Return the problem of the same voters at another target.
+
+        Args:
+            m: privacy allowance, > 0; the target ε itself [nats] where the voters' ε is 0 or inf and m has no meaning.
+            delta: δ of the release [probability]; default as in `from_allowance`.
+
+        Raises:
+            InvalidInput: naming the argument, its value and what is accepted.
+
+        >>> Problem.from_allowance(K=11, m=3, epsilon=0.1).with_allowance(2).target
+        Privacy(epsilon=0.2, delta=0.0)
+        """
+        epsilon, Delta = self.voter.epsilon, self.voter.delta
+        if self.m is None:
+            return Problem.from_allowance(self.K, None, epsilon, Delta, delta, self.affected, target_epsilon=m)
+        return Problem.from_allowance(self.K, m, epsilon, Delta, delta, self.affected)
+
     def warnings(self, gamma: Iterable[float]) -> tuple[str, ...]:
         """Return sentences about what the user should reconsider, judged by the γ that was found; usually none.
 

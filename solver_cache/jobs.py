@@ -142,7 +142,7 @@ class Jobs(Protocol):
         self,
         owner: str,
         lease_seconds: float,
-        ids: Collection[str] | None = None,
+        *,
         kinds: Collection[str] | None = None,
         max_seconds: float | None = None,
     ) -> Job | None:
@@ -155,7 +155,6 @@ class Jobs(Protocol):
         Args:
             owner: who takes it: a name that nobody else uses, in any process on any machine.
             lease_seconds: how long it is held unless renewed [s], in (0, `MAX_LEASE_SECONDS`].
-            ids: only one of these.
             kinds: only one of these kinds.
             max_seconds: only one that is expected to take no longer [s].
 

@@ -17,14 +17,13 @@ EXPRESSION = {"AND", "OR", "WITH"}
 """Words that make a licence an expression of several."""
 
 
-def bill(version: str, lock: str = RUNTIME) -> dict[str, Any]:
+def bill(version: str) -> dict[str, Any]:
     """Return the bill of materials for a version of darrm-opt.
 
     Args:
         version: of darrm-opt.
-        lock: the lock file that is described.
     """
-    packages = pinned(lock)
+    packages = pinned(RUNTIME)
     ours = f"pkg:pypi/darrm-opt@{version}"
     urls = {package.name: f"pkg:pypi/{package.name}@{package.version}" for package in packages}
     needs: dict[str, set[str]] = {ours: set(), **{url: set() for url in urls.values()}}

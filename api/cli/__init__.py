@@ -4,8 +4,7 @@
     parameters     the parameters that verbs share, as two small groups
     output         answers and messages; the one place that turns errors and statuses into exit codes
     cached_solve   solve, through the cache where that pays; the release that a verb is about
-    progress       what a long solve shows
-    working        elapsed time of other long work
+    progress       what long work shows
     report         answers in words, and as JSON
     files          reading, and writing whole or not at all
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.cli.output import ExitCode, fail, option_of, say
 from api.cli.parameters import DesignOptions, ProblemOptions, number
+from api.cli.progress import ProgressDisplay
 from darrm_opt import solve
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.errors import BackendUnavailable, InvalidInput
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from api.cli.parameters import DesignOptions
     from darrm_opt import Problem, Solution
     from darrm_opt.accounting.release_profile import Release
-    from darrm_opt.design.solution import Watcher
+    from darrm_opt.design.solution import Progress, Watcher
 
 
 MAX_QUICK_K = 61
@@ -31,8 +32,8 @@ MAX_UNCHECKED_K = 201
 """Up to this K everything is expected to take less than that, so no estimate is made."""
 
 
-def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher | None = None) -> Solution:
-    """Return the certified γ_opt, from the cache if it is there and it pays to look.
+def cached_solution(problem: Problem, design: DesignOptions) -> Solution:
+    """Return the certified γ_opt, from the cache if it is there and it pays to look; a long solve shows its progress.
 
     Raises:
         InvalidInput: an option is outside what is accepted, or the solve would take too long (`MAX_SECONDS`).
@@ -40,6 +41,11 @@ def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher |
         CacheError: the cache was asked for by name (``--cache``, DARRM_CACHE_URL) and cannot be used.
     """
     check_affordable(problem, design)
+    with ProgressDisplay("solving") as display:
+        return _cached_solution(problem, design, lambda progress: display.update(progress_text(progress)))
+
+
+def _cached_solution(problem: Problem, design: DesignOptions, progress: Watcher) -> Solution:
     how: dict[str, Any] = {
         "objective": _objective(design.objective),
         "shape": design.shape,
@@ -65,6 +71,15 @@ def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher |
         return cached_solve(problem, store=store, **how).solution
     finally:
         store.close()
+
+
+def progress_text(progress: Progress) -> str:
+    """Return where a solve stands, in a few words."""
+    gap = max(0.0, progress.upper_bound - progress.utility)
+    return (
+        f"round {progress.round}: {progress.rows:,} rows, utility {progress.utility:.6f}, "
+        f"bound {progress.upper_bound:.6f}, gap {gap:.1e}"
+    )
 
 
 def check_affordable(problem: Problem, design: DesignOptions) -> None:

@@ -12,8 +12,6 @@ import fcntl
 import json
 import os
 import secrets
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from api.cli.output import say
+from api.cli.progress import ProgressDisplay
 from api.cli.vote_files import blocks, check_format, count_rows, labels
-from api.cli.working import Working
 from darrm_opt.durable_file import flush_folder
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority
@@ -88,7 +86,7 @@ def check_label_files(votes: str, output: str, K: int, classes: int | None, rows
     check_format(output, "output")
     if Path(output).exists() and not _beside(output, "job").exists():
         raise _labelled_already(output)
-    with Working("reading votes"):
+    with ProgressDisplay("reading votes"):
         count = count_rows(votes, K, rows, classes)
     if count == 0:
         raise InvalidInput("VOTES", votes, "at least one row of votes", "The file is empty.")
@@ -142,45 +140,16 @@ def label_file(
         if missing < count:
             say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
         part = _beside(output, "part")
-        progress = RowCounter(count)
-        with labels(part, suffix, classes=classes is not None) as file:
+        with (
+            labels(part, suffix, classes=classes is not None) as file,
+            ProgressDisplay("labelling rows", count) as display,
+        ):
             for number, block in enumerate(blocks(votes, K, job.rows, classes)):
                 file.write(release.release_many(block, _block_id(job, number)))
-                progress.add(len(block))
+                display.update(done=min(count, (number + 1) * job.rows))
         part.replace(output)
         flush_folder(part.parent)
-    progress.end()
     return LabelResult(count, count - missing, job.release_id)
-
-
-class RowCounter:
-    """Row counter on stderr: a moving line on a terminal, ever rarer lines in a log."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._done = 0
-        self._terminal = sys.stderr.isatty()
-        self._began = time.monotonic()
-        self._next = self._began + (0.2 if self._terminal else 1.0)
-
-    def add(self, rows: int) -> None:
-        """Count rows, and say so if it is time to."""
-        self._done += rows
-        now = time.monotonic()
-        if now < self._next:
-            return
-        text = f"{self._done:,} of {self._rows:,} rows"
-        if self._terminal:
-            print(f"\r{text}", end="", file=sys.stderr, flush=True)  # noqa: T201 — a line that moves
-            self._next = now + 0.2
-        else:
-            say(text)
-            self._next = now + (now - self._began)
-
-    def end(self) -> None:
-        """Leave the line."""
-        if self._terminal and self._next > self._began + 0.2:
-            say("")
 
 
 def _missing(log: DurableLog[Any, Any], job: Job, count: int) -> int:

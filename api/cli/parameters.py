@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
-    from darrm_opt.problem import Problem
+    from darrm_opt.problem import Privacy, Problem
 
 PROBLEM = "The problem"
 _DESIGN = "The design"
@@ -178,6 +178,28 @@ def options_named(**options: str) -> Iterator[None]:
         if err.argument not in options:
             raise
         raise InvalidInput(options[err.argument], err.value, err.accepted, err.advice) from err
+
+
+def total_privacy(epsilon: str | None, delta: str | None, *, allow_zero_delta: bool = True) -> Privacy:
+    """Return the (ε, δ) of all releases together, as typed.
+
+    Raises:
+        InvalidInput: naming ``total_epsilon`` or ``total_delta``, its value and what is accepted.
+    """
+    from math import inf
+
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import Privacy, real_number
+
+    nats = "a finite number of nats, at least 0"
+    chance = "a probability in [0, 1)" if allow_zero_delta else "a probability in (0, 1)"
+    total_epsilon = real_number(number(epsilon), "total_epsilon", nats)
+    total_delta = real_number(number(delta), "total_delta", chance)
+    if not 0 <= total_epsilon < inf:
+        raise InvalidInput("total_epsilon", total_epsilon, nats)
+    if not 0 <= total_delta < 1 or (total_delta == 0 and not allow_zero_delta):
+        raise InvalidInput("total_delta", total_delta, chance)
+    return Privacy(total_epsilon, total_delta)
 
 
 def number(text: str | None) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from api.cli.output import answer
-from api.cli.parameters import number
-from api.cli.working import Working
+from api.cli.parameters import TOTAL, number, options_named, total_privacy
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.plurality import PluralityObjective, PluralityPrior, PluralityProblem
@@ -72,18 +72,14 @@ def answer_options(
     """
     from darrm_opt.errors import InvalidInput
     from darrm_opt.plurality import PluralityObjective, design_releases
-    from darrm_opt.problem import Privacy, real_number
 
     for name, value in unused.items():
         raise InvalidInput(name, value, "nothing with three or more classes", "There the voters are not private.")
     if affected is None:
         raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
     law = vote_law(prior, votes, K, classes)
-    total = Privacy(
-        real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0"),
-        real_number(number(total_delta), "total_delta", "a probability in [0, 1)"),
-    )
-    with Working("designing releases"):
+    total = total_privacy(total_epsilon, total_delta)
+    with ProgressDisplay("designing releases"), options_named(**TOTAL, target_epsilon="total_epsilon"):
         design = design_releases(
             number(K),
             number(classes),
@@ -165,7 +161,7 @@ def show_estimate(
     from darrm_opt.plurality import design_releases
     from darrm_opt.plurality.problem import MAX_PARTITIONS, THREE_PARTS_TOO_MANY, partition_count
 
-    with Working("estimating"):
+    with ProgressDisplay("estimating"):
         design = design_releases(
             problem.K, problem.classes, total, queries, affected=problem.affected, objective=objective
         )

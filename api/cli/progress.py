@@ -1,77 +1,92 @@
-"""Progress display of a long solve, on stderr."""
+"""Progress display of long work, on stderr."""
 
 from __future__ import annotations
 
 import sys
+import threading
 from importlib.util import find_spec
+from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from api.cli.output import say
 
-if TYPE_CHECKING:
-    from darrm_opt.design.solution import Progress
+DELAY_SECONDS = 1.0
+"""Time before a line moves: most work is over by then, and Rich takes 0.1 s to import."""
 
-PATIENCE = 0.5
-"""Seconds that a terminal shows nothing: most solves are over by then, and Rich takes 0.1 s to import."""
+LOG_DELAY_SECONDS = 5.0
+"""Time before the first line in a log; each next one comes after twice the time."""
 
-FIRST_LINE = 1.0
-"""Seconds after which a log (stderr is no terminal) gets its first line; each next one at twice the time."""
-
-
-def has_moving_display() -> bool:
-    """Return whether stderr is a terminal and Rich (the extra ``cli``) is installed; without it a terminal gets a log's lines."""
-    return sys.stderr.isatty() and find_spec("rich") is not None
+REFRESH_SECONDS = 0.1
+"""Time between two updates of the moving line."""
 
 
-class Display:
-    """A `Watcher` of one solve: a moving line on a terminal, ever rarer lines in a log, nothing for a short solve.
+class ProgressDisplay:
+    """Progress display: what is being done, how far it is, and since when; nothing for short work.
+
+    A moving line if stderr is a terminal and Rich (the extra ``cli``) is installed, else ever rarer lines.
 
     Args:
-        long: the solve is expected to take long, so a terminal shows at once that it goes on.
+        text: what is being done, in a few words.
+        total: units of work, where their number is known.
     """
 
-    def __init__(self, *, long: bool = False) -> None:
-        self._terminal = has_moving_display()
-        self._after = PATIENCE if self._terminal else FIRST_LINE
-        self._long = long
-        self._status: Any = None
+    def __init__(self, text: str, total: int | None = None) -> None:
+        self._text, self._total = text, total
+        self._state = ("", 0)
+        self._began = monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+
+    def update(self, text: str = "", done: int = 0) -> None:
+        """Show how far the work is, in a few words; ``done`` of the ``total`` units are over."""
+        self._state = text, done
 
     def __enter__(self) -> Self:
-        if self._terminal and self._long:
-            self._show("solving")
+        self._thread.start()
         return self
-
-    def __call__(self, progress: Progress) -> None:
-        """Show where the solve stands, if it is time to."""
-        if progress.seconds < self._after:
-            return
-        if self._terminal:
-            self._show(line(progress))
-        else:
-            say(line(progress))
-            self._after = max(2 * self._after, progress.seconds)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._status is not None:
-            self._status.stop()
+        self._ended.set()
+        self._thread.join()
 
-    def _show(self, text: str) -> None:
-        if self._status is None:
-            from rich.console import Console
+    def _show(self) -> None:
+        moving = sys.stderr.isatty() and find_spec("rich") is not None
+        if not self._ended.wait(DELAY_SECONDS if moving else LOG_DELAY_SECONDS):
+            (self._show_moving if moving else self._show_lines)()
 
-            self._status = Console(stderr=True).status(text)
-            self._status.start()
-        else:
-            self._status.update(text)
+    def _show_lines(self) -> None:
+        while True:
+            say(self._line())
+            if self._ended.wait(monotonic() - self._began):
+                return
 
+    def _show_moving(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+        from rich.table import Column
 
-def line(progress: Progress) -> str:
-    """Return where a solve stands, in one line."""
-    gap = max(0.0, progress.upper_bound - progress.utility)
-    return (
-        f"round {progress.round}: {progress.rows:,} rows, utility {progress.utility:.6f}, "
-        f"bound {progress.upper_bound:.6f}, gap {gap:.1e}, {progress.seconds:.1f} s"
-    )
+        console = Console(stderr=True)
+        if console.is_dumb_terminal:
+            self._show_lines()
+            return
+        mark = SpinnerColumn() if self._total is None else BarColumn(20)
+        text = TextColumn("{task.description}", markup=False, table_column=Column())  # wraps
+        with Progress(mark, text, console=console, transient=True, auto_refresh=False) as shown:
+            task = shown.add_task("", total=self._total)
+            while True:
+                line = self._line("; ctrl-C stops it")
+                shown.update(task, description=line, completed=self._state[1], refresh=True)
+                if self._ended.wait(REFRESH_SECONDS):
+                    return
+
+    def _line(self, hint: str = "") -> str:
+        from datetime import timedelta
+
+        text, done = self._state
+        count = "" if self._total is None else f"{done:,} of {self._total:,}"
+        state = ", ".join(filter(None, (count, text)))
+        elapsed = timedelta(seconds=int(monotonic() - self._began))
+        return f"{self._text}{state and f': {state}'} ({elapsed}{hint})"

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -140,9 +141,8 @@ class JobWorker:
         if not self._handlers:
             return None
         try:
-            job: Job | None = await self._run_in_thread(
-                self._jobs.claim, owner, self._lease, None, tuple(self._handlers), self._max_seconds
-            )
+            claim = partial(self._jobs.claim, kinds=tuple(self._handlers), max_seconds=self._max_seconds)
+            job: Job | None = await self._run_in_thread(claim, owner, self._lease)
         except CacheError as err:
             _LOG.warning("cannot claim a job: %s", err)
             return None

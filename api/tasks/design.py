@@ -231,26 +231,30 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
 
     "doubts" says of each why the store would not believe it: empty unless something is wrong with this program.
 
-    They differ in their target only, so each solve starts from the rows of the one before it (`design.sweep.tradeoff`); the
-    time limit is that of all together.
+    They differ in their target only; the time limit is that of all together.
     """
     from darrm_opt.answers.curves import error_curves_over_m
     from darrm_opt.design.objective import Objective, as_objective
-    from darrm_opt.design.solver import solve_warm
+    from darrm_opt.design.sweep import solve_sweep
 
     problems = [problem_from_record(record) for record in argument["problems"]]
     doubts = [""] * len(problems)
     solutions = [None if record is None else solution_from_record(record) for record in argument["known"]]
-    goal, rows = as_objective(argument["objective"]), None
-    ends = time.monotonic() + argument["time_limit"]
-    for i in sorted(range(len(problems)), key=lambda i: problems[i].target.epsilon):
-        report({"done": sum(solution is not None for solution in solutions), "of": len(problems)})
-        if solutions[i] is None:
-            left = max(ends - time.monotonic(), 1e-3)
-            solved, rows = solve_warm(
-                problems[i], goal, argument["shape"], rows=rows, backend=argument["backend"], time_limit=left
-            )
-            solutions[i], doubts[i] = solved, recheck(solved, DesignSpec(problems[i], goal, argument["shape"]))[1]
+    goal, shape = as_objective(argument["objective"]), argument["shape"]
+    missing = [i for i, solution in enumerate(solutions) if solution is None]
+    first = len(problems) - len(missing)
+    report({"done": first, "of": len(problems)})
+    solved = solve_sweep(
+        [problems[i] for i in missing],
+        goal,
+        shape,
+        backend=argument["backend"],
+        total_time_limit=argument["time_limit"],
+    )
+    for done, (place, solution) in enumerate(solved, first + 1):
+        i = missing[place]
+        solutions[i], doubts[i] = solution, recheck(solution, DesignSpec(problems[i], goal, shape))[1]
+        report({"done": done, "of": len(problems)})
     found = [solution for solution in solutions if solution is not None]
     averages = error_curves_over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
     return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}

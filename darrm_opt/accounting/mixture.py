@@ -231,7 +231,6 @@ def mixture_total(
     fresh: bool = False,
     total_delta: float = 0.0,
     points: int | None = None,
-    most_parts: int | None = None,
 ) -> MixtureTotal:
     """Return the total privacy of releases of any γ, by the exact recursion on its bits, averaged over the affected voters.
 
@@ -247,7 +246,7 @@ def mixture_total(
         fresh: see `freshness.FRESH`.
         total_delta: the δ at which ε will be evaluated [probability]: the share `NEGLECTED_SHARE` of it pays for the far end.
         points: grid points of each recursion, as in `compose_bits`; None for what a second or so affords.
-        most_parts: counts that are accounted for one by one; None likewise. Sound for any numbers.
+            Sound for any number.
 
     Guarantees:
         Sound at every ε.
@@ -268,7 +267,7 @@ def mixture_total(
     if distribution.K != problem.K:
         raise InvalidInput("distribution", distribution.K, f"a distribution over 0..{problem.K} voters")
     noise, problem = NoiseFunction(gamma, problem.K), effective_voters(problem, queries, fresh=fresh)
-    parts, beyond = count_groups(problem, queries, distribution, total_delta, most_parts)
+    parts, beyond = count_groups(problem, queries, distribution, total_delta)
     if points is None:
         points = min(MAX_POINTS, max(MIN_POINTS, int(MAX_UPDATES / (queries * max(1, len(parts))))))
     # Lines of a region that matter little are left out: what many releases share among them, and the longer the coarser.
@@ -279,17 +278,12 @@ def mixture_total(
 
 
 def count_groups(
-    problem: Problem,
-    queries: int,
-    distribution: AffectedDistribution,
-    total_delta: float,
-    most_parts: int | None = None,
+    problem: Problem, queries: int, distribution: AffectedDistribution, total_delta: float
 ) -> tuple[list[CountGroup], float]:
     """Return the groups that `mixture_total` accounts for one by one, and the probability that it charges as a certain loss."""
-    if most_parts is None:
-        usual = MAX_GROUPS if problem.voter.epsilon == math.inf else MAX_PRIVATE_GROUPS
-        most_parts = min(usual, max(MIN_GROUPS, int(MAX_STEPS / queries)))
-    return distribution.parts(NEGLECTED_SHARE * Privacy(0.0, total_delta).delta, most_parts)
+    most = MAX_GROUPS if problem.voter.epsilon == math.inf else MAX_PRIVATE_GROUPS
+    groups = min(most, max(MIN_GROUPS, int(MAX_STEPS / queries)))
+    return distribution.parts(NEGLECTED_SHARE * Privacy(0.0, total_delta).delta, groups)
 
 
 def mixture_epsilon(

@@ -95,12 +95,12 @@ class ComparisonRow:
 
     name: str
     knob: str
-    value: float | None
-    noise: NoiseFunction | None
-    epsilon: float | None
-    utility: float | None
-    disagreement: float | None
-    tv_error: float | None
+    value: float | None = None
+    noise: NoiseFunction | None = None
+    epsilon: float | None = None
+    utility: float | None = None
+    disagreement: float | None = None
+    tv_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -190,10 +190,17 @@ def compare(
     measure: Literal["tv_error", "disagreement"] = "tv_error" if own else "disagreement"
     bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
     distribution = None if bags is None else bags.affected_distribution(problem.K)
-    counted = effective_voters(problem, queries, fresh=fresh)
-    check_comparable(counted, queries, total, distribution)
+    composed_problem = effective_voters(problem, queries, fresh=fresh)
+    check_comparable(composed_problem, queries, total, distribution)
     terms = _SharedTerms(
-        problem, counted, queries, total, distribution, fresh, chosen.linear_goal(problem.K).utility, votes
+        problem=problem,
+        composed_problem=composed_problem,
+        queries=queries,
+        total=total,
+        distribution=distribution,
+        fresh=fresh,
+        utility=chosen.linear_goal(problem.K).utility,
+        votes=votes,
     )
     rows = []
     for row in _baselines(terms, None if distribution is None else replace(terms, distribution=None)):
@@ -210,7 +217,8 @@ def compare(
         seeds.append(best_target(K, voter, queries, total, affected, chosen, fresh=fresh).solution.noise)
     design = design_sequence(problem, queries, total, chosen, seeds=seeds, distribution=distribution, fresh=fresh)
     each = terms.spent(design.noise, 1)  # finite: all Q of them are within the total
-    rows = [terms.row("optimal_sequence", "epsilon_each", each, design.noise, design.total.epsilon), *rows]
+    best = terms.row("optimal_sequence", "epsilon_each", value=each, noise=design.noise, spent=design.total.epsilon)
+    rows = [best, *rows]
     return _sorted(terms, objective=str(chosen), rows=rows, measure=measure, bags=bags, without_noise=without_noise)
 
 
@@ -226,17 +234,17 @@ def _sorted(
     """Return the comparison, the most useful row first; ties as they came, so the optimum before the others."""
     rows = sorted(rows, key=lambda each: (each.utility is None, -(each.utility or 0.0)))
     return Comparison(
-        terms.problem,
-        terms.queries,
-        terms.total,
-        objective,
-        terms.votes,
-        tuple(rows),
-        dict(NOT_COMPARED),
-        measure,
-        bags,
-        terms.fresh,
-        without_noise,
+        problem=terms.problem,
+        queries=terms.queries,
+        total=terms.total,
+        objective=objective,
+        prior=terms.votes,
+        rows=tuple(rows),
+        not_compared=dict(NOT_COMPARED),
+        measure=measure,
+        bags=bags,
+        fresh=terms.fresh,
+        without_noise=without_noise,
     )
 
 
@@ -260,19 +268,21 @@ class _SharedTerms:
     """Terms that all mechanisms share: the voters, as given and as in `effective_voters`, the budget, the account, the utility."""
 
     problem: Problem
-    taken: Problem
+    composed_problem: Problem
     queries: int
     total: Privacy
     distribution: AffectedDistribution | None
     fresh: bool
-    useful: Callable[[NDArray[np.float64]], float]
+    utility: Callable[[NDArray[np.float64]], float]
     votes: Prior
 
     def spent(self, noise: NoiseFunction, queries: int) -> float:
         """Return the total ε of releases at the total δ; raises `DeltaTooSmall` where there is none."""
         if self.distribution is None:
             return exact_epsilon(noise, self.problem, queries, self.total.delta, fresh=self.fresh, points=POINTS)
-        return mixture_epsilon(noise, self.taken, queries, self.total.delta, self.distribution, fresh=self.fresh)
+        return mixture_epsilon(
+            noise, self.composed_problem, queries, self.total.delta, self.distribution, fresh=self.fresh
+        )
 
     def cost(self, noise: NoiseFunction) -> float:
         """Return the total ε of all releases at the total δ, ``inf`` where there is none."""
@@ -281,11 +291,11 @@ class _SharedTerms:
         except DeltaTooSmall:
             return math.inf
 
-    def about(self, noise: NoiseFunction) -> float:
+    def estimate(self, noise: NoiseFunction) -> float:
         """Return a fast estimate from below of the same; 0 if there is none."""
         if self.distribution is None:
             return 0.0
-        return estimated_epsilon(noise, self.taken, self.queries, self.total.delta, self.distribution)
+        return estimated_epsilon(noise, self.composed_problem, self.queries, self.total.delta, self.distribution)
 
     def row(
         self, name: str, knob: str, value: float | None, noise: NoiseFunction | None, spent: float | None = None
@@ -294,9 +304,10 @@ class _SharedTerms:
         if noise is not None and spent is None:
             spent = self.cost(noise)
         if noise is None or value is None or spent is None or not spent <= self.total.epsilon:
-            return ComparisonRow(name, knob, None, None, None, None, None, None)
+            return ComparisonRow(name, knob)
         errors = disagreement(noise, self.votes), _tv_error(noise, self.votes)
-        return ComparisonRow(name, knob, value, noise, spent, self.useful(upper_half(noise.values)), *errors)
+        utility = self.utility(upper_half(noise.values))
+        return ComparisonRow(name, knob, value, noise, spent, utility, *errors)
 
     def plain_majority(self) -> ComparisonRow:
         """Return the row of the plain majority, by the same accounts as in `plan`."""
@@ -311,7 +322,7 @@ class _SharedTerms:
         K, knob, budget, precision = self.problem.K, mechanism.knob, self.total.epsilon, PRECISION
         make, start, most = partial(mechanism.make, K), mechanism.start(K), mechanism.most(K)
         if self.distribution is not None:
-            scout = calibrate(_with_cost(make, self.about), budget, most, guess=start, precision=ESTIMATE_PRECISION)
+            scout = calibrate(_with_cost(make, self.estimate), budget, most, guess=start, precision=ESTIMATE_PRECISION)
             if scout is None:  # what exceeds the budget by an estimate from below does not fit
                 return self.row(name, knob, None, None)
             start, precision = ADAPTIVITY_MARGIN * scout.value, MIXTURE_PRECISION
@@ -334,7 +345,7 @@ class _SharedTerms:
         likely = (
             most
             if self.distribution is None
-            else largest_count_between(lambda count: self.about(make(K, count)) <= budget, 0, most + 1)
+            else largest_count_between(lambda count: self.estimate(make(K, count)) <= budget, 0, most + 1)
         )
         near = self.distribution is not None and likely > 0 and fits(likely)
         count = likely if near else largest_count_between(fits, 0, likely + 1)

@@ -146,13 +146,9 @@ def check_choices(
         if value not in choices:
             *others, last = (f"'{choice}'" for choice in choices)
             raise InvalidInput(argument, value, f"{', '.join(others)} or {last}")
-    if backend not in BACKENDS:
-        raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
+    check_backend(backend, time_limit)
     if not 0 < real_number(tolerance, "tolerance", "a gap in (0, 1)") < 1:
         raise InvalidInput("tolerance", tolerance, "a gap in (0, 1)")
-    seconds = "None, or seconds above 0"
-    if time_limit is not None and not real_number(time_limit, "time_limit", seconds) > 0:
-        raise InvalidInput("time_limit", time_limit, seconds)
     if method == "enumerate" and ConstraintGenerator(problem).size > MAX_ENUMERATED_ROWS:
         raise InvalidInput(
             "method",
@@ -160,6 +156,19 @@ def check_choices(
             f"a constraint set of at most {MAX_ENUMERATED_ROWS:,} vectors",
             f"This one has {ConstraintGenerator(problem).size:,}; method = 'cuts' gives the same answer.",
         )
+
+
+def check_backend(backend: str, time_limit: float | None) -> None:
+    """Refuse a backend or a time limit that `solve` does not accept for any problem.
+
+    Raises:
+        InvalidInput: naming the argument, its value and what is accepted.
+    """
+    if backend not in BACKENDS:
+        raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
+    seconds = "None, or seconds above 0"
+    if time_limit is not None and not real_number(time_limit, "time_limit", seconds) > 0:
+        raise InvalidInput("time_limit", time_limit, seconds)
 
 
 class Solver:

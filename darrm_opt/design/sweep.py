@@ -5,7 +5,8 @@ A multiset that binds at one m nearly binds at the next, so each solve starts fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,9 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
+
+MIN_SOLVE_SECONDS = 1e-3
+"""Time limit of a solve for which nothing of the total is left."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +69,38 @@ def tradeoff(
     """
     if len(ms) == 0:
         raise InvalidInput("ms", list(ms), "at least one allowance")
-    problems = [_with_allowance(problem, m, delta) for m in ms]
-    solutions: dict[int, Solution] = {}
-    rows: Counts | None = None
-    for i in sorted(range(len(problems)), key=lambda i: problems[i].target.epsilon):
-        solutions[i], rows = solve_warm(problems[i], objective, shape, rows=rows, **options)
+    problems = [problem.with_allowance(m, delta) for m in ms]
+    solutions = dict(solve_sweep(problems, objective, shape, **options))
     return Tradeoff(tuple(one.target.epsilon for one in problems), tuple(solutions[i] for i in range(len(problems))))
 
 
-def _with_allowance(problem: Problem, m: float, delta: float | None) -> Problem:
-    """Return the problem at allowance m (or target ε m, for voters without an m)."""
-    epsilon, Delta = problem.voter.epsilon, problem.voter.delta
-    if problem.m is None:
-        return Problem.from_allowance(problem.K, None, epsilon, Delta, delta, problem.affected, target_epsilon=m)
-    return Problem.from_allowance(problem.K, m, epsilon, Delta, delta, problem.affected)
+def solve_sweep(
+    problems: Sequence[Problem],
+    objective: AnyObjective | str = "rectangular",
+    shape: Shape = "free",
+    *,
+    total_time_limit: float | None = None,
+    **options: Any,
+) -> Iterator[tuple[int, Solution]]:
+    """Yield the place of each problem and its γ_opt, the strictest target first; each solve starts from the rows of the last.
+
+    Args:
+        problems: they differ in their target only.
+        objective: as in `solve`.
+        shape: as in `solve`.
+        total_time_limit: for all solves together [s]; None: no limit.
+        options: ``backend``, ``tolerance``, ``time_limit`` (for each solve, without ``total_time_limit``) as in `solve`.
+
+    Guarantees:
+        The same solutions as one `solve` after another; only faster.
+
+    Raises:
+        InvalidInput: an argument is outside what `solve` accepts.
+    """
+    ends = None if total_time_limit is None else time.monotonic() + total_time_limit
+    rows: Counts | None = None
+    for i in sorted(range(len(problems)), key=lambda i: problems[i].target.epsilon):
+        if ends is not None:
+            options["time_limit"] = max(ends - time.monotonic(), MIN_SOLVE_SECONDS)
+        solution, rows = solve_warm(problems[i], objective, shape, rows=rows, **options)
+        yield i, solution

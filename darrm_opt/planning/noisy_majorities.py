@@ -70,9 +70,8 @@ def optimal(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option
         stop=request.stop,
     )
     each, spent, account = found.target, found.total, found.account
-    if (
-        spent.epsilon > request.total.epsilon
-    ):  # it fits by basic composition, which the accounts on a grid exceed slightly
+    # If not by that account, it fits by basic composition, which the accounts on a grid exceed slightly.
+    if spent.epsilon > request.total.epsilon:
         spent, account = basic_composition(each.epsilon, each.delta, request.queries), "simple"
         if not (spent.epsilon <= request.total.epsilon and spent.delta <= request.total.delta):
             return Option.unfit("optimal", request, "No target was found of which all releases are proved to fit.")
@@ -81,19 +80,17 @@ def optimal(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option
         f"{request.queries:,} of them. {request.composing()}"
     )
     solution = found.solution
-    accuracy = request.accuracy(solution.noise)
     return Option(
-        "optimal",
-        True,  # noqa: FBT003
-        accuracy,
-        request.queries,
-        spent,
-        account,
-        solution.noise,
-        solution.problem,
-        solution,
-        request.K,
-        why,
+        mechanism="optimal",
+        voters=request.K,
+        why=why,
+        accuracy=request.accuracy(solution.noise),
+        queries=request.queries,
+        spent=spent,
+        account=account,
+        noise=solution.noise,
+        problem=solution.problem,
+        solution=solution,
     )
 
 
@@ -214,8 +211,17 @@ def _calibrated_without_delta(name: Mechanism, request: PlanRequest) -> Option:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     spent = basic_composition(problem.target.epsilon, 0.0, queries)
     why = f"{mechanism.words(end.value)} Each release is {text_above(problem.target.epsilon, '.4g')}-DP, and their ε add up. {request.composing()}"
-    accuracy = request.accuracy(end.result)
-    return Option(name, True, accuracy, queries, spent, "simple", end.result, problem, None, request.K, why)  # noqa: FBT003
+    return Option(
+        mechanism=name,
+        voters=request.K,
+        why=why,
+        accuracy=request.accuracy(end.result),
+        queries=queries,
+        spent=spent,
+        account="simple",
+        noise=end.result,
+        problem=problem,
+    )
 
 
 def cost(noise: NoiseFunction, request: PlanRequest) -> tuple[float, str]:
@@ -242,16 +248,23 @@ def _option(
     if not epsilon <= request.total.epsilon:
         return Option.unfit(name, request, "It costs more than the total.")
     problem = provable_problem(noise, request)
-    if (
-        problem is None and request.bags is not None
-    ):  # it costs no more, and even a record that affects all is not certain
+    # A share of a coin costs no more, and then even a record that affects all voters is not certain.
+    if problem is None and request.bags is not None:
         noise = NoiseFunction((1 - COIN) * noise.values, request.K)
         problem = provable_problem(noise, request)
     if problem is None:
         return Option.unfit(name, request, "No target is proved for its γ.")
-    spent = Privacy(epsilon, request.total.delta)
-    accuracy = request.accuracy(noise)
-    return Option(name, True, accuracy, request.queries, spent, account, noise, problem, None, request.K, why)  # noqa: FBT003
+    return Option(
+        mechanism=name,
+        voters=request.K,
+        why=why,
+        accuracy=request.accuracy(noise),
+        queries=request.queries,
+        spent=Privacy(epsilon, request.total.delta),
+        account=account,
+        noise=noise,
+        problem=problem,
+    )
 
 
 def provable_problem(noise: NoiseFunction, request: PlanRequest) -> Problem | None:

@@ -23,13 +23,14 @@ MECHANISMS: tuple[Mechanism, ...] = ("majority", "fewer_voters", "optimal", "opt
 """The mechanisms that the planner compares; the simpler first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Option:
     """One mechanism, calibrated to the total.
 
     Attributes:
         mechanism: which, one of `MECHANISMS`.
-        fits: whether any setting of it is within the total.
+        voters: number of voters whose majority is released; less than K only for "fewer_voters".
+        why: the reason, as text.
         accuracy: Pr[release = majority that was voted] under the prior [probability]; None if it does not fit.
         queries: answers allowed; None: without limit.
         spent: (ε, δ) of all of them together, proved; None if it does not fit.
@@ -38,21 +39,18 @@ class Option:
         noise: γ of one release; None if the plain majority (of some voters) is released.
         problem: voters and (ε, δ) for which `verify` proves γ; None likewise.
         solution: γ with its certificate, if it is the γ_opt of one target.
-        voters: number of voters whose majority is released; less than K only for "fewer_voters".
-        why: the reason, as text.
     """
 
     mechanism: Mechanism
-    fits: bool
-    accuracy: float | None
-    queries: int | None
-    spent: Privacy | None
-    account: str
-    noise: NoiseFunction | None
-    problem: Problem | None
-    solution: Solution | None
     voters: int
     why: str
+    accuracy: float | None = None
+    queries: int | None = None
+    spent: Privacy | None = None
+    account: str = "none"
+    noise: NoiseFunction | None = None
+    problem: Problem | None = None
+    solution: Solution | None = None
 
     @classmethod
     def unfit(cls, mechanism: Mechanism, request: PlanRequest, why: str) -> Option:
@@ -63,7 +61,12 @@ class Option:
             request: the question.
             why: the reason, as text.
         """
-        return cls(mechanism, False, None, None, None, "none", None, None, None, request.K, why)  # noqa: FBT003
+        return cls(mechanism=mechanism, voters=request.K, why=why)
+
+    @property
+    def fits(self) -> bool:
+        """Whether any setting of it is within the total."""
+        return self.spent is not None
 
     @property
     def release(self) -> Release | None:
@@ -89,19 +92,18 @@ class Option:
             return self.solution
         utility = objective.linear_goal(self.problem.K).utility(self.noise.values[self.problem.K // 2 + 1 :])
         certificate = verify(self.problem, self.noise)
-        shape, method, effort = "free", "plan", Statistics(0, 0, 0)
         return Solution(
-            self.problem,
-            objective,
-            shape,
-            self.noise,
-            utility,
-            1.0,
-            Status.PLANNED,
-            certificate,
-            method,
-            self.mechanism,
-            effort,
+            problem=self.problem,
+            objective=objective,
+            shape="free",
+            noise=self.noise,
+            utility=utility,
+            upper_bound=1.0,
+            status=Status.PLANNED,
+            certificate=certificate,
+            method="plan",
+            backend=self.mechanism,
+            statistics=Statistics(0, 0, 0),
         )
 
     @property

@@ -53,7 +53,7 @@ def fewer_voters(request: PlanRequest) -> Option:
     )
     spent = compose_models({voter: n}, total.delta)
     accuracy = request.accuracy(subsampling(request.K, n))
-    return Option(name, True, accuracy, None, spent, "post-processing", None, None, None, n, why)  # noqa: FBT003
+    return Option(mechanism=name, voters=n, why=why, accuracy=accuracy, spent=spent, account="post-processing")
 
 
 def _from_draw(request: PlanRequest) -> Option | None:
@@ -69,7 +69,7 @@ def _from_draw(request: PlanRequest) -> Option | None:
         return None
     spent = Privacy(epsilon, total.delta)
     why = "A record is so unlikely to be drawn that the models need no noise: that is bagging's own privacy."
-    return Option("majority", True, 1.0, Q, spent, "bits", None, None, None, K, why)  # noqa: FBT003
+    return Option(mechanism="majority", voters=K, why=why, accuracy=1.0, queries=Q, spent=spent, account="bits")
 
 
 def _from_models(request: PlanRequest) -> Option:
@@ -82,7 +82,7 @@ def _from_models(request: PlanRequest) -> Option:
             f"A record affects at most {many}: the {K} models themselves are ({text_above(models.epsilon, '.4g')}, {text_above(models.delta, '.4g')})-DP, "
             "and so is everything computed from them. The plain majority needs neither noise nor a limit of queries."
         )
-        return Option("majority", True, 1.0, None, models, "post-processing", None, None, None, K, why)  # noqa: FBT003
+        return Option(mechanism="majority", voters=K, why=why, accuracy=1.0, spent=models, account="post-processing")
     if models.epsilon < math.inf:
         why = f"A record affects {r} of the {K} models: together they cost ε = {text_above(models.epsilon, '.4g')}, more than the total."
     else:
@@ -109,4 +109,4 @@ def _from_fresh_answers(request: PlanRequest) -> Option:
         return Option.unfit("majority", request, f"{cost}, more than the total.")
     why = f"{answers} ε = {text_above(epsilon, '.4g')} at that δ, within the total: noise would only make the answers worse."
     spent = Privacy(epsilon, total.delta)
-    return Option("majority", True, 1.0, Q, spent, account, None, None, None, K, why)  # noqa: FBT003
+    return Option(mechanism="majority", voters=K, why=why, accuracy=1.0, queries=Q, spent=spent, account=account)

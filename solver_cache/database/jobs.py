@@ -148,17 +148,17 @@ class DatabaseJobs:
         self,
         owner: str,
         lease_seconds: float,
-        ids: Collection[str] | None = None,
+        *,
         kinds: Collection[str] | None = None,
         max_seconds: float | None = None,
     ) -> Job | None:
         """Take one job as `Jobs.claim` says."""
         check_claim(owner, lease_seconds)
         with self._database.reading() as connection:  # who polls an empty queue takes no writer's lock
-            if all(connection.execute(query).first() is None for query in self.free(ids, kinds, max_seconds)):
+            if all(connection.execute(query).first() is None for query in self._free(kinds, max_seconds)):
                 return None
         with self._database.writing() as connection:
-            found = self._lock_free(connection, ids, kinds, max_seconds)
+            found = self._lock_free(connection, kinds, max_seconds)
             if found is None:
                 return None
             now = self._now
@@ -176,18 +176,14 @@ class DatabaseJobs:
             return job_of(connection.execute(taken.returning(*JOBS.c)).one())
 
     def _lock_free(
-        self,
-        connection: Connection,
-        ids: Collection[str] | None,
-        kinds: Collection[str] | None,
-        max_seconds: float | None,
+        self, connection: Connection, kinds: Collection[str] | None, max_seconds: float | None
     ) -> str | None:
         """Return the id of the job that is next, locked; None where there is none."""
-        abandoned, waiting = self.free(ids, kinds, max_seconds)
+        abandoned, waiting = self._free(kinds, max_seconds)
         found = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
         if found is not None:
             return str(found)
-        for client in self._clients_in_turn(connection, _wanted(ids, kinds, max_seconds)):
+        for client in self._clients_in_turn(connection, _wanted(kinds, max_seconds)):
             one = waiting.where(JOBS.c.client == client).with_for_update(skip_locked=True)
             found = connection.execute(one).scalar()
             if found is not None:  # else others claim the rest of this client's
@@ -282,12 +278,12 @@ class DatabaseJobs:
                     forgotten += gone
         return forgotten
 
-    def free(
-        self, ids: Collection[str] | None = None, kinds: Collection[str] | None = None, max_seconds: float | None = None
+    def _free(
+        self, kinds: Collection[str] | None, max_seconds: float | None
     ) -> tuple[Select[tuple[str]], Select[tuple[str]]]:
         """Return the queries for the id of a job that was abandoned, and of one that waits."""
         void = or_(JOBS.c.lease_until < self._now, JOBS.c.lease_until > self._now + MAX_LEASE_SECONDS)
-        wanted = _wanted(ids, kinds, max_seconds)
+        wanted = _wanted(kinds, max_seconds)
         abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void, *wanted).order_by(JOBS.c.lease_until)
         waiting = select(JOBS.c.id).where(JOBS.c.state == "queued", *wanted).order_by(JOBS.c.created, JOBS.c.id)
         return abandoned.limit(1), waiting.limit(1)
@@ -305,13 +301,9 @@ def _update_own(id: str, owner: str) -> Update:
     return update(JOBS).where(JOBS.c.id == id, JOBS.c.owner == owner, JOBS.c.state == "running")
 
 
-def _wanted(
-    ids: Collection[str] | None, kinds: Collection[str] | None, max_seconds: float | None
-) -> list[ColumnElement[bool]]:
+def _wanted(kinds: Collection[str] | None, max_seconds: float | None) -> list[ColumnElement[bool]]:
     """Return the conditions of a claim."""
     found: list[ColumnElement[bool]] = []
-    if ids is not None:
-        found.append(JOBS.c.id.in_(ids))
     if kinds is not None:
         found.append(JOBS.c.kind.in_(kinds))
     if max_seconds is not None:

@@ -91,7 +91,7 @@ class MemoryJobs:
         self,
         owner: str,
         lease_seconds: float,
-        ids: Collection[str] | None = None,
+        *,
         kinds: Collection[str] | None = None,
         max_seconds: float | None = None,
     ) -> Job | None:
@@ -102,8 +102,7 @@ class MemoryJobs:
             free = [
                 job
                 for job in self._jobs.values()
-                if (ids is None or job.id in ids)
-                and (kinds is None or job.kind in kinds)
+                if (kinds is None or job.kind in kinds)
                 and (max_seconds is None or job.seconds <= max_seconds)
                 and _free(job, now)
             ]

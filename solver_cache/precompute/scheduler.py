@@ -20,9 +20,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from darrm_opt.design.solver import check_backend
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import real_number, whole_number
 from solver_cache.errors import CacheError
+from solver_cache.jobs import MAX_LEASE_SECONDS
 from solver_cache.model import ClaimResult
 from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
 from solver_cache.precompute.executor import Executor, TaskEnded, TaskLost, TaskReport
@@ -75,6 +78,9 @@ class RunOptions:
         attempts: how often a problem may fail before it is given up.
         store_url: URL of the store that workers write to; empty: they return their answers.
         retry_seconds: how long to retry while the store does not answer [s].
+
+    Raises:
+        InvalidInput: a number is outside its range, or workers shall write to a store that they cannot reach.
     """
 
     backend: str = "highs"
@@ -83,6 +89,16 @@ class RunOptions:
     attempts: int = MAX_ATTEMPTS
     store_url: str = ""
     retry_seconds: float = RETRY_SECONDS
+
+    def __post_init__(self) -> None:
+        check_backend(self.backend, self.time_limit)
+        seconds = f"seconds above 0, at most {MAX_LEASE_SECONDS:g}"
+        if not 0 < real_number(self.lease, "lease", seconds) <= MAX_LEASE_SECONDS:
+            raise InvalidInput("lease", self.lease, seconds)
+        whole_number(self.attempts, "attempts", "a whole number, at least 1")
+        if self.store_url in {"memory", "off"}:
+            accepted = "a database that workers can reach"
+            raise InvalidInput("store_url", self.store_url, accepted, "Let them return answers.")
 
 
 @dataclass
@@ -138,12 +154,8 @@ def run(
     Raises:
         CacheError: the store cannot be used any more.
         ExecutorLost: nobody is left to solve.
-        InvalidInput: workers shall write to a store that they cannot reach.
     """
-    options = options or RunOptions()
-    if options.store_url in {"memory", "off"}:
-        raise InvalidInput("direct", options.store_url, "a database that workers can reach", "Let them return answers.")
-    return Scheduler(plan, store, executor, options, watcher).run_to_end()
+    return Scheduler(plan, store, executor, options or RunOptions(), watcher).run_to_end()
 
 
 class Scheduler:

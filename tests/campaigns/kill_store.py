@@ -85,9 +85,9 @@ def write(url: str, name: str, out: int) -> None:
     say("opened")
     for number in range(10_000):
         job = f"{name}-{number:04}"
-        store.jobs.submit(job, "gamma", "{}")
+        store.jobs.submit(job, job, "{}")
         say("submitted", job)
-        if store.jobs.claim(name, HELD, ids=[job]) is None:
+        if store.jobs.claim(name, HELD, kinds=[job]) is None:
             say("wrong", f"{job} cannot be claimed")
         step = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "little")
         problem = Problem.from_allowance(K=5, m=2, epsilon=0.1 + step * 1e-10)

@@ -128,8 +128,9 @@ def test_a_claimed_job_runs_until_its_lease_ends(jobs: Jobs) -> None:
 
 
 def test_a_lease_that_ran_out_is_taken_over(jobs: Jobs) -> None:
-    submitted(jobs, "new", "old")
-    assert jobs.claim("me", SHORT, ids=["old"])
+    submitted(jobs, "new")
+    submitted(jobs, "old", kind="grid")
+    assert jobs.claim("me", SHORT, kinds=["grid"])
     time.sleep(0.05)
     job = jobs.claim("you", LONG)
     assert job is not None
@@ -155,15 +156,12 @@ def test_a_lease_that_ran_out_is_renewed_if_nobody_took_the_job(jobs: Jobs) -> N
     assert jobs.get("a").progress == "half"  # type: ignore[union-attr]  # it was there a moment ago
 
 
-def test_a_claim_can_be_for_some_jobs_only(jobs: Jobs) -> None:
+def test_a_claim_can_be_for_some_kinds_only(jobs: Jobs) -> None:
     submitted(jobs, "a", "b", "c")
     submitted(jobs, "table", kind="grid")
-    assert jobs.claim("me", LONG, ids=[]) is None
-    assert jobs.claim("me", LONG, ids=["d"]) is None
-    assert jobs.claim("me", LONG, ids=["b"], kinds=["grid"]) is None
-    assert jobs.claim("me", LONG, ids=["d", "b"]).id == "b"  # type: ignore[union-attr]  # None fails as well
-    assert jobs.claim("me", LONG, ids=["b"]) is None
-    assert jobs.claim("me", LONG, kinds=["grid"]).id == "table"  # type: ignore[union-attr]
+    assert jobs.claim("me", LONG, kinds=[]) is None
+    assert jobs.claim("me", LONG, kinds=["plan"]) is None
+    assert jobs.claim("me", LONG, kinds=["plan", "grid"]).id == "table"  # type: ignore[union-attr]  # None fails as well
     assert jobs.claim("me", LONG, kinds=["grid"]) is None
 
 
@@ -259,8 +257,8 @@ def test_what_is_not_over_can_be_cancelled(jobs: Jobs, state: str) -> None:
 
 def test_what_is_over_stays_as_it_is(jobs: Jobs) -> None:
     submitted(jobs, "a", "b")
-    for name in "ab":
-        jobs.claim("me", LONG, ids=[name])
+    for _ in range(2):
+        jobs.claim("me", LONG)
     assert jobs.finish("a", "me", "result")
     assert jobs.fail("b", "me", "a reason\0 with a null")
     before = [jobs.get(name) for name in "ab"]
@@ -286,8 +284,10 @@ def test_what_is_not_there_is_none(jobs: Jobs) -> None:
 
 
 def test_jobs_are_listed_by_page_the_newest_first(jobs: Jobs) -> None:
-    submitted(jobs, "b", "a", "c", "d", "e")
-    jobs.claim("me", LONG, ids=["a"])
+    submitted(jobs, "b")
+    submitted(jobs, "a", kind="grid")
+    submitted(jobs, "c", "d", "e")
+    jobs.claim("me", LONG, kinds=["grid"])
     jobs.finish("a", "me", "")
     assert [job.id for job in jobs.list()] == ["e", "d", "c", "a", "b"]
     assert [job.id for job in jobs.list(limit=2)] == ["e", "d"]
@@ -308,9 +308,9 @@ def test_a_list_that_cannot_be(jobs: Jobs) -> None:
 
 
 def test_pruning_forgets_what_was_over_by_then(jobs: Jobs) -> None:
-    submitted(jobs, "done", "failed", "cancelled", "queued", "running")
-    for name in ("done", "failed", "running"):
-        jobs.claim("me", LONG, ids=[name])
+    submitted(jobs, "done", "failed", "running", "cancelled", "queued")
+    for _ in range(3):
+        jobs.claim("me", LONG)
     jobs.finish("done", "me", "")
     jobs.fail("failed", "me", "")
     jobs.cancel("cancelled")
@@ -436,7 +436,7 @@ def test_a_claim_looks_up_an_index(url: str) -> None:
         for kinds in (None, ["gamma"]):
             with database.writing() as connection:
                 explain = "EXPLAIN " if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
-                abandoned, waiting = store.jobs.free(None, kinds)  # type: ignore[attr-defined]
+                abandoned, waiting = store.jobs._free(kinds, None)  # type: ignore[attr-defined]
                 for query in (abandoned, waiting.where(JOBS.c.client == "7")):
                     text = str(query.compile(database.engine, compile_kwargs={"literal_binds": True}))
                     told += [" ".join(map(str, line)) for line in connection.exec_driver_sql(explain + text)]

@@ -167,8 +167,8 @@ def test_a_server_that_goes_and_comes_back_under_load_loses_nothing_it_acknowled
             text = name * 500
             try:
                 acknowledged.append(store.put(Row(name, 1, text, digest(text))).key)
-                store.jobs.submit(name, "gamma", "{}")
-                job = store.jobs.claim(owner, 60, ids=[name])
+                store.jobs.submit(name, owner, "{}")
+                job = store.jobs.claim(owner, 60, kinds=[owner])
                 if job is not None and store.jobs.finish(name, owner, name):
                     finished.append(name)
             except CacheError as err:

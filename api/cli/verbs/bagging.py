@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from api.cli.output import answer
 from api.cli.parameters import TOTAL, AsJson, number, options_named
 from api.cli.parser import Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 
 def bagging(
@@ -76,7 +76,7 @@ def gnmax(
     from api.cli.report import as_json
     from darrm_opt.aggregators.gnmax import gnmax_sigma
 
-    with Working("calibrating noise"), options_named(**TOTAL):
+    with ProgressDisplay("calibrating noise"), options_named(**TOTAL):
         found = gnmax_sigma(
             number(total_epsilon),
             number(total_delta),

@@ -77,10 +77,10 @@ def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
 
 def cache_check(url: StoreUrl = None, *, json: AsJson = False) -> None:
     """Prove every stored answer again; the exit code says whether anything is wrong. Nothing is written."""
+    from api.cli.progress import ProgressDisplay
     from api.cli.report import as_json
-    from api.cli.working import Working
 
-    with closing(open_cache(url, reading=True)) as store, Working("proving stored answers"):
+    with closing(open_cache(url, reading=True)) as store, ProgressDisplay("proving stored answers"):
         found = check_answers(store)
     text = "\n".join(f"{each['key'] or store.url}: {each['trouble']}" for each in found)
     answer(as_json(found) if json else text or "Nothing is wrong: every answer was proved again.")
@@ -96,10 +96,10 @@ def cache_prune(
     json: AsJson = False,
 ) -> None:
     """Remove answers that would be misses anyway, and old jobs."""
+    from api.cli.progress import ProgressDisplay
     from api.cli.report import as_json
-    from api.cli.working import Working
 
-    with closing(open_cache(url, reading=False)) as store, Working("pruning"):
+    with closing(open_cache(url, reading=False)) as store, ProgressDisplay("pruning"):
         found = prune(store, number(days), prove=prove)
     answer(as_json(found) if json else f"Forgotten: {found['answers']:,} answers, {found['jobs']:,} jobs.")
 

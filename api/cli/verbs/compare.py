@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer
-from api.cli.parameters import AsJson, Fresh, VoterOptions, number, priors
+from api.cli.parameters import AsJson, Fresh, VoterOptions, number, priors, total_privacy
 from api.cli.parser import Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.bagging.bags import Bags
@@ -90,8 +90,6 @@ def compare(
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
     from darrm_opt.comparison.compare import compare as compare_mechanisms
     from darrm_opt.design.objective import as_objective
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy, real_number
 
     of_two = {
         "epsilon": (None if asked.epsilon == "inf" else asked.epsilon, None),
@@ -120,25 +118,20 @@ def compare(
         )
         return
     check_plot(plot)
-    epsilon = real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0")
-    delta = real_number(number(total_delta), "total_delta", "a probability in (0, 1)")
-    if not 0 < delta < 1:
-        raise InvalidInput("total_delta", delta, "a probability in (0, 1)")
+    total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)
     problem = asked.problem(m=None, target_epsilon=1.0)
-    if not epsilon > 0:
-        raise InvalidInput("total_epsilon", epsilon, "a number of nats above 0")
     refuse_slow(problem, as_objective(objective), lambda solve, _: COMPARISON_SOLVES * solve, "")
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
-    with Working("comparing") as working:
+    with ProgressDisplay("comparing") as display:
         found = compare_mechanisms(
             problem,
             number(queries),
-            Privacy(epsilon, delta),
+            total,
             objective=objective,
             prior=_prior(prior, votes, problem.K),
             replacement=not without_replacement,
             fresh=fresh,
-            progress=lambda row: working.note(row.name),
+            progress=lambda row: display.update(row.name),
             **drawn,
         )
     if plot is not None:

@@ -11,7 +11,7 @@ from api.cli.parser import Option
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from darrm_opt import Problem, Solution
+    from darrm_opt import Solution
 
 
 MAX_ALLOWANCES = 25
@@ -65,14 +65,16 @@ _Answer = tuple[list["Solution"], dict[str, Any]]
 
 
 def _over_p(asked: ProblemOptions, design: DesignOptions, points: str) -> _Answer:
+    from api.cli.cached_solve import cached_solution
     from darrm_opt.answers.curves import error_curves_over_p, p_grid
 
     p = p_grid(number(points))
-    solution = _solved(asked.problem(), design)
+    solution = cached_solution(asked.problem(), design)
     return [solution], error_curves_over_p(solution, p)
 
 
 def _over_m(asked: ProblemOptions, design: DesignOptions, ms: str | None) -> _Answer:
+    from api.cli.cached_solve import cached_solution
     from darrm_opt.answers.curves import allowance_grid, error_curves_over_m
     from darrm_opt.errors import InvalidInput
 
@@ -82,16 +84,8 @@ def _over_m(asked: ProblemOptions, design: DesignOptions, ms: str | None) -> _An
     first = asked.problem(m=1)  # says what is wrong with the other options
     wanted = allowance_grid(first.K, MAX_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
     problems = [asked.problem(m=m) for m in wanted]
-    solutions = [_solved(problem, design) for problem in problems]
+    solutions = [cached_solution(problem, design) for problem in problems]
     return solutions, error_curves_over_m(solutions)
-
-
-def _solved(problem: Problem, design: DesignOptions) -> Solution:
-    from api.cli.cached_solve import cached_solution, takes_long
-    from api.cli.progress import Display
-
-    with Display(long=takes_long(problem, design)) as display:
-        return cached_solution(problem, design, display)
 
 
 def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:

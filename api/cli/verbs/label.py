@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING, Annotated
 
 from api.cli.output import answer, say
-from api.cli.parameters import FRESH, AsJson, number
+from api.cli.parameters import FRESH, AsJson, number, total_privacy
 from api.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
@@ -14,10 +13,7 @@ if TYPE_CHECKING:
     from darrm_opt.mechanism import ReleaseLog
     from darrm_opt.plurality.release_log import PluralityLog
     from darrm_opt.plurality.vote_mechanisms import VoteMechanism
-    from darrm_opt.problem import Privacy
 
-_NATS = "a finite number of nats, at least 0"
-_CHANCE = "a probability in [0, 1)"
 _BUDGET = "The budget, where the release log is new"
 
 
@@ -183,7 +179,7 @@ def open_log(
         raise InvalidInput("total_epsilon", None, "ε of all releases [nats], with --total-delta")
     if queries is not None and total_epsilon is not None:
         raise InvalidInput("queries", queries, "one of --queries and --total-epsilon")
-    total = None if total_epsilon is None else _total(total_epsilon, total_delta)
+    total = None if total_epsilon is None else total_privacy(total_epsilon, total_delta or "0")
     most = number(queries)
     try:
         if isinstance(release, VoteMechanism):  # its voters are not private: whether they are fresh makes no difference
@@ -200,16 +196,3 @@ def open_log(
             "an existing release log, or a budget to create one with",
             "Give --total-epsilon and --total-delta, or --queries.",
         ) from err
-
-
-def _total(total_epsilon: str, total_delta: str | None) -> Privacy:
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy, real_number
-
-    epsilon = real_number(number(total_epsilon), "total_epsilon", _NATS)
-    if not 0 <= epsilon < inf:
-        raise InvalidInput("total_epsilon", epsilon, _NATS)
-    delta = real_number(number(total_delta or "0"), "total_delta", _CHANCE)
-    if not 0 <= delta < 1:
-        raise InvalidInput("total_delta", delta, _CHANCE)
-    return Privacy(epsilon, delta)

@@ -47,8 +47,8 @@ def least(
     """
     from api.cli.cached_solve import refuse_slow
     from api.cli.files import check_writable, write_whole
+    from api.cli.progress import ProgressDisplay
     from api.cli.report import as_json, solution_json
-    from api.cli.working import Working
     from darrm_opt.answers.running_time import inverse_seconds
     from darrm_opt.design.inverse import MAX_DIGITS, least_parameter, problem_at
     from darrm_opt.design.objective import as_objective
@@ -74,7 +74,7 @@ def least(
             "Or give --time-limit, for each solve.",
         )
     wanted = {"utility": utility, "agreement": agreement}
-    with Working("searching") as working:
+    with ProgressDisplay("searching") as display:
         found = least_parameter(
             **given,
             **{name: number(text) for name, text in wanted.items() if text is not None},
@@ -84,7 +84,7 @@ def least(
             digits=count,
             backend=design.backend,
             time_limit=limit,
-            progress=lambda done, of: working.note(f"{done} of about {of} solves done"),
+            progress=lambda done, of: display.update(f"{done} of about {of} solves done"),
         )
     if output is not None:
         write_whole(output, f"{solution_json(found.solution)}\n".encode())

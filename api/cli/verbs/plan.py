@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
-from api.cli.parameters import FRESH, AsJson, number, priors
+from api.cli.parameters import FRESH, AsJson, number, options_named, priors, total_privacy
 from api.cli.parser import Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
     from darrm_opt.problem import Privacy
-
-PATIENCE = 5.0
-"""Seconds after which each option is reported as soon as it is computed."""
 
 _VOTERS, _WANTED = "The voters", "What is wanted"
 
@@ -109,6 +103,7 @@ def plan(
     from api.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.planning import plan as planning
+    from darrm_opt.problem import Privacy
 
     check_writable(output, "output")
 
@@ -140,11 +135,13 @@ def plan(
         )
         return
 
-    voter, total = _voter_and_total(epsilon, Delta, total_epsilon, total_delta)
+    total = total_privacy(total_epsilon, total_delta)
+    with options_named(delta="Delta"):
+        voter = Privacy(number(epsilon), number(Delta))
     if time_limit is None:
         _refuse_slow(number(K), voter, number(queries))
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
-    with Working("planning") as working:
+    with ProgressDisplay("planning") as display:
         found = planning(
             number(K),
             voter,
@@ -156,7 +153,7 @@ def plan(
             least_accuracy=number(least_accuracy),
             replacement=not without_replacement,
             time_limit=number(time_limit),
-            progress=_watcher(working),
+            progress=lambda option: display.update(_weighed(option)),
             **drawn,
         )
     if output is not None:
@@ -167,24 +164,6 @@ def plan(
     for warning in found.warnings:
         say(f"Warning: {warning}")
     answer(_text(found, output))
-
-
-def _voter_and_total(epsilon: str, Delta: str, total_epsilon: str | None, total_delta: str) -> tuple[Privacy, Privacy]:
-    """Return the privacy of one voter and that of all answers, as typed."""
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy, real_number
-
-    chance = "a probability in [0, 1)"
-    nats = real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0")
-    deltas = []
-    for name, text in (("total_delta", total_delta), ("Delta", Delta)):
-        deltas.append(real_number(number(text), name, chance))
-        if not 0 <= deltas[-1] < 1:
-            raise InvalidInput(name, deltas[-1], chance)
-    if not nats > 0:
-        raise InvalidInput("total_epsilon", nats, "a number of nats above 0")
-    voter = real_number(number(epsilon), "epsilon", "a number of nats, at least 0 (inf: not private)")
-    return Privacy(voter, deltas[1]), Privacy(nats, deltas[0])
 
 
 def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
@@ -214,17 +193,9 @@ def _save(found: Plan, output: str) -> None:
         write_whole(output, f"{solution_json(found.best.to_solution(found.request.objective))}\n".encode())
 
 
-def _watcher(working: Working) -> Callable[[PlanOption], None]:
-    """Return a listener that shows what was weighed: at once on a terminal, after a few seconds in a log."""
-    begun = monotonic()
-
-    def report(option: PlanOption) -> None:
-        found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
-        working.note(f"{option.mechanism} {found}")
-        if (seconds := monotonic() - begun) > PATIENCE and not sys.stderr.isatty():
-            say(f"{option.mechanism}: {found}, {seconds:.1f} s")
-
-    return report
+def _weighed(option: PlanOption) -> str:
+    found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
+    return f"{option.mechanism} {found}"
 
 
 def _next_step(found: Plan, output: str | None) -> str:

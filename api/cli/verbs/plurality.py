@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import ExitCode, answer, end, say
-from api.cli.parameters import AsJson, number
+from api.cli.parameters import AsJson, number, options_named, total_privacy
 from api.cli.parser import Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.plurality import MechanismComparison
@@ -110,7 +110,8 @@ def plurality(
     law = vote_law(prior, votes, K, classes)
     objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
     if compare:
-        with Working("designing releases"):
+        typed = "total_epsilon" if target_epsilon is None else "target_epsilon"
+        with ProgressDisplay("designing releases"), options_named(epsilon=typed, target_epsilon=typed):
             design = design_releases(
                 number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
             )
@@ -126,7 +127,7 @@ def plurality(
         return
     if (seconds := plurality_seconds(problem)) > LONG and time_limit is None:
         say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
-    with Working("designing the rule"):
+    with ProgressDisplay("designing the rule"):
         found = compare_mechanisms(problem, objective, time_limit=None if time_limit is None else number(time_limit))
     solution = found.solution
     if output is not None:
@@ -146,7 +147,7 @@ def _noise(
     from darrm_opt.plurality.plan import noise_for
     from darrm_opt.problem import Privacy
 
-    with Working("calibrating noise"):
+    with ProgressDisplay("calibrating noise"):
         noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
         spent = noisy.epsilon(queries, total.delta)
     if output is not None:
@@ -185,21 +186,18 @@ def _total(
 ) -> Privacy:
     """Return the privacy of all releases together, from that of one or from the total."""
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy, real_number
+    from darrm_opt.problem import Privacy
 
-    accepted = "a number of nats, at least 0"
+    accepted = "a finite number of nats, at least 0"
     if total_epsilon is None:
         if number(queries) != 1:
             raise InvalidInput("total_epsilon", None, accepted, "Several releases share a total: see --total-delta.")
         if total_delta is not None:
             raise InvalidInput("total_epsilon", None, accepted, "--total-delta belongs to it.")
-        return Privacy(real_number(number(target_epsilon), "target_epsilon", accepted), number(delta))
+        with options_named(epsilon="target_epsilon"):
+            return Privacy(number(target_epsilon), number(delta))
     if target_epsilon is not None:
         raise InvalidInput("target_epsilon", target_epsilon, "one of --target-epsilon and --total-epsilon")
     if delta != "0":
         raise InvalidInput("delta", delta, "nothing beside --total-epsilon", "Give --total-delta.")
-    epsilon = real_number(number(total_epsilon), "total_epsilon", accepted)
-    try:
-        return Privacy(epsilon, number(total_delta or "0"))
-    except InvalidInput as err:
-        raise InvalidInput(f"total_{err.argument}", err.value, err.accepted, err.advice) from err
+    return total_privacy(total_epsilon, total_delta or "0")

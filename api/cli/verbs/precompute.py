@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import ExitCode, answer, end, fail, say
-from api.cli.parameters import AsJson, StoreUrl, backends, number
+from api.cli.parameters import AsJson, StoreUrl, backends, number, options_named
 from api.cli.parser import Argument, Option
-from api.cli.progress import has_moving_display
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from solver_cache import Store
     from solver_cache.precompute.executor import Executor
     from solver_cache.precompute.grid import Grid
     from solver_cache.precompute.plan import Plan
-    from solver_cache.precompute.progress import Progress, RunOutcome, Watcher
-    from solver_cache.precompute.scheduler import RunOptions
+    from solver_cache.precompute.progress import Progress, RunOutcome
 
 
 _WHERE = "Where"
@@ -63,10 +61,11 @@ def precompute(
 
     from api.cli.report import as_json
     from solver_cache import cache_url
-    from solver_cache.precompute.scheduler import run
+    from solver_cache.precompute.scheduler import RunOptions, run
 
     place = url or cache_url(os.environ)
-    how = run_options(backend, number(time_limit), number(attempts), number(lease), place if direct else "")
+    with options_named(store_url="direct"):
+        how = RunOptions(backend, number(time_limit), number(lease), number(attempts), place if direct else "")
     with ExitStack() as opened:
         store = opened.enter_context(closing(open_target(place, dry_run=dry_run)))
         problems = read_problems(grid)
@@ -90,8 +89,8 @@ def precompute(
             return
         if workforce is None:
             workforce = opened.enter_context(closing(make_executor(number(workers), scheduler, dask)))
-        with display() as watcher:
-            outcome = run(plan, store, workforce, how, watcher)
+        with ProgressDisplay("solving problems", plan.missing) as display:
+            outcome = run(plan, store, workforce, how, lambda at: display.update(progress_text(at), at.over))
     told = outcome_to_dict(outcome)
     for line in told["failures"]:
         say(f"Failed: {line['text']}")
@@ -107,35 +106,6 @@ def plan_text(said: dict[str, Any]) -> str:
         f"{said['problems']:,} problems: {said['stored']:,} are stored already{again}, {said['missing']:,} to be solved in "
         f"{said['batches']:,} batches.\nExpected work: {said['work']}. Store: {said['store']}"
     )
-
-
-FIRST_LINE = 2.0
-"""Seconds after which a log (stderr is no terminal) gets its first line; each next one at one and a half times the time."""
-
-
-def run_options(backend: str, time_limit: Any, attempts: Any, lease: Any, place: str) -> RunOptions:
-    """Return how a run goes about it.
-
-    Raises:
-        InvalidInput: naming the option, its value and what is accepted.
-    """
-    from darrm_opt.design.backends import BACKENDS
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import real_number, whole_number
-    from solver_cache.jobs import MAX_LEASE_SECONDS
-    from solver_cache.precompute.scheduler import RunOptions
-
-    if backend not in BACKENDS:
-        raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
-    if time_limit is not None and not real_number(time_limit, "time_limit", "seconds above 0") > 0:
-        raise InvalidInput("time_limit", time_limit, "seconds above 0")
-    attempts = whole_number(attempts, "attempts", "a whole number, at least 1")
-    seconds = f"seconds above 0, at most {MAX_LEASE_SECONDS:g}"
-    if not 0 < real_number(lease, "lease", seconds) <= MAX_LEASE_SECONDS:
-        raise InvalidInput("lease", lease, seconds)
-    if place in {"memory", "off"}:
-        raise InvalidInput("direct", place, "a database that workers can reach", "Let them return answers.")
-    return RunOptions(backend, time_limit, float(lease), attempts, place)
 
 
 def open_target(url: str, *, dry_run: bool) -> Store:
@@ -191,7 +161,7 @@ def read_plan(grid: str, problems: Grid, store: Store) -> Plan:
     from darrm_opt.answers.running_time import solve_seconds
     from solver_cache.precompute.plan import make_plan
 
-    with _in_file(grid), Working(f"planning {problems.size:,} problems"):
+    with _in_file(grid), ProgressDisplay(f"planning {problems.size:,} problems"):
         return make_plan(problems.specs(), store, solve_seconds)
 
 
@@ -200,7 +170,7 @@ def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
     from darrm_opt.answers.running_time import solve_seconds
     from solver_cache.precompute.plan import estimate_plan
 
-    with _in_file(grid), Working("looking at a sample"):
+    with _in_file(grid), ProgressDisplay("looking at a sample"):
         found = estimate_plan(problems, store, solve_seconds)
     work = f"{duration(found.seconds)} of one processor"
     text = (
@@ -311,41 +281,8 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s"
 
 
-def progress_line(at: Progress) -> str:
-    """Return where a run stands, in one line."""
+def progress_text(at: Progress) -> str:
+    """Return where a run stands, in a few words."""
     left = "?" if at.remaining is None else duration(at.remaining)
     trouble = "".join(f", {many:,} {what}" for many, what in ((at.failed, "failed"), (at.losses, "lost")) if many)
-    return f"{at.over:,} of {at.planned:,}: {at.rate:.1f} a second, {left} left, worst gap {at.worst_gap:.1e}{trouble}"
-
-
-@contextmanager
-def display() -> Iterator[Watcher]:
-    """Yield what shows where a run stands: a bar on a terminal, ever rarer lines in a log."""
-    if not has_moving_display():
-        yield _Log()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as RichProgress
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with RichProgress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task("", total=None)
-
-        def watch(at: Progress) -> None:
-            told = progress_line(at).partition(": ")[2]
-            shown.update(task, total=at.planned, completed=at.over, description=told)
-
-        yield watch
-
-
-class _Log:
-    """Says where a run stands, ever more rarely."""
-
-    def __init__(self) -> None:
-        self._after = FIRST_LINE
-
-    def __call__(self, at: Progress) -> None:
-        if at.seconds >= self._after and at.over < at.planned:
-            say(progress_line(at))
-            self._after = 1.5 * at.seconds
+    return f"{at.rate:.1f} a second, {left} left, worst gap {at.worst_gap:.1e}{trouble}"

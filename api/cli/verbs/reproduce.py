@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from api.cli.output import answer, say
 from api.cli.parameters import AsJson, number
 from api.cli.parser import Argument, Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.literature.darrm.result import Reproduction
@@ -61,7 +61,7 @@ def reproduce(
     for place, each in enumerate(names):
         if every:
             say(f"{each} ({place + 1} of {len(names)})")
-        with Working(f"computing {each}"):
+        with ProgressDisplay(f"computing {each}"):
             made = reproduced(each, data=data, quick=quick, seed=number(seed))
         content = made.content()
         if folder is not None:

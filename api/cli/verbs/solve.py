@@ -30,8 +30,7 @@ def solve(
     Prints γ(l): when l voters say 1, the majority is kept with probability γ(l), else a fair coin is tossed. The bit is
     the majority with probability (1 + γ(l))/2. It is private exactly as printed with --json or --output.
     """
-    from api.cli.cached_solve import cached_solution, takes_long
-    from api.cli.progress import Display
+    from api.cli.cached_solve import cached_solution
     from api.cli.report import solution_json, solution_text
 
     if output is not None or plot is not None:
@@ -40,8 +39,7 @@ def solve(
         check_writable(output, "output")
         check_plot(plot)
     problem = asked.problem()
-    with Display(long=takes_long(problem, design)) as display:
-        solution = cached_solution(problem, design, display)
+    solution = cached_solution(problem, design)
     if output is not None:
         write_whole(output, f"{solution_json(solution)}\n".encode())
     if plot is not None:

@@ -5,17 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from api.cli.output import answer
-from api.cli.parameters import AsJson, number, options_named
+from api.cli.parameters import TOTAL, AsJson, number, options_named, total_privacy
 from api.cli.parser import Option
-from api.cli.working import Working
-
-_OPTIONS = {
-    "n_chunks": "chunks",
-    "n_partitions": "partitions",
-    "epsilon": "total_epsilon",
-    "delta": "total_delta",
-}
-"""What the core's arguments are called here."""
+from api.cli.progress import ProgressDisplay
 
 
 def teach(
@@ -48,14 +40,13 @@ def teach(
     from darrm_opt.answers.accounting import lesson_to_dict
     from darrm_opt.literature.dpbag.datasets import load_dataset
     from darrm_opt.literature.dpbag.experiment import run_experiment as lesson_of
-    from darrm_opt.problem import Privacy, real_number
 
-    total = Privacy(
-        real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0"),
-        real_number(number(total_delta), "total_delta", "a probability in (0, 1)"),
-    )
+    total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)
     split = load_dataset(data, number(labels), seed=number(seed))
-    with options_named(**_OPTIONS), Working("training teachers and labelling"):
+    with (
+        options_named(n_chunks="chunks", n_partitions="partitions", **TOTAL),
+        ProgressDisplay("training teachers and labelling"),
+    ):
         found = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
     lesson = lesson_to_dict(found)
     answer(as_json(lesson) if json else _text(lesson))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from api.cli.output import answer
 from api.cli.parameters import AsJson, number, options_named
 from api.cli.parser import Option
-from api.cli.working import Working
+from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.plurality.accounting import VoteCost, VoteReleases
@@ -54,7 +54,7 @@ def vote_cost(
         releases, cost = _calibrated(total_epsilon, delta, labels, checks, check_ratio, label_sigma, noise, about)
     else:
         releases = (*_releases("check", check_sigma, checks, noise), *_releases("label", label_sigma, labels, noise))
-        with Working("accounting"):
+        with ProgressDisplay("accounting"):
             cost = cost_of(releases, number(delta), **about)
     if json:
         sigmas = {f"{each.kind}_sigma": each.sigma for each in releases} if total_epsilon is not None else {}
@@ -102,7 +102,7 @@ def _calibrated(
 
     if label_sigma is not None:
         raise InvalidInput("label_sigma", label_sigma, "nothing beside total_epsilon", "One decides the other.")
-    with Working("calibrating noise"), options_named(epsilon="total_epsilon"):
+    with ProgressDisplay("calibrating noise"), options_named(epsilon="total_epsilon"):
         vote = calibrate_noise(
             Privacy(number(total_epsilon), number(delta)),
             number(labels),

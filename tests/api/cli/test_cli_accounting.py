@@ -221,3 +221,55 @@ def test_gnmax_by_its_closed_form() -> None:
     assert refused("gnmax").startswith("Error: --total-epsilon is missing")
     assert "--total-delta" in refused("gnmax", "--total-epsilon", "1", "--total-delta", "0")
     assert "--search" in refused("gnmax", "--total-epsilon", "1", "--total-delta", "0.1", "--search", "far")
+
+
+SHARED_TOTAL = {
+    "plan": ("--K", "5", "--epsilon", "0.5"),
+    "plan of classes": ("--K", "5", "--classes", "3", "--affected", "1"),
+    "compare": ("--K", "5", "--epsilon", "0.5"),
+    "plurality": ("--K", "5", "--classes", "3"),
+    "plurality of options": ("--K", "5", "--classes", "3", "--ways"),
+    "teach": ("--labels", "5"),
+}
+
+
+@pytest.mark.parametrize("verb", SHARED_TOTAL)
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "message"),
+    [
+        ("-1", "1e-5", "--total-epsilon: -1.0 is not valid: expected a finite number of nats, at least 0."),
+        ("inf", "1e-5", "--total-epsilon: inf is not valid: expected a finite number of nats, at least 0."),
+        ("many", "1e-5", "--total-epsilon: 'many' is not valid: expected a finite number of nats, at least 0."),
+        ("1", "1", "--total-delta: 1.0 is not valid: expected a probability in "),
+        ("1", "little", "--total-delta: 'little' is not valid: expected a probability in "),
+    ],
+)
+def test_a_total_is_refused_in_the_same_words_everywhere(verb: str, epsilon: str, delta: str, message: str) -> None:
+    words = (verb.partition(" ")[0], *SHARED_TOTAL[verb], "--total-epsilon", epsilon, "--total-delta", delta)
+    assert refused(*words).startswith(f"Error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("verb", "epsilon", "delta", "message"),
+    [
+        ("plan", "0", "0", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
+        ("plan of classes", "0", "0", "--total-epsilon: 0.0 is not valid: expected a finite number of nats above 0"),
+        ("plan of classes", "501", "0", "--total-epsilon: 501.0 is not valid: expected at most 500 nats"),
+        (
+            "plurality of options",
+            "0",
+            "0",
+            "--total-epsilon: 0.0 is not valid: expected a finite number of nats above 0",
+        ),
+        ("compare", "1", "0", "--total-delta: 0.0 is not valid: expected a probability in (0, 1)"),
+        ("compare", "0", "1e-5", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
+        ("teach", "1", "0", "--total-delta: 0.0 is not valid: expected a probability in (0, 1)"),
+    ],
+)
+def test_a_total_that_one_verb_cannot_use(verb: str, epsilon: str, delta: str, message: str) -> None:
+    test_a_total_is_refused_in_the_same_words_everywhere(verb, epsilon, delta, message)
+
+
+def test_a_target_is_refused_by_its_own_name() -> None:
+    for words in (("--target-epsilon", "-1"), ("--target-epsilon", "0", "--ways")):
+        assert refused("plurality", "--K", "5", "--classes", "3", *words).startswith("Error: --target-epsilon: ")

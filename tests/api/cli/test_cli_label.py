@@ -15,8 +15,8 @@ from campaigns.kill_label import kill_and_resume
 from numpy.typing import NDArray
 from support.darrm_runner import Result, refused, run, start
 
-from api.cli import label_job
 from api.cli.output import ExitCode
+from api.cli.progress import ProgressDisplay
 from api.cli.vote_files import blocks, count_rows
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
@@ -308,16 +308,13 @@ class _StopError(Exception):
 
 def stopped_after(blocks_done: int, name: str, monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
     """Begin a job that ends without a word after so many blocks."""
-    done = 0
 
-    def add(self: object, rows: int) -> None:  # noqa: ARG001 — stands in for a method
-        nonlocal done
-        done += 1
-        if done == blocks_done:
+    def update(self: object, text: str = "", done: int = 0) -> None:  # noqa: ARG001 — stands in for a method
+        if done == 10 * blocks_done:
             raise _StopError
 
     with monkeypatch.context() as patch:
-        patch.setattr(label_job.RowCounter, "add", add)
+        patch.setattr(ProgressDisplay, "update", update)
         with pytest.raises(_StopError):
             label(name, "labels.csv", "--queries", "100", "--block", "10", *more)
 

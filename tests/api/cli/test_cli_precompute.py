@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.darrm_runner import refused, run
 
-from api.cli.verbs.precompute import duration, outcome_to_dict, progress_line
+from api.cli.verbs.precompute import duration, outcome_to_dict, progress_text
 from solver_cache import open_store
 from solver_cache.precompute.progress import Progress, RunOutcome
 
@@ -90,10 +90,10 @@ def test_what_is_wrong_in_a_grid_file_is_told_with_its_place(tmp_path: Path, url
     assert said == f"Error: {grid}: grid[0].m.step = 0 is not valid: expected a finite number above 0."
 
 
-def test_where_a_run_stands_in_one_line() -> None:
+def test_where_a_run_stands_in_a_few_words() -> None:
     at = Progress(100, 40, 5, 0, 1, 2, 3e-10, 90.0, 30.0, 20.0)
-    assert progress_line(at) == "46 of 100: 2.0 a second, 40 s left, worst gap 3.0e-10, 1 failed, 2 lost"
-    assert progress_line(Progress(100, 0, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0 of 100: 0.0 a second, ? left")
+    assert progress_text(at) == "2.0 a second, 40 s left, worst gap 3.0e-10, 1 failed, 2 lost"
+    assert progress_text(Progress(100, 0, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0.0 a second, ? left")
     assert duration(90000) == "25 h"
 
 

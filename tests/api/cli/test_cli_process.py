@@ -20,11 +20,9 @@ from support.darrm_runner import PROGRAM, SMALL, run, start
 from support.paths import ROOT
 
 from api.cli.output import ExitCode
-from api.cli.progress import Display
 from api.cli.verbs import VERBS
 from api.server.run import ListenError, listen, url_of
 from darrm_opt import Problem, __version__, verify
-from darrm_opt.design.solution import Progress
 from darrm_opt.errors import InvalidInput
 from solver_cache import open_store
 
@@ -193,50 +191,6 @@ def test_an_unknown_option_is_refused() -> None:
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "completion"])
 def test_every_verb_answers_in_json(verb: str) -> None:
     assert "--json" in run(*verb.split(), "--help").stdout
-
-
-# ------------------------------------------------------------------------------------------ progress
-
-
-def at(seconds: float) -> Progress:
-    return Progress(round=3, rows=1234, utility=0.5, upper_bound=0.75, violation=0.1, seconds=seconds)
-
-
-def test_a_log_gets_ever_rarer_lines_of_a_long_solve(capsys: pytest.CaptureFixture[str]) -> None:
-    with Display(long=True) as display:
-        for second in range(16):
-            display(at(float(second)))
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    expected = "round 3: 1,234 rows, utility 0.500000, bound 0.750000, gap 2.5e-01"
-    assert shown.err.splitlines() == [f"{expected}, {second}.0 s" for second in (1, 2, 4, 8)]
-
-
-def test_a_terminal_shows_where_a_long_solve_stands(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    with Display(long=True) as display:
-        time.sleep(0.3)  # Rich draws in a thread of its own
-        display(at(0.2))  # too soon for a line of its own
-        time.sleep(0.3)
-        display(at(2.0))
-        time.sleep(0.3)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "solving" in shown.err
-    assert "gap 2.5e-01, 2.0 s" in shown.err
-    assert "0.2 s" not in shown.err
-
-
-def test_a_short_solve_shows_nothing_on_a_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with Display() as display:
-        display(at(0.1))
-    assert capsys.readouterr() == ("", "")
 
 
 # ------------------------------------------------------------------------------------------ serving

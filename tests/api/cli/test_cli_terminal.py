@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from rich.console import Console
 from support.darrm_runner import SMALL, run, start
 
-from api.cli import plurality_options, working
+from api.cli import cached_solve, plurality_options, progress
+from api.cli.cached_solve import progress_text
+from api.cli.parameters import DesignOptions
 from api.cli.parser import Command, parse
+from api.cli.progress import ProgressDisplay
 from api.cli.verbs import EXAMPLES, GROUPS, VERBS, bagging, load, plurality, vote_cost
-from api.cli.working import Working
+from darrm_opt.design.solution import Progress
+from darrm_opt.problem import Problem
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
@@ -100,17 +105,73 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_long_work_shows_itself_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(working, "FIRST", 0.01)
-    monkeypatch.setattr(working, "EVERY", 0.01)
-    with Working("planning") as shown:
-        shown.note("gnmax does not fit")
-        while "gnmax" not in terminal.getvalue():
+def written_to(stream: io.StringIO, total: int | None, expected: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what a stream is shown of work that ends once ``expected`` was written."""
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "LOG_DELAY_SECONDS", 0.01)
+    display = ProgressDisplay("planning", total)
+    display.update("gnmax [does not fit]", 600)
+    with display:
+        while expected not in stream.getvalue():
             time.sleep(0.01)
-    assert "\x1b[Kplanning: gnmax does not fit (0 s; ctrl-C stops it)" in terminal.getvalue()
-    assert terminal.getvalue().endswith("\r\x1b[K")  # nothing of it is left
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(("total", "done"), [(None, ""), (1000, "600 of 1,000, ")])
+def test_long_work_moves_a_line_on_a_terminal(total: int | None, done: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = f"planning: {done}gnmax [does not fit] (0:00:00; ctrl-C stops it)"
+    written = written_to(Terminal(), total, expected, monkeypatch)
+    assert ("━" in written) == (total is not None)  # a bar
+    assert written.endswith("\x1b[2K")  # nothing of it is left
+
+
+@pytest.mark.parametrize("why", ["log", "no Rich", "dumb"])
+def test_long_work_writes_lines_where_none_can_move(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why == "no Rich":
+        monkeypatch.setattr(progress, "find_spec", lambda _: None)
+    stream = io.StringIO() if why == "log" else Terminal()
+    monkeypatch.setattr(Console, "is_dumb_terminal", why == "dumb")
+    expected = "planning: 600 of 1,000, gnmax [does not fit] (0:00:00)\n"
+    written = written_to(stream, 1000, expected, monkeypatch)
+    assert written == expected * (len(written) // len(expected))
+
+
+def test_each_line_comes_after_twice_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, times = [0.0], [5.0, 10.0, 20.0, 40.0]
+
+    def wait(seconds: float) -> bool:
+        clock[0] += seconds
+        return clock[0] > times[-1]
+
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(progress, "monotonic", lambda: clock[0])
+    display = ProgressDisplay("planning")
+    monkeypatch.setattr(display._ended, "wait", wait)
+    with display:
+        pass
+    assert stream.getvalue().splitlines() == [f"planning (0:00:{time:02.0f})" for time in times]
+
+
+def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr("sys.stderr", stream)
+        with ProgressDisplay("planning"):
+            pass
+        assert stream.getvalue() == ""
+
+
+def test_a_long_solve_shows_where_it_stands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG_DELAY_SECONDS", 0.0)
+    cached_solve.cached_solution(Problem.from_allowance(41, 11, 0.1), DesignOptions(cache=False))
+    assert "solving" in capsys.readouterr().err
+    at = Progress(round=3, rows=1234, utility=0.5, upper_bound=0.75, violation=0.1, seconds=2.0)
+    assert progress_text(at) == "round 3: 1,234 rows, utility 0.500000, bound 0.750000, gap 2.5e-01"
 
 
 @pytest.mark.parametrize(
@@ -123,25 +184,18 @@ def test_long_work_shows_itself_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
         ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-5", "--mechanism", "noise"),
         ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--compare"),
         ("plan", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--affected", "1"),
+        ("solve", "--K", "5", "--m", "2", "--epsilon", "0.1"),
     ],
 )
 def test_verbs_that_can_take_long_show_that_they_work(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
 
-    class Seen(Working):
+    class Seen(ProgressDisplay):
         def __enter__(self) -> Self:
-            shown.append(self._what)
+            shown.append(self._text)
             return super().__enter__()
 
-    for module in (bagging, plurality_options, plurality, vote_cost):
-        monkeypatch.setattr(module, "Working", Seen)
+    for module in (bagging, cached_solve, plurality_options, plurality, vote_cost):
+        monkeypatch.setattr(module, "ProgressDisplay", Seen)
     assert run(*words).exit_code == 0
     assert len(shown) == 1
-
-
-def test_short_work_and_logs_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream in (Terminal(), io.StringIO()):
-        monkeypatch.setattr("sys.stderr", stream)
-        with Working("planning"):
-            pass
-        assert stream.getvalue() == ""

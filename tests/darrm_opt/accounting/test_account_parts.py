@@ -367,7 +367,6 @@ def test_few_counts_where_each_is_dear() -> None:
     assert len(count_groups(private, 1, law, 0.0)[0]) == mixture.MAX_PRIVATE_GROUPS == 8
     assert len(count_groups(voters, 300, law, 0.0)[0]) == 10  # 3000 steps
     assert len(count_groups(voters, 5000, law, 0.0)[0]) == mixture.MIN_GROUPS == 6
-    assert len(count_groups(voters, 5000, law, 0.0, 3)[0]) == 3
     assert count_groups(voters, 1, law, 0.1)[1] <= 4e-4
     with pytest.raises(InvalidInput, match=r"distribution = 60 .* a distribution over 0\.\.5 voters"):
         mixture_total(np.zeros(6), Problem(5, Privacy(0.3), Privacy(1.0)), 2, law)

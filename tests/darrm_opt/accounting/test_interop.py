@@ -70,6 +70,14 @@ def test_composition_with_dp_sgd_in_the_librarys_accountant() -> None:
     ).get_delta_for_epsilon(3.0)
 
 
+@pytest.mark.parametrize("neighbours", ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"])
+def test_releases_join_mechanisms_of_their_neighbours(neighbours: str) -> None:
+    votes, noise = as_event(SOLUTION, fresh=True), dp_event.GaussianDpEvent(5.0)
+    both = pld_accountant(1e-3, neighbours).compose(noise).compose(votes)
+    assert both.neighboring_relation.name == neighbours
+    assert both.get_epsilon(0.01) > pld_accountant(1e-3, neighbours).compose(votes).get_epsilon(0.01)
+
+
 def test_an_accountant_that_does_not_know_releases_refuses_them() -> None:
     assert pld_accountant().supports(as_event(SOLUTION, fresh=True))
     assert pld_accountant().supports(dp_event.ComposedDpEvent([as_event(SOLUTION, fresh=True), dp_event.NoOpDpEvent()]))

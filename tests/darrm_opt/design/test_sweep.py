@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve, verify
-from darrm_opt.design.sweep import tradeoff
+from darrm_opt.design.status import Status
+from darrm_opt.design.sweep import solve_sweep, tradeoff
 
 MS = [1, 5, 2, 8, 3.5]
 
@@ -47,3 +48,20 @@ def test_voters_without_an_allowance_are_asked_by_target() -> None:
 def test_what_is_no_allowance_is_refused(ms: list[float], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         tradeoff(Problem.from_allowance(5, 1, 0.1), ms)
+
+
+def test_a_sweep_yields_the_strictest_target_first() -> None:
+    problem = Problem.from_allowance(11, 1, 0.1)
+    problems = [problem.with_allowance(m) for m in MS]
+    found = list(solve_sweep(problems))
+    assert [place for place, _ in found] == [0, 2, 4, 1, 3]
+    assert [solution for _, solution in sorted(found, key=lambda each: each[0])] == list(
+        tradeoff(problem, MS).solutions
+    )
+
+
+def test_a_sweep_keeps_its_total_time() -> None:
+    problems = [Problem.from_allowance(301, m, 0.1, 1e-3) for m in (2, 3)]
+    for _, solution in solve_sweep(problems, total_time_limit=0.0):
+        assert solution.status is Status.TIME_LIMIT
+        assert verify(solution.problem, solution.gamma).margin >= 0

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -390,10 +391,19 @@ def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
     assert run_grid(GRID, roomy).progress.solved == MANY - 3
 
 
-def test_workers_that_write_need_a_place_that_they_can_reach() -> None:
-    plan = make_plan(grid_of(GRID).specs(), MemoryStore(), solve_seconds)
-    with closing(Processes(1)) as executor, pytest.raises(InvalidInput, match="a database that workers can reach"):
-        run(plan, MemoryStore(), executor, RunOptions(store_url="memory"))
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"store_url": "memory"}, "store_url = 'memory' is not valid: expected a database that workers can reach"),
+        ({"backend": "simplex"}, "backend = 'simplex' is not valid: expected one of highs"),
+        ({"time_limit": 0}, "time_limit = 0 is not valid: expected None, or seconds above 0"),
+        ({"lease": 1e9}, "lease = 1000000000.0 is not valid: expected seconds above 0, at most 3600"),
+        ({"attempts": 0}, "attempts = 0 is not valid: expected a whole number, at least 1"),
+    ],
+)
+def test_options_of_a_run_are_checked_before_it_begins(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        RunOptions(**options)
 
 
 # ---------------------------------------------------------------------------------------------------- kills

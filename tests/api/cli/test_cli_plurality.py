@@ -78,7 +78,7 @@ def test_a_rule_is_verified_whatever_its_file_says() -> None:
             ("--target-epsilon", "0.01"),
             "Error: rule.json names its problem itself: leave out --target-epsilon, or give",
         ),
-        (("--K", "5", "--epsilon", "0.1", "--m", "1"), "leave out --K, --m, --epsilon, or give a bare list."),
+        (("--K", "5", "--epsilon", "0.1", "--m", "1"), "leave out --K, --epsilon, --m, or give a bare list."),
         (("--checker", "formal"), "--checker: 'formal' is not valid: expected nothing or 'own'"),
         (("--arithmetic", "ball"), "--arithmetic: 'ball' is not valid: expected nothing or 'float'"),
         (("--checker", "any"), "--checker: 'any' is not valid: expected 'own' or 'formal'"),

@@ -74,7 +74,7 @@ class ProgressDisplay:
             return
         mark = SpinnerColumn() if self._total is None else BarColumn(20)
         text = TextColumn("{task.description}", markup=False, table_column=Column())  # wraps
-        with Progress(mark, text, console=console, transient=True, auto_refresh=False) as shown:
+        with Progress(mark, text, console=console, transient=True, auto_refresh=False, redirect_stdout=False) as shown:
             task = shown.add_task("", total=self._total)
             while True:
                 line = self._line("; ctrl-C stops it")

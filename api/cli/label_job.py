@@ -147,7 +147,7 @@ def label_file(
             for number, block in enumerate(blocks(votes, K, job.rows, classes)):
                 file.write(release.release_many(block, _block_id(job, number)))
                 progress.add(len(block))
-        part.replace(output)
+        part.replace(os.path.realpath(output))
         flush_folder(part.parent)
     progress.end()
     return LabelResult(count, count - missing, job.release_id)
@@ -198,7 +198,7 @@ def _block_id(job: Job, number: int) -> str:
 
 
 def _beside(output: str, what: str) -> Path:
-    path = Path(output).absolute()
+    path = Path(os.path.realpath(output))
     return path.with_name(f".{path.name}.{what}")
 
 

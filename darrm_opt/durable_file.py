@@ -1,23 +1,31 @@
 """Durable files: written beside their place, flushed to the disk, and moved there in one step.
 
-A reader meets the old file or the new one, never a part, also after a crash; what fails leaves nothing behind.
+A reader meets the old file or the new one, never a part, also after a crash; what fails leaves nothing behind. Only what is
+no file, such as a device or a FIFO, is written as it is.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator[Path]:
     """Yield the path of a draft, readable by its owner alone; when the block ends well, it replaces ``path``.
 
+    Links are followed: the file that they lead to is replaced, and keeps its permissions and, where the system allows it, its
+    owner. A device, a FIFO, and whatever stdout or stderr is, are written through: they are given the draft's content.
+
     Args:
         path: the file to be written; its folder must exist.
-        mode: permissions of the new file; None: the usual ones (the umask's).
+        mode: permissions of a new file; None: the usual ones (the umask's).
 
     Raises:
         OSError: it cannot be written.
@@ -31,21 +39,75 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
     """
     import tempfile
 
-    target = Path(path)
-    folder = target.absolute().parent
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=folder)
+    target = regular_target(path)
+    if target is None:
+        with tempfile.TemporaryDirectory() as private:
+            draft = Path(private, "draft")
+            draft.touch(0o600)
+            yield draft
+            _write_through(draft, path)
+        return
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     draft = Path(name)
     try:
         os.close(descriptor)
         yield draft
         with draft.open("rb") as file:
             os.fsync(file.fileno())
-        draft.chmod(0o666 & ~_umask() if mode is None else mode)  # mkstemp makes files for their owner alone
+        _set_permissions(draft, target, mode)
         draft.replace(target)
     except BaseException:  # ctrl-C too must leave nothing behind
         draft.unlink(missing_ok=True)
         raise
-    flush_folder(folder)
+    flush_folder(target.parent)
+
+
+def regular_target(path: str | os.PathLike[str]) -> Path | None:
+    """Return the regular file, there already or not, to which a path leads through links; None where it is written through.
+
+    Raises:
+        OSError: links lead in a circle.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        there = Path(path).stat()
+    except OSError as err:
+        if err.errno == errno.ELOOP:
+            raise
+        return target
+    # A link of /proc to a file that was removed, or to memory, leads to no path.
+    replaceable = stat.S_ISREG(there.st_mode) and target.exists() and _stream(there) is None
+    return target if replaceable or stat.S_ISDIR(there.st_mode) else None
+
+
+def _stream(there: os.stat_result) -> int | None:
+    """Return the descriptor, stdout's or stderr's, of what is there; None if it is neither."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):  # it is closed
+            if os.path.samestat(there, os.fstat(descriptor)):
+                return descriptor
+    return None
+
+
+def _write_through(draft: Path, path: str | os.PathLike[str]) -> None:
+    import shutil
+
+    stream = _stream(Path(path).stat())  # opened once more, a file would be written from its start
+    place: BinaryIO
+    with draft.open("rb") as file, open(path if stream is None else os.dup(stream), "wb") as place:  # noqa: PTH123
+        shutil.copyfileobj(file, place)
+
+
+def _set_permissions(draft: Path, target: Path, mode: int | None) -> None:
+    """Give a draft the permissions and the owner of the file that it replaces; else ``mode``."""
+    try:
+        there = target.stat()
+    except FileNotFoundError:
+        draft.chmod(0o666 & ~_umask() if mode is None else mode)  # mkstemp makes files for their owner alone
+        return
+    with contextlib.suppress(OSError):  # only root may give files away
+        os.chown(draft, there.st_uid, there.st_gid)
+    draft.chmod(stat.S_IMODE(there.st_mode))
 
 
 def flush_folder(folder: Path) -> None:

@@ -56,6 +56,7 @@ def parse_url(url: str) -> tuple[URL, bool]:
     from sqlalchemy.exc import ArgumentError
 
     try:
+        url.encode()  # bytes that are no text came through the command line or the environment
         place = make_url(url)
     except (ArgumentError, ValueError):  # their text may quote the URL, so it goes no further
         raise CacheError(repr(_redacted(url)), "this is not a database URL", ACCEPTED) from None

@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import re
 import secrets
 import time
@@ -241,12 +242,13 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _lock(path: Path) -> Any:
-    """Return a lock beside the file, so that two `darrm keys` at once lose nothing."""
+    """Return a lock beside the file that ``path`` leads to, so that two `darrm keys` at once lose nothing."""
     from filelock import FileLock
 
+    target = Path(os.path.realpath(path))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(f"{path}.lock", timeout=10, mode=0o600).acquire()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(f"{target}.lock", timeout=10, mode=0o600).acquire()
     except (OSError, TimeoutError) as err:
         raise KeysFileError(f"The keys file {path} cannot be written: {err}.") from err
 
@@ -263,7 +265,7 @@ def _read(path: Path) -> tuple[Key, ...]:
         raise KeysFileError(f"There is no keys file {path}: `darrm keys add NAME --file {path}` makes one.") from err
     except (OSError, UnicodeError) as err:
         raise KeysFileError(f"The keys file {path} cannot be read: {err}.") from err
-    except (ValueError, TypeError, KeyError) as err:
+    except (ValueError, TypeError, KeyError, RecursionError) as err:
         raise KeysFileError(
             f"The keys file {path} is not one that `darrm keys` wrote: put back a copy, or make new keys."
         ) from err

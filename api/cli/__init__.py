@@ -35,11 +35,11 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
-    from api.cli.output import EXIT_CODES, ExitCode, answer, fail, reported, say, tolerate_encodings
+    from api.cli.output import EXIT_CODES, ExitCode, answer, fail, prepare_streams, reported, say
     from api.cli.parser import HELP, Command, UsageError, group_help, parse, parse_verb, program_help, verb_help
     from api.cli.verbs import EXAMPLES, GROUPS, VERBS, load
 
-    tolerate_encodings()
+    prepare_streams()
     with reported():
         if not words or words[0] in HELP:
             groups = {title: {name: _summary(load(name)) for name in names} for title, names in GROUPS.items()}

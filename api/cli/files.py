@@ -13,20 +13,35 @@ def check_writable(path: str | None, option: str) -> None:
     """Refuse a path that cannot be written, before any work.
 
     Raises:
-        InvalidInput: its folder does not exist or cannot be written, or it is a folder.
+        InvalidInput: it is - or a folder, it cannot be written, or its folder does not exist or cannot be written.
     """
     if path is None:
         return
-    folder = Path(path).absolute().parent
-    trouble = ""
-    if Path(path).is_dir():
+    if path == "-":
+        trouble = (
+            "It is no stream here: answers go to stdout by themselves, with --json as JSON. A file of this name is ./-."
+        )
+    elif Path(path).is_dir():
         trouble = "It is a folder."
-    elif not folder.is_dir():
-        trouble = f"There is no folder {folder}."
-    elif not os.access(folder, os.W_OK):
-        trouble = f"The folder {folder} cannot be written."
+    else:
+        trouble = _obstacle(path)
     if trouble:
         raise InvalidInput(option, path, "a file that can be written", trouble)
+
+
+def _obstacle(path: str) -> str:
+    """Return why nothing can be written to a path that is not a folder; empty where it can."""
+    from darrm_opt.durable_file import regular_target
+
+    try:
+        target = regular_target(path)
+    except OSError as err:
+        return f"{err.strerror}."
+    if target is None:
+        return "" if os.access(path, os.W_OK) else "It cannot be written."
+    if not target.parent.is_dir():
+        return f"There is no folder {target.parent}."
+    return "" if os.access(target.parent, os.W_OK) else f"The folder {target.parent} cannot be written."
 
 
 def check_plot(path: str | None) -> None:
@@ -55,7 +70,7 @@ def picture_format(path: str) -> str:
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Write ``content`` beside ``path`` and move it there in one step: a reader sees the old file or the new one.
+    """Write ``content`` beside ``path`` and move it there in one step (`replacing`): a reader sees the old file or the new one.
 
     Raises:
         OSError: it cannot be written; names ``path``.
@@ -75,6 +90,8 @@ def read_text(source: str) -> str:
     Raises:
         InvalidInput: the file cannot be read, or is not UTF-8 text.
     """
+    if source == "-" and sys.stdin is None:
+        raise InvalidInput("FILE", source, "a readable file, or - for stdin", "Stdin is closed.")
     try:
         return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as err:

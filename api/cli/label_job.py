@@ -147,7 +147,7 @@ def label_file(
             for number, block in enumerate(blocks(votes, K, job.rows, classes)):
                 file.write(release.release_many(block, _block_id(job, number)))
                 display.update(done=min(count, (number + 1) * job.rows))
-        part.replace(output)
+        part.replace(os.path.realpath(output))
         flush_folder(part.parent)
     return LabelResult(count, count - missing, job.release_id)
 
@@ -167,7 +167,7 @@ def _block_id(job: Job, number: int) -> str:
 
 
 def _beside(output: str, what: str) -> Path:
-    path = Path(output).absolute()
+    path = Path(os.path.realpath(output))
     return path.with_name(f".{path.name}.{what}")
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from darrm_opt.design.status import Status
@@ -25,6 +25,7 @@ class ExitCode(enum.IntEnum):
     UNAVAILABLE = 4
     SOME_FAILED = 5
     INTERRUPTED = 130
+    PIPE_CLOSED = 141
 
     @property
     def meaning(self) -> str:
@@ -40,6 +41,7 @@ _MEANING = {
     ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port cannot be used here, or a budget is spent",
     ExitCode.SOME_FAILED: "some problems could not be solved, or some rows were refused: they are listed",
     ExitCode.INTERRUPTED: "interrupted; nothing half-written is left",
+    ExitCode.PIPE_CLOSED: "whoever read the answer closed the pipe before its end, as `head` and `grep -q` do",
 }
 
 EXIT_CODES = "\n".join(["Exit codes:", *(f"  {code:>3d}  {code.meaning}" for code in ExitCode)])
@@ -71,10 +73,10 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt:
         say("Interrupted: nothing half-written is left.")
         sys.exit(ExitCode.INTERRUPTED)
-    except BrokenPipeError:  # whoever read the answer has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
-        sys.exit(1)
     except Exception as err:
+        if isinstance(err, BrokenPipeError) and not err.filename:  # whoever read the answer has seen enough
+            _discard(sys.stdout, sys.stderr)
+            sys.exit(ExitCode.PIPE_CLOSED)
         from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate
         from darrm_opt.optional_packages import missing_package
 
@@ -117,8 +119,18 @@ def answer(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line on stderr: whatever is not the answer."""
-    print(line, file=sys.stderr)  # noqa: T201 — this is what prints
+    """Print a line on stderr: whatever is not the answer. A stderr that takes none changes no exit code."""
+    try:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201 — this is what prints
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(*streams: TextIO) -> None:
+    """Let streams that cannot be written lead nowhere, or Python complains when it flushes them."""
+    for stream in streams:
+        if stream is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 PLAIN = {
@@ -130,9 +142,15 @@ PLAIN = {
 """Characters of our texts in ASCII, for a terminal that cannot show them."""
 
 
-def tolerate_encodings() -> None:
-    """Let stdout and stderr write what their encoding lacks in ASCII (`PLAIN`, else a question mark)."""
+def prepare_streams() -> None:
+    """Let stdout and stderr write what their encoding lacks in ASCII (`PLAIN`, else a question mark, or an escape).
+
+    A stderr that is closed leads nowhere: without one, Python prints its messages on stdout.
+    """
     import codecs
+
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 — until the end
 
     def plainly(err: UnicodeError) -> tuple[str, int]:
         if not isinstance(err, UnicodeEncodeError):
@@ -141,8 +159,9 @@ def tolerate_encodings() -> None:
 
     codecs.register_error("darrm-plain", plainly)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
-            stream.reconfigure(errors="darrm-plain")
+        if isinstance(stream, io.TextIOWrapper):
+            plain = stream.encoding.lower().replace("-", "") != "utf8"
+            stream.reconfigure(errors="darrm-plain" if plain else "backslashreplace")
 
 
 def exit_code_of(status: Status) -> ExitCode:

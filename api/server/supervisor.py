@@ -31,6 +31,9 @@ RESTART_SECONDS = 1.0
 
 def supervise(settings: Settings, listening: socket.socket) -> bool:
     """Run the workers until SIGTERM or SIGINT; return whether they could be started."""
+    os.environ["PYTHONSAFEPATH"] = (
+        "1"  # or a new worker's first imports, such as socket, are looked for in the current folder
+    )
     slots = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
     with _signal_pipe() as signalled:
         try:

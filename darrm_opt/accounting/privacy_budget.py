@@ -201,7 +201,7 @@ class PrivacyBudget:
             loaded = cls(_from_record(record["budget"]), record["accounting"])
             for event in record["events"]:
                 loaded._events = loaded._with(_from_record(event), whole_number(event["count"], "count", _COUNT))
-        except (ValueError, KeyError, TypeError) as err:  # InvalidInput is a ValueError
+        except (ValueError, KeyError, TypeError, RecursionError) as err:  # InvalidInput is a ValueError
             raise BudgetUnreadable(f"the budget {path} is damaged: {err!r}") from err
         if not loaded.fits(Privacy(0.0), 0):
             raise BudgetUnreadable(f"the events of the budget {path} exceed {loaded.budget}; nothing was loaded.")

@@ -32,7 +32,7 @@ from solver_cache.process_pool.task_loop import run_tasks
 run_tasks(connection, float(sys.argv[2]), int(sys.argv[3]))
 """
 """Program of a new interpreter. A fork would copy locks that other threads hold; `multiprocessing`, when it spawns, runs the
-program's main script once more, which only scripts written for it survive."""
+program's main script once more, which only scripts written for it survive. With -P nothing is imported from the current folder."""
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """As many processes as processors: threads would only quarrel. Read when NumPy is first imported."""
@@ -53,7 +53,7 @@ def start_process(name: str, report_seconds: float, niceness: int) -> tuple[subp
         niceness: as of `run_tasks`.
     """
     ours, theirs = Pipe()
-    command = [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), str(niceness), name]
+    command = [sys.executable, "-P", "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), str(niceness), name]
     try:
         process = subprocess.Popen(  # noqa: S603 — ourselves
             command,

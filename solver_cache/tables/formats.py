@@ -83,7 +83,7 @@ def write_table(path: str | Path, rows: Iterable[Row], name: str | None = None) 
     try:
         with replacing(path, 0o644) as draft:
             return chosen.write(draft, rows)
-    except OSError as err:
+    except (OSError, UnicodeEncodeError) as err:  # SQLite takes no name that is not text
         raise TableError(f"{path} cannot be written: {err}") from err
 
 
@@ -153,11 +153,23 @@ def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult
         yield ImportResult(entry.number, became, entry.row.key)
 
 
-def exportable_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows that can be read as answers of this version; what is stale or damaged is left out."""
-    for row in rows:
-        try:
-            read_row(row)
-        except InvalidRow:
-            continue
-        yield row
+class ExportableRows:
+    """Rows that can be read as answers of this version, to be walked through once; what is stale or damaged is left out.
+
+    Attributes:
+        left_out: how many were left out so far.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = rows
+        self.left_out = 0
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows, reading each."""
+        for row in self._rows:
+            try:
+                read_row(row)
+            except InvalidRow:
+                self.left_out += 1
+            else:
+                yield row

@@ -7,7 +7,7 @@ import math
 import random
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import InvalidInput, Privacy, Problem, verify
 from darrm_opt.design_spec import canonical_json, digest
 from solver_cache import DesignSpec, MemoryStore, Row, cached_solve, open_store, validate_row
+from solver_cache.tables import formats
 from solver_cache.tables.entry import COLUMNS, TableError, columns_of
 from solver_cache.tables.formats import (
     FORMATS,
+    ExportableRows,
     ImportResult,
-    exportable_rows,
     format_of,
     import_rows,
     read_table,
@@ -256,7 +257,7 @@ def test_a_good_row_takes_the_place_of_a_damaged_one(rows: list[Row], tmp_path: 
 
 
 def test_what_is_of_another_version_is_not_exported(rows: list[Row]) -> None:
-    assert [*exportable_rows([rows[0], replace(rows[1], core=99), replace(rows[2], digest="")])] == rows[:1]
+    assert [*ExportableRows([rows[0], replace(rows[1], core=99), replace(rows[2], digest="")])] == rows[:1]
 
 
 # ------------------------------------------------------------------------------------- the client, the commands
@@ -306,6 +307,27 @@ def test_export_and_import_from_the_command_line(tmp_path: Path, rows: list[Row]
     assert (told.exit_code, json.loads(told.stdout)["new"]) == (0, 12)
     assert run("export", "--output", str(again), "--url", there).exit_code == 0
     assert path.read_bytes() == again.read_bytes()
+
+
+def test_export_counts_what_it_left_out_while_it_read(
+    tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    store = open_store(url)
+    for row in (replace(rows[0], core=-1), *rows[1:6]):
+        store.put(row)
+
+    def written(path: Path, given: Iterable[Row], name: str) -> int:
+        many = write_table(path, given, name)
+        for row in rows[6:]:  # a precomputation beside it goes on
+            store.put(row)
+        return many
+
+    monkeypatch.setattr(formats, "write_table", written)
+    told = run("export", "--output", str(tmp_path / "table.csv"), "--url", url, "--json")
+    store.close()
+    assert (json.loads(told.stdout)["rows"], json.loads(told.stdout)["left_out"]) == (5, 1)
+    assert told.stderr.startswith("Warning: 1 rows are of another version or damaged, and left out")
 
 
 def test_import_lists_what_it_refuses(tmp_path: Path, rows: list[Row]) -> None:

@@ -34,6 +34,13 @@ def dies_once(settings: Settings, _: socket.socket) -> None:
     time.sleep(60)
 
 
+def asks_for_the_end(settings: Settings, _: socket.socket) -> None:
+    """Ask for the end of all at once."""
+    born(settings)
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(60)
+
+
 def hangs(settings: Settings, _: socket.socket) -> None:
     """Hear no signal."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -150,18 +150,19 @@ def export(
     from api.cli.files import check_writable
     from api.cli.report import as_json
     from darrm_opt.errors import InvalidInput
-    from solver_cache.tables.formats import exportable_rows, format_of, write_table
+    from solver_cache.tables.formats import ExportableRows, format_of, write_table
 
     if output is None:
         raise InvalidInput("output", None, "a file to be written")
     check_writable(output, "output")
     chosen = format_of(output, format)
     with closing(open_cache(url, reading=True)) as store:
-        many = write_table(output, exportable_rows(store.rows()), chosen.name)
-        left = store.stats().rows - many
-    if left > 0:
+        rows = ExportableRows(store.rows())
+        many = write_table(output, rows, chosen.name)
+    left = rows.left_out
+    if left:
         say(f"Warning: {left:,} rows are of another version or damaged, and left out (`darrm cache check` names them).")
-    told = {"file": output, "format": chosen.name, "rows": many, "left_out": max(0, left)}
+    told = {"file": output, "format": chosen.name, "rows": many, "left_out": left}
     answer(as_json(told) if json else f"Written: {many:,} answers to {output} ({chosen.name}).")
 
 

@@ -96,6 +96,8 @@ def _folder(output: str) -> Path:
     from darrm_opt.figures import check_drawable
 
     check_drawable("png")
+    if output == "-":
+        check_writable(output, "output")
     folder = Path(output)
     try:
         folder.mkdir(parents=True, exist_ok=True)

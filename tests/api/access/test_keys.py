@@ -47,6 +47,25 @@ def test_a_key_is_256_random_bits_and_the_file_has_its_hash_alone(path: Path) ->
     assert len({create_key(path, "bob")[1] for _ in range(5)}) == 5
 
 
+def test_a_key_that_is_revoked_through_a_link_is_no_key_of_the_file(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    key, _ = create_key(link, "alice")
+    assert list_keys(path) == (key,)
+    revoke_key(link, key.id)
+    assert link.is_symlink()
+    assert list_keys(path) == ()
+    assert not [*tmp_path.glob("*.lock")]
+
+
+def test_a_keys_file_that_is_nested_too_deeply_is_told(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("[" * 100_000)
+    result = run("keys", "ls", "--file", str(path))
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr.startswith(f"Error: The keys file {path} is not one that `darrm keys` wrote: ")
+
+
 def test_a_ring_opens_for_its_keys_alone(path: Path) -> None:
     key, text = create_key(path, "alice")
     _, other = create_key(path.with_name("other.json"), "mallory")

@@ -149,7 +149,7 @@ def test_a_reader_that_goes_away_is_no_error(begin: Begin) -> None:
     process.stdout.readline()
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(timeout=60) == 1
+    assert process.wait(timeout=60) == ExitCode.PIPE_CLOSED == 128 + signal.SIGPIPE
 
 
 # ------------------------------------------------------------------------------------------ the group

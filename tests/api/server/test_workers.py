@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def supervised(life: Callable[..., None], folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(supervisor, "run_worker", life)
     monkeypatch.setattr(supervisor, "RESTART_SECONDS", 0.0)
     monkeypatch.setattr(supervisor, "KILL_SECONDS", 0.0)
+    monkeypatch.setenv("PYTHONSAFEPATH", "")  # the supervisor sets it
     settings = Settings(cache_url="memory", workers=workers, stop_seconds=1, run_folder=folder)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with listen("127.0.0.1", 0) as listening:
@@ -45,6 +47,24 @@ def test_a_worker_that_dies_is_replaced(
     assert supervised(worker_lives.dies_once, tmp_path, monkeypatch)
     assert len(list(tmp_path.iterdir())) == 2
     assert "ended (-9) and is replaced" in caplog.text
+
+
+def test_files_in_the_current_folder_are_not_imported_by_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name in ("pickle", "random", "socket"):
+        (folder / f"{name}.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(folder)
+    (tmp_path / "run").mkdir()
+    end = threading.Timer(
+        60, os.kill, (os.getpid(), signal.SIGTERM)
+    )  # or a worker that cannot begin is replaced for ever
+    end.start()
+    assert supervised(worker_lives.asks_for_the_end, tmp_path / "run", monkeypatch)
+    end.cancel()
+    assert "ended" not in caplog.text
 
 
 def test_a_worker_that_hears_no_signal_is_killed_at_the_deadline(

@@ -349,6 +349,9 @@ def test_altered_files_are_refused(tmp_path: Path, change: dict[str, Any], messa
 def test_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BudgetUnreadable, match="cannot be read"):
         PrivacyBudget.load(tmp_path / "none.json")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(BudgetUnreadable, match="is damaged: RecursionError"):
+        PrivacyBudget.load(tmp_path / "deep.json")
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(BudgetUnreadable, match="is damaged: TypeError"):
         PrivacyBudget.load(tmp_path / "list.json")

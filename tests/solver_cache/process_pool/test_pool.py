@@ -87,6 +87,18 @@ def test_processes_are_started_when_needed_or_at_once() -> None:
     run(test)
 
 
+def test_files_in_the_current_folder_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("random", "socket", "tempfile"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+
+    async def test() -> None:
+        async with pool() as solvers:
+            assert await solvers.run(tasks.double, 4) == 8
+
+    run(test)
+
+
 def test_processes_compute_with_one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> Any:
         pool = ProcessPool(1)

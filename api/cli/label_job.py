@@ -21,6 +21,7 @@ from typing import IO, Any
 from api.cli.output import say
 from api.cli.progress import ProgressDisplay
 from api.cli.vote_files import blocks, check_format, count_rows, labels
+from darrm_opt.accounting.errors import BudgetExceeded
 from darrm_opt.durable_file import flush_folder
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority
@@ -125,7 +126,7 @@ def label_file(
 
     Raises:
         InvalidInput: a file is not what is accepted, or the output belongs to another job.
-        BudgetSpent: the log has less left than there are rows; nothing was charged.
+        BudgetExceeded: the log has less left than there are rows; the message says which labels there are (`BudgetSpent`: none).
     """
     suffix = check_format(output, "output")
     K, classes = (
@@ -134,22 +135,36 @@ def label_file(
         else (release.mechanism.K, release.mechanism.classes)
     )
     with _job(votes, output, log, release_id, rows) as job:
-        missing = _missing(log, job, count)
+        missing, part = _missing(log, job, count), _beside(output, "part")
         if missing > log.left:
-            raise BudgetSpent(log.in_words, log.limit, log.spent, missing)
+            raise _too_few_left(log, missing, count, part)
         if missing < count:
             say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
-        part = _beside(output, "part")
         with (
             labels(part, suffix, classes=classes is not None) as file,
             ProgressDisplay("labelling rows", count) as display,
         ):
             for number, block in enumerate(blocks(votes, K, job.rows, classes)):
-                file.write(release.release_many(block, _block_id(job, number)))
+                try:
+                    file.write(release.release_many(block, _block_id(job, number)))
+                except BudgetSpent as err:  # somebody else was charged meanwhile
+                    file.finish()
+                    raise _too_few_left(log, _missing(log, job, count), count, part) from err
                 display.update(done=min(count, (number + 1) * job.rows))
         part.replace(os.path.realpath(output))
         flush_folder(part.parent)
     return LabelResult(count, count - missing, job.release_id)
+
+
+def _too_few_left(log: DurableLog[Any, Any], missing: int, count: int, part: Path) -> BudgetExceeded:
+    """Return the error of a log that allows fewer releases than are missing: it says where the labels are that were paid for."""
+    if missing == count:
+        return BudgetSpent(log.in_words, log.limit, log.spent, missing)
+    return BudgetExceeded(
+        f"{missing} releases are missing and {log.left} are left: the budget, {log.in_words}, allows {log.limit} in all, and "
+        f"others were charged to the same release log. The first {count - missing} of {count} labels are released and stay "
+        f"charged: they are in {part}. The others were neither charged nor released."
+    )
 
 
 def _missing(log: DurableLog[Any, Any], job: Job, count: int) -> int:

@@ -338,6 +338,29 @@ def test_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(labels("labels.csv")) == 45
 
 
+@pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
+def test_a_job_whose_budget_another_one_spends_says_where_its_labels_are(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, output = written("votes.csv", votes(45)), f"labels.{kind}"
+
+    def update(self: object, text: str = "", done: int = 0) -> None:  # noqa: ARG001 — stands in for a method
+        if done == 20:
+            ReleaseLog("log").charge_and_release(30, lambda: np.zeros(30, dtype=np.uint8))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressDisplay, "update", update)
+        result = label(name, output, "--queries", "50", "--block", "10")
+    again = label(name, output)
+    part = Path(f".{output}.part").absolute()
+    for each in (result, again):
+        assert each.exit_code == ExitCode.UNAVAILABLE
+        assert "25 releases are missing and 0 are left: the budget, 50 releases, allows 50 in all" in each.stderr
+        assert f"The first 20 of 45 labels are released and stay charged: they are in {part}." in each.stderr
+    readable = part.rename(f"found.{kind}")
+    assert len(labels(readable.name)) == 20
+
+
 def test_a_job_that_was_begun_before_the_option_was_renamed_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     name = written("votes.csv", votes(45))
     stopped_after(3, name, monkeypatch)

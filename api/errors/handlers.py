@@ -160,9 +160,8 @@ async def _handle_http_exception(request: Request, err: Exception) -> JSONRespon
         return await _handle_unexpected(request, err)
     status, detail, headers = err.status_code, err.detail, err.headers
     if status == HTTPStatus.BAD_REQUEST:  # raised by FastAPI alone: no text, nested too deeply, a number too long
-        if isinstance(
-            err.__cause__, RequestValidationError
-        ):  # or by `api.routes.requests`, which FastAPI hides behind a 400
+        # or by `api.routes.requests`, which FastAPI hides behind a 400
+        if isinstance(err.__cause__, RequestValidationError):
             return _response(validation_problem(err.__cause__))
         unread = "The body cannot be read as JSON in UTF-8."
         return _response(_details("invalid-input", unread, [FieldProblem(field="body", detail=unread)]))

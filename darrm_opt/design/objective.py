@@ -283,9 +283,8 @@ def parse_objective(text: str) -> Objective:
 def _parsed(text: str) -> Objective:
     """Return `parse_objective`, remembered."""
     name, inside, measure = text, None, ""
-    if (
-        text not in FAMILIES
-    ):  # a bare name needs no regular expression, which takes a process some milliseconds to compile
+    # a bare name needs no regular expression, which takes a process some milliseconds to compile
+    if text not in FAMILIES:
         if not (match := re.fullmatch(_FORM, text)):
             raise InvalidInput("objective", text, accepted_objectives())
         name, inside, measure = match["name"], match["inside"], match["measure"]

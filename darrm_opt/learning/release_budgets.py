@@ -39,9 +39,8 @@ class ReleaseCounter:
         Raises:
             BudgetSpent: fewer are left; nothing was charged, and nothing drawn.
         """
-        if (
-            self._process != process_identity()
-        ):  # before the lock, which another thread may have held when it was copied
+        # before the lock, which another thread may have held when it was copied
+        if self._process != process_identity():
             raise BudgetSpent(f"{self.limit} predictions of the process that was forked", self.limit, self.limit, count)
         with self._lock:
             if count > self.left:

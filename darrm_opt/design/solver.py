@@ -150,7 +150,7 @@ def check_choices(
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
     if not 0 < real_number(tolerance, "tolerance", "a gap in (0, 1)") < 1:
         raise InvalidInput("tolerance", tolerance, "a gap in (0, 1)")
-    seconds = "None, or seconds above 0"
+    seconds = "seconds above 0"
     if time_limit is not None and not real_number(time_limit, "time_limit", seconds) > 0:
         raise InvalidInput("time_limit", time_limit, seconds)
     if method == "enumerate" and ConstraintGenerator(problem).size > MAX_ENUMERATED_ROWS:

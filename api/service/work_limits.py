@@ -43,15 +43,9 @@ def check_design(request: DesignSpec, method: str, settings: Settings) -> None:
     """Reject a design that is expected to take longer, or more memory, than the operator allows; raises as `check_work`."""
     memory = design_memory(request, method)
     if memory > settings.solver_memory:
-        less = design_memory(request, "cuts") <= settings.solver_memory
-        advice = (
-            "method = 'cuts' gives the same answer with less."
-            if less
-            else "Have the operator raise DARRM_MAX_SOLVER_MEMORY."
-        )
         raise WorkLimitExceeded(
             f"Solving by {method} is expected to need {memory:.0f} MiB, and a solver process may take {settings.solver_memory} "
-            f"MiB on this server. {advice}",
+            "MiB on this server. method = 'cuts' gives the same answer with less.",
             estimate_cost(request, method).seconds,
             "method",
         )

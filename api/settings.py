@@ -17,7 +17,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from api.access.path_prefix import PREFIX_PATTERN
-from api.server.container_limits import default_solvers, memory_limit, processor_count, solver_memory
+from api.server.container_limits import MIN_MEMORY, default_solvers, memory_limit, processor_count, solver_memory
 from darrm_client.webhooks import read_webhook_secret
 from darrm_opt.errors import InvalidInput
 from solver_cache.location import VARIABLE, cache_url
@@ -61,9 +61,9 @@ class Settings(BaseSettings):
         description="How long a request waits for a solve before it is answered with the job [s]; from 0 to 60.",
     )
 
-    max_solver_memory: Annotated[int, Field(ge=128, le=2**20)] | None = Field(
+    max_solver_memory: Annotated[int, Field(ge=MIN_MEMORY, le=2**20)] | None = Field(
         default=None,
-        description="Maximum memory of one solver process [MiB]; a whole number from 128 to 1048576; unless set, an equal share of "
+        description=f"Maximum memory of one solver process [MiB]; a whole number from {MIN_MEMORY} to 1048576; unless set, an equal share of "
         "the container's memory (or the machine's), at most 2048.",
     )
     prestart: bool = Field(

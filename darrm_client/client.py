@@ -47,7 +47,7 @@ URL_VARIABLE = "DARRM_URL"
 KEY_VARIABLE = "DARRM_KEY"
 """Environment variable of the API key that is sent where none is given."""
 
-SECONDS = "None, or seconds above 0"
+SECONDS = "seconds above 0"
 
 TIMEOUT = 120.0
 """Default time limit of a call [s]."""

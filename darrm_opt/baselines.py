@@ -313,7 +313,7 @@ def _moved(K: int, affected: int | None) -> int:
     K = whole_number(K, "K", _VOTERS)
     if affected is None:
         return K
-    affected = whole_number(affected, "affected", "None (all voters) or a whole number")
+    affected = whole_number(affected, "affected", "a whole number of voters, at least 1")
     if affected > K:
         raise InvalidInput("affected", affected, f"at most K = {K} voters")
     return affected

@@ -33,6 +33,7 @@ from darrm_opt.decimal_grid import (
 )
 from darrm_opt.errors import InvalidInput
 from darrm_opt.floating_point_mode import check_arithmetic
+from darrm_opt.number_text import out_of_range
 
 MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
@@ -46,6 +47,9 @@ FRESH = (
     "privacy of one answer; otherwise they were trained once, and (ε, Δ) is the privacy of the whole voter."
 )
 """What ``fresh`` means: the sentence of the command line, the page and the documentation."""
+
+MAX_VOTERS = 10**6
+"""Most voters of a problem: many more than can be solved, and few enough for arrays of that size."""
 
 _WHOLE = "a whole number of voters, at least 1"
 
@@ -110,12 +114,12 @@ class Problem:
     affected: int
 
     def __init__(self, K: int, voter: Privacy, target: Privacy, affected: int | None = None) -> None:
-        K = whole_number(K, "K", _WHOLE)
+        K = number_of_voters(K)
         voter = _canonical_voter(voter)
         target = _canonical_target(target)
         if affected is None or isinstance(affected, AllVoters):
             affected = K
-        affected = whole_number(affected, "affected", "None (all voters) or a whole number")
+        affected = whole_number(affected, "affected", "a whole number of voters, at least 1")
         if affected > K:
             raise InvalidInput(
                 "affected",
@@ -158,7 +162,7 @@ class Problem:
         >>> Problem.from_allowance(K=11, m=3, epsilon=0.1).target
         Privacy(epsilon=0.3, delta=0.0)
         """
-        K = whole_number(K, "K", _WHOLE)
+        K = number_of_voters(K)
         epsilon = _epsilon(epsilon, "epsilon")
         Delta = _probability(Delta, "Delta")
         target_epsilon = _target_epsilon(m, epsilon, target_epsilon)
@@ -236,6 +240,14 @@ def a_problem(value: Any) -> Problem:
     return value
 
 
+def number_of_voters(value: Any) -> int:
+    """Return ``value`` as a number of voters, 1 to `MAX_VOTERS`."""
+    K = whole_number(value, "K", _WHOLE)
+    if K > MAX_VOTERS:
+        raise InvalidInput("K", K, f"at most {MAX_VOTERS} voters")
+    return K
+
+
 def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) -> int:
     """Return ``value`` as an int ≥ ``least``; refuse booleans, floats and text. An array without axes is its number."""
     if type(value) is int and value >= least:
@@ -247,7 +259,7 @@ def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) ->
 
 
 def real_number(value: Any, argument: str, accepted: str) -> float:
-    """Return ``value``, a real number or a ``Decimal``, as a float; refuse booleans, NaN and text.
+    """Return ``value``, a real number or a ``Decimal``, as a float; refuse booleans, NaN, text, and what would become 0 or infinite.
 
     Every account takes its numbers through here, and so notices if this thread's arithmetic is unsafe (`check_arithmetic`).
     """
@@ -256,12 +268,12 @@ def real_number(value: Any, argument: str, accepted: str) -> float:
         return value
     value = _number_of(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
-        raise InvalidInput(argument, value, accepted)
+        raise InvalidInput(argument, value, accepted, out_of_range(value) if isinstance(value, str) else "")
     try:
         number = float(value)
     except (OverflowError, ValueError) as err:  # a whole number beyond every double; a signalling NaN
         raise InvalidInput(argument, value, accepted) from err
-    if math.isnan(number):
+    if math.isnan(number) or (number in {0.0, math.inf, -math.inf} and number != value):
         raise InvalidInput(argument, value, accepted)
     return number
 

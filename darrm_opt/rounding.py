@@ -60,12 +60,15 @@ def float_below(value: Fraction) -> float:
 
 
 def decimal_above(value: Fraction) -> float:
-    """Return a double that, as it is written, is at least ``value``: 3·0.1 is 0.3.
+    """Return a double that, as it is written, is at least ``value``: 3·0.1 is 0.3; ``inf`` beyond their range.
 
     >>> decimal_above(3 * as_written(0.1))
     0.3
     """
-    nearest = value.numerator / value.denominator
+    try:
+        nearest = value.numerator / value.denominator
+    except OverflowError:
+        return math.inf
     return nearest if as_written(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
@@ -76,7 +79,9 @@ def decimal_below(value: Fraction) -> float:
 
 
 def multiple_up(count: int, value: float) -> float:
-    """Return the least double ≥ ``count``·``value``, for finite ``value`` ≥ 0; ``inf`` beyond the range of doubles."""
+    """Return the least double ≥ ``count``·``value``, for ``value`` ≥ 0; ``inf`` beyond the range of doubles."""
+    if value == math.inf:
+        return value
     numerator, denominator = value.as_integer_ratio()
     return ratio_above(count * numerator, denominator)
 

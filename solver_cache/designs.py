@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import number_of_voters
 from solver_cache.jobs import PAGE_SIZE
 from solver_cache.model import SearchColumns
 
@@ -66,6 +67,8 @@ class DesignFilter:
     tag: str | None = None
 
     def __post_init__(self) -> None:
+        if self.K is not None:
+            number_of_voters(self.K)
         if self.epsilon is not None and not self.epsilon >= 0:
             raise InvalidInput("epsilon", self.epsilon, "a number of nats, at least 0 (inf: not private)")
         if self.m is not None and not 0 < self.m < math.inf:

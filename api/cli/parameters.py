@@ -208,9 +208,7 @@ def number(text: str | None) -> Any:
     >>> number("11"), number("1e-4"), number("inf"), number("a"), number(None)
     (11, 0.0001, inf, 'a', None)
     """
-    for read in (int, float):
-        try:
-            return read(text)  # type: ignore[arg-type]  # None is refused like any other text
-        except (TypeError, ValueError):
-            continue
-    return text
+    from darrm_opt.number_text import number_in
+
+    found = None if text is None else number_in(text)
+    return text if found is None else found

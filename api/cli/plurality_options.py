@@ -101,7 +101,8 @@ def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | 
     from darrm_opt.problem import whole_number
 
     if path is None:
-        return parse_prior(prior or DEFAULT_PRIOR)
+        with options_named(alpha="prior", beta="prior", chances="prior", counts="prior"):
+            return parse_prior(prior or DEFAULT_PRIOR)
     if prior is not None:
         raise InvalidInput("prior", prior, "nothing beside --votes", "The votes are the prior.")
 

@@ -35,7 +35,7 @@ ACCEPTED = {
     "epsilon": "a number of nats, at least 0 (inf: not private)",
     "Delta": "a probability in [0, 1)",
     "delta": "a probability in [0, 1)",
-    "affected": "None (all voters) or a whole number",
+    "affected": "a whole number of voters, at least 1",
     "target_epsilon": "a number of nats, at least 0",
     "objective": "the text of an objective, such as rectangular or shared(2,5)",
     "shape": _choice(get_args(Shape)),

@@ -20,6 +20,7 @@ from api.errors.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
 from api.errors.problem_types import PROBLEM_TYPES, URN, problem_type_of
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
+from darrm_opt.number_text import out_of_range
 
 _LOG = logging.getLogger("api")
 
@@ -142,7 +143,8 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     accepted = ACCEPTED[field]
     if error["type"] == "missing":
         return field, f"{field} is missing: expected {accepted}."
-    return field, str(InvalidInput(field, error["input"], accepted))
+    advice = out_of_range(error["input"]) if isinstance(error["input"], str) else ""
+    return field, str(InvalidInput(field, error["input"], accepted, advice))
 
 
 def _allowed_methods(request: Request) -> list[str]:

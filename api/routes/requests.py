@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from api.errors.exceptions import ClientDisconnected
 from api.service.design_service import DesignService
+from darrm_opt.number_text import number_in, out_of_range
 from solver_cache.process_pool.task_loop import Task
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -33,10 +35,10 @@ def from_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     async def read(request: Request) -> Model:  # a plain function would be called in a thread
         pairs = request.query_params.multi_items()
         reject_repeated("query", pairs)
-        grouped = [(name, text) for name, text in pairs if "_" in text and name in _numeric_fields(model)]
-        if grouped:  # which Python takes for digits in groups, and a person may have meant 0.1 by 0_1
+        refused = [(name, part) for name, text in pairs if name in _numeric_fields(model) for part in _misread(text)]
+        if refused:
             raise RequestValidationError(
-                [{"type": "number", "loc": ("query", n), "input": text} for n, text in grouped]
+                [{"type": "number", "loc": ("query", n), "input": part} for n, part in refused]
             )
         try:
             return model.model_validate_strings(dict(pairs))
@@ -88,6 +90,21 @@ def _list_fields(model: type[BaseModel]) -> frozenset[str]:
 def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
     """Return the fields of a model that hold a number or numbers."""
     return frozenset(name for name, about in model.model_json_schema()["properties"].items() if _holds_number(about))
+
+
+def _misread(text: str) -> list[str]:
+    """Return the parts of a text, between commas, that Python reads as another number than `number_in`, if at all.
+
+    It takes 0_1 for digits in groups, and a person may have meant 0.1.
+    """
+    return [part for part in text.split(",") if number_in(part) is None and _is_python_float(part)]
+
+
+def _is_python_float(text: str) -> bool:
+    with suppress(ValueError):
+        float(text)
+        return True
+    return False
 
 
 def _holds_number(schema: dict[str, Any]) -> bool:
@@ -158,7 +175,12 @@ class _StrictRequest(Request):
         coding = self.headers.get("content-encoding", "identity").strip().lower()
         if coding not in {"", "identity"}:
             raise RequestValidationError([{"type": "coded", "loc": ("body",), "input": coding}])
-        return json.loads(await self.body(), object_pairs_hook=_unique_names)
+        return json.loads(await self.body(), object_pairs_hook=_unique_names, parse_float=_float_or_text)
+
+
+def _float_or_text(text: str) -> float | str:
+    """Return the double that ``text`` spells, or the text, which its field will refuse, where none holds that number."""
+    return text if out_of_range(text) else float(text)
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def one_of(names: Collection[str]) -> AfterValidator:
 
     def check(value: str) -> str:
         if value not in names:
-            raise ValueError(value)
+            raise ValueError  # without the value, which may have lone surrogates
         return value
 
     return AfterValidator(check)

@@ -13,6 +13,9 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, release_target
 from darrm_opt.problem import Privacy
 
+MAX_RULE_QUERIES = 10**6
+"""Most releases that share the target of one rule: the privacy of each is then found in half a second."""
+
 
 class PluralityFields(RequestModel):
     """Voters that are not private, classes, queries and a total, and the price of a wrong answer."""
@@ -68,10 +71,15 @@ class PluralityRequest(PluralityFields):
         }
     )
 
+    queries: Annotated[
+        int, described("Number of releases Q that share the target [releases].", minimum=1, maximum=MAX_RULE_QUERIES)
+    ] = 1
     abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
 
     def problem(self) -> PluralityProblem:
         """Return the problem of one release; errors as `total`."""
+        if self.queries > MAX_RULE_QUERIES:
+            raise InvalidInput("queries", self.queries, f"a whole number of releases from 1 to {MAX_RULE_QUERIES}")
         total = self.total(abstention=self.abstention)
         target = release_target(total.target, self.queries)
         return PluralityProblem(self.K, self.classes, target, self.affected, abstention=self.abstention)

@@ -38,11 +38,13 @@ def listen(host: str, port: Any) -> socket.socket:
         port: 0 (any free one) to 65535.
 
     Raises:
-        InvalidInput: not a port.
+        InvalidInput: not a port, or an empty host.
         ListenError: the port is taken, or the address cannot be had.
     """
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise InvalidInput("port", port, "a port from 0 (any free one) to 65535")
+    if not host:
+        raise InvalidInput("host", host, "a name or an address, such as 127.0.0.1", "0.0.0.0 listens at every address.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)

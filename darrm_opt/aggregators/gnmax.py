@@ -83,7 +83,7 @@ def gnmax_sigma(
         ``gnmax_epsilon(sigma, delta, ...) <= epsilon``.
 
     Raises:
-        InvalidInput: an argument out of range, or a grid that is empty because λ_min ≥ 500.
+        InvalidInput: an argument out of range, no finite σ, or a grid that is empty because λ_min ≥ 500.
 
     Source: DaRRM paper, Figure 10 and Table 4. With u = λ − 1 and c = ln(1/δ), minimising
     (u² + u)/(εu − c) gives εu² − 2cu − c = 0.
@@ -97,7 +97,7 @@ def gnmax_sigma(
     r = whole_number(affected, "affected", "a number of votes, at least 1")
 
     def variance(order: float) -> float:
-        left = epsilon - c / (order - 1)
+        left = epsilon - c / (order - 1) if order > 1 else 0.0
         return Q * r * r * order / left if left > 0 else math.inf
 
     if search == "continuous":
@@ -115,7 +115,11 @@ def gnmax_sigma(
         best = min((least + GRID_STEP * i for i in range(1, steps + 1)), key=variance)
     else:
         raise InvalidInput("search", search, "'continuous' or 'grid'")
-    return GnmaxNoise(math.sqrt(variance(best)) * GUARD, best)
+    sigma = math.sqrt(variance(best)) * GUARD
+    if not math.isfinite(sigma):
+        accepted = "a number of nats that is neither so small that σ is infinite nor so large that λ − 1 rounds to 0"
+        raise InvalidInput("epsilon", epsilon, accepted)
+    return GnmaxNoise(sigma, best)
 
 
 def gnmax_epsilon(sigma: float, delta: float, *, queries: int = 1, affected: int = 1) -> float:

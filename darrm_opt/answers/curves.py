@@ -14,7 +14,7 @@ from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import whole_number
+from darrm_opt.problem import MAX_TARGET_EPSILON, number_of_voters, whole_number
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 
 MEASURES = ("tv_error", "disagreement")
@@ -25,23 +25,47 @@ def compared_noise(solution: Solution, baselines: Sequence[str] | None = None) -
     return {"optimal": solution.noise, **private_baselines(solution.problem, baselines)}
 
 
+MAX_POINTS = 100_001
+"""Most points of a curve."""
+
+
 def p_grid(points: Any) -> list[float]:
-    """Return ``points`` probabilities from 0.5 to 1, evenly spaced: below 0.5 the errors are the same.
+    """Return ``points`` probabilities from 0.5 to 1, evenly spaced, 2 to `MAX_POINTS`: below 0.5 the errors are the same.
+
+    Raises:
+        InvalidInput: another number of points.
 
     >>> p_grid(3)
     [0.5, 0.75, 1.0]
     """
-    count = whole_number(points, "points", "a whole number of points, at least 2", least=2)
-    return [float(p) for p in np.linspace(0.5, 1.0, count)]
+    return [float(p) for p in np.linspace(0.5, 1.0, _number_of_points(points))]
+
+
+def epsilon_grid(target_epsilon: float, points: Any) -> list[float]:
+    """Return ``points`` values of ε from 0 to beyond the target, evenly spaced [nats]; raises as `p_grid`."""
+    furthest = PROFILE_WIDTH * max(target_epsilon, MIN_PROFILE_EPSILON)
+    grid: list[float] = np.linspace(0.0, min(furthest, MAX_TARGET_EPSILON), _number_of_points(points)).tolist()
+    return grid
+
+
+def _number_of_points(points: Any) -> int:
+    accepted = f"a whole number of points, from 2 to {MAX_POINTS}"
+    count = whole_number(points, "points", accepted, least=2)
+    if count > MAX_POINTS:
+        raise InvalidInput("points", points, accepted)
+    return count
 
 
 def allowance_grid(K: int, most: int) -> list[float]:
     """Return whole allowances from 1 to ⌈(K+1)/2⌉, where pure-DP voters need no noise, at most ``most`` of them.
 
+    Raises:
+        InvalidInput: K is not a number of voters.
+
     >>> allowance_grid(11, 25), allowance_grid(101, 4)
     ([1, 2, 3, 4, 5, 6], [1, 18, 34, 51])
     """
-    last = (K + 2) // 2
+    last = (number_of_voters(K) + 2) // 2
     return sorted({round(float(m)) for m in np.linspace(1, last, min(most, last))})
 
 
@@ -124,16 +148,13 @@ def compute_error_curve(argument: dict[str, Any], report: Report) -> dict[str, A
 
 def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the profile of ``gamma`` for ``problem`` at ``epsilons``, or at ``points`` of them (where None)."""
-    import numpy as np
-
     from darrm_opt.design.privacy_profile import privacy_profile
 
     report(None)
     problem, gamma = problem_from_record(argument["problem"]), argument["gamma"]
     wanted = argument["epsilons"]
     if wanted is None:
-        furthest = PROFILE_WIDTH * max(problem.target.epsilon, MIN_PROFILE_EPSILON)
-        wanted = np.linspace(0.0, min(furthest, 500.0), argument["points"]).tolist()
+        wanted = epsilon_grid(problem.target.epsilon, argument["points"])
     found = privacy_profile(gamma, problem, wanted)
     return {"epsilon": list(wanted), "delta": found.deltas.tolist(), "attained": found.attained.tolist()}
 

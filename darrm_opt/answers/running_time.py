@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
+from darrm_opt.design.inverse import check_digits
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
 from darrm_opt.design_spec import DesignSpec
@@ -226,7 +227,12 @@ SEARCHED_DECADES = 6
 
 
 def inverse_seconds(of_a_solve: float, digits: int) -> float:
-    """Return the expected time of the inverse question [s]: a solve for each step of a bisection among decimal numbers."""
+    """Return the expected time of the inverse question [s]: a solve for each step of a bisection among decimal numbers.
+
+    Raises:
+        InvalidInput: a number of digits that is not searched.
+    """
+    check_digits(digits)
     return of_a_solve * math.log2(SEARCHED_DECADES * 9 * 10.0 ** (digits - 1))
 
 
@@ -246,7 +252,7 @@ def profile_seconds(problem: Problem, points: int) -> float:
     return points * (0.001 + 0.08 * _cut_seconds(problem))
 
 
-MAX_BIT_QUERIES = 1000
+MAX_BIT_QUERIES = 3000
 """Releases of fresh votes beyond which the account of bits takes no longer: it is coarser, or refused."""
 
 
@@ -260,8 +266,8 @@ def composition_seconds(queries: int, *, designed: bool, fresh: bool) -> float:
     """
     if not designed:
         return 0.01 + 5e-7 * min(queries, 3_000_000)
-    bits = 2e-3 * min(queries, MAX_BIT_QUERIES) if fresh else 0.0
-    return 0.02 + bits + 8e-5 * min(queries, 30_000)
+    bits = 4e-3 * min(queries, MAX_BIT_QUERIES) if fresh else 0.0
+    return 0.02 + bits + 2e-4 * min(queries, 30_000)
 
 
 BASE_MEMORY = 130.0

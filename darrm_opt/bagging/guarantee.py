@@ -73,14 +73,16 @@ class Draws:
             raise InvalidInput("sampling", self.sampling, "'independent' or 'disjoint'")
         if self.replacement:
             return
-        at_once, name = (
-            (k, "subsample_size") if self.sampling == "independent" else (N * k, "n_models * subsample_size")
-        )
-        if at_once >= n:
-            why = "delta = 1, which is no privacy" if at_once == n else "no more than n records to draw from"
-            raise InvalidInput(
-                name, at_once, f"at most n - 1 = {n - 1}", f"Without replacement there is {why}: draw less."
-            )
+        at_once = 1 if self.sampling == "independent" else N
+        if at_once * k < n:
+            return
+        why = "delta = 1, which is no privacy" if at_once * k == n else "no more than n records to draw from"
+        advice = f"Without replacement there is {why}: draw less."
+        if k >= n:
+            raise InvalidInput("subsample_size", k, f"at most n - 1 = {n - 1}", advice)
+        if n <= N:
+            raise InvalidInput("n_models", N, f"at most (n - 1)/{k} = {(n - 1) // k} for {k} records each", advice)
+        raise InvalidInput("subsample_size", k, f"at most (n - 1)/{N} = {(n - 1) // N} for {N} models", advice)
 
     @property
     def delta(self) -> Fraction:
@@ -155,9 +157,10 @@ def bagging_guarantee(
         raise InvalidInput("form", form, "'paper' or 'zero'")
     delta = float_above(draws.delta)
     if delta >= 1:
-        raise InvalidInput(
-            "subsample_size", subsample_size, "fewer draws: delta rounds to 1", "Almost surely every record is drawn."
-        )
+        advice = "Almost surely every record is drawn."
+        if float_above(Draws(n, subsample_size, 1, replacement, sampling).delta) < 1:
+            raise InvalidInput("n_models", n_models, "fewer models: delta rounds to 1", advice)
+        raise InvalidInput("subsample_size", subsample_size, "fewer draws: delta rounds to 1", advice)
     if form == "zero":
         return Guarantee(0.0, delta, "both", "bagging, total variation of the draw")
     return Guarantee(float_above(draws.paper_epsilon), delta, "both", draws.theorem)

@@ -152,8 +152,7 @@ def least_parameter(
         goal = _with_agreement(goal)
     unknown = parameter
     problem_at(unknown, 1.0, K, m, epsilon, Delta, delta, affected)  # refuses what is wrong with these
-    if whole_number(digits, "digits", _DIGITS, least=MIN_DIGITS) > MAX_DIGITS:
-        raise InvalidInput("digits", digits, _DIGITS)
+    check_digits(digits)
     grid = _Grid(MIN_EXPONENT[unknown], digits, unknown)
     solved: dict[int, Solution] = {}
     rows: Counts | None = None
@@ -232,6 +231,16 @@ def least_m(
 
 
 _DIGITS = f"a whole number of digits, {MIN_DIGITS} to {MAX_DIGITS}"
+
+
+def check_digits(digits: int) -> None:
+    """Refuse a number of digits that `least_parameter` does not search.
+
+    Raises:
+        InvalidInput: naming digits.
+    """
+    if whole_number(digits, "digits", _DIGITS, least=MIN_DIGITS) > MAX_DIGITS:
+        raise InvalidInput("digits", digits, _DIGITS)
 
 
 class _Grid:

@@ -166,7 +166,7 @@ def check_backend(backend: str, time_limit: float | None) -> None:
     """
     if backend not in BACKENDS:
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
-    seconds = "None, or seconds above 0"
+    seconds = "seconds above 0"
     if time_limit is not None and not real_number(time_limit, "time_limit", seconds) > 0:
         raise InvalidInput("time_limit", time_limit, seconds)
 

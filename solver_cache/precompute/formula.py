@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.number_text import out_of_range
 
 Values = Mapping[str, float]
 Formula = Callable[[Values], float]
@@ -52,6 +53,8 @@ _OPERATORS: dict[type, Callable[..., float]] = {
 
 _STRANGE = re.compile(r"[^\w\s.+\-*/^(),<>=!]|\d(?![eE][+-]?\d)[A-Za-z_]", re.ASCII)
 """What Python may read and a formula may not hold: other characters, and numbers such as 1_000, 0x1 and 2j."""
+
+_NUMBER = re.compile(r"[\d.]+(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,9 @@ def _check_text(text: str) -> None:
         raise _Unreadable(f"It has more than {MAX_BRACKETS} brackets.")
     if strange := _STRANGE.search(text):
         raise _Unreadable(f"{text[strange.start() :][:10]!r} cannot be read.")
+    for number in _NUMBER.findall(text):
+        if reason := out_of_range(number):
+            raise _Unreadable(f"{number[:40]} cannot be read. {reason}")
 
 
 class _Unreadable(Exception):

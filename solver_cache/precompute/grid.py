@@ -31,6 +31,7 @@ from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solver import Shape
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
+from darrm_opt.number_text import double_in
 from darrm_opt.problem import Problem
 from solver_cache.precompute.axes import Axis, axis, words
 from solver_cache.precompute.formula import Expression, parse
@@ -165,10 +166,11 @@ def read_grid(path: str | Path) -> Grid:
     except (OSError, UnicodeError) as err:
         raise InvalidInput("GRID", str(path), "a file that can be read", str(err)) from err
     try:
-        content = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        read = json.loads if path.suffix.lower() == ".json" else tomllib.loads
+        content = read(text, parse_float=double_in)
     except (ValueError, RecursionError) as err:
         kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
-        raise InvalidInput("GRID", str(path), f"a file in {kind}", f"{err}.") from err
+        raise InvalidInput("GRID", str(path), f"a file in {kind}", f"{str(err).removesuffix('.')}.") from err
     return grid_of(content)
 
 

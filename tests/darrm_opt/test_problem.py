@@ -275,8 +275,8 @@ REFUSED: list[Any] = [
     *[({"Delta": value}, f"^Delta = {value!r} is not valid: {PROBABILITY}") for value in (-1e-9, 1.0, 1.5, math.inf)],
     *[({"delta": value}, f"^delta = {value!r} is not valid: {PROBABILITY}") for value in (-1e-9, 1.0, math.nan, "x")],
     *[({"m": value}, f"^m = {value!r} is not valid: {ALLOWANCE}") for value in (0, -1, math.nan, math.inf, "3", True)],
-    ({"affected": 0}, r"^affected = 0 is not valid: expected None \(all voters\) or a whole number\."),
-    ({"affected": 2.0}, r"^affected = 2\.0 is not valid: expected None \(all voters\) or a whole number\."),
+    ({"affected": 0}, r"^affected = 0 is not valid: expected a whole number of voters, at least 1\."),
+    ({"affected": 2.0}, r"^affected = 2\.0 is not valid: expected a whole number of voters, at least 1\."),
     (
         {"affected": 12},
         "^affected = 12 is not valid: expected at most K = 11 voters. A record cannot influence more voters than there are.$",

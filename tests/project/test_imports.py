@@ -26,7 +26,16 @@ PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api", "darrm")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
-    {"_version", "decimal_grid", "durable_file", "errors", "optional_packages", "fork_identity", "search"},
+    {
+        "_version",
+        "decimal_grid",
+        "durable_file",
+        "errors",
+        "number_text",
+        "optional_packages",
+        "fork_identity",
+        "search",
+    },
     {"problem", "noise", "floating_point_mode", "rounding", "priors", "baselines", "accuracy", "randomness"},
     {"design"},
     {"record"},

@@ -452,9 +452,9 @@ def test_recall_solves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"method": "guess"}, "method = 'guess' is not valid: expected 'auto', 'enumerate' or 'cuts'"),
         ({"backend": "abacus"}, "backend = 'abacus' is not valid: expected one of highs, gurobi, "),
-        ({"time_limit": 0.0}, "time_limit = 0.0 is not valid: expected None, or seconds above 0"),
+        ({"time_limit": 0.0}, "time_limit = 0.0 is not valid: expected seconds above 0"),
         ({"time_limit": math.nan}, "time_limit = nan is not valid"),
-        ({"time_limit": "1"}, "time_limit = '1' is not valid: expected None, or seconds above 0"),
+        ({"time_limit": "1"}, "time_limit = '1' is not valid: expected seconds above 0"),
         ({"shape": "round"}, "shape = 'round' is not valid"),
         ({"objective": "histogram(1,2)"}, "counts = .* is not valid"),
     ],

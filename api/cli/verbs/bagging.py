@@ -35,7 +35,7 @@ def bagging(
 
     how: dict[str, Any] = {"replacement": not without_replacement, "sampling": sampling, "form": form}
     size, draw = number(n), number(subsample_size)
-    with options_named(n_models="models", **{"n_models * subsample_size": "subsample_size"}):
+    with options_named(n_models="models"):
         together = bagging_guarantee(size, draw, number(models), **how)
     member = bagging_guarantee(size, draw, 1, **how)
     if json:

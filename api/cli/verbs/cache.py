@@ -233,6 +233,10 @@ _COLUMNS = {
 }
 
 
+MAX_ROWS = 10**9
+"""Most stored answers of one list by id."""
+
+
 def list_answers(store: Store, limit: Any, after: str, which: DesignFilter | None = None) -> list[dict[str, Any]]:
     """Return stored answers as their records describe them, with their tags; nothing is proved.
 
@@ -243,14 +247,14 @@ def list_answers(store: Store, limit: Any, after: str, which: DesignFilter | Non
         which: None for all, by id; else those of this version that fit, the newest first.
 
     Raises:
-        InvalidInput: ``limit`` is no whole number of at least 1; with ``which``, at most 1000, and ``after`` the id of one.
+        InvalidInput: ``limit`` is no whole number from 1 to `MAX_ROWS`; with ``which``, to 1000, and ``after`` the id of one.
     """
     from darrm_opt.errors import InvalidInput
     from solver_cache import CORE
     from solver_cache.model import search_columns
 
-    if not isinstance(limit, int) or limit < 1:
-        raise InvalidInput("limit", limit, "a whole number, at least 1")
+    if not isinstance(limit, int) or not 1 <= limit <= MAX_ROWS:
+        raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_ROWS}")
     if which is None:
         rows = itertools.islice(store.rows(after), limit)
         kept = ((row.key, row.core, search_columns(row.record), store.designs.get(row.key)) for row in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, end, exit_code_of, say
-from api.cli.parameters import AsJson, DesignOptions, ProblemOptions, number
+from api.cli.parameters import AsJson, DesignOptions, ProblemOptions, number, options_named
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ def curve(
     check_plot(plot)
     if over not in {"p", "m"}:
         raise InvalidInput("over", over, "p or m")
+    if over == "p" and ms is not None:
+        raise InvalidInput("ms", ms, "nothing without --over m", "Give the one allowance with --m.")
     solutions, curves = _over_p(asked, design, points) if over == "p" else _over_m(asked, design, ms)
     if plot is not None:
         from darrm_opt.figures import render
@@ -83,7 +85,8 @@ def _over_m(asked: ProblemOptions, design: DesignOptions, ms: str | None) -> _An
             raise InvalidInput(name, value, "no single target with --over m", "Give the allowances with --ms.")
     first = asked.problem(m=1)  # says what is wrong with the other options
     wanted = allowance_grid(first.K, MAX_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
-    problems = [asked.problem(m=m) for m in wanted]
+    with options_named(m="ms"):
+        problems = [asked.problem(m=m) for m in wanted]
     solutions = [cached_solution(problem, design) for problem in problems]
     return solutions, error_curves_over_m(solutions)
 
@@ -117,10 +120,6 @@ def _number(error: float | None) -> str:
     return "-" if error is None else f"{error:.6f}"
 
 
-WIDER = 1.5
-"""The table reaches this far beyond the target ε, unless told which ε to show."""
-
-
 def profile(
     asked: ProblemOptions,
     design: DesignOptions,
@@ -138,15 +137,14 @@ def profile(
 
     The problem's target is one point of that curve. Many releases are accounted by all of it: see `darrm compose`.
     """
-    import numpy as np
-
     from api.cli.cached_solve import release_of
     from api.cli.report import as_json, columns, problem_text, text_above
+    from darrm_opt.answers.curves import epsilon_grid
     from darrm_opt.design.privacy_profile import privacy_profile
-    from darrm_opt.problem import real_number, whole_number
+    from darrm_opt.problem import real_number
     from darrm_opt.record import problem_record
 
-    count = whole_number(number(points), "points", "a whole number of points, at least 2", least=2)
+    epsilon_grid(0.0, number(points))  # refuses what is no number of points, before any work
     wanted = (
         None
         if epsilons is None
@@ -154,7 +152,7 @@ def profile(
     )
     release = release_of(asked, design, solution)
     if wanted is None:
-        wanted = np.linspace(0.0, WIDER * max(release.privacy.epsilon, 1e-3), count).tolist()
+        wanted = epsilon_grid(release.privacy.epsilon, number(points))
     found = privacy_profile(release.noise, release.problem, wanted)
     if json:
         answer(

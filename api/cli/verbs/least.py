@@ -50,7 +50,7 @@ def least(
     from api.cli.progress import ProgressDisplay
     from api.cli.report import as_json, solution_json
     from darrm_opt.answers.running_time import inverse_seconds
-    from darrm_opt.design.inverse import MAX_DIGITS, least_parameter, problem_at
+    from darrm_opt.design.inverse import least_parameter, problem_at
     from darrm_opt.design.objective import as_objective
     from darrm_opt.errors import InvalidInput
     from darrm_opt.record import solution_record
@@ -70,7 +70,7 @@ def least(
         refuse_slow(
             problem_at(checked, 1.0, **given),
             as_objective(design.objective),
-            lambda seconds, _: inverse_seconds(seconds, min(count, MAX_DIGITS)),
+            lambda seconds, _: inverse_seconds(seconds, count),
             "Or give --time-limit, for each solve.",
         )
     wanted = {"utility": utility, "agreement": agreement}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
-from api.cli.parameters import AsJson, number
+from api.cli.parameters import AsJson, number, options_named
 from api.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
@@ -45,16 +45,20 @@ def serve(
     given: dict[str, Any] = {"workers": workers} if workers is not None else {}
     if no_keys:
         given |= {"public": True, "keys": None}
+    renamed = {"DARRM_WORKERS": "workers"} if workers is not None else {}
     if show_settings:
         from api.settings import read_settings
 
-        answer(_shown(read_settings(**given), as_json=json))
+        with options_named(**renamed):
+            settings = read_settings(**given)
+        answer(_shown(settings, as_json=json))
         return
     from api.server.run import listen, prepare, url_of
     from api.server.run import serve as serve_at
 
     with listen(host, number(port)) as listening:
-        settings, url = prepare(listening, **given), url_of(listening)
+        with options_named(**renamed):
+            settings, url = prepare(listening, **given), url_of(listening)
         if json:
             from json import dumps
 

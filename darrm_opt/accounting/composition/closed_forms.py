@@ -214,11 +214,11 @@ def kov_composition_at_delta(events: Events, total_delta: float) -> Privacy:
     """
     counts = count_events(events)
     total_delta, floor = check_total_delta(counts, total_delta)
-    if total_delta == floor:
-        return Privacy(total_loss(counts), total_delta)
     # s = (D − floor)/Π(1−δ_i), rounded down, so that floor + Π(1−δ_i)·s is at most D.
     kept_log = _log_no_leak(counts)
     slack = min(1.0, down((total_delta - floor) / math.exp(kept_log), 8 + int(4 * abs(kept_log))))
+    if slack == 0:
+        return Privacy(total_loss(counts), total_delta)
     return Privacy(min(_branches(counts, slack)), total_delta)
 
 

@@ -91,7 +91,8 @@ def response_losses(epsilon: float, k: int) -> Losses:
     least_sum = float(np.sum(weights * (1 - error))) * (1 - SUM_ULPS * ULP)
     masses = weights * ((1 + error) * (1 + 8 * ULP) / least_sum)
     dropped = weights.size < k + 1
-    losses = (k - 2 * lies) * epsilon  # whole numbers below 2^53 times ε: one rounding
+    with np.errstate(over="ignore"):  # a loss beyond the doubles counts as infinite
+        losses = (k - 2 * lies) * epsilon  # whole numbers below 2^53 times ε: one rounding
     for array in (losses, masses):
         array.setflags(write=False)
     return Losses(losses, masses, 2.0 * k * NEGLIGIBLE if dropped else 0.0, 0.0)

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.accounting.vote_cost import MIN_DISCRETE_SIGMA, Noise, VoteCost, VoteReleases, vote_cost
+from darrm_opt.plurality.accounting.vote_cost import (
+    MAX_SIGMA,
+    MIN_DISCRETE_SIGMA,
+    MIN_SIGMA,
+    Noise,
+    VoteCost,
+    VoteReleases,
+    vote_cost,
+)
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count, least_fitting
 
@@ -108,7 +116,7 @@ def calibrate_noise(
         return gaussian_epsilon(math.sqrt(variance), budget.delta)
 
     least = max(1.0, (1 + 1e-9) / ratio) if checks else 1.0  # ratio·σ rounds
-    floor = MIN_DISCRETE_SIGMA * least if noise == "discrete" else 0.0
+    floor = (MIN_DISCRETE_SIGMA if noise == "discrete" else MIN_SIGMA) * least
     enough = _sigma_of_counts(counts_epsilon, budget.epsilon, floor)
     sigma = _least_sigma(label_epsilon, budget.epsilon, enough, floor, precision)
     if sigma not in costs:  # nothing below the noise of the counts fits
@@ -182,7 +190,8 @@ def _least_sigma(
     short, sigma, slope = floor, max(0.85 * enough, floor), -1.2
     last: tuple[float, float] | None = None
     for _ in range(MAX_ROUNDS):
-        excess = math.log(epsilon_at(sigma) / epsilon)
+        spent = epsilon_at(sigma)  # 0 where δ alone covers the releases
+        excess = math.log(spent / epsilon) if spent > 0 else -math.inf
         if excess <= 0:
             enough = sigma
         else:
@@ -207,6 +216,8 @@ def _sigma_of_counts(epsilon_at: Callable[[float], float], epsilon: float, floor
     sigma = max(1.0, floor)
     while not fits(sigma):
         sigma *= 2
+        if sigma > MAX_SIGMA:
+            raise InvalidInput("epsilon", epsilon, f"a number of nats that σ = {MAX_SIGMA:g} votes reaches")
     while sigma / 2 > floor and fits(sigma / 2):
         sigma /= 2
     return least_fitting(fits, max(sigma / 2, floor), sigma, PRECISION)

@@ -38,6 +38,9 @@ from darrm_opt.rounding import ULP, up
 MIN_DISCRETE_SIGMA = 1.0
 """Least σ [votes] of discrete noise: below, it is no longer close to a Gaussian."""
 
+MIN_SIGMA, MAX_SIGMA = 1e-50, 1e150
+"""Least and largest σ [votes] that can be accounted for: beyond them, powers of it leave the range of doubles."""
+
 Kind = Literal["label", "check"]
 
 Noise = Literal["gaussian", "discrete"]
@@ -49,7 +52,7 @@ class VoteReleases:
 
     Args:
         kind: "label" or "check".
-        sigma: standard deviation of the Gaussian noise on each count, or on the largest one, > 0 [votes].
+        sigma: standard deviation of the Gaussian noise on each count, or on the largest one, `MIN_SIGMA` to `MAX_SIGMA` [votes].
         count: how many there may be at most, ≥ 0.
         noise: "gaussian": N(0, σ²), as published; "discrete": the discrete Gaussian of parameter σ on whole numbers, as drawn
             by `darrm_opt.aggregators.noisy_votes`, ties broken at random or in a fixed order.
@@ -69,7 +72,7 @@ class VoteReleases:
         if self.noise not in ("gaussian", "discrete"):
             raise InvalidInput("noise", self.noise, "'gaussian' or 'discrete'")
         sigma = real_number(self.sigma, "sigma", _SIGMA)
-        if not 0 < sigma < math.inf:
+        if not MIN_SIGMA <= sigma <= MAX_SIGMA:
             raise InvalidInput("sigma", self.sigma, _SIGMA)
         if self.noise == "discrete" and sigma < MIN_DISCRETE_SIGMA:
             raise InvalidInput("sigma", self.sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote where the noise is discrete")
@@ -101,7 +104,7 @@ class VoteReleases:
         return label_divergence(self.sigma) if affected == 1 else gaussian_counts(self.shift(affected))
 
 
-_SIGMA = "a standard deviation, a finite number of votes above 0"
+_SIGMA = f"a standard deviation, a number of votes from {MIN_SIGMA:g} to {MAX_SIGMA:g}"
 
 
 @dataclass(frozen=True)

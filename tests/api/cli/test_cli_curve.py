@@ -108,8 +108,8 @@ PRIOR = (
     ("arguments", "message"),
     [
         ("--m 2 --over q", "--over: 'q' is not valid: expected p or m."),
-        ("--m 2 --points 1", "--points: 1 is not valid: expected a whole number of points, at least 2."),
-        ("--m 2 --points many", "--points: 'many' is not valid: expected a whole number of points, at least 2."),
+        ("--m 2 --points 1", "--points: 1 is not valid: expected a whole number of points, from 2 to 100001."),
+        ("--m 2 --points many", "--points: 'many' is not valid: expected a whole number of points, from 2 to 100001."),
         (
             "--m 2 --over m",
             "--m: '2' is not valid: expected no single target with --over m. Give the allowances with --ms.",
@@ -118,8 +118,8 @@ PRIOR = (
             "--target-epsilon 2 --over m",
             "--target-epsilon: '2' is not valid: expected no single target with --over m. Give the allowances with --ms.",
         ),
-        ("--over m --ms 1,x", "--m: 'x' is not valid: expected a privacy allowance, a real number above 0."),
-        ("--over m --ms 1,-1", "--m: -1 is not valid: expected a privacy allowance, a real number above 0."),
+        ("--over m --ms 1,x", "--ms: 'x' is not valid: expected a privacy allowance, a real number above 0."),
+        ("--over m --ms 1,-1", "--ms: -1 is not valid: expected a privacy allowance, a real number above 0."),
         (
             "--over m --objective minimax",
             f"--objective: objective = 'minimax' is not valid: {PRIOR}",
@@ -171,5 +171,7 @@ def test_the_points_and_allowances_of_a_curve() -> None:
     assert allowance_grid(12, 25) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     many = allowance_grid(1001, 25)
     assert (len(many), many[0], many[-1]) == (25, 1.0, 501.0)
-    with pytest.raises(InvalidInput, match="points = True is not valid: expected a whole number of points, at least 2"):
+    with pytest.raises(
+        InvalidInput, match="points = True is not valid: expected a whole number of points, from 2 to 100001"
+    ):
         p_grid(True)

@@ -246,7 +246,7 @@ OBJECTIVE = (
             "6",
             f"--affected: 6 is not valid: expected at most K = 5 voters. {AFFECTED}",
         ),
-        ("--affected", "0", "--affected: 0 is not valid: expected None (all voters) or a whole number."),
+        ("--affected", "0", "--affected: 0 is not valid: expected a whole number of voters, at least 1."),
         (
             "--target-epsilon",
             "1",
@@ -268,7 +268,7 @@ OBJECTIVE = (
             "--objective: counts = (1.0, 2.0, 3.0) is not valid: expected K+1 = 6 counts. Received 3.",
         ),
         ("--time-limit", "soon", "--time-limit: 'soon' is not valid: expected seconds above 0."),
-        ("--time-limit", "0", "--time-limit: 0.0 is not valid: expected None, or seconds above 0."),
+        ("--time-limit", "0", "--time-limit: 0.0 is not valid: expected seconds above 0."),
         ("--plot", "gamma.gif", "--plot: 'gamma.gif' is not valid: expected a name ending in .png, .svg, .pdf."),
     ],
 )

@@ -181,7 +181,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"delta": -0.5}, "delta", "delta = -0.5 is not valid: expected a probability in [0, 1)."),
     ({"affected": 12}, "affected", "affected = 12 is not valid: expected at most K = 11 voters."),
     ({"affected": 0}, "affected", "affected = 0 is not valid"),
-    ({"affected": 1.5}, "affected", "is not valid: expected None (all voters) or a whole number."),
+    ({"affected": 1.5}, "affected", "is not valid: expected a whole number of voters, at least 1."),
     ({"objective": "guess"}, "objective", "objective = 'guess' is not valid: expected rectangular(lower=0.5, tau=50)"),
     ({"objective": "shared(0,1)"}, "objective", "a = 0 is not valid: expected a number from 0.001 to 10000."),
     ({"objective": "histogram(1,2,3)"}, "objective", "is not valid: expected K+1 = 12 counts"),

@@ -18,7 +18,7 @@ from api.server.container_limits import (
     solver_memory,
 )
 from api.service.work_limits import check_design
-from api.settings import Settings
+from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem
 from darrm_opt.design_spec import DesignSpec
 
@@ -72,6 +72,13 @@ def test_the_default_fits_however_many_processors_there_are(limit: int | None) -
         assert 1 <= solvers <= processors
         if limit is not None and limit > WORKER_MEMORY + 2 * MIN_MEMORY:
             assert solver_memory(None, 1, solvers, limit) >= MIN_MEMORY
+
+
+def test_the_least_memory_of_a_solver_process_solves_small_problems() -> None:
+    spec = DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.1))
+    check_design(spec, "cuts", read_settings(max_solver_memory=MIN_MEMORY))
+    with pytest.raises(InvalidInput, match="DARRM_MAX_SOLVER_MEMORY = 159 is not valid"):
+        read_settings(max_solver_memory=MIN_MEMORY - 1)
 
 
 def test_what_needs_more_memory_is_refused_by_estimate() -> None:

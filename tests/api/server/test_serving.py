@@ -125,7 +125,7 @@ def test_workers_need_a_place_that_they_share(monkeypatch: pytest.MonkeyPatch, p
 
 
 def test_a_number_of_workers_that_is_none_is_refused() -> None:
-    assert "DARRM_WORKERS: '0' is not valid: expected the worker processes that answer" in refused(
+    assert "--workers: '0' is not valid: expected the worker processes that answer" in refused(
         "serve", "--workers", "0"
     )
 

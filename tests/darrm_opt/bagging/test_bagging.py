@@ -246,9 +246,13 @@ def test_vacuous_and_impossible_draws_are_refused() -> None:
     with pytest.raises(InvalidInput, match="delta = 1, which is no privacy: draw less"):
         bagging_guarantee(100, 100, replacement=False)
     with pytest.raises(
-        InvalidInput, match="n_models \\* subsample_size = 120 is not valid: expected at most n - 1 = 99"
+        InvalidInput, match=r"subsample_size = 60 is not valid: expected at most \(n - 1\)/2 = 49 for 2"
     ):
         bagging_guarantee(100, 60, 2, replacement=False, sampling="disjoint")
+    with pytest.raises(InvalidInput, match=r"n_models = 100 is not valid: expected at most \(n - 1\)/3 = 33 for 3"):
+        bagging_guarantee(100, 3, 100, replacement=False, sampling="disjoint")
+    with pytest.raises(InvalidInput, match="fewer models: delta rounds to 1"):
+        bagging_guarantee(10_000, 20, 10**22)
     with pytest.raises(InvalidInput, match="fewer draws: delta rounds to 1"):
         bagging_guarantee(10, 10_000)
     assert bagging_guarantee(10, 20).delta < 1  # with replacement k > n is legal

@@ -669,8 +669,8 @@ def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
     ("make", "argument", "accepted"),
     [
         (lambda: VoteReleases("vote", 1.0, 1), "kind", "'label' or 'check'"),  # type: ignore[arg-type]
-        (lambda: VoteReleases("label", 0.0, 1), "sigma", "above 0"),
-        (lambda: VoteReleases("label", math.inf, 1), "sigma", "finite"),
+        (lambda: VoteReleases("label", 0.0, 1), "sigma", "from 1e-50 to 1e\\+150"),
+        (lambda: VoteReleases("label", math.inf, 1), "sigma", "from 1e-50 to 1e\\+150"),
         (lambda: VoteReleases("label", 0.5, 1, "discrete"), "sigma", "at least 1 vote"),
         (lambda: VoteReleases("label", 1.0, 1, "laplace"), "noise", "'gaussian' or 'discrete'"),  # type: ignore[arg-type]
         (lambda: VoteReleases("label", 1.0, -1), "count", "at least 0"),

@@ -1,0 +1,100 @@
+"""Numbers at the far ends of what an option may hold: one message and exit code 2, before any work; or an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.darrm_runner import refused, run, run_json
+
+SMALL = ("--K", "5", "--epsilon", "0.1")
+
+DISJOINT = ("--n", "10", "--subsample-size", "3", "--models", "5", "--without-replacement", "--sampling", "disjoint")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("solve", "--m", "3"),
+        ("least", "--utility", "0.5"),
+        ("plan", "--total-epsilon", "1", "--total-delta", "0.01"),
+        ("compare", "--total-epsilon", "1", "--total-delta", "0.01"),
+    ],
+)
+@pytest.mark.parametrize("K", ["10000000000", "20000000"])
+def test_very_many_voters_are_refused_before_any_array_of_that_size(words: tuple[str, ...], K: str) -> None:
+    assert (
+        refused(*words, "--epsilon", "0.1", "--K", K)
+        == f"Error: --K: {K} is not valid: expected at most 1000000 voters."
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("profile", *SMALL, "--m", "2", "--points", "10000000000"), "--points: 10000000000 is not valid"),
+        (("curve", *SMALL, "--m", "2", "--points", "99999999999999999"), "--points: 99999999999999999 is not valid"),
+        (("cache", "ls", "--K", "9" * 23), f"--K: {'9' * 23} is not valid: expected at most 1000000 voters."),
+        (("gnmax", "--total-epsilon", "1e300", "--total-delta", "1e-5"), "--total-epsilon: 1e+300 is not valid"),
+        (("gnmax", "--total-epsilon", "1e-300", "--total-delta", "1e-5"), "--total-epsilon: 1e-300 is not valid"),
+        (
+            ("vote-cost", "--labels", "5", "--label-sigma", "1e-300", "--delta", "1e-5"),
+            "--label-sigma: 1e-300 is not valid: expected a standard deviation, a number of votes from 1e-50 to 1e+150.",
+        ),
+        (("vote-cost", "--checks", "5", "--check-sigma", "1e300", "--delta", "1e-5"), "--check-sigma: 1e+300 is"),
+        (
+            ("vote-cost", "--labels", "5", "--total-epsilon", "1e-300", "--delta", "1e-300"),
+            "--total-epsilon: 1e-300 is not valid: expected a number of nats that σ = 1e+150 votes reaches.",
+        ),
+        (
+            ("solve", *SMALL, "--m", "2", "--Delta", "1e-400"),
+            "--Delta: '1e-400' is not valid: expected a probability in",
+        ),
+        (("solve", "--K", "5", "--epsilon", "1e400", "--target-epsilon", "1"), "infinity is written inf"),
+        (("solve", "--K", "1_1", "--epsilon", "0.1", "--m", "2"), "--K: '1_1' is not valid"),
+        (("solve", "--K", "١١", "--epsilon", "0.1", "--m", "2"), "--K: '١١' is not valid"),
+        (("curve", *SMALL, "--m", "3", "--ms", "1,2"), "--ms: '1,2' is not valid: expected nothing without --over m."),
+        (("curve", *SMALL, "--over", "m", "--ms", "1,,3"), "--ms: '' is not valid: expected a privacy allowance"),
+        (
+            ("bagging", "--n", "10000", "--subsample-size", "20", "--models", "9" * 23),
+            f"--models: {'9' * 23} is not valid",
+        ),
+        (
+            ("bagging", *DISJOINT),
+            "--subsample-size: 3 is not valid: expected at most (n - 1)/5 = 1 for 5 models.",
+        ),
+        (
+            ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--prior", "dirichlet(-1)"),
+            "--prior: -1.0 is not valid: expected a number from 0.001 to 10000.",
+        ),
+        (("serve", "--workers", "0"), "--workers: '0' is not valid"),
+        (("serve", "--workers", "0", "--show-settings"), "--workers: '0' is not valid"),
+        (("serve", "--host", ""), "--host: '' is not valid: expected a name or an address"),
+    ],
+)
+def test_it_is_refused_by_the_name_of_its_option(words: tuple[str, ...], said: str) -> None:
+    assert said in refused(*words)
+
+
+def test_a_list_has_a_largest_length(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.sqlite'}"
+    assert run("cache", "migrate", "--url", url).exit_code == 0
+    assert "--limit: 9999" in refused("cache", "ls", "--url", url, "--limit", "9" * 23)
+
+
+def test_voters_of_the_largest_epsilon_are_compared() -> None:
+    asked = ("compare", "--K", "5", "--epsilon", "1e308", "--total-epsilon", "1", "--total-delta", "0.01")
+    assert run_json(*asked)["voters"]["epsilon"] == 1e308
+
+
+def test_a_release_at_nearly_every_delta_needs_hardly_any_noise() -> None:
+    asked = ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "0.999999999999", "--ways")
+    assert run(*asked).exit_code == 0
+
+
+@pytest.mark.parametrize("written", ["1e-400", '"1e-400"'])
+def test_a_grid_file_does_not_turn_a_delta_into_0(tmp_path: Path, written: str) -> None:
+    (tmp_path / "grid.toml").write_text(f"K = 5\nm = 2\nepsilon = 0.1\nDelta = {written}\n")
+    url = f"sqlite:///{tmp_path / 'a.sqlite'}"
+    message = refused("precompute", str(tmp_path / "grid.toml"), "--dry-run", "--url", url)
+    assert message.endswith("1e-400 cannot be read. It is not 0, and closer to 0 than every other double.")

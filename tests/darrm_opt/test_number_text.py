@@ -1,0 +1,65 @@
+"""Numbers in text: what is not what was written is refused."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from darrm_opt import InvalidInput, Privacy, Problem
+from darrm_opt.number_text import double_in, number_in, out_of_range
+from darrm_opt.problem import MAX_VOTERS
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("11", 11), ("-3", -3), ("+.5", 0.5), ("1e-4", 1e-4), ("inf", math.inf), ("0e-999", 0.0), ("3e-324", 5e-324)],
+)
+def test_a_number_is_read(text: str, number: float) -> None:
+    found = number_in(text)
+    assert found == number
+    assert type(found) is type(number)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "1_1", "0_1.5", "١١", ".٣", "1e400", "-1e400", "1e-400", "-2e-324", "9" * 5000]
+)
+def test_what_is_no_number_or_not_that_number_is_not_read(text: str) -> None:
+    assert number_in(text) is None
+
+
+@pytest.mark.parametrize("text", ["1e-400", "-1e-400", "0.0001e-399", "1E-400"])
+def test_a_number_that_would_become_0_is_told(text: str) -> None:
+    assert out_of_range(text) == "It is not 0, and closer to 0 than every other double."
+    with pytest.raises(ValueError, match=f"^{text} cannot be read. It is not 0"):
+        double_in(text)
+
+
+def test_a_number_that_would_become_infinite_is_told() -> None:
+    assert "infinity is written inf" in out_of_range("1e400")
+    assert [out_of_range(text) for text in ("inf", "-Infinity", "nan", "0", "0e5", "1e-310", "word")] == [""] * 7
+
+
+@pytest.mark.parametrize("value", ["1e-400", Decimal("1e-400"), Fraction(1, 10**400)])
+def test_a_probability_above_0_never_becomes_0(value: object) -> None:
+    with pytest.raises(InvalidInput, match=r"^delta = .* is not valid: expected a probability in \[0, 1\)"):
+        Privacy(1.0, value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["1e400", Decimal("1e400"), 10**400])
+def test_a_finite_epsilon_never_becomes_infinite(value: object) -> None:
+    with pytest.raises(InvalidInput, match=r"^epsilon = "):
+        Privacy(value)  # type: ignore[arg-type]
+
+
+def test_infinity_and_decimals_are_numbers() -> None:
+    assert Privacy(Decimal("Infinity")).epsilon == math.inf  # type: ignore[arg-type]
+    assert Privacy(Decimal("0.5"), Decimal(0)) == Privacy(0.5)  # type: ignore[arg-type]
+
+
+def test_a_problem_has_a_largest_number_of_voters() -> None:
+    assert Problem.from_allowance(MAX_VOTERS, 1, 0.1).K == MAX_VOTERS
+    with pytest.raises(InvalidInput, match=r"^K = 1000001 is not valid: expected at most 1000000 voters\.$"):
+        Problem(MAX_VOTERS + 1, Privacy(0.1), Privacy(0.1))

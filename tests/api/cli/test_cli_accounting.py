@@ -228,7 +228,7 @@ SHARED_TOTAL = {
     "plan of classes": ("--K", "5", "--classes", "3", "--affected", "1"),
     "compare": ("--K", "5", "--epsilon", "0.5"),
     "plurality": ("--K", "5", "--classes", "3"),
-    "plurality of options": ("--K", "5", "--classes", "3", "--ways"),
+    "plurality of options": ("--K", "5", "--classes", "3", "--compare"),
     "teach": ("--labels", "5"),
 }
 
@@ -271,5 +271,5 @@ def test_a_total_that_one_verb_cannot_use(verb: str, epsilon: str, delta: str, m
 
 
 def test_a_target_is_refused_by_its_own_name() -> None:
-    for words in (("--target-epsilon", "-1"), ("--target-epsilon", "0", "--ways")):
+    for words in (("--target-epsilon", "-1"), ("--target-epsilon", "0", "--compare")):
         assert refused("plurality", "--K", "5", "--classes", "3", *words).startswith("Error: --target-epsilon: ")

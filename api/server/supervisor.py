@@ -31,9 +31,6 @@ RESTART_SECONDS = 1.0
 
 def supervise(settings: Settings, listening: socket.socket) -> bool:
     """Run the workers until SIGTERM or SIGINT; return whether they could be started."""
-    os.environ["PYTHONSAFEPATH"] = (
-        "1"  # or a new worker's first imports, such as socket, are looked for in the current folder
-    )
     slots = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
     with _signal_pipe() as signalled:
         try:
@@ -71,8 +68,23 @@ class _WorkerSlot:
         """Start a worker, after a pause if the last one was started just now."""
         time.sleep(max(0.0, self._began + RESTART_SECONDS - time.monotonic()))
         self.process = multiprocessing.get_context("spawn").Process(target=run_worker, args=self._given)
-        self.process.start()
+        with _safe_path():
+            self.process.start()
         self._began = time.monotonic()
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let a process that is started here look for its first imports, such as socket, elsewhere than in the current folder."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:

@@ -23,12 +23,12 @@ def supervised(life: Callable[..., None], folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(supervisor, "run_worker", life)
     monkeypatch.setattr(supervisor, "RESTART_SECONDS", 0.0)
     monkeypatch.setattr(supervisor, "KILL_SECONDS", 0.0)
-    monkeypatch.setenv("PYTHONSAFEPATH", "")  # the supervisor sets it
     settings = Settings(cache_url="memory", workers=workers, stop_seconds=1, run_folder=folder)
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    before, surroundings = (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)), dict(os.environ)
     with listen("127.0.0.1", 0) as listening:
         found = supervisor.supervise(settings, listening)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert dict(os.environ) == surroundings
     assert not multiprocessing.active_children()
     return found
 

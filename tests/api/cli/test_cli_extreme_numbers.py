@@ -88,7 +88,18 @@ def test_voters_of_the_largest_epsilon_are_compared() -> None:
 
 
 def test_a_release_at_nearly_every_delta_needs_hardly_any_noise() -> None:
-    asked = ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "0.999999999999", "--compare")
+    asked = (
+        "plurality",
+        "--K",
+        "5",
+        "--classes",
+        "3",
+        "--target-epsilon",
+        "1",
+        "--delta",
+        "0.999999999999",
+        "--compare",
+    )
     assert run(*asked).exit_code == 0
 
 

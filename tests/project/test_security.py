@@ -36,7 +36,7 @@ def test_policy_and_page_lead_to_each_other_and_the_site_has_the_page() -> None:
 
 def test_the_table_names_every_fault_and_no_other() -> None:
     listed = re.findall(
-        r"^\| \[(V-\d+)\]\(#v-\d+-[\w-]+\) \| [^|]+ \| (?:privacy|availability|a bound on utility) \|$",
+        r"^\| \[(V-\d+)\]\(#v-\d+-[\w-]+\) \| [^|]+ \| (?:privacy|availability|access|a bound on utility) \|$",
         PAGE,
         re.MULTILINE,
     )

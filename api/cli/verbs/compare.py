@@ -160,9 +160,15 @@ def _draw(bags: Bags, K: int) -> str:
 
 
 def _rows(found: Comparison) -> list[list[str]]:
+    from api.cli.report import text_above
+
     return [
-        [row.name, "does not fit" if row.value is None else f"{row.knob} = {row.value:.6g}"]
-        + [_shown(value) for value in (row.epsilon, row.utility, row.disagreement, row.tv_error)]
+        [
+            row.name,
+            "does not fit" if row.value is None else f"{row.knob} = {row.value:.6g}",
+            "-" if row.epsilon is None else text_above(row.epsilon, ".6f"),
+            *map(_shown, (row.utility, row.disagreement, row.tv_error)),
+        ]
         for row in found.rows
     ]
 

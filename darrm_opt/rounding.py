@@ -72,12 +72,6 @@ def decimal_above(value: Fraction) -> float:
     return nearest if as_written(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def decimal_below(value: Fraction) -> float:
-    """Return a double that, as it is written, is at most ``value``, for ``value`` ≥ 0."""
-    nearest = value.numerator / value.denominator
-    return nearest if as_written(nearest) <= value else math.nextafter(nearest, 0.0)
-
-
 def multiple_up(count: int, value: float) -> float:
     """Return the least double ≥ ``count``·``value``, for ``value`` ≥ 0; ``inf`` beyond the range of doubles."""
     if value == math.inf:

@@ -37,7 +37,7 @@ EXAMPLES = {
         "darrm plan --K 11 --epsilon inf --affected 1 --queries 5 --total-epsilon 4 --total-delta 1e-5",
     ),
     "compare": (
-        "darrm compare --K 11 --epsilon 0.1 --queries 20 --total-epsilon 2 --total-delta 0.01 --fresh --plot ways.svg",
+        "darrm compare --K 11 --epsilon 0.1 --queries 20 --total-epsilon 2 --total-delta 0.01 --fresh --plot mechanisms.svg",
     ),
     "solve": (
         "darrm solve --K 11 --m 3 --epsilon 0.1",

@@ -187,11 +187,15 @@ def wait_for_job(backend: Backend, job: JobStatus, deadline: Deadline, retry_aft
     look = FIRST_POLL_INTERVAL
     while not job.over:
         wait = look if retry_after is None else max(look, min(retry_after, MAX_POLL_INTERVAL))
+        unfinished = f"The job {job.id} is {job.state} after {deadline.given:g} s; wait for it again."
         if wait >= deadline.left:
-            raise DeadlineExceeded(f"The job {job.id} is {job.state} after {deadline.given:g} s; wait for it again.")
+            raise DeadlineExceeded(unfinished)
         time.sleep(wait)
         look, retry_after = min(1.5 * look, MAX_POLL_INTERVAL), None
-        job = parse_job(backend.job(job.id, deadline))
+        try:
+            job = parse_job(backend.job(job.id, deadline))
+        except DeadlineExceeded as err:
+            raise DeadlineExceeded(unfinished) from err
     if job.state != "done":
         raise JobFailed(f"The job {job.id} was cancelled." if job.state == "cancelled" else _failed(job))
 

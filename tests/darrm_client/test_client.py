@@ -11,6 +11,7 @@ import re
 import socket
 import struct
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -762,11 +763,22 @@ def test_a_job_without_an_answer_says_why(end: str, text: str) -> None:
 
 
 def test_waiting_for_a_job_ends_in_time() -> None:
-    with client_of(Office("running"), timeout=0.5) as client:
-        with pytest.raises(DeadlineExceeded, match="wait for it again"):
+    with client_of(Office("running"), timeout=2) as client:
+        with pytest.raises(DeadlineExceeded, match="is running after 2 s; wait for it again"):
             client.gamma(PROBLEM)
-        with pytest.raises(DeadlineExceeded):
+        with pytest.raises(DeadlineExceeded, match="is running after 2 s; wait for it again"):
             client.jobs.wait(PROBLEM)
+
+
+def test_a_look_at_a_job_that_takes_too_long_says_that_the_job_can_be_waited_for_again() -> None:
+    def rule(method: str, _path: str, _body: Any) -> tuple[int, Any]:
+        job = {"id": RECORD["id"], "state": "queued"}
+        if method == "GET":
+            time.sleep(2)
+        return 202 if method == "POST" else 200, job
+
+    with client_of(Ruled(rule), timeout=1) as client, pytest.raises(DeadlineExceeded, match="wait for it again"):
+        client.gamma(PROBLEM)
 
 
 def test_the_nearest_answer_that_a_job_came_with_is_taken_when_the_time_is_over() -> None:

@@ -9,7 +9,7 @@ import { assumed, guarantee, percent, plain, roundedUp } from "./numbers.js";
 /** Some ways, and all accounts that count in floating point, have no finite ε at δ = 0. */
 const MIN_DELTA = 1e-9;
 
-const KNOBS = { epsilon_each: "ε each", "1/sigma": "1/σ", gamma: "γ" };
+const PARAMETERS = { epsilon_each: "ε each", "1/sigma": "1/σ", gamma: "γ" };
 
 const NAMES = ["queries", "total_epsilon", "total_delta", "n", "subsample_size"];
 
@@ -105,7 +105,7 @@ function present({ rows, total, queries, fresh, voters, draw, not_compared: left
   const drawn = draw ? ` One record reaches ${plain(draw.reached, 3)} voters on average.` : "";
   const cells = rows.map((row) => [
     make("span", { class: "named" }, swatch(row.name), " ", label(row.name)),
-    row.value === null ? "nothing fits" : `${KNOBS[row.knob] ?? row.knob} = ${plain(row.value)}`,
+    row.value === null ? "nothing fits" : `${PARAMETERS[row.parameter] ?? row.parameter} = ${plain(row.value)}`,
     roundedUp(row.epsilon),
     bar(row.utility),
     plain(row.disagreement, 3),
@@ -114,7 +114,7 @@ function present({ rows, total, queries, fresh, voters, draw, not_compared: left
   const others = Object.entries(left).map(([name, why]) => make("li", {}, `${label(name)}: ${why}`));
   byId("compared").replaceChildren(
     make("p", { class: "about" }, `${said}.${drawn}${assumed({ fresh, queries, voters })}`),
-    scrolling(said, table(said, ["Mechanism", "Turned to", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
+    scrolling(said, table(said, ["Mechanism", "Parameter", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
     ...(plainly ? [make("p", { class: "about" }, plainly)] : []),
     ...(others.length ? [make("p", { class: "about" }, "Not compared:"), make("ul", { class: "hint" }, ...others)] : []),
   );

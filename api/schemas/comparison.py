@@ -98,8 +98,8 @@ class MechanismAnswer(AnswerModel):
         description="The mechanism: optimal_sequence (γ_opt of all releases at once), randomized_response, subsampling, "
         "double_subsampling, gnmax, permute_and_flip, exponential_mechanism, saa, dpbag, majority."
     )
-    knob: str = Field(description="Name of its parameter.")
-    value: FiniteFloat | int | None = Field(description="Where the knob stands; null where nothing fits the budget.")
+    parameter: str = Field(description="Name of its parameter.")
+    value: FiniteFloat | int | None = Field(description="Value of the parameter; null where nothing fits the budget.")
     gamma: list[FiniteFloat] | None = Field(description="The γ of the mechanism [probability]; null likewise.")
     epsilon: FiniteFloat | None = Field(description="Total ε that it spends at the total δ [nats]; null likewise.")
     utility: FiniteFloat | None = Field(

@@ -148,7 +148,7 @@ def comparison_to_dict(found: Comparison) -> dict[str, Any]:
         "rows": [
             {
                 "name": row.name,
-                "knob": row.knob,
+                "parameter": row.parameter,
                 "value": row.value,
                 "gamma": None if row.noise is None else row.noise.values.tolist(),
                 "epsilon": row.epsilon,

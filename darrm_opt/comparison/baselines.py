@@ -57,7 +57,7 @@ class CalibratedMechanism:
     """Mechanism with one parameter, which a comparison or a plan calibrates to a total budget.
 
     Attributes:
-        knob: name of the parameter. The larger it is, the more useful and the less private is γ.
+        parameter: name of the parameter. The larger it is, the more useful and the less private is γ.
         make: from K and a value to γ.
         start: the value that is tried first, from K.
         most: the largest value, from K.
@@ -65,7 +65,7 @@ class CalibratedMechanism:
         words: what a value means, for a plan.
     """
 
-    knob: str
+    parameter: str
     make: Callable[[int, float], NoiseFunction]
     start: Callable[[int], float]
     most: Callable[[int], float]

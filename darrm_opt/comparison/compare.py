@@ -84,8 +84,8 @@ class ComparisonRow:
 
     Attributes:
         name: of the mechanism.
-        knob: name of its parameter.
-        value: where the knob stands.
+        parameter: name of its parameter.
+        value: value of the parameter.
         noise: its γ; None where even its noisiest setting does not fit.
         epsilon: total ε that it spends, at the total δ [nats]; None likewise.
         utility: share of the noiseless utility kept, by the objective.
@@ -94,7 +94,7 @@ class ComparisonRow:
     """
 
     name: str
-    knob: str
+    parameter: str
     value: float | None = None
     noise: NoiseFunction | None = None
     epsilon: float | None = None
@@ -298,16 +298,16 @@ class _SharedTerms:
         return estimated_epsilon(noise, self.composed_problem, self.queries, self.total.delta, self.distribution)
 
     def row(
-        self, name: str, knob: str, value: float | None, noise: NoiseFunction | None, spent: float | None = None
+        self, name: str, parameter: str, value: float | None, noise: NoiseFunction | None, spent: float | None = None
     ) -> ComparisonRow:
         """Return the row of a mechanism, empty if it does not fit; ``spent`` is its cost, if known."""
         if noise is not None and spent is None:
             spent = self.cost(noise)
         if noise is None or value is None or spent is None or not spent <= self.total.epsilon:
-            return ComparisonRow(name, knob)
+            return ComparisonRow(name, parameter)
         errors = disagreement(noise, self.votes), _tv_error(noise, self.votes)
         utility = self.utility(upper_half(noise.values))
-        return ComparisonRow(name, knob, value, noise, spent, utility, *errors)
+        return ComparisonRow(name, parameter, value, noise, spent, utility, *errors)
 
     def plain_majority(self) -> ComparisonRow:
         """Return the row of the plain majority, by the same accounts as in `plan`."""
@@ -319,20 +319,19 @@ class _SharedTerms:
 
     def calibrated(self, name: str, mechanism: CalibratedMechanism) -> ComparisonRow:
         """Return the row of a mechanism with a real parameter, calibrated to the budget."""
-        K, knob, budget, precision = self.problem.K, mechanism.knob, self.total.epsilon, PRECISION
+        K, budget, precision = self.problem.K, self.total.epsilon, PRECISION
+        nothing = self.row(name, mechanism.parameter, None, None)
         make, start, most = partial(mechanism.make, K), mechanism.start(K), mechanism.most(K)
         if self.distribution is not None:
             scout = calibrate(_with_cost(make, self.estimate), budget, most, guess=start, precision=ESTIMATE_PRECISION)
             if scout is None:  # what exceeds the budget by an estimate from below does not fit
-                return self.row(name, knob, None, None)
+                return nothing
             start, precision = ADAPTIVITY_MARGIN * scout.value, MIXTURE_PRECISION
         end = calibrate(_with_cost(make, self.cost), budget, most, guess=start, precision=precision)
-        return (
-            self.row(name, knob, None, None) if end is None else self.row(name, knob, end.value, end.result, end.cost)
-        )
+        return nothing if end is None else self.row(name, mechanism.parameter, end.value, end.result, end.cost)
 
     def calibrated_count(
-        self, name: str, knob: str, make: Callable[[int, int], NoiseFunction], most: int
+        self, name: str, parameter: str, make: Callable[[int, int], NoiseFunction], most: int
     ) -> ComparisonRow:
         """Return the row of a mechanism whose parameter is a whole number, the largest that fits."""
         K, budget, costs = self.problem.K, self.total.epsilon, dict[int, float]()
@@ -349,7 +348,9 @@ class _SharedTerms:
         )
         near = self.distribution is not None and likely > 0 and fits(likely)
         count = likely if near else largest_count_between(fits, 0, likely + 1)
-        return self.row(name, knob, count, make(K, count), costs[count]) if count else self.row(name, knob, None, None)
+        if not count:
+            return self.row(name, parameter, None, None)
+        return self.row(name, parameter, count, make(K, count), costs[count])
 
 
 def _with_cost(

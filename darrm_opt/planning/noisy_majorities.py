@@ -29,7 +29,7 @@ POINTS = 2001
 """Grid points of the accounts during calibration: coarse, hence fast, and sound."""
 
 PRECISION, PURE_PRECISION = 5e-3, 1e-7
-"""Share of the budget that a calibration may leave unused; at a total δ of 0, where a proof is yes or no and no long account, of the knob."""
+"""Share of the budget that a calibration may leave unused; at a total δ of 0, of the parameter: there a proof is yes or no."""
 
 MAX_QUERIES = 500
 """Most queries for which every mechanism is compared: each account takes seconds, and γ_opt gains on the others with every query."""

@@ -90,7 +90,7 @@ WAYS: dict[str, Callable[[np.random.Generator, Problem], NoiseFunction]] = {
     "permute_and_flip": lambda rng, voters: permute_and_flip(voters.K, _rate(rng)),
     "exponential_mechanism": lambda rng, voters: exponential_mechanism(voters.K, _rate(rng)),
 }
-"""Every way of releasing a majority, with a knob at random."""
+"""Every way of releasing a majority, with a parameter at random."""
 
 
 @dataclass(frozen=True)
@@ -396,7 +396,7 @@ def report(tally: Tally, command: str) -> str:
 
 _HEAD = (
     f"Random sequences of 1 to {MAX_RELEASES} releases of majorities of K ≤ {MAX_K} voters: γ_opt, subsampling, its mixtures, double subsampling,",
-    "randomised response, GNMax, SAA, permute-and-flip and the exponential mechanism with knobs at random, up to three different γ mixed; ε from",
+    "randomised response, GNMax, SAA, permute-and-flip and the exponential mechanism with parameters at random, up to three different γ mixed; ε from",
     "0.02 to 2 and inf, Δ = 0 and 1e-6 to 0.03, records that reach 1 to K voters, voters fresh or trained once, total δ from 1e-9 to 0.1. Every total",
     "that any account gives is held against what an adversary attains, computed in fractions:",
     "",

@@ -74,7 +74,7 @@ def test_the_mixture_is_the_majority_of_a_random_number_of_voters() -> None:
     assert float(subsampling_mixture(K, 3.6).values[ones]) == pytest.approx(float(expected), abs=1e-12)
 
 
-def test_bad_knobs_are_named() -> None:
+def test_bad_parameters_are_named() -> None:
     for make in (permute_and_flip, exponential_mechanism):
         for rate in (0.0, -1.0, math.inf, math.nan):
             with pytest.raises(InvalidInput, match=r"rate = .* a positive finite number"):

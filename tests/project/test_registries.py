@@ -76,7 +76,7 @@ def test_a_new_mechanism_is_compared_and_planned(service: Service) -> None:
     rows = {row["name"]: row for row in darrm("compare", *voters, *words)["rows"]}
     remote = {row["name"]: row for row in post(service, "/v1/compare", **VOTERS, **budget)["rows"]}
     assert rows["linear"] == remote["linear"]
-    assert rows["linear"]["knob"] == "slope"
+    assert rows["linear"]["parameter"] == "slope"
     assert 0 < rows["linear"]["utility"] <= rows["optimal_sequence"]["utility"] * (1 + 1e-9)
     options = {option["mechanism"]: option for option in darrm("plan", *voters, *words)["options"]}
     planned = {option["mechanism"]: option for option in post(service, "/v1/plan", **VOTERS, **budget)["options"]}

@@ -142,7 +142,7 @@ def compare(
         answer(as_json(comparison_to_dict(found)))
         return
     head = f"{voters_text(problem)}{trained_text(problem, fresh=fresh)}; {count_text(found.queries, 'release')}, {guarantee(found.total)} in all."
-    heads = ["mechanism", "knob", "ε spent", "utility", "disagreement", "tv error"]
+    heads = ["mechanism", "parameter", "ε spent", "utility", "disagreement", "tv error"]
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
     if found.bags is not None:
         head += f"\n{_draw(found.bags, problem.K)}"
@@ -165,7 +165,7 @@ def _rows(found: Comparison) -> list[list[str]]:
     return [
         [
             row.name,
-            "does not fit" if row.value is None else f"{row.knob} = {row.value:.6g}",
+            "does not fit" if row.value is None else f"{row.parameter} = {row.value:.6g}",
             "-" if row.epsilon is None else text_above(row.epsilon, ".6f"),
             *map(_shown, (row.utility, row.disagreement, row.tv_error)),
         ]

@@ -61,7 +61,7 @@ def test_every_way_is_there_and_within_the_budget(private: Comparison) -> None:
             assert finer == pytest.approx(row.epsilon, rel=1e-3)
 
 
-def test_the_budget_is_used_up_where_a_knob_is_continuous(private: Comparison) -> None:
+def test_the_budget_is_used_up_where_a_parameter_is_continuous(private: Comparison) -> None:
     for name in ("optimal_sequence", "randomized_response", "gnmax", "saa"):
         assert (of(private, name).epsilon or 0) >= 0.99 * BUDGET.epsilon
 
@@ -384,4 +384,4 @@ def test_the_optimum_knows_the_best_target_too() -> None:
     table = compare(Problem(5, Privacy(0.5), Privacy(1.0)), 5, Privacy(1.0, 1e-3), fresh=True)
     assert table.rows[0].name == "optimal_sequence"
     assert (table.rows[0].utility or 0) >= 0.289
-    assert (of(table, "subsampling").epsilon or 0) >= 0.99  # its knob is real: the budget is used up
+    assert (of(table, "subsampling").epsilon or 0) >= 0.99  # its parameter is real: the budget is used up

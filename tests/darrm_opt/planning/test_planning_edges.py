@@ -186,7 +186,7 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "queries", "voters"), [(1.0, 1, 1.0), (0.3, 2, 1.0)])
-def test_without_a_delta_the_knob_stands_where_the_proof_ends(epsilon: float, queries: int, voters: float) -> None:
+def test_without_a_delta_the_parameter_stands_where_the_proof_ends(epsilon: float, queries: int, voters: float) -> None:
     """One voter's answer, at the voter's own ε, is γ_Sub(1) itself: not 0.997 voters on average."""
     total = Privacy(epsilon * queries)
     (option,) = plan(11, Privacy(epsilon), queries, total, fresh=True, mechanisms=("subsampling",)).options

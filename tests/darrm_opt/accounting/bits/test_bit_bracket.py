@@ -150,20 +150,20 @@ def test_smooth_noise_has_a_tight_account() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "knob", "kept"), [(GaussianNoise.of_sigma, 0.028, 0.973), (LaplaceNoise, 0.038, 0.928)]
+    ("noise", "parameter", "kept"), [(GaussianNoise.of_sigma, 0.028, 0.973), (LaplaceNoise, 0.038, 0.928)]
 )
 def test_noisy_votes_of_many_voters_keep_their_utility(
-    noise: Callable[[float], VoteNoise], knob: float, kept: float
+    noise: Callable[[float], VoteNoise], parameter: float, kept: float
 ) -> None:
     """K = 201, not private, one voter affected, 50 releases within (1, 1e-5): rows once shown at 0.793 and 0.814."""
     problem = Problem(201, Privacy(math.inf), Privacy(1.0), 1)
     useful = as_objective("rectangular").linear_goal(201).utility
 
-    def priced(knob: float) -> tuple[NoiseFunction, float]:
-        gamma = noise_function(201, noise(1 / knob))
+    def priced(parameter: float) -> tuple[NoiseFunction, float]:
+        gamma = noise_function(201, noise(1 / parameter))
         return gamma, exact_epsilon(gamma, problem, 50, 1e-5, points=2001)
 
-    found = calibrate(priced, 1.0, 4.0, guess=knob, precision=5e-3)
+    found = calibrate(priced, 1.0, 4.0, guess=parameter, precision=5e-3)
     assert found is not None
     assert useful(upper_half(found.result.values)) == pytest.approx(kept, abs=2e-3)
     attained = attained_epsilon([(NoisyMajority(found.result, problem).profile.inner, 50)], 1e-5, points=1001)

@@ -789,7 +789,7 @@ def test_the_nearest_answer_that_a_job_came_with_is_taken_when_the_time_is_over(
         job = {"id": RECORD["id"], "state": "running"}
         return (202, {**job, "nearest": near}) if method == "POST" else (200, job)
 
-    with client_of(Ruled(rule), timeout=0.5) as client:
+    with client_of(Ruled(rule), timeout=3) as client:
         found = client.gamma(PROBLEM)
         assert (found.exact, found.designed_for) == (False, STRONGER)
         with pytest.raises(DeadlineExceeded):  # the answer to this question, or none

@@ -136,7 +136,7 @@ class MemoryIndex:
         self._new: dict[str, Row] = {}
         self._search_columns: dict[str, SearchColumns] = {}
         self._kin: dict[Kin, set[str]] = {}
-        self._columns: dict[Kin, _Columns] = {}
+        self._columns: dict[Kin, _KinColumns] = {}
 
     def put(self, row: Row) -> None:
         """Take a row in, in the place of the one with its key; its record is read when something is looked for."""
@@ -164,7 +164,7 @@ class MemoryIndex:
         if kin not in self._kin:
             return iter(())
         if kin not in self._columns:
-            self._columns[kin] = _Columns.of({key: self._search_columns[key] for key in self._kin[kin]})
+            self._columns[kin] = _KinColumns.of({key: self._search_columns[key] for key in self._kin[kin]})
         return self._columns[kin].answers(spec)
 
     def _read(self) -> None:
@@ -180,7 +180,7 @@ class MemoryIndex:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _KinColumns:
     """Kin, the best utility first.
 
     Attributes:
@@ -196,7 +196,7 @@ class _Columns:
     promised: NDArray[np.float64]
 
     @classmethod
-    def of(cls, kin: dict[str, SearchColumns]) -> _Columns:
+    def of(cls, kin: dict[str, SearchColumns]) -> _KinColumns:
         keys = sorted(kin, key=lambda key: (kin[key].utility, key), reverse=True)
         sorted_ = [kin[key] for key in keys]
         assumed = [(each.voter_epsilon, each.voter_delta, float(each.affected)) for each in sorted_]

@@ -69,7 +69,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """Plan of a run.
 
     Attributes:
@@ -92,7 +92,7 @@ class Plan:
         return sum(len(batch.specs) for batch in self.batches)
 
 
-def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> Plan:
+def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> RunPlan:
     """Return what is to be done for a grid; nothing is changed. Holds in memory what is missing, and no more.
 
     Args:
@@ -120,7 +120,7 @@ def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> Plan:
             problems += len(group)
             batcher.add(group, missing)
     batches = batcher.done()
-    return Plan(problems, stored, repeated, batches, sum(batch.seconds for batch in batches))
+    return RunPlan(problems, stored, repeated, batches, sum(batch.seconds for batch in batches))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from darrm_opt.design_spec import DesignSpec
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """Progress of a run.
 
     Attributes:
@@ -78,8 +78,8 @@ class RunOutcome:
         failures: what was given up.
     """
 
-    progress: Progress
+    progress: RunProgress
     failures: tuple[Failure, ...]
 
 
-Watcher = Callable[[Progress], None]
+RunWatcher = Callable[[RunProgress], None]

@@ -29,8 +29,8 @@ from solver_cache.jobs import MAX_LEASE_SECONDS
 from solver_cache.model import ClaimResult
 from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
 from solver_cache.precompute.executor import Executor, TaskEnded, TaskLost, TaskReport
-from solver_cache.precompute.plan import Batch, Plan
-from solver_cache.precompute.progress import Failure, Progress, RunOutcome, Watcher
+from solver_cache.precompute.plan import Batch, RunPlan
+from solver_cache.precompute.progress import Failure, RunOutcome, RunProgress, RunWatcher
 from solver_cache.precompute.worker import (
     SAVE_SECONDS,
     Answer,
@@ -131,11 +131,11 @@ class _Counts:
 
 
 def run(
-    plan: Plan,
+    plan: RunPlan,
     store: Store,
     executor: Executor,
     options: RunOptions | None = None,
-    watcher: Watcher = lambda _: None,
+    watcher: RunWatcher = lambda _: None,
 ) -> RunOutcome:
     """Do what is planned; return what came of it.
 
@@ -165,7 +165,9 @@ class Scheduler:
     that came back is *unsaved* until the next transaction.
     """
 
-    def __init__(self, plan: Plan, store: Store, executor: Executor, options: RunOptions, watcher: Watcher) -> None:
+    def __init__(
+        self, plan: RunPlan, store: Store, executor: Executor, options: RunOptions, watcher: RunWatcher
+    ) -> None:
         self._plan, self._store, self._executor = plan, store, executor
         self._options, self._watcher = options, watcher
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
@@ -383,9 +385,9 @@ class Scheduler:
             for flight in self._in_flight.values():
                 self._release_of_task(flight)
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> RunProgress:
         counts = self._counts
-        return Progress(
+        return RunProgress(
             planned=self._plan.missing,
             solved=counts.solved,
             elsewhere=counts.elsewhere,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from solver_cache import Store
     from solver_cache.precompute.executor import Executor
     from solver_cache.precompute.grid import Grid
-    from solver_cache.precompute.plan import Plan
-    from solver_cache.precompute.progress import Progress, RunOutcome
+    from solver_cache.precompute.plan import RunPlan
+    from solver_cache.precompute.progress import RunOutcome, RunProgress
 
 
 _WHERE = "Where"
@@ -156,7 +156,7 @@ def read_problems(grid: str) -> Grid:
         return read_grid(grid)
 
 
-def read_plan(grid: str, problems: Grid, store: Store) -> Plan:
+def read_plan(grid: str, problems: Grid, store: Store) -> RunPlan:
     """Return the plan for the problems of a grid file; what is wrong in the file ends the verb."""
     from darrm_opt.answers.running_time import solve_seconds
     from solver_cache.precompute.plan import make_plan
@@ -226,7 +226,7 @@ def make_executor(workers: Any, scheduler: str | None, dask: str | None) -> Exec
     return Cluster(None, int(count) if colon else many)
 
 
-def plan_to_dict(plan: Plan, url: str) -> dict[str, Any]:
+def plan_to_dict(plan: RunPlan, url: str) -> dict[str, Any]:
     """Return what is to be done, as plain data."""
     return {
         "problems": plan.problems,
@@ -281,7 +281,7 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s"
 
 
-def progress_text(at: Progress) -> str:
+def progress_text(at: RunProgress) -> str:
     """Return where a run stands, in a few words."""
     left = "?" if at.remaining is None else duration(at.remaining)
     trouble = "".join(f", {many:,} {what}" for many, what in ((at.failed, "failed"), (at.losses, "lost")) if many)

@@ -11,7 +11,7 @@ from support.darrm_runner import refused, run
 
 from api.cli.verbs.precompute import duration, outcome_to_dict, progress_text
 from solver_cache import open_store
-from solver_cache.precompute.progress import Progress, RunOutcome
+from solver_cache.precompute.progress import RunOutcome, RunProgress
 
 GRID = 'K = [5, 7]\nepsilon = 0.1\nm = [1, 2]\ndelta = "1-(1-Delta)^m"\nDelta = 1e-5\n'
 
@@ -91,14 +91,14 @@ def test_what_is_wrong_in_a_grid_file_is_told_with_its_place(tmp_path: Path, url
 
 
 def test_where_a_run_stands_in_a_few_words() -> None:
-    at = Progress(100, 40, 5, 0, 1, 2, 3e-10, 90.0, 30.0, 20.0)
+    at = RunProgress(100, 40, 5, 0, 1, 2, 3e-10, 90.0, 30.0, 20.0)
     assert progress_text(at) == "2.0 a second, 40 s left, worst gap 3.0e-10, 1 failed, 2 lost"
-    assert progress_text(Progress(100, 0, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0.0 a second, ? left")
+    assert progress_text(RunProgress(100, 0, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0.0 a second, ? left")
     assert duration(90000) == "25 h"
 
 
 def test_what_came_of_a_run_in_words() -> None:
-    at = Progress(8, 5, 1, 2, 0, 0, 3e-3, 1.0, 1.0, 10.0)
+    at = RunProgress(8, 5, 1, 2, 0, 0, 3e-3, 1.0, 1.0, 10.0)
     text = outcome_to_dict(RunOutcome(at, ()))["text"]
     assert text == (
         "Solved: 5 in 10 s (0.5 a second), 1 by others. Worst gap: 3.0e-03. "

@@ -33,7 +33,7 @@ from solver_cache.precompute.executor import TaskEnded, TaskLost, TaskReport
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.processes import Processes
-from solver_cache.precompute.progress import Progress, RunOutcome
+from solver_cache.precompute.progress import RunOutcome, RunProgress
 from solver_cache.precompute.scheduler import RunOptions, run
 from solver_cache.precompute.worker import (
     QUICK_SECONDS,
@@ -84,7 +84,7 @@ def undisturbed() -> list[Row]:
 
 
 def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:
-    store, seen = MemoryStore(), list[Progress]()
+    store, seen = MemoryStore(), list[RunProgress]()
     plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
         outcome = run(plan, store, executor, watcher=seen.append)
@@ -447,7 +447,7 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
     plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
 
-        def kill(at: Progress) -> None:
+        def kill(at: RunProgress) -> None:
             nonlocal killed
             if killed < 3 and at.over > 5 * killed and executor.processes:
                 with contextlib.suppress(ProcessLookupError):

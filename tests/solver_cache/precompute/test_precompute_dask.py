@@ -25,7 +25,7 @@ from solver_cache.precompute.cluster import Cluster
 from solver_cache.precompute.executor import ExecutorLost
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
-from solver_cache.precompute.progress import Progress
+from solver_cache.precompute.progress import RunProgress
 from solver_cache.precompute.scheduler import RunOptions, run
 from solver_cache.precompute.worker import Answer, Task, perform
 
@@ -66,7 +66,7 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
     store, killed = MemoryStore(), list[int]()
     plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
 
-    def kill(_: Progress) -> None:
+    def kill(_: RunProgress) -> None:
         if len(killed) < 2 and counts(log, "begun").total() > 3 * len(killed):
             pids = [nanny.pid for nanny in cluster._local.workers.values() if nanny.pid is not None]
             if pids:

@@ -24,6 +24,7 @@ class ExitCode(enum.IntEnum):
     NOT_OPTIMAL = 3
     UNAVAILABLE = 4
     SOME_FAILED = 5
+    INTERNAL_ERROR = 70
     INTERRUPTED = 130
     PIPE_CLOSED = 141
 
@@ -40,6 +41,7 @@ _MEANING = {
     ExitCode.NOT_OPTIMAL: "the answer is private, but the solve stopped short of the optimum (its gap says how far)",
     ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port cannot be used here, or a budget is spent",
     ExitCode.SOME_FAILED: "some problems could not be solved, or some rows were refused: they are listed",
+    ExitCode.INTERNAL_ERROR: "an error in darrm itself; please report it, with the lines on stderr",
     ExitCode.INTERRUPTED: "interrupted; nothing half-written is left",
     ExitCode.PIPE_CLOSED: "whoever read the answer closed the pipe before its end, as `head` and `grep -q` do",
 }
@@ -63,7 +65,7 @@ def option_of(argument: str) -> str:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn an error into one message on stderr and the verb's exit code; an unforeseen one passes through.
+    """Turn an error into one message on stderr and the verb's exit code; an unforeseen one into its traceback.
 
     Raises:
         SystemExit: with the code.
@@ -73,10 +75,12 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt:
         say("Interrupted: nothing half-written is left.")
         sys.exit(ExitCode.INTERRUPTED)
-    except Exception as err:
+    except Exception as err:  # noqa: BLE001 — the last line of defence
         if isinstance(err, BrokenPipeError) and not err.filename:  # whoever read the answer has seen enough
             _discard(sys.stdout, sys.stderr)
             sys.exit(ExitCode.PIPE_CLOSED)
+        import traceback
+
         from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate
         from darrm_opt.optional_packages import missing_package
 
@@ -90,7 +94,8 @@ def reported() -> Iterator[None]:
             fail(str(err), ExitCode.UNAVAILABLE)
         if isinstance(err, ImportError) and (missing := missing_package(err, "This verb")) is not None:
             fail(str(missing), ExitCode.UNAVAILABLE)
-        raise
+        say("".join(traceback.format_exception(err)).rstrip())
+        fail("this is an error in darrm itself. Please report it, with the lines above.", ExitCode.INTERNAL_ERROR)
 
 
 def fail(message: str, code: ExitCode) -> NoReturn:
@@ -114,8 +119,18 @@ def end(code: ExitCode) -> None:
 
 
 def answer(text: str) -> None:
-    """Print the answer, on stdout."""
-    print(text, flush=True)  # noqa: T201 — this is what prints
+    """Print the answer, on stdout.
+
+    Raises:
+        OSError: it takes none, by its name; BrokenPipeError: whoever read it has seen enough.
+    """
+    try:
+        print(text, flush=True)  # noqa: T201 — this is what prints
+    except BrokenPipeError:
+        raise
+    except OSError as err:
+        _discard(sys.stdout)
+        raise OSError(err.errno, err.strerror, "standard output") from err
 
 
 def say(line: str) -> None:
@@ -145,10 +160,13 @@ PLAIN = {
 def prepare_streams() -> None:
     """Let stdout and stderr write what their encoding lacks in ASCII (`PLAIN`, else a question mark, or an escape).
 
-    A stderr that is closed leads nowhere: without one, Python prints its messages on stdout.
+    A stderr that is closed leads nowhere: without one, Python prints its messages on stdout. A stdout that is closed
+    takes no answer, and its number no file that is opened later.
     """
     import codecs
 
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 — until the end
 

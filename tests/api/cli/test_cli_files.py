@@ -127,6 +127,19 @@ def test_a_closed_pipe_is_not_a_gamma_that_is_not_private(gamma: Path) -> None:
     assert (told.returncode, told.stderr) == (ExitCode.PIPE_CLOSED, "")
 
 
+@pytest.mark.parametrize(
+    ("redirection", "text"),
+    [(">&-", "Bad file descriptor"), (">&- <&-", "Bad file descriptor"), (">/dev/full", "No space left on device")],
+)
+def test_an_answer_that_stdout_does_not_take_is_not_lost_without_a_word(
+    redirection: str, text: str, tmp_path: Path
+) -> None:
+    result = processed("solve", *SMALL, "--output", "gamma.json", cwd=tmp_path, redirection=redirection)
+    assert (result.returncode, result.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert result.stderr.splitlines()[-1] == f"Error: standard output: {text}"
+    assert run("verify", str(tmp_path / "gamma.json")).exit_code == 0  # what was written before is whole
+
+
 @pytest.mark.parametrize("how", ["closed", "a closed pipe", "full"])
 @pytest.mark.parametrize(("file", "code"), [("none.json", 2), ("gamma.json", 0)])
 def test_a_stderr_that_takes_nothing_changes_no_exit_code(gamma: Path, file: str, code: int, how: str) -> None:

@@ -309,7 +309,7 @@ def test_labels_that_are_there_are_not_paid_for_twice_by_mistake() -> None:
 # ------------------------------------------------------------------------------------------ interrupted
 
 
-class _StopError(Exception):
+class _StopError(BaseException):
     """The process dies here."""
 
 

@@ -347,6 +347,20 @@ def test_an_answer_short_of_the_optimum_is_printed_and_has_a_code_of_its_own() -
     assert "status     time limit. The time limit came first: the answer is private" in text
 
 
+def test_an_error_of_our_own_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr("api.cli.cached_solve.cached_solution", broken)
+    result = run("solve", *SMALL)
+    assert (result.exit_code, result.stdout) == (ExitCode.INTERNAL_ERROR, "")
+    assert "Traceback (most recent call last):" in result.stderr
+    assert result.stderr.splitlines()[-2:] == [
+        "ZeroDivisionError: a fault",
+        "Error: this is an error in darrm itself. Please report it, with the lines above.",
+    ]
+
+
 def test_every_status_has_an_exit_code() -> None:
     codes = {status: exit_code_of(status) for status in Status}
     assert codes.pop(Status.OPTIMAL) is ExitCode.DONE

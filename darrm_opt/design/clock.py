@@ -74,8 +74,8 @@ class SolveClock:
     @contextmanager
     def measure(self, phase: str) -> Iterator[None]:
         """Add the time of the block to a phase."""
-        before = time.perf_counter()
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[phase] += time.perf_counter() - before
+            self.seconds[phase] += time.perf_counter() - start

@@ -166,9 +166,9 @@ class Solution:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as err:
             raise reprove.ReproofFailed("record", f"{path} is not JSON: {err}") from err
-        found: Solution = reprove.read_solution(content)
-        proved: Solution = reprove.reprove(found, _later("design_spec").DesignSpec.of(found))
-        return proved
+        claim: Solution = reprove.read_solution(content)
+        solution: Solution = reprove.reprove(claim, _later("design_spec").DesignSpec.of(claim))
+        return solution
 
 
 _LATER = {

@@ -103,10 +103,10 @@ def open_backend(name: str, entries: int) -> Backend:
     try:
         _module(entry.package)
     except ImportError as err:
-        other = "" if name == "highs" else ", or use backend = 'highs'"
+        alternative = "" if name == "highs" else ", or use backend = 'highs'"
         raise BackendUnavailable(
             f"backend = {name!r} needs the package {entry.package}, which is not installed: "
-            f"pip install {entry.requirement}{other}."
+            f"pip install {entry.requirement}{alternative}."
         ) from err
     backend: Backend = getattr(_module(f"{__name__}.{name}"), entry.class_name)(entries)
     return backend

@@ -123,12 +123,12 @@ class Highs:
         _check(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Highs:
-        before = self._highs.getBasis()
+        old_basis = self._highs.getBasis()
         self.close()
-        other = Highs(start.columns.size)
-        other.add(rows, limits)
-        if before.valid:
-            columns, slacks = before.col_status, before.row_status
+        program = Highs(start.columns.size)
+        program.add(rows, limits)
+        if old_basis.valid:
+            columns, slacks = old_basis.col_status, old_basis.row_status
             lower, upper = highspy.HighsBasisStatus.kLower, highspy.HighsBasisStatus.kUpper
             basis = highspy.HighsBasis()
             basis.col_status = [
@@ -139,8 +139,8 @@ class Highs:
                 slacks[place] if place >= 0 else highspy.HighsBasisStatus.kBasic for place in start.rows.tolist()
             ]
             basis.valid = True
-            other._highs.setBasis(basis)  # what HiGHS refuses is a cold start
-        return other
+            program._highs.setBasis(basis)  # what HiGHS refuses is a cold start
+        return program
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         highs = self._highs

@@ -37,7 +37,7 @@ CHOICES = ("auto", "c", "numpy")
 MIN_THREADED_WORK = 1e7
 """Additions from which a call of the library has a thread: some 10 ms of one."""
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _whole, _double, _array = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
@@ -83,7 +83,7 @@ def kernel() -> ctypes.CDLL | None:
         raise InvalidInput("DARRM_KERNEL", choice, "auto, c or numpy")
     if choice == "numpy":
         return None
-    library = _loaded()
+    library = _load()
     if library is None and choice == "c":
         raise BackendUnavailable(
             "DARRM_KERNEL=c needs the compiled kernel, which is not here or was compiled from another source: "
@@ -102,7 +102,7 @@ def _source_checksum() -> int:
     return checksum
 
 
-def _loaded() -> ctypes.CDLL | None:
+def _load() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
         library.source_checksum.restype = ctypes.c_uint32
@@ -119,7 +119,7 @@ def _loaded() -> ctypes.CDLL | None:
     return library
 
 
-def in_threads(calls: Sequence[Callable[[int], Found]], threads: int) -> list[Found]:
+def in_threads(calls: Sequence[Callable[[int], Result]], threads: int) -> list[Result]:
     """Return what long calls of the library give, so many at once; ctrl-C, or one that fails, ends all within a moment.
 
     A signal's handler runs in the main thread between two steps of Python, so that thread must wait here and not in the

@@ -126,20 +126,20 @@ def search_layers(
     corners = constraint.corners
     for s, first, layer in stored or layers(noise.signed, corners.x, corners.y, constraint.affected, width):
         collector.tick()
-        most, least = extremes(layer, constraint.q)
-        for best, mirrored in ((most, False), (-least, True)):
-            rows = np.flatnonzero(best > collector.floor)
+        largest, least = extremes(layer, constraint.q)
+        for values, mirrored in ((largest, False), (-least, True)):
+            rows = np.flatnonzero(values > collector.floor)
             if rows.size:
-                values = at_ends(layer[rows], constraint.q)
-                n1 = values.argmin(axis=1) if mirrored else values.argmax(axis=1)
-                collector.offer(best[rows], _stationary(first + rows, s, n1, constraint.K, mirrored=mirrored))
+                row_values = at_ends(layer[rows], constraint.q)
+                n1 = row_values.argmin(axis=1) if mirrored else row_values.argmax(axis=1)
+                collector.offer(values[rows], _stationary(first + rows, s, n1, constraint.K, mirrored=mirrored))
 
 
 def _stationary(nx: Indices, s: int, n1: Indices, K: int, *, mirrored: bool) -> Counts:
     counts = np.zeros((nx.size, 4), dtype=np.int64)
     order = [YX, XY, ZERO, ONE] if mirrored else [XY, YX, ONE, ZERO]
-    for column, many in zip(order, (nx, s - nx, n1, K - s - n1), strict=True):
-        counts[:, column] = many
+    for column, voters in zip(order, (nx, s - nx, n1, K - s - n1), strict=True):
+        counts[:, column] = voters
     return counts
 
 

@@ -108,15 +108,15 @@ class Collector:
             self._values.append(values[keep])
             self._counts.append(counts[keep])
 
-    def take(self, found: KernelResult, *, proved: bool = True) -> None:
-        """Take what the compiled kernel found; ``proved`` says that it bounds everything else."""
-        if found.value > self.value:
-            self.value, self.counts = found.value, found.counts
-        if proved:
-            self.leave_out(found.left_out)
-        if found.values.size:
-            self._values.append(found.values)
-            self._counts.append(found.cuts)
+    def take(self, result: KernelResult, *, complete: bool = True) -> None:
+        """Take what the compiled kernel found; ``complete`` says that it bounds everything else."""
+        if result.value > self.value:
+            self.value, self.counts = result.value, result.counts
+        if complete:
+            self.leave_out(result.left_out)
+        if result.values.size:
+            self._values.append(result.values)
+            self._counts.append(result.cuts)
 
     @property
     def remaining(self) -> float:

@@ -15,11 +15,11 @@ class DeltaTooSmall(DarrmError):
         floor: the smallest δ that can be had, rounded up [probability].
     """
 
-    def __init__(self, delta: float, floor: float, why: str) -> None:
+    def __init__(self, delta: float, floor: float, reason: str) -> None:
         self.delta = delta
         self.floor = floor
         super().__init__(
-            f"no finite epsilon exists at delta = {delta!r}: {why}, so the total delta is at least {floor!r}. "
+            f"no finite epsilon exists at delta = {delta!r}: {reason}, so the total delta is at least {floor!r}. "
             "Raise the total delta, or ask fewer queries."
         )
 

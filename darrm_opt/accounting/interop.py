@@ -69,14 +69,14 @@ def as_pld(
     pld: Pld = Release.of(released).effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)
     privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
     dense: Any = pld.mass.to_dense_pmf()
-    guarded = type(dense)(
+    guarded_pmf = type(dense)(
         dense._discretization,  # noqa: SLF001 - the library offers no other way to raise the infinite loss
         dense._lower_loss,  # noqa: SLF001
         dense._probs,  # noqa: SLF001
         min(1.0, up(dense._infinity_mass + pld.guard, 2)),  # noqa: SLF001
         pessimistic_estimate=True,
     )
-    answer: PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution(guarded)
+    answer: PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution(guarded_pmf)
     return answer
 
 
@@ -142,7 +142,7 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
     release = Release.of(released)
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
     profile = release.effective(queries, fresh=fresh).profile
-    one = profile.delta if queries == 1 else compose_bits([(profile.outer, queries)]).delta
+    one_record = profile.delta if queries == 1 else compose_bits([(profile.outer, queries)]).delta
 
     def to_profile(d_in: int) -> Profile:
         d_in = whole_number(d_in, "d_in", "a whole number of records, at least 0", least=0)
@@ -152,13 +152,13 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
             if d_in == 0 or queries == 0:
                 return 0.0
             if d_in == 1:
-                return one(epsilon)
+                return one_record(epsilon)
             share = epsilon / d_in * (1 - 2.0**-52)  # rounded down: δ only falls
-            each, largest = one(share), (d_in - 1) * share
-            if each == 0 or largest > 700 or each * d_in >= 1:
-                return 0.0 if each == 0 else 1.0
+            delta_one, largest = one_record(share), (d_in - 1) * share
+            if delta_one == 0 or largest > 700 or delta_one * d_in >= 1:
+                return 0.0 if delta_one == 0 else 1.0
             ulps = 8 + int(largest)  # i·share errs by half an ulp, e^(i·share) by so many of its own
-            return min(1.0, up(each * math.fsum(math.exp(i * share) for i in range(d_in)), ulps))
+            return min(1.0, up(delta_one * math.fsum(math.exp(i * share) for i in range(d_in)), ulps))
 
         return delta
 

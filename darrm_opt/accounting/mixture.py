@@ -135,12 +135,12 @@ class AffectedDistribution:
         if q in (0, 1):
             return cls.exactly(K * int(q), K)
         with localcontext(Context(prec=DIGITS, Emin=MIN_EMIN)):
-            rest = Decimal((1 - q).numerator) / Decimal((1 - q).denominator)
+            complement = Decimal((1 - q).numerator) / Decimal((1 - q).denominator)
             odds = Decimal(q.numerator) / Decimal((1 - q).numerator)  # one denominator
-            chances = [rest**K]
+            chances = [complement**K]
             for r in range(K):
                 chances.append(chances[-1] * (K - r) / (r + 1) * odds)
-            return cls(tuple(min(1.0, math.nextafter(float(each), math.inf)) for each in chances))
+            return cls(tuple(min(1.0, math.nextafter(float(term), math.inf)) for term in chances))
 
     @property
     def K(self) -> int:
@@ -152,11 +152,11 @@ class AffectedDistribution:
         """Average number of voters that one record affects, up to rounding."""
         return float(np.arange(self.K + 1) @ np.array(self.chances))
 
-    def parts(self, spared: float, most: int = MAX_GROUPS) -> tuple[list[CountGroup], float]:
+    def parts(self, slack: float, most: int = MAX_GROUPS) -> tuple[list[CountGroup], float]:
         """Return groups that cover all counts but the far end, and the probability of that far end.
 
         Args:
-            spared: what may be left out [probability].
+            slack: what may be left out [probability].
             most: most parts, ≥ 1.
 
         Guarantees:
@@ -164,19 +164,23 @@ class AffectedDistribution:
             D_0 = 0 to at most 1.
         """
         last, beyond = self.K, 0.0
-        while last > 0 and (wider := up(beyond + self.chances[last], 1)) <= spared:
+        while last > 0 and (wider := up(beyond + self.chances[last], 1)) <= slack:
             last, beyond = last - 1, wider if self.chances[last] else beyond
-        first, near = 1, 0.0
-        while first < last and last - first >= most and (near := near + self.chances[first]) <= NEAR_END_CHANCE:
+        first, near_chance = 1, 0.0
+        while (
+            first < last
+            and last - first >= most
+            and (near_chance := near_chance + self.chances[first]) <= NEAR_END_CHANCE
+        ):
             first += 1
         ends = np.unique(np.linspace(last, first, min(most, last - first + 1)).round().astype(int)).tolist()
-        found, start = [], 1
+        groups, start = [], 1
         for end in ends if last else ():
             chance = float_above(sum((Fraction(self.chances[r]) for r in range(start, end + 1)), Fraction(0)))
             start = end + 1
             if chance:
-                found.append(CountGroup(end, min(1.0, chance)))
-        return found, beyond
+                groups.append(CountGroup(end, min(1.0, chance)))
+        return groups, beyond
 
 
 @dataclass(frozen=True)
@@ -271,10 +275,12 @@ def mixture_total(
     if points is None:
         points = min(MAX_POINTS, max(MIN_POINTS, int(MAX_UPDATES / (queries * max(1, len(parts))))))
     # Lines of a region that matter little are left out: what many releases share among them, and the longer the coarser.
-    fewer = min(MAX_LINE_RISE, LINE_RISE * queries), NEGLECTED_SHARE * total_delta / queries
-    curves = [_profile_at_count(noise, with_affected(problem, part.count), queries, points, fewer) for part in parts]
-    furthest = max((flat for _, flat in curves), default=0.0)
-    return MixtureTotal(tuple(parts), tuple(delta for delta, _ in curves), beyond, furthest)
+    coarsening = min(MAX_LINE_RISE, LINE_RISE * queries), NEGLECTED_SHARE * total_delta / queries
+    curves = [
+        _profile_at_count(noise, with_affected(problem, part.count), queries, points, coarsening) for part in parts
+    ]
+    max_loss = max((flat_from for _, flat_from in curves), default=0.0)
+    return MixtureTotal(tuple(parts), tuple(delta for delta, _ in curves), beyond, max_loss)
 
 
 def count_groups(
@@ -307,18 +313,20 @@ def with_affected(problem: Problem, count: int) -> Problem:
 
 
 def _profile_at_count(
-    noise: NoiseFunction, problem: Problem, queries: int, points: int, fewer: tuple[float, float]
+    noise: NoiseFunction, problem: Problem, queries: int, points: int, coarsening: tuple[float, float]
 ) -> tuple[Callable[[float], float], float]:
     """Return ε ↦ D_r(ε) for the problem's r, and an ε beyond which it is flat."""
     private = problem.voter.epsilon < math.inf
-    one = NoisyMajority(noise, problem).profile if private else NonPrivateVotes(noise, problem.affected)
+    release = NoisyMajority(noise, problem).profile if private else NonPrivateVotes(noise, problem.affected)
     if queries == 1:
-        return one.delta, one.max_loss
-    if isinstance(one, NonPrivateVotes) and problem.K <= MAX_EXACT_VOTERS:
-        region = one.region
+        return release.delta, release.max_loss
+    if isinstance(release, NonPrivateVotes) and problem.K <= MAX_EXACT_VOTERS:
+        region = release.region
     else:
-        profile = release_profile(noise, problem, tolerance=TOLERANCE) if isinstance(one, NonPrivateVotes) else one
-        region = profile.coarser(*fewer)
+        profile = (
+            release_profile(noise, problem, tolerance=TOLERANCE) if isinstance(release, NonPrivateVotes) else release
+        )
+        region = profile.coarser(*coarsening)
     total = compose_bits([(region, queries)], points=points)
     return total.delta, up((total.values.size - 1) * total.step, 4)
 
@@ -359,8 +367,8 @@ def estimated_epsilon(
     chances = np.array([part.chance for part in parts])
 
     def fits(epsilon: float) -> bool:
-        found = np.array([np.max(hockey_stick(*law, epsilon), initial=0.0) for law in laws])
-        return beyond + float(chances @ found) <= total_delta
+        deltas = np.array([np.max(hockey_stick(*law, epsilon), initial=0.0) for law in laws])
+        return beyond + float(chances @ deltas) <= total_delta
 
     if fits(0.0):
         return 0.0
@@ -375,10 +383,10 @@ def estimated_epsilon(
 def _main_pairs(noise: NoiseFunction, problem: Problem) -> Array:
     """Return the pairs that matter most: vertices of the region that one release can show, p > q."""
     if problem.voter.epsilon == math.inf:
-        shown = NonPrivateVotes(noise, problem.affected).pairs
+        pairs = NonPrivateVotes(noise, problem.affected).pairs
     else:
-        shown = NoisyMajority(noise, problem).profile.pairs
-    hull = upper_hull(np.clip(shown, 0.0, 1.0))
+        pairs = NoisyMajority(noise, problem).profile.pairs
+    hull = upper_hull(np.clip(pairs, 0.0, 1.0))
     hull = hull[hull[:, 0] > hull[:, 1]]
-    tried = np.linspace(0, max(0, len(hull) - 1), min(MAX_PAIRS, len(hull)))
-    return np.asarray(hull[np.unique(tried.round().astype(int))])
+    indices = np.linspace(0, max(0, len(hull) - 1), min(MAX_PAIRS, len(hull)))
+    return np.asarray(hull[np.unique(indices.round().astype(int))])

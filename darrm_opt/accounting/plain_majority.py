@@ -46,16 +46,16 @@ def plain_majority_total(
         fresh: see `freshness.FRESH`.
         distribution: number of voters that one record affects, where a draw decides it.
     """
-    found = [answers_total(problem, queries, total_delta, fresh=fresh)]
+    totals = [answers_total(problem, queries, total_delta, fresh=fresh)]
     if not fresh:
-        found.append((compose_models({problem.voter: problem.affected}, total_delta).epsilon, "post-processing"))
+        totals.append((compose_models({problem.voter: problem.affected}, total_delta).epsilon, "post-processing"))
     if distribution is not None:
-        taken = effective_voters(problem, queries, fresh=fresh)
+        voters = effective_voters(problem, queries, fresh=fresh)
         with suppress(DeltaTooSmall):
-            found.append(
-                (mixture_epsilon(_ones(problem.K), taken, queries, total_delta, distribution, fresh=fresh), "bits")
+            totals.append(
+                (mixture_epsilon(_ones(problem.K), voters, queries, total_delta, distribution, fresh=fresh), "bits")
             )
-    epsilon, account = min(found)
+    epsilon, account = min(totals)
     return (epsilon, account) if epsilon < math.inf else (math.inf, "none")
 
 
@@ -75,10 +75,12 @@ def answers_total(problem: Problem, queries: int, total_delta: float, *, fresh: 
         return math.inf, "none"
     votes = compose_models({problem.voter: problem.affected * queries}, total_delta)
     if problem.voter.delta == 0:  # half of the votes decide a majority
-        each = plain_majority_sharp(problem.K, problem.voter, problem.affected).epsilon
-        votes = Privacy(min(votes.epsilon, multiple_up(queries, each)), total_delta)
-    one = NoisyMajority(_ones(problem.K), problem)
-    return cheapest({"votes": lambda: votes, "bits": lambda: bits_total(Counter({one: queries}), total_delta, POINTS)})
+        epsilon = plain_majority_sharp(problem.K, problem.voter, problem.affected).epsilon
+        votes = Privacy(min(votes.epsilon, multiple_up(queries, epsilon)), total_delta)
+    majority = NoisyMajority(_ones(problem.K), problem)
+    return cheapest(
+        {"votes": lambda: votes, "bits": lambda: bits_total(Counter({majority: queries}), total_delta, POINTS)}
+    )
 
 
 def private_model_count(problem: Problem, total: Privacy) -> int:

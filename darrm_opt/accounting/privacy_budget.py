@@ -124,7 +124,7 @@ class PrivacyBudget:
         Raises:
             InvalidInput: the event or the count is not valid.
         """
-        return not self._forked and _within(self._with(event, count), self._budget, self._accounting)
+        return not self._is_forked and _fits_budget(self._events_with(event, count), self._budget, self._accounting)
 
     def charge(self, event: Privacy, count: int = 1) -> None:
         """Charge ``count`` events, or refuse and change nothing. Charge before the answer is released, never after.
@@ -139,9 +139,9 @@ class PrivacyBudget:
         """
         self._refuse_fork("Nothing was charged.")
         with self._lock:
-            after = self._with(event, count)
-            if not _within(after, self._budget, self._accounting):
-                if self._accounting == "best" and len(after) > 1:
+            events = self._events_with(event, count)
+            if not _fits_budget(events, self._budget, self._accounting):
+                if self._accounting == "best" and len(events) > 1:
                     raise BudgetExceeded(
                         f"charging {event} is refused: this budget has events of {next(iter(self._events))}, and proves totals of "
                         "one kind of event only, as another kind may have been chosen in view of the answers. Nothing was "
@@ -151,7 +151,7 @@ class PrivacyBudget:
                     f"charging {count} × {event} would overspend the budget {self._budget} (accounting: "
                     f"{self._accounting}); {self.affordable(event)} of them still fit. Nothing was charged."
                 )
-            self._events = after
+            self._events = events
 
     def affordable(self, event: Privacy) -> int:
         """Return how many such events can still be charged, at most `MAX_EVENTS`.
@@ -198,37 +198,39 @@ class PrivacyBudget:
                 raise BudgetUnreadable(
                     f"the budget {path} has format {record['format']!r}; this version reads {FORMAT}."
                 )
-            loaded = cls(_from_record(record["budget"]), record["accounting"])
+            account = cls(_from_record(record["budget"]), record["accounting"])
             for event in record["events"]:
-                loaded._events = loaded._with(_from_record(event), whole_number(event["count"], "count", _COUNT))
+                account._events = account._events_with(
+                    _from_record(event), whole_number(event["count"], "count", _COUNT)
+                )
         except (ValueError, KeyError, TypeError, RecursionError) as err:  # InvalidInput is a ValueError
             raise BudgetUnreadable(f"the budget {path} is damaged: {err!r}") from err
-        if not loaded.fits(Privacy(0.0), 0):
-            raise BudgetUnreadable(f"the events of the budget {path} exceed {loaded.budget}; nothing was loaded.")
-        return loaded
+        if not account.fits(Privacy(0.0), 0):
+            raise BudgetUnreadable(f"the events of the budget {path} exceed {account.budget}; nothing was loaded.")
+        return account
 
     @property
-    def _forked(self) -> bool:
+    def _is_forked(self) -> bool:
         return self._process != process_identity()
 
     def _refuse_fork(self, outcome: str) -> None:
-        if self._forked:
+        if self._is_forked:
             raise BudgetExceeded(
                 f"this budget was made in process {self._process[0]}; a copy made by fork has nothing left. {outcome} "
                 "Charge in one process, or use a budget on a file: ReleaseLog."
             )
 
-    def _with(self, event: Privacy, count: int) -> Counter[Privacy]:
+    def _events_with(self, event: Privacy, count: int) -> Counter[Privacy]:
         if not isinstance(event, Privacy):
             raise InvalidInput("event", event, "a Privacy(epsilon, delta)")
         checked_mechanisms(event.epsilon, event.delta, 1)
-        after = self._events.copy()
+        events = self._events.copy()
         if whole_number(count, "count", _COUNT, least=0) and event != Privacy(0.0):  # what costs nothing is of no kind
-            after[event] += count
-        return after
+            events[event] += count
+        return events
 
 
-def _within(events: Counter[Privacy], budget: Privacy, accounting: Accounting) -> bool:
+def _fits_budget(events: Counter[Privacy], budget: Privacy, accounting: Accounting) -> bool:
     if accounting == "best" and len(events) > 1:
         return False
     epsilon, delta = _sum(events)

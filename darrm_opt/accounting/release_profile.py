@@ -83,12 +83,12 @@ class ReleaseProfile:
 
     def __call__(self, epsilons: ArrayLike) -> Array:
         """Return δ, never below the exact one, at each ε [nats] of either sign, any shape."""
-        asked = np.asarray(epsilons, dtype=np.float64)
+        grid = np.asarray(epsilons, dtype=np.float64)
         p, p_rest, q, q_rest = self.outer.moves.T
-        above, below = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
-        c = np.exp(np.minimum(asked, MAX_TARGET_EPSILON))[..., np.newaxis]
+        all_p, all_q = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
+        c = np.exp(np.minimum(grid, MAX_TARGET_EPSILON))[..., np.newaxis]
         # p and c·q are within an ulp or two each, and where δ > 0 neither is above 1.
-        deltas = np.max(above - c * below, axis=-1) + 8 * ULP
+        deltas = np.max(all_p - c * all_q, axis=-1) + 8 * ULP
         return np.asarray(np.clip(deltas, 0.0, 1.0))
 
     def delta(self, epsilon: float) -> float:
@@ -109,11 +109,11 @@ class ReleaseProfile:
     def max_loss(self) -> float:
         """An ε beyond which the profile is flat up to `FLAT_TOLERANCE` [nats]: the largest finite loss of a vertex."""
         p, p_rest, q, q_rest = self.outer.moves.T
-        above, below = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
+        all_p, all_q = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
         # A vertex matters up to where it falls below the flat end, the pair with q = 0.
-        flat = float(np.max(above[below == 0.0], initial=0.0))
-        matters = above > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE
-        losses = np.log((above[matters] - flat) / below[matters])
+        flat = float(np.max(all_p[all_q == 0.0], initial=0.0))
+        is_relevant = all_p > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE
+        losses = np.log((all_p[is_relevant] - flat) / all_q[is_relevant])
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 
     def coarser(self, share: float, spare: float = 0.0) -> BitRegion:
@@ -124,17 +124,17 @@ class ReleaseProfile:
             spare: by which it may rise there in any case [probability].
         """
         lines = [(math.exp(float(ln)), float(delta)) for ln, delta in zip(self.epsilons, self.deltas, strict=True)]
-        kept = list(range(len(lines)))
-        while len(kept) > 2:
-            lost = [
-                _relative_rise(lines[kept[i - 1]], lines[kept[i]], lines[kept[i + 1]], share, spare)
-                for i in range(1, len(kept) - 1)
+        indices = list(range(len(lines)))
+        while len(indices) > 2:
+            rises = [
+                _relative_rise(lines[indices[i - 1]], lines[indices[i]], lines[indices[i + 1]], share, spare)
+                for i in range(1, len(indices) - 1)
             ]
-            least = int(np.argmin(lost))
-            if lost[least] > 1:
+            least = int(np.argmin(rises))
+            if rises[least] > 1:
                 break
-            del kept[least + 1]
-        return outer_region(_slopes(self.epsilons[kept]), self.deltas[kept])
+            del indices[least + 1]
+        return outer_region(_slopes(self.epsilons[indices]), self.deltas[indices])
 
     def pld(self, discretisation: float | None = None, *, count: int = 1) -> Pld:
         """Return the privacy loss distribution of ``count`` releases.
@@ -192,10 +192,10 @@ def release_profile(
     check_arithmetic()
     noise = NoiseFunction(gamma, problem.K)
     votes = NonPrivateVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else None
-    at = ProfileSearch(noise, problem).at if votes is None else votes.at
-    known = _search_profile(at, min(problem.target.epsilon, MAX_EPSILON), tolerance)
-    epsilons = np.array(sorted(known))
-    deltas, p, q = np.array([known[float(epsilon)] for epsilon in epsilons]).T
+    point_at = ProfileSearch(noise, problem).at if votes is None else votes.at
+    points = _search_profile(point_at, min(problem.target.epsilon, MAX_EPSILON), tolerance)
+    epsilons = np.array(sorted(points))
+    deltas, p, q = np.array([points[float(epsilon)] for epsilon in epsilons]).T
     pairs = np.clip(np.stack([p, q], axis=1), 0.0, 1.0)
     if votes is not None and problem.K <= MAX_LINES:
         return ReleaseProfile(epsilons, deltas, pairs, votes.region, votes.inner)
@@ -208,40 +208,42 @@ _ProfilePoint = tuple[float, float, float]
 _ProfilePoints = dict[float, _ProfilePoint]
 
 
-def _search_profile(at: Callable[[float], _ProfilePoint], likely: float, tolerance: float) -> _ProfilePoints:
+def _search_profile(point_at: Callable[[float], _ProfilePoint], start: float, tolerance: float) -> _ProfilePoints:
     """Return the profile at as many ε as the tolerance needs, refining the widest gap between the two regions first."""
-    known = {epsilon: at(epsilon) for epsilon in sorted({0.0, likely})}
-    while (end := _next_epsilon(known)) is not None:
-        known[end] = at(end)
-    gaps = [gap for low, high in pairwise(sorted(known)) if (gap := _gap(known, low, high, tolerance)) is not None]
+    points = {epsilon: point_at(epsilon) for epsilon in sorted({0.0, start})}
+    while (epsilon := _next_epsilon(points)) is not None:
+        points[epsilon] = point_at(epsilon)
+    gaps = [gap for low, high in pairwise(sorted(points)) if (gap := _gap(points, low, high, tolerance)) is not None]
     heapq.heapify(gaps)
-    while gaps and len(known) < MAX_LINES:
+    while gaps and len(points) < MAX_LINES:
         _, low, epsilon, high = heapq.heappop(gaps)
-        known[epsilon] = at(epsilon)
-        for ends in ((low, epsilon), (epsilon, high)):
-            if (gap := _gap(known, *ends, tolerance)) is not None:
+        points[epsilon] = point_at(epsilon)
+        for interval in ((low, epsilon), (epsilon, high)):
+            if (gap := _gap(points, *interval, tolerance)) is not None:
                 heapq.heappush(gaps, gap)
-    return known
+    return points
 
 
-def _gap(known: _ProfilePoints, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
+def _gap(points: _ProfilePoints, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
     """Return (−gap, low, ε, high) where the two regions differ too much between neighbouring lines, else None.
 
     ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which the two
     lines meet, higher by the gap. The gap counts in units of what is allowed.
     """
-    (delta, p, q), (delta_high, p_high, q_high) = known[low], known[high]
+    (delta, p, q), (delta_high, p_high, q_high) = points[low], points[high]
     if not (p > p_high and q > q_high):
         return None
     c = (p - p_high) / (q - q_high)
     c_low, c_high = math.exp(low), math.exp(high)
-    if not c_low < c < c_high or (epsilon := math.log(c)) in known:
+    if not c_low < c < c_high or (epsilon := math.log(c)) in points:
         return None
-    above = delta + (delta_high - delta) * (c - c_low) / (c_high - c_low)  # of the outer region, linear between lines
+    outer_delta = delta + (delta_high - delta) * (c - c_low) / (
+        c_high - c_low
+    )  # of the outer region, linear between lines
     vertex_q = (delta - delta_high) / (c_high - c_low)
     vertex_p = delta + c_low * vertex_q
     # Never less than twice what `design.privacy_profile` leaves open at that slope.
-    gap = (above - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * MIN_IMPROVEMENT * c)
+    gap = (outer_delta - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * MIN_IMPROVEMENT * c)
     return (-gap, low, epsilon, high) if gap > 1 else None
 
 
@@ -249,12 +251,12 @@ _Line = tuple[float, float]
 """(slope, δ)."""
 
 
-def _relative_rise(before: _Line, line: _Line, after: _Line, share: float, spare: float) -> float:
+def _relative_rise(previous: _Line, line: _Line, following: _Line, share: float, spare: float) -> float:
     """Return by how much δ rises at the slope of ``line`` where only its neighbours are known, over what it may."""
-    (low, low_delta), (slope, delta), (high, high_delta) = before, line, after
-    between = low_delta + (high_delta - low_delta) * (slope - low) / (high - low)  # the profile is convex in the slope
-    allowed = max(share * delta, spare)
-    return (between - delta) / allowed if allowed > 0 else math.inf
+    (low, low_delta), (slope, delta), (high, high_delta) = previous, line, following
+    chord = low_delta + (high_delta - low_delta) * (slope - low) / (high - low)  # the profile is convex in the slope
+    tolerance = max(share * delta, spare)
+    return (chord - delta) / tolerance if tolerance > 0 else math.inf
 
 
 def _slopes(epsilons: Array) -> list[float]:
@@ -262,10 +264,10 @@ def _slopes(epsilons: Array) -> list[float]:
     return [up(math.exp(float(epsilon)), 2) for epsilon in epsilons]
 
 
-def _next_epsilon(known: _ProfilePoints) -> float | None:
+def _next_epsilon(points: _ProfilePoints) -> float | None:
     """Return where the line of the last pair reaches 0 if the profile may still fall there, else None."""
-    last = max(known)
-    _, p, q = known[last]
+    last = max(points)
+    _, p, q = points[last]
     c = math.exp(last)
     if last >= MAX_EPSILON or c * q <= FLAT_SHARE * p or p - c * q <= 16 * MIN_IMPROVEMENT * c:
         return None  # flat from here on, or lost in rounding
@@ -331,10 +333,10 @@ class Release(NoisyMajority):
             return released
         if isinstance(released, Solution):
             return cls(released.noise, released.problem)
-        given: Any = released
-        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Problem)):
-            raise InvalidInput("release", given, "a Solution, or a pair (gamma, problem)")
-        gamma, problem = given
+        value: Any = released
+        if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Problem)):
+            raise InvalidInput("release", value, "a Solution, or a pair (gamma, problem)")
+        gamma, problem = value
         return cls(NoiseFunction(gamma, problem.K), problem)
 
     @property

@@ -104,9 +104,9 @@ def profile_total(counts: Counts, total_delta: float) -> Privacy:
 
 def compose_profiles(counts: Counts) -> Pld:
     """Return the PLD of the exact profiles of releases, on one grid."""
-    together = sum(counts.values())
+    queries = sum(counts.values())
     longest = max(counts, key=lambda release: release.profile.max_loss)
-    step = longest.profile.discretisation(together)
+    step = longest.profile.discretisation(queries)
     parts = [
         pld_from_profile(release.profile, discretisation=step, max_loss=release.profile.max_loss).repeated(count)
         for release, count in sorted(counts.items(), key=_sort_key)
@@ -135,14 +135,14 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
             f"{updates:.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, take too long. "
             "The accounts profile and optimal handle longer sequences."
         )
-    before = math.inf
+    previous = math.inf
     # a coarser grid is as sound: a finer one only lowers the total
-    for coarse in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
+    for coarse_points in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
         with suppress(DeltaTooSmall):
-            epsilon = compose_bits_any_order(parts, points=coarse).epsilon(total_delta)
-            if before - epsilon <= GRID_PRECISION * epsilon:
+            epsilon = compose_bits_any_order(parts, points=coarse_points).epsilon(total_delta)
+            if previous - epsilon <= GRID_PRECISION * epsilon:
                 return Privacy(epsilon, total_delta)
-            before = epsilon
+            previous = epsilon
     return Privacy(compose_bits_any_order(parts, points=points).epsilon(total_delta), total_delta)
 
 
@@ -161,15 +161,15 @@ def cheapest_total(
         points: grid points of the recursion.
     """
     counts = Counter({majority: queries})
-    profile, optimal = partial(profile_total, counts, total_delta), partial(optimal_total, counts, total_delta)
+    accounts = {"optimal": partial(optimal_total, counts, total_delta)}
     try:
         return bits_total(counts, total_delta, points).epsilon, "bits"
     except DeltaTooSmall:
-        return cheapest({"optimal": optimal})  # the profile leaks no less than the bits do
+        pass  # the profile leaks no less than the bits do
     except TooMuchWork:
-        return cheapest(
-            {"profile": profile, "optimal": optimal} if queries <= MAX_PROFILE_QUERIES else {"optimal": optimal}
-        )
+        if queries <= MAX_PROFILE_QUERIES:
+            accounts = {"profile": partial(profile_total, counts, total_delta), **accounts}
+    return cheapest(accounts)
 
 
 def attained_by_adversary(counts: Counts, total_delta: float) -> float | None:
@@ -237,11 +237,11 @@ class ReleaseTotal:
         Raises:
             DeltaTooSmall: none is; the error of the account that needs the least δ.
         """
-        within = {name: total.epsilon for name, total in self.totals.items() if total.delta <= self.delta}
-        if not within:
+        epsilons = {name: total.epsilon for name, total in self.totals.items() if total.delta <= self.delta}
+        if not epsilons:
             floors = [err for err in self.refused.values() if isinstance(err, DeltaTooSmall)]
             raise min(floors, key=lambda err: err.floor) if floors else next(iter(self.refused.values()))
-        return min(within, key=within.__getitem__)
+        return min(epsilons, key=epsilons.__getitem__)
 
     @property
     def best(self) -> Privacy:
@@ -315,17 +315,17 @@ def total_privacy_of_sequence(
     if not counts:
         return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0, fresh)
     queries = sum(counts.values())
-    shown: Counter[NoisyMajority] = Counter()
+    majorities: Counter[NoisyMajority] = Counter()
     for release, count in counts.items():
-        shown[release.effective(queries, fresh=fresh)] += count
+        majorities[release.effective(queries, fresh=fresh)] += count
     accounts: dict[str, Callable[[], Privacy]] = {
-        name: partial(account, shown, total_delta) for name, account in ACCOUNTS.items()
+        name: partial(account, majorities, total_delta) for name, account in ACCOUNTS.items()
     }
     voters = {(release.problem.K, release.problem.voter, release.problem.affected) for release in counts}
-    if shown != counts and all(voter.epsilon < math.inf for _, voter, _ in voters):
+    if majorities != counts and all(voter.epsilon < math.inf for _, voter, _ in voters):
         accounts["models"] = partial(_models, voters, total_delta)
     totals, refused = evaluate(accounts)
-    at_least = attained_by_adversary(shown, total_delta) if shown == counts else None
+    at_least = attained_by_adversary(majorities, total_delta) if majorities == counts else None
     return ReleaseTotal(total_delta, totals, refused, at_least, fresh)
 
 
@@ -372,13 +372,13 @@ def exact_epsilon(
     """
     total_delta = probability(total_delta, "total_delta")
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
-    counted = effective_voters(problem, queries, fresh=fresh)
+    voters = effective_voters(problem, queries, fresh=fresh)
     if queries == 0:
         return 0.0
     models = models_account(problem, queries, total_delta, fresh=fresh).epsilon
     try:
-        shown = Counter({NoisyMajority(NoiseFunction(gamma, problem.K), counted): queries})
-        return min(models, bits_total(shown, total_delta, points).epsilon)
+        counts = Counter({NoisyMajority(NoiseFunction(gamma, problem.K), voters): queries})
+        return min(models, bits_total(counts, total_delta, points).epsilon)
     except (DeltaTooSmall, TooMuchWork):
         if models == math.inf:
             raise

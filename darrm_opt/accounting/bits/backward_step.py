@@ -74,8 +74,8 @@ class Moves:
     factor: Array
 
     @cached_property
-    def compiled(self) -> tuple[int, ...]:
-        """What `backward_step` of the kernel takes of them: the arrays live as long as this object."""
+    def kernel_arguments(self) -> tuple[int, ...]:
+        """Arguments of the kernel's `backward_step`: sizes and addresses of arrays that live as long as this object."""
         arrays = (self.constants, self.cells, self.weights, self.far, self.base, self.factor)
         sides = (self.left, self.right, self.scale.ctypes.data, self.offset.ctypes.data)
         return *sides, self.constants.size, *(array.ctypes.data for array in arrays)
@@ -86,7 +86,7 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
     vertices = region.moves.tolist()
     constants = np.zeros(len(vertices))
     cells, weights = np.zeros((len(vertices), 4), dtype=np.int64), np.zeros((len(vertices), 4))
-    far, beyond = np.full(len(vertices), -1, dtype=np.int64), list[Array]()
+    far, far_terms = np.full(len(vertices), -1, dtype=np.int64), list[Array]()
     for vertex, (p, p_rest, q, q_rest) in enumerate(vertices):
         for answer, (a, b) in enumerate(((p, q), (p_rest, q_rest))):
             if a == 0:
@@ -100,8 +100,8 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
             if position < -2 * points:  # V(x) = 1 − x + x·V(1/x), and the grid has ended before 1/x
                 # of at most one answer: q/p or (1−q)/(1−p) is no less than 1
                 log_x = (position + np.arange(points)) * step
-                far[vertex] = len(beyond)
-                beyond.append(np.stack([-np.expm1(log_x), np.exp(log_x)]) * (a * (1 + _ROUNDING)))
+                far[vertex] = len(far_terms)
+                far_terms.append(np.stack([-np.expm1(log_x), np.exp(log_x)]) * (a * (1 + _ROUNDING)))
                 continue
             # a·V(x·b/a) on the chord: near·V at a cell + far·V one further
             cell = math.floor(min(position, float(points)))
@@ -115,7 +115,7 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
     outside = -step * np.arange(1, left + 1)
     scale, offset = np.exp(outside) * (1 + _ROUNDING), -np.expm1(outside) * (1 + _ROUNDING)
     right = max(0, int(cells.max(initial=0)))
-    base, factor = np.stack(beyond, axis=1) if beyond else np.zeros((2, 0, points))
+    base, factor = np.stack(far_terms, axis=1) if far_terms else np.zeros((2, 0, points))
     return Moves(left, right, scale, offset, constants, cells + left, weights, far, base, factor)
 
 
@@ -129,26 +129,26 @@ def backward_step(values: Array, moves: Moves) -> Array:
         return _backward_step(values, moves)
     points, best = values.size, np.empty(values.size)
     work = np.empty(moves.left + points + moves.right)
-    library.backward_step(points, *moves.compiled, values.ctypes.data, work.ctypes.data, best.ctypes.data)
+    library.backward_step(points, *moves.kernel_arguments, values.ctypes.data, work.ctypes.data, best.ctypes.data)
     return best
 
 
 def _backward_step(values: Array, moves: Moves) -> Array:
     points = values.size
-    extended = np.empty(moves.left + points + moves.right)
-    extended[moves.left : moves.left + points] = values
-    extended[moves.left + points :] = values[-1]
-    mirrored = np.full(moves.left, values[-1])
-    mirrored[: points - 1] = values[1 : moves.left + 1]
-    extended[: moves.left] = (moves.offset + moves.scale * mirrored)[::-1]
+    grid_values = np.empty(moves.left + points + moves.right)
+    grid_values[moves.left : moves.left + points] = values
+    grid_values[moves.left + points :] = values[-1]
+    mirror = np.full(moves.left, values[-1])
+    mirror[: points - 1] = values[1 : moves.left + 1]
+    grid_values[: moves.left] = (moves.offset + moves.scale * mirror)[::-1]
     best, part = np.zeros(points), np.empty(points)
     for constant, cells, weights, far in zip(
         moves.constants.tolist(), moves.cells.tolist(), moves.weights.tolist(), moves.far.tolist(), strict=True
     ):
         total = np.zeros(points)
-        for first, weight in zip(cells, weights, strict=True):
+        for cell, weight in zip(cells, weights, strict=True):
             if weight:
-                np.multiply(extended[first : first + points], weight, out=part)
+                np.multiply(grid_values[cell : cell + points], weight, out=part)
                 total += part
         if far >= 0:
             total += moves.factor[far] * values[-1]

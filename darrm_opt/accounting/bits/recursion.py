@@ -67,8 +67,8 @@ class BitTotal:
         position = min(down(epsilon / self.step, 2), float(last))
         cell = min(int(position), last - 1)
         share = chord_weight(position - cell, self.step)
-        found = float((1 - share) * self.values[cell] + share * self.values[cell + 1])
-        return min(1.0, up(found, 4)) if found else 0.0
+        delta = float((1 - share) * self.values[cell] + share * self.values[cell + 1])
+        return min(1.0, up(delta, 4)) if delta else 0.0
 
     def epsilon(self, delta: float) -> float:
         """Return ε [nats] at ``delta`` [probability] in [0, 1).
@@ -143,12 +143,14 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
     layer = {(0,) * len(runs): terminal_values(points)}
     for _ in range(sum(count for _, count in runs)):
         following: dict[tuple[int, ...], Array] = {}
-        for done, values in layer.items():
+        for state, values in layer.items():
             for kind, (_, count) in enumerate(runs):
-                if done[kind] < count:
-                    state = (*done[:kind], done[kind] + 1, *done[kind + 1 :])
-                    before = backward_step(values, moves[kind])
-                    following[state] = np.maximum(before, following[state]) if state in following else before
+                if state[kind] < count:
+                    next_state = (*state[:kind], state[kind] + 1, *state[kind + 1 :])
+                    candidate = backward_step(values, moves[kind])
+                    following[next_state] = (
+                        np.maximum(candidate, following[next_state]) if next_state in following else candidate
+                    )
         layer = following
     return _total(next(iter(layer.values())), step, runs)
 

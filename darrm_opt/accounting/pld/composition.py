@@ -141,12 +141,12 @@ def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
     lie = math.exp(-event.epsilon) * truth
 
     def profile(epsilons: Array) -> Array:
-        behind = -np.expm1(np.minimum(epsilons - event.epsilon, 0.0))
-        before = -np.expm1(np.minimum(epsilons + event.epsilon, 0.0))
-        pure = truth * behind + lie * before
+        truth_excess = -np.expm1(np.minimum(epsilons - event.epsilon, 0.0))
+        lie_excess = -np.expm1(np.minimum(epsilons + event.epsilon, 0.0))
+        pure = truth * truth_excess + lie * lie_excess
         # One subtraction may be off by an ulp of ε′ ± ε, and δ by no more; the rest is relative.
-        lost = 2 * ULP * (np.abs(epsilons) + event.epsilon) * (pure > 0)
-        return np.minimum(1.0, (event.delta + (1 - event.delta) * (pure + lost)) * (1 + 16 * ULP))
+        rounding = 2 * ULP * (np.abs(epsilons) + event.epsilon) * (pure > 0)
+        return np.minimum(1.0, (event.delta + (1 - event.delta) * (pure + rounding)) * (1 + 16 * ULP))
 
     return profile
 
@@ -174,10 +174,10 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
 
     Source: Zhu, Dong, Wang 2022 (a profile defines a dominating pair); Doroshenko et al. 2022, Algorithm 1.
     """
-    step, most = _check_discretisation(discretisation), non_negative(max_loss, "max_loss", _DISCRETISATION)
-    if 2 * most / step > MAX_CELLS:
-        raise TooMuchWork(f"max_loss = {most:g} at discretisation {step:g} needs more than {MAX_CELLS} cells.")
-    cells = max(1, math.ceil(most / step))
+    step, end = _check_discretisation(discretisation), non_negative(max_loss, "max_loss", _DISCRETISATION)
+    if 2 * end / step > MAX_CELLS:
+        raise TooMuchWork(f"max_loss = {end:g} at discretisation {step:g} needs more than {MAX_CELLS} cells.")
+    cells = max(1, math.ceil(end / step))
     grid = np.arange(-cells, cells + 1) * step
     deltas = np.asarray(profile(grid - 2 * ULP * np.abs(grid)), dtype=np.float64)  # a profile only falls
     if deltas.shape != grid.shape or not np.all((deltas >= 0) & (deltas <= 1)):
@@ -197,24 +197,24 @@ def symmetric_profile(profile: Callable[[Array], Array]) -> Callable[[Array], Ar
     For a pair (P, Q) and its reverse, δ_PQ(−ε) = 1 − e^(−ε)(1 − δ_QP(ε)).
     """
 
-    def everywhere(epsilons: Array) -> Array:
+    def full_profile(epsilons: Array) -> Array:
         deltas = np.asarray(profile(np.abs(epsilons)), dtype=np.float64)
-        swapped = 1 - np.exp(np.minimum(epsilons, 0.0)) * (1 - deltas)
-        return np.where(epsilons < 0, np.minimum(1.0, swapped + 4 * ULP), deltas)
+        reverse = 1 - np.exp(np.minimum(epsilons, 0.0)) * (1 - deltas)
+        return np.where(epsilons < 0, np.minimum(1.0, reverse + 4 * ULP), deltas)
 
-    return everywhere
+    return full_profile
 
 
-def common_discretisation(epsilons: list[float], wanted: float | None = None) -> float:
+def common_discretisation(epsilons: list[float], discretisation: float | None = None) -> float:
     """Return the h [nats] that a sequence of (ε, δ) mechanisms is put on; see `pld_composition_of_sequence`."""
     positive = sorted({epsilon for epsilon in epsilons if epsilon > 0})
     if not positive:
-        return 1.0 if wanted is None else _check_discretisation(wanted)
+        return 1.0 if discretisation is None else _check_discretisation(discretisation)
     largest = positive[-1]
-    if wanted is not None:
+    if discretisation is not None:
         if len(positive) > 1:
-            return _check_discretisation(wanted)
-        return float_above(Fraction(largest) / max(1, round(largest / _check_discretisation(wanted))))
+            return _check_discretisation(discretisation)
+        return float_above(Fraction(largest) / max(1, round(largest / _check_discretisation(discretisation))))
     # The ε's as they are written: 0.3 and 0.2 have the divisor 0.1 as decimals, and 2^-54 as doubles.
     divisor = Fraction(0)
     for epsilon in positive:

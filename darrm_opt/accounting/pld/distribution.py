@@ -62,8 +62,8 @@ class Pld:
     def delta(self, epsilon: float) -> float:
         """Return a δ in [0, 1] that holds at ``epsilon`` ≥ 0 [nats]."""
         epsilon = non_negative(epsilon, "epsilon", "a number of nats, at least 0")
-        found = float(self.mass.get_delta_for_epsilon(min(epsilon, 2 * self.max_loss + 1)))
-        return min(1.0, up(max(found, 0.0) + self.guard, 2))
+        delta = float(self.mass.get_delta_for_epsilon(min(epsilon, 2 * self.max_loss + 1)))
+        return min(1.0, up(max(delta, 0.0) + self.guard, 2))
 
     def epsilon(self, delta: float) -> float:
         """Return an ε [nats] that holds at ``delta`` [probability] in [0, 1).
@@ -71,10 +71,10 @@ class Pld:
         Raises:
             DeltaTooSmall: no finite ε is proved at this δ.
         """
-        why = "an infinite loss has that probability, the guard for rounding included"
-        allowed = Privacy(0.0, delta).delta - self.guard
-        guess = float(self.mass.get_epsilon_for_delta(allowed)) if allowed > 0 else None
-        return epsilon_at_delta(self.delta, delta, self.max_loss, why, guess)
+        reason = "an infinite loss has that probability, the guard for rounding included"
+        delta_without_guard = Privacy(0.0, delta).delta - self.guard
+        guess = float(self.mass.get_epsilon_for_delta(delta_without_guard)) if delta_without_guard > 0 else None
+        return epsilon_at_delta(self.delta, delta, self.max_loss, reason, guess)
 
     @property
     def library(self) -> PrivacyLossDistribution:
@@ -96,15 +96,15 @@ class Pld:
         k = whole_number(k, "k", "a whole number of mechanisms, at least 1")
         if k == 1:
             return self
-        one = self.mass.to_dense_pmf()
-        if k * one.size > MAX_CELLS:  # else it is affordable before any tail is cut
-            self._afford(_composed_cells(one, k))
-        total = one.self_compose(k, TRUNCATION)
-        points = 2 * max(one.size, total.size)
+        mass = self.mass.to_dense_pmf()
+        if k * mass.size > MAX_CELLS:  # else it is affordable before any tail is cut
+            self._afford(_composed_cells(mass, k))
+        total = mass.self_compose(k, TRUNCATION)
+        points = 2 * max(mass.size, total.size)
         eta = FFT_ERROR * math.log2(points)
         fourier = math.sqrt(points) * ((k + 1) * eta + k * POWER_ERROR)
-        inherited = math.expm1(min(1.0, k * self.mass_error))  # ‖a‖ ≤ 1 + error, to the power k
-        return Pld(self.discretisation, multiple_up(k, self.max_loss), up(inherited + fourier, 8), total)
+        input_error = math.expm1(min(1.0, k * self.mass_error))  # ‖a‖ ≤ 1 + error, to the power k
+        return Pld(self.discretisation, multiple_up(k, self.max_loss), up(input_error + fourier, 8), total)
 
     def then(self, other: Pld) -> Pld:
         """Return the PLD of this and ``other`` together, on their common discretisation.
@@ -115,13 +115,13 @@ class Pld:
         """
         if other.discretisation != self.discretisation:
             raise InvalidInput("discretisation", other.discretisation, f"{self.discretisation!r}, as of the first PLD")
-        one, two = self.mass.to_dense_pmf(), other.mass.to_dense_pmf()
-        points = 2 * (one.size + two.size)
+        first, second = self.mass.to_dense_pmf(), other.mass.to_dense_pmf()
+        points = 2 * (first.size + second.size)
         self._afford(points)
         fourier = 3 * math.sqrt(points) * FFT_ERROR * math.log2(points)
         error = self.mass_error + other.mass_error * (1 + self.mass_error) + fourier
         return Pld(
-            self.discretisation, up(self.max_loss + other.max_loss, 1), up(error, 8), one.compose(two, TRUNCATION)
+            self.discretisation, up(self.max_loss + other.max_loss, 1), up(error, 8), first.compose(second, TRUNCATION)
         )
 
     def _afford(self, cells: int) -> None:
@@ -132,13 +132,13 @@ class Pld:
             )
 
 
-def _composed_cells(one: DensePLDPmf, k: int) -> int:
+def _composed_cells(mass: DensePLDPmf, k: int) -> int:
     """Return how many cells the library's k-fold composition would have, before it is made.
 
     It cuts tails by bounds of Chernoff at few, not too small orders: for very large k they keep a share of all k·size cells.
     """
     from dp_accounting.pld import common
 
-    masses = one._probs.tolist()  # noqa: SLF001 - the library says how long a result would be of masses only
+    masses = mass._probs.tolist()  # noqa: SLF001 - the library says how long a result would be of masses only
     low, high = common.compute_self_convolve_bounds(masses, k, TRUNCATION)
     return max(1, int(high - low) + 1)

@@ -68,7 +68,7 @@ class SequenceProgram:
         self._constraint = PrivacyConstraint.of(problem)
         self._goal = CanonicalGoal(objective.linear_goal(problem.K), self._constraint.entries)
         self.lines = MAX_SLOW_LINES if problem.voter.delta > 0 and problem.K > MAX_FAST_VOTERS else MAX_LINES
-        self._known: Counts = binding_family(self._constraint)
+        self._multisets: Counts = binding_family(self._constraint)
 
     def utility(self, noise: NoiseFunction) -> float:
         """Return the utility of a γ."""
@@ -76,7 +76,7 @@ class SequenceProgram:
 
     def estimated_cost(self, noise: NoiseFunction, queries: int, total_delta: float) -> float | None:
         """Return an estimate of the total ε from the multisets found so far; None if that would take long."""
-        return estimated_cost(noise, self._constraint, self._known, queries, total_delta)
+        return estimated_cost(noise, self._constraint, self._multisets, queries, total_delta)
 
     def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never_stop) -> NoiseFunction:
         """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance; scaled where it is stopped."""
@@ -86,23 +86,23 @@ class SequenceProgram:
         ]
         program = MasterProgram(self._constraint, self._goal.goal, "free", "highs")
         for constraint in constraints:
-            program.add_rows(constraint, self._known)
+            program.add_rows(constraint, self._multisets)
         noise, scale = no_release(problem.K), 1.0
         for _ in range(MAX_ROUNDS):
             status, answer = program.maximise(self._goal.weights, None)
             if status is not Status.OPTIMAL:
                 break
-            noise, scale, broken = answer, 1.0, False
+            noise, scale, is_violated = answer, 1.0, False
             for constraint in constraints:
                 above = constraint.limit + 100 * CUT_TOLERANCE
-                found = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
-                if found.value > constraint.limit:
-                    scale = min(scale, max(0.0, constraint.limit / found.value))
-                if len(found.cuts):
-                    broken = True
-                    program.add_rows(constraint, found.cuts)
-                    self._known = np.unique(np.concatenate([self._known, found.cuts]), axis=0)
-            if not broken or stop():
+                worst = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
+                if worst.value > constraint.limit:
+                    scale = min(scale, max(0.0, constraint.limit / worst.value))
+                if len(worst.cuts):
+                    is_violated = True
+                    program.add_rows(constraint, worst.cuts)
+                    self._multisets = np.unique(np.concatenate([self._multisets, worst.cuts]), axis=0)
+            if not is_violated or stop():
                 break
         return NoiseFunction(noise.values * scale)
 
@@ -182,8 +182,8 @@ def design_sequence(
     Source: ours.
 
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0), affected=1)
-    >>> found = design_sequence(voters, 20, Privacy(2.0, 1e-3))
-    >>> found.total.epsilon <= 2.0, found.utility > 0.2
+    >>> design = design_sequence(voters, 20, Privacy(2.0, 1e-3))
+    >>> design.total.epsilon <= 2.0, design.utility > 0.2
     (True, True)
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
@@ -193,23 +193,25 @@ def design_sequence(
             f"{queries} releases are more than the {MAX_QUERIES} for which a gamma is made for the whole sequence. "
             "Use best_target()."
         )
-    aim = as_objective(objective)
+    goal = as_objective(objective)
     if (
         distribution is None
         and (models := models_account(problem, queries, total.delta, fresh=fresh)).epsilon <= total.epsilon
     ):
-        plain = NoiseFunction(np.ones(problem.K + 1))
-        utility = SequenceProgram(problem, aim).utility(plain)
-        return SequenceDesign(plain, utility, queries, Privacy(models.epsilon, total.delta), fresh)
+        noise = NoiseFunction(np.ones(problem.K + 1))
+        utility = SequenceProgram(problem, goal).utility(noise)
+        return SequenceDesign(noise, utility, queries, Privacy(models.epsilon, total.delta), fresh)
     problem = effective_voters(problem, queries, fresh=fresh)
     if distribution is None:
         search = _SequenceSearch(
-            problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh), fresh=fresh, stop=stop
+            problem, queries, total, goal, partial(exact_epsilon, points=POINTS, fresh=fresh), fresh=fresh, stop=stop
         )
     else:
         cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)
-        around, worst = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
-        search = _SequenceSearch(worst, queries, total, aim, cost, around, MIXTURE_PRECISION, fresh=fresh, stop=stop)
+        region_budget, worst_problem = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
+        search = _SequenceSearch(
+            worst_problem, queries, total, goal, cost, region_budget, MIXTURE_PRECISION, fresh=fresh, stop=stop
+        )
     return search.at_least(search.best(), seeds)
 
 
@@ -226,7 +228,7 @@ def heaviest_count(
 
     No guarantee: a γ made for them is accounted for by the average over all counts.
     """
-    seed = max(seeds, key=lambda each: float(each.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
+    seed = max(seeds, key=lambda noise: float(noise.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
     heavy = mixture_total(seed, problem, queries, distribution, fresh=fresh, total_delta=total.delta).heaviest(
         total.epsilon
     )
@@ -244,7 +246,7 @@ class _SequenceSearch:
         total: Privacy,
         objective: AnyObjective,
         account: Callable[[NoiseFunction, Problem, int, float], float],
-        around: Privacy | None = None,
+        region_budget: Privacy | None = None,
         precision: float = PRECISION,
         *,
         fresh: bool,
@@ -253,53 +255,53 @@ class _SequenceSearch:
         self._stop, self._fresh = stop, fresh
         self._problem, self._queries, self._total, self._account = problem, queries, total, account
         self._precision = precision
-        self._around = around or total  # what regions are made for; the account alone decides what fits
+        self._region_budget = region_budget or total  # what regions are made for; the account alone decides what fits
         self._program = SequenceProgram(problem, objective)
 
     def best(self) -> SequenceDesign:
         """Return the most useful γ of all regions tried, or γ = 0."""
-        found: list[tuple[float, float, float]] = []  # utility, tilt, share
+        trials: list[tuple[float, float, float]] = []  # utility, tilt, share
         for tilt in TILTS if self._queries > 1 else (0.0,):
             if self._stop():
                 break
-            end = self._calibrate(tilt, found[-1][2] if found else 1.0, scouting=True)
-            if end is not None:
-                found.append((self._program.utility(end.result), tilt, end.value))
-        if found and not self._stop():
-            _, tilt, share = max(found)
-            end = self._calibrate(tilt, share, scouting=False)
-            if end is not None:
-                return self._priced(end.result)
-        return self._priced(NoiseFunction(np.zeros(self._problem.K + 1)))
+            calibration = self._calibrate(tilt, trials[-1][2] if trials else 1.0, scouting=True)
+            if calibration is not None:
+                trials.append((self._program.utility(calibration.result), tilt, calibration.value))
+        if trials and not self._stop():
+            _, tilt, share = max(trials)
+            calibration = self._calibrate(tilt, share, scouting=False)
+            if calibration is not None:
+                return self._design_of(calibration.result)
+        return self._design_of(NoiseFunction(np.zeros(self._problem.K + 1)))
 
     def at_least(self, best: SequenceDesign, seeds: Sequence[NoiseFunction]) -> SequenceDesign:
         """Return ``best``, or what is more useful: a seed that fits, or the best γ inside its region."""
-        useful = self._program.utility
-        for seed in sorted(seeds, key=useful, reverse=True):
-            if useful(seed) <= best.utility:
+        for seed in sorted(seeds, key=self._program.utility, reverse=True):
+            if self._program.utility(seed) <= best.utility:
                 break
-            tried = [seed]
+            candidates = [seed]
             if not self._stop():
-                tried.insert(0, self._program.best_within(profile_lines(seed, self._problem), self._stop))
-            fitting = [each for each in map(self._priced, tried) if each.total.epsilon <= self._total.epsilon]
-            best = max([best, *fitting], key=lambda each: each.utility)
+                candidates.insert(0, self._program.best_within(profile_lines(seed, self._problem), self._stop))
+            for design in map(self._design_of, candidates):
+                if design.total.epsilon <= self._total.epsilon and design.utility > best.utility:
+                    best = design
         return best
 
     def _calibrate(self, tilt: float, guess: float, *, scouting: bool) -> Calibration[NoiseFunction] | None:
         """Return the γ of the widest region of a tilt that fits: by estimates while scouting, else proved."""
-        Q, around, program = self._queries, self._around, self._program
+        Q, budget, program = self._queries, self._region_budget, self._program
 
-        def made(share: float) -> tuple[NoiseFunction, float]:
+        def make(share: float) -> tuple[NoiseFunction, float]:
             noise = program.best_within(
-                region_lines(Q, Privacy(share * around.epsilon, around.delta), program.lines, tilt), self._stop
+                region_lines(Q, Privacy(share * budget.epsilon, budget.delta), program.lines, tilt), self._stop
             )
-            cost = program.estimated_cost(noise, Q, around.delta) if scouting else None
-            return noise, self._priced(noise).total.epsilon if cost is None else cost
+            cost = program.estimated_cost(noise, Q, budget.delta) if scouting else None
+            return noise, self._design_of(noise).total.epsilon if cost is None else cost
 
         precision = ESTIMATE_PRECISION if scouting else self._precision
-        return calibrate(made, around.epsilon, MAX_SHARE, guess=guess, precision=precision, stop=self._stop)
+        return calibrate(make, budget.epsilon, MAX_SHARE, guess=guess, precision=precision, stop=self._stop)
 
-    def _priced(self, noise: NoiseFunction) -> SequenceDesign:
+    def _design_of(self, noise: NoiseFunction) -> SequenceDesign:
         try:
             cost = self._account(noise, self._problem, self._queries, self._total.delta)
         except DeltaTooSmall:

@@ -34,7 +34,7 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(Path(folder, "answer")) as draft:
     ...         _ = draft.write_text("42")
-    ...     [(each.name, each.read_text()) for each in Path(folder).iterdir()]
+    ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
     [('answer', '42')]
     """
     import tempfile
@@ -70,21 +70,21 @@ def regular_target(path: str | os.PathLike[str]) -> Path | None:
     """
     target = Path(os.path.realpath(path))
     try:
-        there = Path(path).stat()
+        status = Path(path).stat()
     except OSError as err:
         if err.errno == errno.ELOOP:
             raise
         return target
     # A link of /proc to a file that was removed, or to memory, leads to no path.
-    replaceable = stat.S_ISREG(there.st_mode) and target.exists() and _stream(there) is None
-    return target if replaceable or stat.S_ISDIR(there.st_mode) else None
+    replaceable = stat.S_ISREG(status.st_mode) and target.exists() and _stream(status) is None
+    return target if replaceable or stat.S_ISDIR(status.st_mode) else None
 
 
-def _stream(there: os.stat_result) -> int | None:
-    """Return the descriptor, stdout's or stderr's, of what is there; None if it is neither."""
+def _stream(status: os.stat_result) -> int | None:
+    """Return the descriptor, 1 or 2, of stdout or stderr if the file with this status is one of them; else None."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # it is closed
-            if os.path.samestat(there, os.fstat(descriptor)):
+            if os.path.samestat(status, os.fstat(descriptor)):
                 return descriptor
     return None
 
@@ -101,13 +101,13 @@ def _write_through(draft: Path, path: str | os.PathLike[str]) -> None:
 def _set_permissions(draft: Path, target: Path, mode: int | None) -> None:
     """Give a draft the permissions and the owner of the file that it replaces; else ``mode``."""
     try:
-        there = target.stat()
+        status = target.stat()
     except FileNotFoundError:
         draft.chmod(0o666 & ~_umask() if mode is None else mode)  # mkstemp makes files for their owner alone
         return
     with contextlib.suppress(OSError):  # only root may give files away
-        os.chown(draft, there.st_uid, there.st_gid)
-    draft.chmod(stat.S_IMODE(there.st_mode))
+        os.chown(draft, status.st_uid, status.st_gid)
+    draft.chmod(stat.S_IMODE(status.st_mode))
 
 
 def flush_folder(folder: Path) -> None:

@@ -12,9 +12,9 @@ def process_identity() -> tuple[int, int]:
     return os.getpid(), _forks
 
 
-def _forked() -> None:
+def _count_fork() -> None:
     global _forks  # noqa: PLW0603 - one number for each process is the point
     _forks += 1
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_count_fork)

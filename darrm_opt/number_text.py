@@ -16,9 +16,9 @@ def number_in(text: str) -> int | float | None:
     """
     if not text.isascii() or "_" in text:
         return None
-    for read in (int, double_in):
+    for parse in (int, double_in):
         try:
-            return read(text)
+            return parse(text)
         except ValueError:
             continue
     return None

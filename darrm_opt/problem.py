@@ -223,14 +223,16 @@ class Problem:
         Args:
             gamma: γ(0..K) [probability].
         """
-        below = self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(self.voter.epsilon)
-        if not below or max(gamma) >= NEARLY_A_COIN:
-            return ()
-        said = (
-            f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}, and the release is hardly more than a fair "
-            f"coin: it is the majority with probability {(1 + max(gamma)) / 2:.3g} at most. Were the two swapped?"
+        looks_swapped = self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(
+            self.voter.epsilon
         )
-        return (said,)
+        if not looks_swapped or max(gamma) >= NEARLY_A_COIN:
+            return ()
+        message = (
+            f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}, and the release is hardly more than a "
+            f"fair coin: it is the majority with probability {(1 + max(gamma)) / 2:.3g} at most. Were the two swapped?"
+        )
+        return (message,)
 
 
 def a_problem(value: Any) -> Problem:
@@ -378,7 +380,7 @@ def _strictest(problem: Problem) -> Problem:
         Delta = min(voter.delta + 2 * delta_noise(voter.delta), MAX_DELTA)
         voter = Privacy(voter.epsilon * (1 + 2 * EPSILON_NOISE), Delta)
     delta = max(target.delta - 2 * delta_noise(target.delta), 0.0)
-    return _beside_the_grid(problem, voter, Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), delta))
+    return _off_grid_problem(problem, voter, Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), delta))
 
 
 def _loosest(problem: Problem) -> Problem:
@@ -390,12 +392,12 @@ def _loosest(problem: Problem) -> Problem:
         voter = Privacy(max(epsilon, 0.0), Delta)
     epsilon = target.epsilon * (1 + 2 * EPSILON_NOISE) + grid_step(target.epsilon)
     delta = target.delta + 2 * delta_noise(target.delta) + delta_step(target.delta) if target.delta else 0.0
-    return _beside_the_grid(problem, voter, Privacy(epsilon, min(delta, MAX_DELTA)))
+    return _off_grid_problem(problem, voter, Privacy(epsilon, min(delta, MAX_DELTA)))
 
 
-def _beside_the_grid(problem: Problem, voter: Privacy, target: Privacy) -> Problem:
+def _off_grid_problem(problem: Problem, voter: Privacy, target: Privacy) -> Problem:
     """Return the problem with these numbers as they are: they are not canonicalised again, as they lie off the grid."""
-    beside = object.__new__(Problem)
+    copy = object.__new__(Problem)
     for name, value in (("K", problem.K), ("affected", problem.affected), ("voter", voter), ("target", target)):
-        object.__setattr__(beside, name, value)
-    return beside
+        object.__setattr__(copy, name, value)
+    return copy

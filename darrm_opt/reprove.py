@@ -99,14 +99,14 @@ def reprove(solution: Solution, spec: DesignSpec) -> Solution:
     return replace(solution, certificate=certificate, utility=utility)
 
 
-def _implies(proof: Certificate, stated: Certificate) -> bool:
+def _implies(proof: Certificate, claim: Certificate) -> bool:
     """Whether every number of the stated certificate follows from the proof: then an answer reads the same for ever."""
     return (
-        stated.version == proof.version
-        and stated.limit == proof.limit
-        and proof.bound <= stated.bound <= stated.limit
-        and stated.margin == (stated.limit - stated.bound) / 2
-        and stated.error_bound >= proof.error_bound
+        claim.version == proof.version
+        and claim.limit == proof.limit
+        and proof.bound <= claim.bound <= claim.limit
+        and claim.margin == (claim.limit - claim.bound) / 2
+        and claim.error_bound >= proof.error_bound
     )
 
 
@@ -144,7 +144,7 @@ def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
     )
 
 
-def check_utility(stated: float, noise: NoiseFunction, spec: DesignSpec) -> float:
+def check_utility(claim: float, noise: NoiseFunction, spec: DesignSpec) -> float:
     """Return the utility of γ under the objective of ``spec``.
 
     Raises:
@@ -152,8 +152,8 @@ def check_utility(stated: float, noise: NoiseFunction, spec: DesignSpec) -> floa
     """
     K = spec.problem.K
     utility = spec.objective.linear_goal(K).utility(noise.values[K // 2 + 1 :])
-    if not math.isclose(utility, stated, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-        raise ReproofFailed("utility", f"its utility is {utility!r}, not {stated!r}")
+    if not math.isclose(utility, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        raise ReproofFailed("utility", f"its utility is {utility!r}, not {claim!r}")
     return utility
 
 
@@ -163,23 +163,23 @@ def _check_shape(noise: NoiseFunction, spec: DesignSpec) -> None:
 
 
 def _check_certificate(solution: Solution, proof: Certificate) -> None:
-    stated = solution.certificate
-    same_version = stated.version == __version__
+    claim = solution.certificate
+    same_version = claim.version == __version__
     for name in ("limit", "bound", "margin") if same_version else ("limit",):
-        _check_number(name, getattr(stated, name), getattr(proof, name))
+        _check_number(name, getattr(claim, name), getattr(proof, name))
     if not same_version:
         return
-    if stated.method != proof.method:
-        method = f"method is {proof.method!r}, not {stated.method!r:.80}"
+    if claim.method != proof.method:
+        method = f"method is {proof.method!r}, not {claim.method!r:.80}"
         raise ReproofFailed("certificate", f"its certificate does not fit its gamma: {method}")
     # Two searches with one bound may end at different multisets: each value is held against its own.
-    _check_number("worst_value", stated.worst_value, _value_at(stated.worst_corners, solution))
+    _check_number("worst_value", claim.worst_value, _value_at(claim.worst_corners, solution))
 
 
-def _check_number(name: str, stated: float, again: float) -> None:
-    if not math.isclose(stated, again, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+def _check_number(name: str, claim: float, value: float) -> None:
+    if not math.isclose(claim, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         raise ReproofFailed(
-            "certificate", f"its certificate does not fit its gamma: {name} is {again!r}, not {stated!r}"
+            "certificate", f"its certificate does not fit its gamma: {name} is {value!r}, not {claim!r}"
         )
 
 

@@ -36,8 +36,8 @@ def ratio_above(numerator: int, denominator: int) -> float:
         nearest = numerator / denominator  # whole numbers divide correctly rounded
     except OverflowError:
         return math.inf if numerator > 0 else -sys.float_info.max
-    over, under = nearest.as_integer_ratio()
-    return nearest if over * denominator >= numerator * under else math.nextafter(nearest, math.inf)
+    top, bottom = nearest.as_integer_ratio()
+    return nearest if top * denominator >= numerator * bottom else math.nextafter(nearest, math.inf)
 
 
 def ratio_below(numerator: int, denominator: int) -> float:

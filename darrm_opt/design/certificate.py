@@ -35,11 +35,11 @@ class Certificate:
     Attributes:
         method: how the constraint set was covered: "complete", "first-order", "monotone" or "ball" (complete, in
             ball arithmetic).
-        bound: proven upper bound V on φ, rounding included. Where γ does not bind, a search stops at bounds below R, and V
-            is the largest of those: φ itself lies between ``worst_value`` and V.
+        bound: proven upper bound V on φ, rounding included. Where γ does not bind, a search stops at bounds below R,
+            and V is the largest of those: φ itself lies between ``worst_value`` and V.
         limit: right-hand side R.
-        margin: (R − V)/2 ≥ 0 [probability]: the proven slack of e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ. The true slack lies
-            between it and (R − ``worst_value`` + ``error_bound``)/2.
+        margin: (R − V)/2 ≥ 0 [probability]: the proven slack of e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ. The true slack
+            lies between it and (R − ``worst_value`` + ``error_bound``)/2.
         error_bound: the part of V that is charged for rounding.
         worst_value: largest φ found, as computed.
         worst_corners: the multiset where it was found, ``{corner: voters}``.
@@ -192,20 +192,23 @@ def repair(
 
 
 MAX_LOOSENESS = 1e-11
-"""Largest distance beyond rounding between the value and the bound of a search whose outcome stands for that of the scaled γ."""
+"""Largest distance beyond rounding between the value and the bound of a search whose outcome stands for
+that of the scaled γ."""
 
 
 def scaled_worst_case(
     noise: NoiseFunction, worst: WorstCase, scaled_noise: NoiseFunction, scale: float, constraint: PrivacyConstraint
 ) -> WorstCase | None:
-    """Return the worst case of γ scaled down as the search of γ itself implies it; None where only a new search will do.
+    """Return the worst case of a scaled γ that the search of γ itself implies; None where a new search is needed.
 
-    With γ′ = ``scale``·γ rounded to doubles, φ(γ′) = scale·φ(γ) + φ(e), |e| ≤ u·scale·γ + 2^−1075, and |φ(e)| ≤ (1+q)·max|e|,
-    since H is a mean of ±e. So the bound is scale·V plus that, each rounded up: a proof for the doubles of γ′ as stored.
+    With γ′ = ``scale``·γ rounded to doubles, φ(γ′) = scale·φ(γ) + φ(e), |e| ≤ u·scale·γ + 2^−1075, and
+    |φ(e)| ≤ (1+q)·max|e|, since H is a mean of ±e. So the bound is scale·V plus that, each rounded up: a proof for the
+    doubles of γ′ as stored.
 
-    What `verify` finds for γ′ must agree with it, so a new search is made where its result could be a finer one: where the
-    bound found is loose; where γ′ lies so far below the limit that a search may leave the worst multiset out; and where it
-    could be of another method (for K above `MAX_COMPLETE_K`, and for a γ that is monotone only once it is rounded).
+    What `verify` finds for γ′ must agree with it, so a new search is made where its result could be a finer one:
+    where the bound found is loose; where γ′ lies so far below the limit that a search may leave the worst
+    multiset out; and where it could be of another method (for K above `MAX_COMPLETE_K`, and for a γ that is
+    monotone only once it is rounded).
 
     Args:
         noise: γ as it was searched.

@@ -1,4 +1,4 @@
-"""Clock of one solve: the deadline of its searches, the time that its last proof may take, and the seconds of each phase."""
+"""Clock of one solve: the deadline of its searches, the time for its last proof, and the seconds of each phase."""
 
 from __future__ import annotations
 

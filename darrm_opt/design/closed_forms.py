@@ -1,6 +1,7 @@
 """Closed forms: the best certified of the noise functions in closed form, for a solve with little time.
 
-Each is monotone, so one search proves it in O(K²), and scaling by R/V makes it private whatever the target is (`certificate`):
+Each is monotone, so one search proves it in O(K²), and scaling by R/V makes it private whatever the
+target is (`certificate`):
 
     1              the plain majority; scaled: randomised response with the best constant
     |2l/K − 1|     one voter drawn at random; proved without a search, so it is there however little time there is
@@ -31,8 +32,9 @@ from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
 
 COMPILED_SECONDS_PER_TERM, COMPILED_SECONDS_PER_ENTRY = 2.5e-10, 1e-9
-"""Times in the compiled monotone search for one product of one mean, or one value compared, and for one entry of one of its
-steps, on a core of 2020 or later [s]. Fitted to 1 ms to 1 s of K = 301 to 5001 with 1 to 55 terms, AMD EPYC, 2026-11-22."""
+"""Times in the compiled monotone search for one product of one mean, or one value compared, and for one entry of
+one of its steps, on a core of 2020 or later [s]. Fitted to 1 ms to 1 s of K = 301 to 5001 with 1 to 55 terms,
+AMD EPYC, 2026-11-22."""
 
 SECONDS_PER_TERM = 5e-9
 """Time for one product of one mean by NumPy, there [s]."""
@@ -51,7 +53,7 @@ MAX_EXACT_K = 2001
 
 
 def monotone_search_seconds(problem: Problem) -> float:
-    """Return an estimate of the time that one search of a monotone γ takes [s], compiled or by NumPy, as it would be here."""
+    """Return the estimated time of one search of a monotone γ here [s], compiled or by NumPy."""
     r, splits = problem.affected, problem.K - problem.affected + 1
     terms = min(terms_of(r * problem.voter.delta), r) + 1 if problem.voter.delta > 0 else 1
     if terms > MAX_TERMS:  # matrix products
@@ -108,10 +110,10 @@ def best_closed_form(
 def one_voter(problem: Problem, constraint: PrivacyConstraint) -> tuple[NoiseFunction, Certificate]:
     """Return s·|2l/K − 1| with its certificate, at once: its worst case is known without a search.
 
-    g(l) = s(2l/K − 1) is linear, so H(p) = s·mean(2p_i − 1) and φ = s·mean(f_i), f = q(2p − 1) + 2(1 − p′) − 1: it is largest
-    with all r affected voters at the corner where f is, and the others at (0,0), where f = 1 − q. In doubles p and 1 − p′ are good
-    to 12u, q to 4u, so f to 60u and their mean to 70u; γ's entries carry 3u each, which moves φ by at most 6u: together below
-    `ROUNDING`.
+    g(l) = s(2l/K − 1) is linear, so H(p) = s·mean(2p_i − 1) and φ = s·mean(f_i), f = q(2p − 1) + 2(1 − p′) − 1: it is
+    largest with all r affected voters at the corner where f is, and the others at (0,0), where f = 1 − q. In doubles p
+    and 1 − p′ are good to 12u, q to 4u, so f to 60u and their mean to 70u; γ's entries carry 3u each, which moves φ by
+    at most 6u: together below `ROUNDING`.
 
     Source: ours.
     """

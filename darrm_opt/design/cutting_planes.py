@@ -1,7 +1,7 @@
 """Cutting planes: solve the program, search the worst case of its answer, add what it violates, until none is left.
 
-*One canonical answer.* What is maximised is the `CanonicalGoal`, whose optimum is unique in practice, at a cost in utility
-that `Solution.gap` accounts for.
+*One canonical answer.* What is maximised is the `CanonicalGoal`, whose optimum is unique in practice, at a cost in
+utility that `Solution.gap` accounts for.
 
 *Large K.* Rows of neighbouring multisets are nearly parallel there and the program's vertices jump about in directions
 that the objective does not see. So cuts are sought at a point between the best γ known to be private and the program's
@@ -131,7 +131,7 @@ class CuttingPlanes:
             self.bound = self.bound if bound is None else bound
 
     def _maximise(self, stage: Stage) -> tuple[Status, NoiseFunction, float | None]:
-        """Solve the program: how that ended, its answer, and a proven bound on the canonical value if anybody looks at it.
+        """Solve the program: its status, its answer, and a proven bound on the canonical value if one is needed.
 
         Where the solver sees γ at knots only, these are refined until what they lose is a small part of the gap.
         """

@@ -1,12 +1,12 @@
-"""Inverse of a sweep: the least m, target ε or voter's ε at which the certified γ_opt reaches a wanted utility or agreement.
+"""Inverse of a sweep: the least m, target ε or voter's ε at which γ_opt reaches a wanted utility or agreement.
 
-The search is a bisection over decimal numbers of a few digits, so that what it returns is a number people write down. Both
-numbers at its end were solved: the one that reaches what is wanted, and the one below it, which does not. The guarantee of
-the γ that is returned does not rest on the search, and neither does what is said of the two numbers.
+The search is a bisection over decimal numbers of a few digits, so that what it returns is a number people write down.
+Both numbers at its end were solved: the one that reaches what is wanted, and the one below it, which does not. The
+guarantee of the γ that is returned does not rest on the search, and neither does what is said of the two numbers.
 
-For m and for the target ε the utility never falls (what is private at one target is private at any weaker one), so the bound
-of the number below is a proof for every smaller one. With m fixed, a smaller ε of the voters makes the voters and the release
-more private at once: there the answer is a crossing, and usually the only one, but that is not proved.
+For m and for the target ε the utility never falls (what is private at one target is private at any weaker one), so the
+bound of the number below is a proof for every smaller one. With m fixed, a smaller ε of the voters makes the voters and
+the release more private at once: there the answer is a crossing, and usually the only one, but that is not proved.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ Parameter = Literal["m", "target_epsilon", "epsilon"]
 """What is searched for: the allowance, the target ε, or the voters' ε."""
 
 UtilityMeasure = Literal["utility", "agreement"]
-"""What must be reached: the share of the noiseless utility, or the chance that the bit is the majority that was voted."""
+"""What must be reached: the share of the noiseless utility, or the chance that the bit is the
+majority that was voted."""
 
 MIN_EXPONENT = {"m": -3, "target_epsilon": -6, "epsilon": -4}
 """Powers of ten at which the searched numbers begin."""
@@ -134,8 +135,9 @@ def least_parameter(
         The number, its γ_opt, and the number next below it with what that reaches.
 
     Guarantees:
-        The γ is private for the problem at exactly the returned number, and reaches what is wanted (1 up to `FULL_SLACK`).
-        `LeastParameter.is_least` says whether it is proved that no smaller number does; for m and the target ε it nearly always is.
+        The γ is private for the problem at exactly the returned number, and reaches what is wanted (1 up to
+        `FULL_SLACK`). `LeastParameter.is_least` says whether it is proved that no smaller number does; for m and the
+        target ε it nearly always is.
 
     Raises:
         InvalidInput: an argument is out of range, or no number that is tried reaches what is wanted.
@@ -165,15 +167,13 @@ def least_parameter(
         solutions[index], rows = solve_warm(problem, goal, shape, rows=rows, **options)
         return utility_of(solutions[index].noise, goal, measure) < _threshold(wanted)
 
-    # −1 stands for "none falls short", and `steps` for "all do": whatever else is returned was solved, and so was what follows it
+    # −1 stands for "none falls short", and `steps` for "all do": whatever else is returned was solved, and
+    # so was what follows it
     last = largest_count_between(falls_short, -1, steps)
     if last == steps - 1:
-        raise InvalidInput(
-            measure,
-            utility if agreement is None else agreement,
-            f"at most what {parameter} = {grid.value(last):g} reaches ({utility_of(solutions[last].noise, goal, measure):.6g})",
-            "Ask for less.",
-        )
+        largest = utility_of(solutions[last].noise, goal, measure)
+        accepted = f"at most what {parameter} = {grid.value(last):g} reaches ({largest:.6g})"
+        raise InvalidInput(measure, utility if agreement is None else agreement, accepted, "Ask for less.")
     least = solutions[last + 1]
     return LeastParameter(
         parameter,

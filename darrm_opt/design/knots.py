@@ -1,13 +1,13 @@
 """Knots: a program of few variables for many voters, refined where the dual says that more of them matter.
 
-For thousands of voters γ has thousands of values, but privacy and utility see it only through binomial means, which do not
-resolve neighbours. So the solver is given γ at some *knots*, linear between them:
+For thousands of voters γ has thousands of values, but privacy and utility see it only through binomial means, which do
+not resolve neighbours. So the solver is given γ at some *knots*, linear between them:
 
     z = M·y        y: the solver's variables, in [0, 1]; z: the program's, γ itself or its increments (`program`)
 
-M has no negative entry, and its rows sum to at most 1, so z lies in the box, too, and whatever holds for rows·M·y holds for
-rows·z: an answer of the smaller program is one of the whole. The bound is not that of the smaller program but weak duality
-over *all* coordinates with its multipliers (`dual_bound`). What lies between the two is, at each coordinate,
+M has no negative entry, and its rows sum to at most 1, so z lies in the box, too, and whatever holds for rows·M·y holds
+for rows·z: an answer of the smaller program is one of the whole. The bound is not that of the smaller program but weak
+duality over *all* coordinates with its multipliers (`dual_bound`). What lies between the two is, at each coordinate,
 
     v_l = max(0, r_l)·(1 − z_l) + max(0, −r_l)·z_l,      r = w − Aᵀλ,
 
@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from darrm_opt.noise import Array
 
 MIN_WEIGHT = 1e-10
-"""Coordinates whose weight is below this share of the largest get few knots to begin with, those above its root the most."""
+"""Coordinates whose weight is below this share of the largest get few knots to begin with, those
+above its root the most."""
 
 MAX_CLOSE_KNOTS = 200
 """About how many knots the coordinates get that have the largest weights, to begin with."""
@@ -98,7 +99,7 @@ class Knots:
         return np.interp(np.arange(self.entries), self.places, values)
 
     def refine(self, reduced_costs: Array, z: Array, loss_limit: float) -> Knots | None:
-        """Return more knots, where most is lost, until about ``loss_limit`` is left to lose; None if there are none to add.
+        """Return more knots, where most is lost, until about ``loss_limit`` is left to lose; None if none are to add.
 
         Args:
             reduced_costs: r at all coordinates, shape (entries,).

@@ -25,8 +25,8 @@ import numpy as np
 from darrm_opt.noise import Array, NoiseFunction
 
 KAPPA = 1e-6
-"""Share of the plain mean in the canonical goal: far above the solvers' dual tolerances (`backends.row_scale`), far below
-what a user can see."""
+"""Share of the plain mean in the canonical goal: far above the solvers' dual tolerances (`backends.row_scale`), far
+below what a user can see."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -115,7 +115,7 @@ class MasterProgram:
         return np.frombuffer(b"".join(sorted(self._place)), dtype=np.int64).reshape(-1, corners)
 
     def worst_row(self, noise: NoiseFunction, worst: WorstCase) -> WorstCase:
-        """Return what a search found for γ, with the worst of this program's rows instead of a multiset that is less bad.
+        """Return the worst case of a search of γ, or the worst of this program's rows where that is worse.
 
         A search for cuts leaves out what it proves to lie near the limit, the rows that bind among it.
         """
@@ -154,11 +154,14 @@ class MasterProgram:
         return dual_bound(self._to_variables(weights), rows, limits, self.multipliers[support], self._constraint.K)
 
     def refine(self, weights: Array, loss_limit: float) -> bool:
-        """Add knots where the last answer's bound loses most, until about ``loss_limit`` is left; return whether there were any to add.
+        """Add knots where the last answer's bound loses most, until about ``loss_limit`` is left.
 
         Args:
             weights: as in the last `maximise`.
             loss_limit: loss that may stay.
+
+        Returns:
+            Whether there were any to add.
         """
         if self.knots is None:
             return False
@@ -190,7 +193,7 @@ class MasterProgram:
         return near
 
     def _continue_with(self, knots: Knots) -> None:
-        """Let the solver see more knots, with the rows that are near to binding at the last answer; old ones keep their state."""
+        """Give the solver more knots, with the rows near to binding at the last answer; old ones keep their state."""
         old_columns = {int(place): column for column, place in enumerate(self.knots.places)} if self.knots else {}
         goal_columns = self._columns - self._constraint.entries
         sources = np.array([old_columns.get(int(place), -1) for place in knots.places])
@@ -211,9 +214,10 @@ class MasterProgram:
         self._active = np.concatenate([self._active, indices])
 
     def multipliers_for(self, weights: Array) -> Array | None:
-        """Return the multipliers of other weights if the same rows and variables bind for them; None where that is not clear.
+        """Return the multipliers of other weights if the same rows and variables bind; None where that is not clear.
 
-        With T the rows that bind and F the variables off their ends, A[T, F]ᵀλ = w[F]. Whatever λ is, its bound is proved.
+        With T the rows that bind and F the variables off their ends, A[T, F]ᵀλ = w[F]. Whatever λ
+        is, its bound is proved.
         """
         binding = np.flatnonzero(self.multipliers > 0)
         interior = np.flatnonzero((self._answer > OFF_ENDS) & (self._answer < 1 - OFF_ENDS))

@@ -48,7 +48,7 @@ _VOTERS = "a whole number of voters, at least 1"
 
 
 class ObjectiveFamily(NamedTuple):
-    """One family of objectives: its prior, parameters (with defaults where there are any), usual measure, and a sentence."""
+    """One family of objectives: its prior, parameters (with any defaults), usual measure, and a sentence."""
 
     prior: Callable[..., Prior]
     parameters: tuple[str, ...]

@@ -8,8 +8,8 @@ the worst-case search of the design at another c. Negative ε need no search: th
 exchanged gives δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε).
 
 A maximiser (P, Q) found at one ε is a line P − c·Q under δ at every other, so each search starts from what the others
-found, and from pairs that are likely, and leaves out what stays below the known lines (`ProfileSearch`). That makes most
-searches cheap, and all of them share the blossom's layers.
+found, and from pairs that are likely, and leaves out what stays below the known lines (`ProfileSearch`). That makes
+most searches cheap, and all of them share the blossom's layers.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class ProfileSearch:
     def at(self, epsilon: float) -> tuple[float, float, float]:
         """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats].
 
-        δ is proved: no pair of neighbours has a larger P − c·Q, rounding included. (P, Q) is the best pair known: (0, 0),
-        that of equal datasets, where no pair found attains a δ above 0.
+        δ is proved: no pair of neighbours has a larger P − c·Q, rounding included. (P, Q) is the best pair known:
+        (0, 0), that of equal datasets, where no pair found attains a δ above 0.
         """
         q, gap = math.exp(-epsilon), -math.expm1(-epsilon)
         best_known = float((q * self._pairs[:, 0] - self._pairs[:, 1]).max())  # q·δ

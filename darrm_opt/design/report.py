@@ -152,8 +152,8 @@ def solution_html(solution: Solution) -> str:
     sentences = [
         problem_text(solution.problem),
         (
-            f"Utility {solution.utility:.6f} of the plain majority's ({solution.objective}); no private γ has more than "
-            f"{solution.upper_bound:.6f}."
+            f"Utility {solution.utility:.6f} of the plain majority's ({solution.objective}); "
+            f"no private γ has more than {solution.upper_bound:.6f}."
         ),
         f"Proved private for these very numbers, with {solution.certificate.margin:.1e} of probability to spare.",
         *solution.warnings,

@@ -1,7 +1,8 @@
 """Row cache: the parts of privacy rows that all problems with the same voters share.
 
-A row is q·P + R, where P and R are signed masses of a multiset (`PrivacyConstraint.signed_masses`) and only q = e^(−target ε)
-depends on the target. Along one line of a table, where ε, Δ and K stay and the target varies, every row is thus made once.
+A row is q·P + R, where P and R are signed masses of a multiset (`PrivacyConstraint.signed_masses`) and only
+q = e^(−target ε) depends on the target. Along one line of a table, where ε, Δ and K stay and the target varies,
+every row is thus made once.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Start the program with rows that almost always bind, run the stages of the schedule (`cutting_planes`), prove the best γ
 found (`certificate`), and bound what any other could reach.
 
-*Time.* Under a time limit there is a γ to fall back on from the first: the best certified of the closed forms and of the
-best monotone γ. Every search stops at the deadline; what may follow is one proof, within `SolveClock.grace`.
+*Time.* Under a time limit there is a γ to fall back on from the first: the best certified of the closed forms and of
+the best monotone γ. Every search stops at the deadline; what may follow is one proof, within `SolveClock.grace`.
 
 *The bound* that is returned is for the problem as it was asked, in its loosest reading, by the same multipliers
 (`MasterProgram.bound_for`).
@@ -121,7 +121,8 @@ def solve_warm(
 ) -> tuple[Solution, Counts]:
     """Solve by cuts, starting from the multisets that were rows for a similar problem; return the solution and its own.
 
-    The problems may differ in their target, and in the ε of the voters: a multiset stands for a constraint of each of them.
+    The problems may differ in their target, and in the ε of the voters: a multiset stands for a
+    constraint of each of them.
     """
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
     solver = Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit)
@@ -182,7 +183,8 @@ class Solver:
         tolerance: gap at which to stop where solving further is expensive.
         time_limit: seconds from now after which searches stop; None: no limit.
         watcher: called after every round.
-        parent: the solve on whose behalf this one looks for the best monotone γ; its fallback and its clock hold here, too.
+        parent: the solve on whose behalf this one looks for the best monotone γ; its fallback and
+            its clock hold here, too.
 
     Raises:
         InvalidInput: not even a closed form could be proved within the limit.
@@ -268,7 +270,7 @@ class Solver:
         return Status.OPTIMAL
 
     def _start(self) -> Status:
-        """Start with multisets that almost always bind; where a search is expensive, with the best monotone γ and its rows.
+        """Start with multisets that almost always bind, or, where a search is expensive, with the best monotone γ.
 
         Raises:
             TimeLimitReached: the deadline has passed.
@@ -343,7 +345,8 @@ class Solver:
     def _best(self, status: Status) -> tuple[NoiseFunction, Certificate, Status]:
         """Return the better of the incumbent, scaled until its privacy is proved, and the fallback; and the status.
 
-        Where the end was reached without a monotone γ first, none counts: a solve gives the same γ with and without a limit.
+        Where the end was reached without a monotone γ first, none counts: a solve gives the same γ
+        with and without a limit.
         """
         if status is Status.OPTIMAL and not self._expensive:
             try:
@@ -380,9 +383,9 @@ class Solver:
     def _upper_bound(self, status: Status, utility: float) -> float:
         """Return a proven upper bound on the utility of every γ that is private for the problem in its loosest reading.
 
-        The multipliers are those for the utility itself, where the loop came to an end: from what binds for the canonical
-        goal or, where that is not good enough, from one more, warm, solve. Else, or where those are poor, they are the
-        loop's own, if their bound is lower.
+        The multipliers are those for the utility itself, where the loop came to an end: from what binds for the
+        canonical goal or, where that is not good enough, from one more, warm, solve. Else, or where those are poor,
+        they are the loop's own, if their bound is lower.
         """
         loosest, exact = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
         goal, program, bound = self.goal.goal, self.program, 1.0
@@ -398,7 +401,7 @@ class Solver:
         return min(1.0, bound)
 
     def _solved_bound(self, loosest: PrivacyConstraint, utility: float, *, exact: bool) -> float:
-        """Return the bound by the multipliers of the program for the utility itself, its knots refined down to the tolerance."""
+        """Return the bound by the program for the utility itself, its knots refined down to the tolerance."""
         goal, program = self.goal.goal, self.program
         program.drop_slack_rows()
         while True:

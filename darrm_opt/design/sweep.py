@@ -83,14 +83,17 @@ def solve_sweep(
     total_time_limit: float | None = None,
     **options: Any,
 ) -> Iterator[tuple[int, Solution]]:
-    """Yield the place of each problem and its γ_opt, the strictest target first; each solve starts from the rows of the last.
+    """Yield the place of each problem and its γ_opt, the strictest target first.
+
+    Each solve starts from the rows of the last.
 
     Args:
         problems: they differ in their target only.
         objective: as in `solve`.
         shape: as in `solve`.
         total_time_limit: for all solves together [s]; None: no limit.
-        options: ``backend``, ``tolerance``, ``time_limit`` (for each solve, without ``total_time_limit``) as in `solve`.
+        options: ``backend``, ``tolerance``, ``time_limit`` (for each solve, without
+            ``total_time_limit``) as in `solve`.
 
     Guarantees:
         The same solutions as one `solve` after another; only faster.

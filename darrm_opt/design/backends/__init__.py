@@ -81,7 +81,7 @@ class Backend(Protocol):
         """Remove rows, given by their places in the present order, which the others keep."""
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Backend:
-        """Return a program with other variables and rows in place of this one, which is closed; warm where the solver can be."""
+        """Return a program with other variables and rows, warm where the solver can be; this one is closed."""
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         """Maximise weights·γ within ``seconds`` of time (None: no limit)."""

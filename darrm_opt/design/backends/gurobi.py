@@ -70,8 +70,9 @@ class Gurobi:
         except gurobipy.GurobiError as err:
             if err.errno == _TOO_LARGE_FOR_LICENCE:
                 raise BackendUnavailable(
-                    f"Gurobi's licence here does not cover {len(self._constraints)} rows by {weights.size} variables (the one bundled "
-                    "with gurobipy, the extra 'gurobi', stops at 2000 each): use method = 'cuts', backend = 'highs', or a full licence."
+                    f"Gurobi's licence here does not cover {len(self._constraints)} rows by {weights.size} variables "
+                    "(the one bundled with gurobipy, the extra 'gurobi', stops at 2000 each): use method = 'cuts', "
+                    "backend = 'highs', or a full licence."
                 ) from err
             raise
         status = _STATUS.get(model.Status, Status.NUMERICAL)

@@ -59,7 +59,8 @@ OPTIONS: dict[str, bool | int | float | str] = {
 CHOSEN_BY_HIGHS, DEVEX = -1, 1
 
 MIN_DEVEX_COLUMNS = 100
-"""From so many variables on Devex prices the dual simplex: rows are dense, and steepest edge costs more than it saves."""
+"""From so many variables on Devex prices the dual simplex: rows are dense, and steepest edge
+costs more than it saves."""
 
 MAX_IDLE = 4
 """Most HiGHS objects kept for later: a solve holds two at a time, that of the best monotone γ and its own."""

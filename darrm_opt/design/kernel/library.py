@@ -1,8 +1,8 @@
 """Kernel library: loads the sources beside it as compiled, or says that there is none.
 
-A wheel built where there was a C compiler holds the library; any other works without it, by the NumPy searches, which are
-also the reference that the kernel is held against. ``DARRM_KERNEL=numpy`` leaves the library alone, ``DARRM_KERNEL=c``
-insists on it.
+A wheel built where there was a C compiler holds the library; any other works without it, by the NumPy searches, which
+are also the reference that the kernel is held against. ``DARRM_KERNEL=numpy`` leaves the library alone,
+``DARRM_KERNEL=c`` insists on it.
 """
 
 # ruff: noqa: PTH118, PTH120, PTH123, PTH208 - nothing else in a first solve loads pathlib, which takes 15 ms
@@ -93,7 +93,7 @@ def kernel() -> ctypes.CDLL | None:
 
 
 def _source_checksum() -> int:
-    """Return what a library of `SOURCES` states: a CRC-32 of all in the order of their names, against oversight and not malice."""
+    """Return the CRC-32 of `SOURCES` in the order of their names: it guards against oversight, not malice."""
     checksum = 0
     for name in sorted(os.listdir(SOURCES)):
         if name.endswith((".c", ".h")):

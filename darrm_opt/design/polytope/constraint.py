@@ -89,7 +89,10 @@ class PrivacyConstraint(NamedTuple):
         return self.q * on_data + on_neighbour
 
     def signed_masses(self, counts: Counts) -> tuple[Array, Array]:
-        """Return H(p) and H(1−p′) as linear functions of γ(⌊K/2⌋+1..K), one row a multiset: the parts of `rows`, the same for every target."""
+        """Return H(p) and H(1−p′) as linear functions of γ(⌊K/2⌋+1..K), one row a multiset.
+
+        These parts of `rows` are the same for every target.
+        """
         return self._signed_mass(counts, self.corners.p), self._signed_mass(counts, self.corners.reflected)
 
     def values(self, signed: Array, counts: Counts) -> Array:

@@ -145,10 +145,11 @@ def _all_binomials(max_trials: int, Delta: float, terms: int) -> Array:
 def evaluation_error(mean: float) -> float:
     """Return a bound on |computed − exact| of such a mean, relative to max|A|, for aΔ and a′Δ up to ``mean``.
 
-    The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is that of
-    all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one 6u more, so a product of two at most
-    (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any order); all
-    weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and `bound_by_distance`, which have no more.
+    The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is
+    that of all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one 6u more, so a product of two at
+    most (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any order);
+    all weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and
+    `bound_by_distance`, which have no more.
     """
     terms = terms_of(mean)
     return (20 + 8 * mean + 20 * terms) * UNIT_ROUNDOFF + 2 * TAIL

@@ -1,15 +1,17 @@
-"""Compiled search: the worst case by the kernel's `separation.c`, with the sieves of `pruned` and the join of `separable`.
+"""Compiled search: the worst case by the kernel's `separation.c`.
+
+It has the sieves of `pruned` and the join of `separable`.
 
 The kernel goes through the columns of the blossom (all ny ≤ nx of one nx), each row while it is in the cache, both
-halves of the mirror at once. A column depends on its nx alone, and finds are ordered by value, then by counts: so columns
-are shared among threads in any way, and the answer does not depend on their number.
+halves of the mirror at once. A column depends on its nx alone, and finds are ordered by value, then by counts: so
+columns are shared among threads in any way, and the answer does not depend on their number.
 
 Where no cuts are wanted, what beats no find may be left out (`Collector.level`). So that this does not depend on the
 order of the columns either, a column knows its own finds and those of a first pass over the faces (ny = 0).
 
 Whatever the kernel leaves out is charged at the bound of a sieve, as in `pruned`; one sieve is its own, the reach of a
-row (docs/proofs.md). γ made with the kernel and without agree within 1e-9: rows and cuts come in another order, and both
-end at the same optimum of the canonical goal.
+row (docs/proofs.md). γ made with the kernel and without agree within 1e-9: rows and cuts come in another order, and
+both end at the same optimum of the canonical goal.
 """
 
 from __future__ import annotations
@@ -67,9 +69,8 @@ def search_columns(
     def search(mode: Settle, width: int, start: float) -> KernelResult:
         if _work(constraint, width) <= MIN_THREADED_WORK:
             return _search(library, signed, constraint, collector, mode, _Columns(0, 1, width), start)
-        threads = (
-            thread_count()
-        )  # on the faces, what each part repeats (the first row of every column) is most of the work
+        # on the faces, what each part repeats (the first row of every column) is most of the work
+        threads = thread_count()
         parts = min(r + 1, threads * PARTS_PER_THREAD) if threads > 1 and width > 0 else 1
         columns = (_Columns(first, parts, width) for first in range(parts))
         calls = [partial(_search, library, signed, constraint, collector, mode, part, start) for part in columns]
@@ -179,9 +180,9 @@ def _tables(constraint: PrivacyConstraint) -> _TablesOf:
 
 @lru_cache(maxsize=16)
 def _binomials(r: int, Delta: float) -> tuple[Array, Indices, Array]:
-    """Return (Pr[Bin(a, Δ) = t] at [a, t], `binomials.terms_of` and the tail of `pruned._local_bend` by voters M that move).
+    """Return (Pr[Bin(a, Δ) = t] at [a, t], `binomials.terms_of`, the tail of `pruned._local_bend`), both by M.
 
-    Only for M with a mean M·Δ for which a sum over the terms is worth it.
+    M counts the voters that move. Only for M with a mean M·Δ for which a sum over the terms is worth it.
     """
     mean: Array = np.arange(r + 1, dtype=np.float64) * Delta
     mean = mean[mean <= MAX_EVALUATED_MEAN]

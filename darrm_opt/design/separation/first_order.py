@@ -1,4 +1,4 @@
-"""First-order choice: the corners that voters near 0 and 1 prefer to first order in Δ, and a bound on what that could miss.
+"""First-order choice: the corners that voters near 0 and 1 prefer to first order in Δ, and a bound on its loss.
 
 Notation as in `separable`. Writing U_N(a, a′) = E[A(N + Bin(a, Δ) − Bin(a′, Δ))] and D[j] = A[j+1] − A[j], one more
 voter on a kind changes φ by Δ times a slope:

@@ -57,7 +57,8 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
     else:
         _offer_by_matrices(signed, constraint, collector, terms)
     largest = float(np.abs(signed).max())
-    # however the products are added up: the table's masses carry r steps' error in sum, their products and sums one more each; two tails are cut off
+    # however the products are added up: the table's masses carry r steps' error in sum, their products and sums one
+    # more each; two tails are cut off
     extra = (1.0 + constraint.q) * largest * ((constraint.affected + terms + 3) * STEP_ERROR + TAIL)
     return collector.result(constraint.error(largest) + extra, "monotone")
 
@@ -145,7 +146,10 @@ def _shifted_means(A: Array, places: np.ndarray, trials: np.ndarray, mass: Array
 
 
 def _shifted_masses(mass: Array) -> Array:
-    """Return P[j, l] = Pr[r − j + Bin(j, Δ) = l], shape (r+1, r+1), so that E[A_i(r−i−j + s + Bin(j, Δ))] = Σ_l P[j, l]·A_i(l−i+s)."""
+    """Return P[j, l] = Pr[r − j + Bin(j, Δ) = l], shape (r+1, r+1).
+
+    So E[A_i(r−i−j + s + Bin(j, Δ))] = Σ_l P[j, l]·A_i(l−i+s).
+    """
     terms, r = mass.shape[0] - 1, mass.shape[1] - 1
     table = np.zeros((r + 1, r + 1))
     for j in range(r + 1):

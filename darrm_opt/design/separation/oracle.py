@@ -26,7 +26,8 @@ from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.noise import Array, NoiseFunction
 
 ERRORS_BELOW_LIMIT = 100
-"""How many rounding errors below the limit a search for a proof goes: a solver's answer leaves its rows some 20 short."""
+"""How many rounding errors below the limit a search for a proof goes: a solver's answer leaves
+its rows some 20 short."""
 
 
 def worst_case(
@@ -44,9 +45,9 @@ def worst_case(
     Args:
         noise: γ, for the constraint's K.
         constraint: the privacy constraint.
-        above: multisets with φ above this are reported as cuts; those at or below may be left out once that is
-            proved, so this is also the least bound returned. Default: the limit less `ERRORS_BELOW_LIMIT` rounding errors, so that
-            what a solver and `repair` leave near the limit is looked at, and named.
+        above: multisets with φ above this are reported as cuts; those at or below may be left out once that is proved,
+            so this is also the least bound returned. Default: the limit less `ERRORS_BELOW_LIMIT` rounding errors, so
+            that what a solver and `repair` leave near the limit is looked at, and named.
         most: how many cuts at most.
         settle: when what the bounds of `pruned` leave open is searched completely, where affordable.
         stored: the layers of ``noise``, where the caller searches it more than once.

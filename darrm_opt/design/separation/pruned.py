@@ -21,8 +21,8 @@ Three sieves, each a proved upper bound of φ; what passes all is evaluated, not
 
 4. *One kind an end.* The true slope of one more voter is within e = M·Δ·S of the first-order one. If at both ends the
    best kind beats the others by more than that, the worst multiset has all its voters on the best kinds, and φ is
-   evaluated there. If not, `first_order.first_order_choice` bounds what another choice gains, which is added. Here S is taken near N and
-   n − N: Z = X + Y leaves the window T with E[C(Z,2); Z > T] ≤ ½(MΔ)²·(MΔ)^(T−1)/(T−1)!.
+   evaluated there. If not, `first_order.first_order_choice` bounds what another choice gains, which is added. Here S is
+   taken near N and n − N: Z = X + Y leaves the window T with E[C(Z,2); Z > T] ≤ ½(MΔ)²·(MΔ)^(T−1)/(T−1)!.
 
 What then still has an overlap, and passes the level asked for, is searched completely: U_N over all (a, a′) of one
 skeleton is a product of three small matrices (binomial masses on both sides of A's values near N), O(n²).
@@ -65,7 +65,7 @@ LAYERS_BETWEEN_ROW_BOUNDS = 8
 
 @dataclass(frozen=True)
 class _Search:
-    """One search: the constraint, the collector, the rounding of A, and when to search completely what the sieves leave open."""
+    """One search: the constraint, the collector, the rounding of A, and when to search what the sieves leave open."""
 
     constraint: PrivacyConstraint
     collector: Collector
@@ -152,7 +152,7 @@ class _RowBounds:
 
 @dataclass(frozen=True)
 class _OpenRows:
-    """Rows that passed sieve 1: φ with everybody near an end at it, shape (many, n+1), and the rows' max|2nd difference|."""
+    """Rows that passed sieve 1: φ with everybody at their ends, shape (many, n+1), and max|2nd difference|."""
 
     rows: Rows
     at_ends: Array
@@ -210,7 +210,8 @@ def _apply_sieves(search: _Search, open_rows: _OpenRows, moving: int) -> Skeleto
     skeletons = _sieve_by_extremes(search, skeletons.only(search.above_level(bound)))
     if skeletons.i.size == 0:
         return skeletons
-    # sieve 4: the multiset that is best to first order is evaluated and offered; ``overlap`` bounds what another could gain
+    # sieve 4: the multiset that is best to first order is evaluated and offered; ``overlap`` bounds
+    # what another could gain
     slopes = Slopes.of(skeletons, q)
     e = moving * Delta * (_local_bend(A, open_rows.bend, skeletons, moving * Delta) + 4 * search.fuzz) + 2 * search.fuzz
     choice = first_order_choice(slopes, skeletons, q, e)

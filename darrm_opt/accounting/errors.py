@@ -69,6 +69,6 @@ class UnsoundBound(DarrmError):
     def __init__(self, name: str, counterexample: Counterexample, instead: str) -> None:
         self.counterexample = counterexample
         super().__init__(
-            f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to reproduce "
-            "the printed number."
+            f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to "
+            "reproduce the printed number."
         )

@@ -1,15 +1,15 @@
-"""Conversion of releases of a γ for other libraries: a ``dp_accounting`` PLD or event, and a privacy map in OpenDP's style.
+"""Conversion of releases of a γ for other libraries: a ``dp_accounting`` PLD or event, and an OpenDP privacy map.
 
-The conversion uses the exact profile of the release (`release_profile`), not its (mε, δ), and is never optimistic: the bound
-on rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library knows of it. That
-is sound under composition: masses that err by g in sum, composed with anything, err by at most g times the finite mass of the
-other, and an infinite loss larger by g raises the composed one by exactly that.
+The conversion uses the exact profile of the release (`release_profile`), not its (mε, δ), and is never optimistic: the
+bound on rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library knows
+of it. That is sound under composition: masses that err by g in sum, composed with anything, err by at most g times the
+finite mass of the other, and an infinite loss larger by g raises the composed one by exactly that.
 
-The result will be composed with others, so voters that were trained once are taken as not private (`freshness`). The models
-together enter another accountant only as ``affected`` events of one voter's (ε, Δ).
+The result will be composed with others, so voters that were trained once are taken as not private (`freshness`). The
+models together enter another accountant only as ``affected`` events of one voter's (ε, Δ).
 
-Neighbours are datasets whose difference changes the voters as their (ε, Δ) and ``affected`` say, so the other accountant must
-use the same neighbouring relation.
+Neighbours are datasets whose difference changes the voters as their (ε, Δ) and ``affected`` say, so the other
+accountant must use the same neighbouring relation.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def as_pld(
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         queries: releases Q ≥ 1, each chosen freely in view of the earlier answers.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once (`freshness.FRESH`), which are taken as not private, also for a single release.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+            answer; False where the voters were trained once (`freshness.FRESH`), which are taken as not private,
+            also for a single release.
         discretisation: h [nats], > 0: the ``value_discretization_interval`` of what it will be composed with.
 
     Guarantees:
@@ -83,8 +84,8 @@ def as_pld(
 def as_event(released: Released | Release, *, fresh: bool = False) -> Any:
     """Return one release as a ``dp_accounting`` DpEvent, for the accountant of `pld_accountant`.
 
-    Compose it (``SelfComposedDpEvent(event, 100)``) and combine it with the library's own events, such as those of DP-SGD. Other
-    accountants of the library reject this event.
+    Compose it (``SelfComposedDpEvent(event, 100)``) and combine it with the library's own events, such as those of
+    DP-SGD. Other accountants of the library reject this event.
 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
@@ -117,9 +118,9 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         queries: releases Q ≥ 0, each chosen freely in view of the earlier answers.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once (`freshness.FRESH`), which are taken as not private if there is more than one
-            release.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+            answer; False where the voters were trained once (`freshness.FRESH`), which are taken as not private if
+            there is more than one release.
 
     Returns:
         A function of the number of differing records d_in ≥ 0; its value maps ε ≥ 0 to a δ.

@@ -1,22 +1,24 @@
 """Total privacy if chance decides how many voters one record affects.
 
-Models trained on subsamples that are drawn without looking at the records (bagging) share one record in a random number R of
-them, with a public law. Draw once, let the same models answer every query, and compare two neighbours by the same draw: given
-that the record affects r models, only those r voters can differ, so the Q releases together are (ε, D_r(ε))-indistinguishable,
-with D_r the exact account with r affected voters. The hockey-stick divergence is jointly convex, so
+Models trained on subsamples that are drawn without looking at the records (bagging) share one record in a random
+number R of them, with a public law. Draw once, let the same models answer every query, and compare two neighbours
+by the same draw: given that the record affects r models, only those r voters can differ, so the Q releases
+together are (ε, D_r(ε))-indistinguishable, with D_r the exact account with r affected voters. The hockey-stick
+divergence is jointly convex, so
 
     D(ε) ≤ Σ_r Pr[R = r]·D_r(ε)    for every ε.
 
-Composition comes first, for each r, and the average after: all queries share the draw. The bound holds even if the draw
-becomes known, and is then attained; an adversary who must guess the draw gets no more. D_0 = 0: a record that no model saw
-leaks nothing.
+Composition comes first, for each r, and the average after: all queries share the draw. The bound holds even if the
+draw becomes known, and is then attained; an adversary who must guess the draw gets no more. D_0 = 0: a record that no
+model saw leaks nothing.
 
-Few terms suffice. D_r grows with r, so counts may be grouped at the largest of them, and the counts at the far end, of total
-probability below a small share of δ, may be charged as a certain loss: both only raise the sum.
+Few terms suffice. D_r grows with r, so counts may be grouped at the largest of them, and the counts at the far end, of
+total probability below a small share of δ, may be charged as a certain loss: both only raise the sum.
 
-`estimated_epsilon` is a fast estimate from below, no proof: instead of an adversary who chooses each pair in view of the earlier
-bits, one and the same pair Q times, the worst of those that a γ can show. That takes two binomial laws, a hundredth of the
-recursion. It is a starting point for calibration and rejects hopeless values: `mixture_total` is never less, but for rounding.
+`estimated_epsilon` is a fast estimate from below, no proof: instead of an adversary who chooses each pair in view of
+the earlier bits, one and the same pair Q times, the worst of those that a γ can show. That takes two binomial laws, a
+hundredth of the recursion. It is a starting point for calibration and rejects hopeless values: `mixture_total` is
+never less, but for rounding.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ NEGLECTED_SHARE = 4e-3
 """Share of the total δ that is charged for the far end of the law, or for lines of a region that are left out."""
 
 MAX_GROUPS, MAX_PRIVATE_GROUPS, MIN_GROUPS = 24, 8, 6
-"""Most counts that are accounted for one by one; beyond, neighbouring counts are taken together. Few where voters are private,
-as each count then asks for a search of its own, and fewer for very many releases."""
+"""Most counts that are accounted for one by one; beyond, neighbouring counts are taken together. Few where voters are
+private, as each count then asks for a search of its own, and fewer for very many releases."""
 
 MAX_STEPS = 3e3
 """Releases times counts in one account, where that many counts are to be had: about a second."""
@@ -57,17 +59,19 @@ MAX_POINTS, MIN_POINTS, MAX_UPDATES = 2001, 501, 5e6
 """Grid points of the recursions: as many as leave that many updates of a point, one release and one count."""
 
 LINE_RISE, MAX_LINE_RISE = 2e-5, 2e-2
-"""Share by which δ of one release may rise where lines of its region are left out, for each of many releases, and at most: it
-raises their total ε by half of that, at most."""
+"""Share by which δ of one release may rise where lines of its region are left out, for each of many releases, and at
+most: it raises their total ε by half of that, at most."""
 
 TOLERANCE, MAX_EXACT_VOTERS = 3e-3, 40
-"""Of the region of voters that are not private, in an average over many counts; for up to so many voters it is exact."""
+"""Of the region of voters that are not private, in an average over many counts; for up to so
+many voters it is exact."""
 
 NEAR_END_CHANCE = 1e-2
 """Counts at the near end, together of at most this probability, are taken together first: it costs next to nothing."""
 
 DIGITS = 60
-"""Decimal digits of the law: its own rounding, a few units in the last digit for each voter, is far below a double's."""
+"""Decimal digits of the law: its own rounding, a few units in the last digit for each voter, is
+far below a double's."""
 
 
 @dataclass(frozen=True)
@@ -236,19 +240,21 @@ def mixture_total(
     total_delta: float = 0.0,
     points: int | None = None,
 ) -> MixtureTotal:
-    """Return the total privacy of releases of any γ, by the exact recursion on its bits, averaged over the affected voters.
+    """Return the total privacy of releases of any γ, by the exact recursion averaged over the affected voters.
 
-    Private voters that were trained once are taken as not private where they answer more than one query: given the draw, their own
-    privacy does not compose.
+    Private voters that were trained once are taken as not private where they answer more than one query: given the
+    draw, their own privacy does not compose.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
-        problem: K and the voters count; its ``affected`` and its target do not. The voters' own privacy must hold with the
-            draw given: what a random draw adds to it is counted here, not there.
-        queries: Q ≥ 1, fixed beforehand, each chosen freely in view of the earlier answers; one draw serves all of them.
+        problem: K and the voters count; its ``affected`` and its target do not. The voters' own privacy must hold with
+            the draw given: what a random draw adds to it is counted here, not there.
+        queries: Q ≥ 1, fixed beforehand, each chosen freely in view of the earlier answers; one
+            draw serves all of them.
         distribution: of the number of voters that one record affects.
         fresh: see `freshness.FRESH`.
-        total_delta: the δ at which ε will be evaluated [probability]: the share `NEGLECTED_SHARE` of it pays for the far end.
+        total_delta: the δ at which ε will be evaluated [probability]: the share `NEGLECTED_SHARE` of
+            it pays for the far end.
         points: grid points of each recursion, as in `compose_bits`; None for what a second or so affords.
             Sound for any number.
 
@@ -274,7 +280,8 @@ def mixture_total(
     parts, beyond = count_groups(problem, queries, distribution, total_delta)
     if points is None:
         points = min(MAX_POINTS, max(MIN_POINTS, int(MAX_UPDATES / (queries * max(1, len(parts))))))
-    # Lines of a region that matter little are left out: what many releases share among them, and the longer the coarser.
+    # Lines of a region that matter little are left out: what many releases share among them, and
+    # the longer the coarser.
     coarsening = min(MAX_LINE_RISE, LINE_RISE * queries), NEGLECTED_SHARE * total_delta / queries
     curves = [
         _profile_at_count(noise, with_affected(problem, part.count), queries, points, coarsening) for part in parts
@@ -286,7 +293,7 @@ def mixture_total(
 def count_groups(
     problem: Problem, queries: int, distribution: AffectedDistribution, total_delta: float
 ) -> tuple[list[CountGroup], float]:
-    """Return the groups that `mixture_total` accounts for one by one, and the probability that it charges as a certain loss."""
+    """Return the groups of `mixture_total`, and the probability that it charges as a certain loss."""
     most = MAX_GROUPS if problem.voter.epsilon == math.inf else MAX_PRIVATE_GROUPS
     groups = min(most, max(MIN_GROUPS, int(MAX_STEPS / queries)))
     return distribution.parts(NEGLECTED_SHARE * Privacy(0.0, total_delta).delta, groups)

@@ -1,8 +1,8 @@
 """Plain majority: the total (ε, δ) of Q majorities that are released without noise, by the cheapest account that holds.
 
-Three accounts compete: the models together, after which everything is post-processing (voters that were trained once); all
-votes of all answers, composed; and the exact account of the released bits. `plan` and `compare` both ask here, so they agree on
-whether noise is needed.
+Three accounts compete: the models together, after which everything is post-processing (voters that were trained once);
+all votes of all answers, composed; and the exact account of the released bits. `plan` and `compare` both ask here, so
+they agree on whether noise is needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def plain_majority_total(
     fresh: bool = False,
     distribution: AffectedDistribution | None = None,
 ) -> tuple[float, str]:
-    """Return the total ε of plain majorities [nats], and the account that proves it; (inf, "none") if nothing is proved.
+    """Return the total ε of plain majorities [nats], and the account that proves it; (inf, "none") if none does.
 
     Args:
         problem: only its voters matter (K, voter, affected).
@@ -62,8 +62,8 @@ def plain_majority_total(
 def answers_total(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> tuple[float, str]:
     """Return the total ε of majorities whose answers compose [nats], and its account: "votes" or "bits".
 
-    (inf, "none") for voters that are not private, and for several answers of voters that were trained once: one record can
-    then turn a majority with certainty.
+    (inf, "none") for voters that are not private, and for several answers of voters that were trained once: one record
+    can then turn a majority with certainty.
 
     Args:
         problem: only its voters matter (K, voter, affected).

@@ -1,7 +1,7 @@
 """Rényi differential privacy: the accountant of Gaussian noise, where no exact profile is at hand.
 
-An (α, r)-RDP mechanism has D_α(P‖Q) ≤ r for all neighbours. At one order α, r adds up over adaptive compositions; (ε, δ) is
-read off at the best order. Every conversion rounds outward.
+An (α, r)-RDP mechanism has D_α(P‖Q) ≤ r for all neighbours. At one order α, r adds up over adaptive compositions;
+(ε, δ) is read off at the best order. Every conversion rounds outward.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from darrm_opt.rounding import ULP, multiple_up, up
 Conversion = Literal["tight", "standard"]
 
 ORDERS: Array = np.concatenate((1 + np.geomspace(1e-3, 9, 200), np.geomspace(10.5, 1e5, 200)))
-"""Orders α by default: 400, spaced by less than 5 %, so the ε at the best of them is within about 0.1 % of the best α's."""
+"""Orders α by default: 400, spaced by less than 5 %, so the ε at the best of them is within about
+0.1 % of the best α's."""
 ORDERS.setflags(write=False)
 
 MIN_RATIO = 1.5e-154
-"""Least ratio of a distance to a standard deviation that is squared: the square of a smaller one would lose its digits."""
+"""Least ratio of a distance to a standard deviation that is squared: the square of a smaller one
+would lose its digits."""
 
 _ORDERS = "orders, each a finite number above 1"
 

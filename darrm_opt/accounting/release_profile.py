@@ -1,15 +1,16 @@
 """One release of a γ: its exact privacy profile, and the proof that it is private for a target.
 
-The privacy profile δ(ε) = max (p − c·q)₊, c = e^ε, is convex and piecewise linear in c: each piece is a vertex (p, q) of
-the region of `bits.region`, each kink an edge of it. A few searches find all of it: search at two slopes, then where the two
-lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; otherwise there is a new
-piece, with a crossing on either side. That takes about two searches a vertex. The lines bound the region from outside, the
-pairs found span one inside it, and between two neighbouring lines the two differ by a triangle: the next search goes where
-that triangle matters most, until none exceeds a tolerance. A designed γ has few vertices; one with smooth noise has about K,
-and the rule spends the lines where they matter.
+The privacy profile δ(ε) = max (p − c·q)₊, c = e^ε, is convex and piecewise linear in c: each piece is a vertex (p, q)
+of the region of `bits.region`, each kink an edge of it. A few searches find all of it: search at two slopes, then where
+the two lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; otherwise
+there is a new piece, with a crossing on either side. That takes about two searches a vertex. The lines bound the region
+from outside, the pairs found span one inside it, and between two neighbouring lines the two differ by a triangle: the
+next search goes where that triangle matters most, until none exceeds a tolerance. A designed γ has few vertices; one
+with smooth noise has about K, and the rule spends the lines where they matter.
 
-The result is proved: each δ is an upper bound (`ProfileSearch`), and between the slopes searched the outer region is used,
-not the pairs that were found. Voters that are not private need no search: all pairs are known (`bits.non_private_votes`).
+The result is proved: each δ is an upper bound (`ProfileSearch`), and between the slopes searched the outer region is
+used, not the pairs that were found. Voters that are not private need no search: all pairs are known
+(`bits.non_private_votes`).
 
 `NoisyMajority` is a γ with its voters; `Release` adds the proof that it is private for its target.
 """
@@ -44,8 +45,8 @@ MAX_LINES = 240
 """Most slopes searched; beyond, the region is sound but may exceed the tolerance."""
 
 TOLERANCE = 3e-4
-"""Most by which the outer region may exceed the inner one, as a share of p − q at its vertices: the total ε of many releases
-exceeds that of the inner region by a smaller share."""
+"""Most by which the outer region may exceed the inner one, as a share of p − q at its vertices: the total ε of many
+releases exceeds that of the inner region by a smaller share."""
 
 FLAT_SHARE = 1e-5
 """The profile counts as flat below this share of its flat end or of its last vertex."""
@@ -54,7 +55,8 @@ MAX_EPSILON = 30.0
 """Largest ε at which the profile is searched while it still falls [nats]; beyond, a search would find only rounding."""
 
 FLAT_TOLERANCE = 1e-13
-"""Bound on what the profile may still fall beyond `ReleaseProfile.max_loss`, besides the share `FLAT_SHARE` [probability]."""
+"""Bound on what the profile may still fall beyond `ReleaseProfile.max_loss`, besides the share
+`FLAT_SHARE` [probability]."""
 
 CELLS = 2000
 """Cells of a PLD up to the target ε, where its length allows."""
@@ -140,7 +142,8 @@ class ReleaseProfile:
         """Return the privacy loss distribution of ``count`` releases.
 
         Args:
-            discretisation: h [nats], > 0; by default the largest finite loss over `CELLS`, coarser for very many releases.
+            discretisation: h [nats], > 0; by default the largest finite loss over `CELLS`,
+                coarser for very many releases.
             count: number of releases, ≥ 1, each chosen freely in view of the earlier answers.
 
         Guarantees:
@@ -157,7 +160,7 @@ class ReleaseProfile:
         return pld_from_profile(self, discretisation=step, max_loss=self.max_loss).repeated(count)
 
     def discretisation(self, count: int) -> float:
-        """Return h for ``count`` releases [nats]: it divides the largest finite loss, where most of the mass may sit."""
+        """Return h for ``count`` releases [nats]: a divisor of the largest finite loss, where most mass may sit."""
         if self.max_loss < FLAT_TOLERANCE:  # 0, rounded up
             return 1.0
         affordable = MAX_DEFAULT_CELLS // (40 * math.isqrt(max(1, count)))
@@ -181,7 +184,8 @@ def release_profile(
     Raises:
         InvalidInput: ``gamma`` is not a noise function of K voters.
 
-    Source: the profile is ours (see `design.privacy_profile`); the search for all its pieces is the "sandwich" of supporting lines.
+    Source: the profile is ours (see `design.privacy_profile`); the search for all its pieces is the
+    "sandwich" of supporting lines.
 
     >>> from darrm_opt import Problem, solve
     >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
@@ -227,8 +231,8 @@ def _search_profile(point_at: Callable[[float], _ProfilePoint], start: float, to
 def _gap(points: _ProfilePoints, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
     """Return (−gap, low, ε, high) where the two regions differ too much between neighbouring lines, else None.
 
-    ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which the two
-    lines meet, higher by the gap. The gap counts in units of what is allowed.
+    ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which
+    the two lines meet, higher by the gap. The gap counts in units of what is allowed.
     """
     (delta, p, q), (delta_high, p_high, q_high) = points[low], points[high]
     if not (p > p_high and q > q_high):

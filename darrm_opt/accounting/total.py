@@ -8,12 +8,12 @@
     bits      the exact adaptive recursion on the pairs that a bit of this γ can show
     models    the models together, for voters that were trained once
 
-Each account rests on a finer description of the release than the one before: (mε, δ) is one point of the profile, and the
-profile bounds a pair (P, Q), while the recursion uses that a release is one bit. `bits` and `profile` hold while the bit is
-the whole transcript of a query.
+Each account rests on a finer description of the release than the one before: (mε, δ) is one point of the profile, and
+the profile bounds a pair (P, Q), while the recursion uses that a release is one bit. `bits` and `profile` hold while
+the bit is the whole transcript of a query.
 
-Each account is a proof by itself, so the least of them is sound too. Voters that were trained once are taken as not private
-(`freshness`).
+Each account is a proof by itself, so the least of them is sound too. Voters that were trained once are taken as
+not private (`freshness`).
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
     points = min(most_points, int(MAX_BITS_WORK / updates))
     if points < MIN_POINTS:
         raise TooMuchWork(
-            f"{updates:.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, take too long. "
-            "The accounts profile and optimal handle longer sequences."
+            f"{updates:.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, take too "
+            "long. The accounts profile and optimal handle longer sequences."
         )
     previous = math.inf
     # a coarser grid is as sound: a finer one only lowers the total
@@ -151,8 +151,8 @@ def cheapest_total(
 ) -> tuple[float, str]:
     """Return the least total ε of ``queries`` releases of one γ [nats], and the name of the account that proves it.
 
-    The exact recursion on bits is the least of all where it is affordable; elsewhere the PLD of the profile and the optimal
-    composition of (ε, δ) compete. (inf, "none") if nothing is proved at that δ.
+    The exact recursion on bits is the least of all where it is affordable; elsewhere the PLD of the profile and the
+    optimal composition of (ε, δ) compete. (inf, "none") if nothing is proved at that δ.
 
     Args:
         majority: γ, and voters whose releases compose.
@@ -173,7 +173,10 @@ def cheapest_total(
 
 
 def attained_by_adversary(counts: Counts, total_delta: float) -> float | None:
-    """Return an ε that some adversary attains with the releases in some order, a lower bound on every account; None for too many."""
+    """Return an ε that some adversary attains with the releases in some order; None for too many of them.
+
+    It is a lower bound on every account.
+    """
     parts = [(release.profile.inner, count) for release, count in sorted(counts.items(), key=_sort_key)]
     if sum(region.moves.shape[0] * count for region, count in parts) * ADVERSARY_POINTS > MAX_ADVERSARY_WORK:
         return None
@@ -218,9 +221,10 @@ class ReleaseTotal:
         delta: total δ of the query [probability].
         totals: (ε, δ) by method; ``simple`` has a δ of its own.
         refused: the error of each method that gave no total.
-        epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs found: no sound
-            account can be below it. ``inf`` where an infinite loss is likelier than ``delta``; None where the releases are too many
-            to tell, or where private voters were trained once (what they attain together is not known).
+        epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs
+            found: no sound account can be below it. ``inf`` where an infinite loss is likelier than ``delta``;
+            None where the releases are too many to tell, or where private voters were trained once (what they
+            attain together is not known).
         fresh: whether the voters were taken to be fresh (`freshness.FRESH`).
     """
 
@@ -258,9 +262,9 @@ def total_privacy(
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         queries: Q ≥ 0 releases, fixed beforehand.
         total_delta: allowed in total [probability], in [0, 1).
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`). For one
-            release, and for voters that are not private, both are the same.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+            For one release, and for voters that are not private, both are the same.
 
     Returns:
         The total ε by each method, and the least of them as ``.best``.
@@ -293,10 +297,11 @@ def total_privacy_of_sequence(
     """Return what releases of several γ cost together, in whatever order they are made.
 
     Args:
-        parts: (release, how many) for each γ; how many of each is fixed beforehand, their order may be chosen on the way.
+        parts: (release, how many) for each γ; how many of each is fixed beforehand, their order
+            may be chosen on the way.
         total_delta: allowed in total [probability], in [0, 1).
-        fresh: as in `total_privacy`. Releases for equal voters (K, their privacy, ``affected``) are taken to be of the same models, others
-            to be of other models.
+        fresh: as in `total_privacy`. Releases for equal voters (K, their privacy, ``affected``) are taken to be of the
+            same models, others to be of other models.
 
     Returns:
         As `total_privacy`, which it equals where all γ are equal.
@@ -350,9 +355,10 @@ def exact_epsilon(
     fresh: bool = False,
     points: int = POINTS,
 ) -> float:
-    """Return the total ε of releases of any γ, private for its problem's target or not, by the exact recursion on its bits.
+    """Return the total ε of releases of any γ by the exact recursion on its bits.
 
-    Where voters were trained once, the models together may cost less, and then that is the total.
+    γ need not be private for its problem's target. Where voters were trained once, the models together may cost less,
+    and then that is the total.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].

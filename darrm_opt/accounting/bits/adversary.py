@@ -1,13 +1,14 @@
 """Adversary against many single-bit releases: a lower bound on every account of them.
 
-An adversary picks a pair (p, q) for each release in view of the earlier bits, and in the end accepts or not: with probability
-P on one dataset and Q on its neighbour. So D(E) ≥ P − e^E·Q at every E, a line in x = e^E that never crosses the value function
-V of `recursion`. The best (P, Q) found is stored for each point of a grid in x, and one release earlier it is
+An adversary picks a pair (p, q) for each release in view of the earlier bits, and in the end accepts or not: with
+probability P on one dataset and Q on its neighbour. So D(E) ≥ P − e^E·Q at every E, a line in x = e^E that never
+crosses the value function V of `recursion`. The best (P, Q) found is stored for each point of a grid in x, and
+one release earlier it is
 
     P′ = p·P₁ + (1−p)·P₂,   Q′ = q·Q₁ + (1−q)·Q₂,
 
-for any pairs (P₁, Q₁), (P₂, Q₂) that continue after the answers 1 and 0: those stored next to x·q/p and x·(1−q)/(1−p). The
-grid only decides which adversaries are tried; what each attains is exact, so nothing is interpolated.
+for any pairs (P₁, Q₁), (P₂, Q₂) that continue after the answers 1 and 0: those stored next to x·q/p and x·(1−q)/(1−p).
+The grid only decides which adversaries are tried; what each attains is exact, so nothing is interpolated.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> flo
         points: grid points, ≥ 3: the more, the closer to what can be attained at most.
 
     Returns:
-        ε [nats]: at every smaller one some adversary shows more than ``delta``; 0 where none was found; ``inf`` where an
-        infinite loss is likelier than ``delta``.
+        ε [nats]: at every smaller one some adversary shows more than ``delta``; 0 where none was found; ``inf`` where
+        an infinite loss is likelier than ``delta``.
 
     Guarantees:
-        A lower bound on every sound account, if each pair can be shown as it is stored. It is no guarantee of privacy: it
-        shows how far an account can be from the truth.
+        A lower bound on every sound account, if each pair can be shown as it is stored. It is no guarantee of privacy:
+        it shows how far an account can be from the truth.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -91,7 +92,7 @@ def _moves(region: BitRegion) -> list[list[float]]:
 
 
 class _Answer(NamedTuple):
-    """One answer of a move: its probabilities a on D and b on D′, y = x·b/a, and the cells next to y on the padded grid."""
+    """One answer of a move: its probabilities a on D and b on D′, y = x·b/a, and the padded grid's cells next to y."""
 
     a: float
     b: float

@@ -1,9 +1,9 @@
 """Grid of the bit recursion: rounding and interpolation only raise the value function V.
 
-V is stored at x = e^(ih), i ≥ 0. Left of it V_t(x) = 1 − x + x·V_t(1/x), since every pair may also be swapped. Between grid
-points V is replaced by its chord in x: V is convex, so this only raises it. Right of the grid the last value is used: V
-decreases. Rounding: W grows with a and falls with b, so p and 1−p are rounded up, q and 1−q and all shifts down; all that
-remains are products and sums of non-negative numbers, paid for in the coefficients.
+V is stored at x = e^(ih), i ≥ 0. Left of it V_t(x) = 1 − x + x·V_t(1/x), since every pair may also be swapped. Between
+grid points V is replaced by its chord in x: V is convex, so this only raises it. Right of the grid the last value is
+used: V decreases. Rounding: W grows with a and falls with b, so p and 1−p are rounded up, q and 1−q and all shifts
+down; all that remains are products and sums of non-negative numbers, paid for in the coefficients.
 
 The end and the spacing of the grid decide how tight the result is, not whether it is sound.
 """
@@ -27,7 +27,8 @@ MAX_EPSILON = 1e5
 """Largest ε of a grid [nats]; beyond it the last value is used, which is sound and loose."""
 
 FLAT_TOLERANCE, FLAT_SHARE = 1e-20, 1e-6
-"""The grid ends where every V_t is this close to its limit, the probability of an infinite loss, or this share of it."""
+"""The grid ends where every V_t is this close to its limit, the probability of an infinite loss, or
+this share of it."""
 
 MIN_LIMIT = 1e-9
 """Limits below this are rounding, not what an adversary would exploit."""
@@ -54,11 +55,12 @@ class Moves:
 
     Attributes:
         left: cells needed left of the grid; right: cells needed right of it.
-        scale: x = e^(−jh) at the j-th cell left of the grid; offset: 1 − x there, rounded up. V = offset + scale·V(1/x).
+        scale: x = e^(−jh) at the j-th cell left of the grid; offset: 1 − x there, rounded up.
+            V = offset + scale·V(1/x).
         constants: of each vertex, shape (vertices,).
         cells: from which cell of the extended grid on a product takes V, shape (vertices, 4); weights: its factor.
-        far: for each vertex the row of ``base`` and ``factor`` of its answer left of every cell, −1 where there is none, as
-            for most; that answer adds base + factor·V at the grid's end.
+        far: for each vertex the row of ``base`` and ``factor`` of its answer left of every cell, −1 where there is
+            none, as for most; that answer adds base + factor·V at the grid's end.
         base: shape (rows, points); factor: the same.
     """
 
@@ -187,13 +189,14 @@ def grid_spacing(runs: Parts, points: int) -> float:
 
 
 def _grid_end(runs: Parts, full: float, points: int) -> float:
-    """Return an ε up to ``full`` beyond which the total falls by no more than `FLAT_TOLERANCE`, or by next to nothing."""
+    """Return an ε up to ``full`` beyond which the total falls by at most `FLAT_TOLERANCE`, or by next to nothing."""
     shift = max(_largest_shift(region) for region, _ in runs)
     leak = sum(count * _infinite_loss(region) for region, count in runs)
     end = min(full, max(shift, _loss_tail_end(runs, shift, max(FLAT_TOLERANCE, FLAT_SHARE * min(leak, 1.0)))))
     if sum(count for _, count in runs) == 1 or leak < MIN_LIMIT:
         return end
-    # With infinite losses the total is flat long before the tail of the finite ones ends: find the end on a coarse grid.
+    # With infinite losses the total is flat long before the tail of the finite ones ends: find
+    # the end on a coarse grid.
     points = max(MIN_COARSE_POINTS, min(COARSE_POINTS, points // 2))
     step = end / (points - 1)
     values, flat = terminal_values(points), 0

@@ -1,8 +1,8 @@
 """Pairs that one release shows if voters are not private (ε = ∞): all of them at once, without a search.
 
 Such voters may as well be fixed votes. With v ones on one dataset, a record that affects r voters makes any v′ with
-|v − v′| ≤ r possible on a neighbour, so the pairs are (Pr[1 | v], Pr[1 | v′]), Pr[1 | v] = (1 + g(v))/2 with g antisymmetric:
-O(K·r) of them, known exactly, and only the vertices of the region they span matter.
+|v − v′| ≤ r possible on a neighbour, so the pairs are (Pr[1 | v], Pr[1 | v′]), Pr[1 | v] = (1 + g(v))/2 with g
+antisymmetric: O(K·r) of them, known exactly, and only the vertices of the region they span matter.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class NonPrivateVotes:
         return up(math.log(float(np.max(p[q > 0] / q[q > 0]))), 8)  # above 1 where v′ = v: the loss of rounding
 
     def at(self, epsilon: float) -> tuple[float, float, float]:
-        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats], as `design.privacy_profile.ProfileSearch` does: δ rounded up, and a pair that attains it.
+        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats]: δ rounded up, and a pair that attains it.
 
-        (P, Q) is (0, 0), that of equal datasets, where no pair attains a δ above 0.
+        As `design.privacy_profile.ProfileSearch`. (P, Q) is (0, 0), that of equal datasets, where no
+        pair attains a δ above 0.
         """
         p, q = self.pairs.T
         excess = p - math.exp(min(epsilon, MAX_TARGET_EPSILON)) * q
@@ -66,7 +67,7 @@ class NonPrivateVotes:
 
     @cached_property
     def region(self) -> BitRegion:
-        """The polygon that the pairs span, for `accounting.bits.recursion.compose_bits`: exact but for rounding outward."""
+        """The polygon that the pairs span, for `bits.recursion.compose_bits`: exact but for rounding outward."""
         return spanned_region(self._highest_pairs)
 
     @cached_property

@@ -2,8 +2,8 @@
 
 The more a bit can depend on the data, the further the pair (p, q) is from the diagonal. The pairs that a mechanism can
 show form a region that lies in a convex polygon, centrally symmetric about (½, ½) (rename the answers) and, neighbours
-being symmetric, about the diagonal too. Only its vertices matter to `recursion`, and of two that are each other's complement
-(1−p, 1−q) only one.
+being symmetric, about the diagonal too. Only its vertices matter to `recursion`, and of two that are each other's
+complement (1−p, 1−q) only one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Side = Literal["outer", "inner"]
 class BitRegion:
     """The vertices of a polygon of pairs (p, q), from which an adversary chooses one for each release.
 
-    Built by `privacy_region`, `outer_region`, `spanned_region` or `inner_region`, which close it under swapping the neighbours: `recursion`
-    relies on that.
+    Built by `privacy_region`, `outer_region`, `spanned_region` or `inner_region`, which close it under swapping the
+    neighbours: `recursion` relies on that.
 
     Attributes:
-        moves: shape (vertices, 4): p, 1−p, q, 1−q, read-only. In an outer region p and 1−p are rounded up, q and 1−q down:
-            whatever is computed from them is at least what the exact vertex gives.
-        side: "outer": contains every pair that the mechanism can show, so what follows is a guarantee; "inner": contains
-            only pairs that it can show, so what follows is optimistic, the other end of the bracket.
+        moves: shape (vertices, 4): p, 1−p, q, 1−q, read-only. In an outer region p and 1−p are rounded up, q and 1−q
+            down: whatever is computed from them is at least what the exact vertex gives.
+        side: "outer": contains every pair that the mechanism can show, so what follows is a guarantee; "inner":
+            contains only pairs that it can show, so what follows is optimistic, the other end of the bracket.
     """
 
     moves: Array
@@ -109,8 +109,8 @@ def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "out
     """Return the polygon that all pairs of a mechanism span, where all of them are known exactly.
 
     Args:
-        pairs: (Pr[1|D], Pr[1|D′]), at least one, as fractions in [0, 1]: with their mirror images (swapped neighbours, renamed
-            answers) every pair that the mechanism can show, or points that span those.
+        pairs: (Pr[1|D], Pr[1|D′]), at least one, as fractions in [0, 1]: with their mirror images (swapped neighbours,
+            renamed answers) every pair that the mechanism can show, or points that span those.
         side: which way its vertices are rounded.
 
     Guarantees:

@@ -1,7 +1,7 @@
 """Supporting lines of regions of pairs, for a sequence of releases rather than for one.
 
-The pairs (p, q) that, shown Q times each, cost no more than a total (E, D) fill a region; each of its supporting lines is an
-(ε, δ), that is a privacy constraint of one release.
+The pairs (p, q) that, shown Q times each, cost no more than a total (E, D) fill a region; each of its supporting lines
+is an (ε, δ), that is a privacy constraint of one release.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ For mechanisms with different parameters, with S₁ = Σε_i, S₂ = Σε_i², H
 
     E = min{ S₁,  H + √(2 S₂ ln(e + √S₂/s)),  H + √(2 S₂ ln(1/s)) },    D = 1 − (1−s) Π(1−δ_i),
 
-where S₁ needs no slack: s = 0 there. For equal mechanisms this is `kov_composition`. `tail_composition` replaces s by the tail
-that the third branch really has: E = H + √(2 S₂ ln(1/s)) leaves P[loss > E] ≤ min(s, tail(E)).
+where S₁ needs no slack: s = 0 there. For equal mechanisms this is `kov_composition`. `tail_composition` replaces s by
+the tail that the third branch really has: E = H + √(2 S₂ ln(1/s)) leaves P[loss > E] ≤ min(s, tail(E)).
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def _check_slack_or_zero(slack: float) -> float:
 
 
 BRANCH_ULPS = 64
-"""Relative error of a branch before rounding: sums of positive terms of at most 6 operations each, added by `fsum`, then
-two square roots, a logarithm and a sum."""
+"""Relative error of a branch before rounding: sums of positive terms of at most 6 operations each, added by `fsum`,
+then two square roots, a logarithm and a sum."""
 
 
 def kov_branches(events: Events, slack: float) -> tuple[float, float, float]:
@@ -240,7 +240,8 @@ def tail_composition(epsilon: float, delta: float, k: int, slack: float) -> Priv
     Raises:
         InvalidInput: a number is outside its range.
 
-    Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see `literature.he_wang_tao.printed`.
+    Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see
+    `literature.he_wang_tao.printed`.
     """
     total = kov_branches({Privacy(epsilon, delta): k}, slack)[2]
     tail = min(slack, loss_tail(epsilon, k, total))

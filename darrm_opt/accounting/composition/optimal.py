@@ -1,8 +1,8 @@
 """Optimal composition: the exact total privacy of (ε, δ)-DP mechanisms; no bound can be better.
 
-*Least possible δ.* A mechanism that reveals the record with probability δ and is blank otherwise is (ε, δ)-DP for every ε.
-After k runs the record is revealed with probability 1 − (1−δ)^k, an event that never happens on a neighbour without the
-record. So no accounting, at any finite ε, can give a smaller δ; one that does is wrong.
+*Least possible δ.* A mechanism that reveals the record with probability δ and is blank otherwise is (ε, δ)-DP for every
+ε. After k runs the record is revealed with probability 1 − (1−δ)^k, an event that never happens on a neighbour without
+the record. So no accounting, at any finite ε, can give a smaller δ; one that does is wrong.
 
 *Equal mechanisms.* The worst (ε, δ)-DP mechanism leaks with probability δ and is randomised response otherwise, so with
 δ₀(E) = Σ_{l: (k−2l)ε > E} C(k,l) p^(k−l) q^l (1 − e^(E−(k−2l)ε)), p = e^ε/(1+e^ε), q = 1−p,
@@ -347,7 +347,8 @@ def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
         if terms > MAX_TERMS:
             raise TooMuchWork(
                 f"the exact composition of {len(classes)} classes of mechanisms has more than {MAX_TERMS} terms. "
-                "Use pld_composition_of_sequence(), which rounds every epsilon up to a common grid, or kov_composition_of_sequence()."
+                "Use pld_composition_of_sequence(), which rounds every epsilon up to a common grid, or "
+                "kov_composition_of_sequence()."
             )
         losses = np.add.outer(total.losses, part.losses).ravel()
         masses = np.multiply.outer(total.masses, part.masses).ravel() * (1 + ULP)

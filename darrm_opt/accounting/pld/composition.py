@@ -2,12 +2,12 @@
 
 A PLD lives on the multiples of a discretisation h. Three things could make its δ too small, and each is excluded:
 
-* *Discretisation.* An (ε, δ) mechanism has the losses ±ε only: where h·n = ε (up to an ulp, upward), nothing is rounded in
-  between. A profile is entered by pessimistic connect-the-dots: it is convex in e^ε, so the chord between its values on
-  the grid lies above it.
+* *Discretisation.* An (ε, δ) mechanism has the losses ±ε only: where h·n = ε (up to an ulp, upward), nothing is rounded
+  in between. A profile is entered by pessimistic connect-the-dots: it is convex in e^ε, so the chord between its values
+  on the grid lies above it.
 * *Truncation.* Tails that are cut are moved to an infinite loss by the library.
-* *Rounding, of the Fourier transforms above all.* The library does not bound it (its answer has been seen 6e-9 below the
-  exact one). `Pld.guard` does, and is added to every δ that is returned.
+* *Rounding, of the Fourier transforms above all.* The library does not bound it (its answer has been seen 6e-9 below
+  the exact one). `Pld.guard` does, and is added to every δ that is returned.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def pld_composition(
         delta: of one mechanism [probability], in [0, 1).
         k: number of mechanisms, ≥ 0.
         total_delta: allowed in total [probability], in [0, 1).
-        discretisation: h wanted [nats], > 0; the nearest h that divides ε is used. Default: ε itself, which loses nothing.
+        discretisation: h wanted [nats], > 0; the nearest h that divides ε is used. Default: ε
+            itself, which loses nothing.
 
     Guarantees:
         Sound. Exceeds `optimal_composition` only by the cost of the guard.
@@ -88,8 +89,8 @@ def pld_composition_of_sequence(events: Events, total_delta: float, discretisati
     Args:
         events: (ε, δ) of each mechanism, fixed beforehand; ε finite. A list, or ``{Privacy: count}``.
         total_delta: allowed in total [probability], in [0, 1).
-        discretisation: h wanted [nats], > 0. Default: the greatest common divisor of the ε's as decimals, if it is coarse
-            enough (`DEFAULT_CELLS` in the largest ε), else that part of the largest ε.
+        discretisation: h wanted [nats], > 0. Default: the greatest common divisor of the ε's as decimals, if it is
+            coarse enough (`DEFAULT_CELLS` in the largest ε), else that part of the largest ε.
 
     Guarantees:
         Sound; the dots of an ε that h does not divide are connected above it. The same for every order.
@@ -112,8 +113,8 @@ def pld_composition_of_sequence(events: Events, total_delta: float, discretisati
 def pld_of(event: Privacy, discretisation: float) -> Pld:
     """Return the PLD of one (ε, δ)-DP mechanism, ``event``: losses −ε, ε and ∞.
 
-    Where ``discretisation`` does not divide ε (up to an ulp), the profile of these three losses is entered by connecting
-    its dots, which costs far less than rounding ε up to a multiple.
+    Where ``discretisation`` does not divide ε (up to an ulp), the profile of these three losses is entered by
+    connecting its dots, which costs far less than rounding ε up to a multiple.
 
     Raises:
         InvalidInput: ε is infinite, or the discretisation is not above 0.
@@ -155,11 +156,11 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
     """Return the PLD of a mechanism known by its privacy profile ε ↦ δ(ε).
 
     Args:
-        profile: maps an increasing array of ε's (any real numbers [nats]) to δ's that are never below the exact ones, for
-            both orders of a pair of neighbours. See `symmetric_profile` for a profile known at ε ≥ 0 only.
+        profile: maps an increasing array of ε's (any real numbers [nats]) to δ's that are never below the exact ones,
+            for both orders of a pair of neighbours. See `symmetric_profile` for a profile known at ε ≥ 0 only.
         discretisation: h [nats], > 0.
-        max_loss: the PLD has finite losses [nats] in [−max_loss, max_loss]; what is lost beyond counts as infinite, so choose it
-            where the profile has become flat.
+        max_loss: the PLD has finite losses [nats] in [−max_loss, max_loss]; what is lost beyond counts as infinite, so
+            choose it where the profile has become flat.
 
     Returns:
         A `Pld`, to be composed by `Pld.repeated` and `Pld.then`.

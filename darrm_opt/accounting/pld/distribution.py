@@ -1,10 +1,10 @@
 """Privacy loss distribution (PLD) with a bound on rounding: its δ is never too small.
 
-The distribution itself is that of ``dp_accounting``. Guard: one transform of N points errs in each coefficient by at most
-η = `FFT_ERROR`·log₂N times the sum of its input, which is ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and the inverse
-transform by η. A transform preserves the 2-norm up to √N and Σ|e_i| ≤ √N·‖e‖₂, so the masses err in sum by at most
-√N·((k+1)η + k·`POWER_ERROR`); and no δ moves by more than the masses do in sum. Errors of the inputs grow k-fold. Tails that
-are cut are moved to an infinite loss by the library.
+The distribution itself is that of ``dp_accounting``. Guard: one transform of N points errs in each coefficient by at
+most η = `FFT_ERROR`·log₂N times the sum of its input, which is ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and
+the inverse transform by η. A transform preserves the 2-norm up to √N and Σ|e_i| ≤ √N·‖e‖₂, so the masses err in sum by
+at most √N·((k+1)η + k·`POWER_ERROR`); and no δ moves by more than the masses do in sum. Errors of the inputs grow
+k-fold. Tails that are cut are moved to an infinite loss by the library.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 FFT_ERROR = 4 * ULP
-"""Error of one stage of a Fourier transform, per factor of two in its length. A butterfly of radix r ≤ 11 with its twiddle
-factor does at most r+4 roundings of ½ ulp on a path, 2.2 ulps per bit; the rest covers the twiddles' own error."""
+"""Error of one stage of a Fourier transform, per factor of two in its length. A butterfly of radix r ≤ 11
+with its twiddle factor does at most r+4 roundings of ½ ulp on a path, 2.2 ulps per bit; the rest covers
+the twiddles' own error."""
 
 POWER_ERROR = 8 * ULP
 """Relative error of a complex power, per factor: k·|argument| ≤ kπ and k·|log| carry one rounding each."""
@@ -135,7 +136,8 @@ class Pld:
 def _composed_cells(mass: DensePLDPmf, k: int) -> int:
     """Return how many cells the library's k-fold composition would have, before it is made.
 
-    It cuts tails by bounds of Chernoff at few, not too small orders: for very large k they keep a share of all k·size cells.
+    It cuts tails by bounds of Chernoff at few, not too small orders: for very large k they keep a
+    share of all k·size cells.
     """
     from dp_accounting.pld import common
 

@@ -1,12 +1,12 @@
 """Best target of one release, so that Q releases of its γ_opt fit a total budget.
 
-Every target (ε, δ) of one release has a γ_opt, and Q releases of that γ cost a total ε at the total δ, by the least sound
-account. The targets that fit are those below a curve from (largest ε, 0) to (0, largest δ), and utility varies along it: a
-larger δ allows more distance between neighbours where a bit is nearly certain, a larger ε where it is nearly a coin. So the
-search moves along the curve, and at each δ calibrates ε to the total.
+Every target (ε, δ) of one release has a γ_opt, and Q releases of that γ cost a total ε at the total δ, by the least
+sound account. The targets that fit are those below a curve from (largest ε, 0) to (0, largest δ), and utility varies
+along it: a larger δ allows more distance between neighbours where a bit is nearly certain, a larger ε where it is
+nearly a coin. So the search moves along the curve, and at each δ calibrates ε to the total.
 
-The δ of the target may be anything: γ_opt with a large δ need not leak at all (its two answers keep finite odds), and its
-total cost is computed from the pairs that it shows, not from (ε, δ).
+The δ of the target may be anything: γ_opt with a large δ need not leak at all (its two answers keep finite odds), and
+its total cost is computed from the pairs that it shows, not from (ε, δ).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ POINTS = 8001
 """Grid points of the account that proves the answer: sound for any number."""
 
 ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
-"""Grid points of the estimates along the curve; coarser where that would take more updates than this in one estimate."""
+"""Grid points of the estimates along the curve; coarser where that would take more updates than
+this in one estimate."""
 
 MAX_FINALISTS, MIN_SPACING = 4, 0.05
 """Points of the curve that are proved: how many, and how far apart their δ are, as a share."""
@@ -58,8 +59,8 @@ MAX_REFINEMENTS = 6
 """Points added between the best of these and its neighbours."""
 
 JUMP, SCAN_STEP, MAX_SCANNED = 0.01, 0.02, 24
-"""Share of the utility by which an estimate exceeds what was proved where the cost jumps; targets above the jump are then proved
-one by one: the distance of their ε, as a share, and how many at most."""
+"""Share of the utility by which an estimate exceeds what was proved where the cost jumps; targets above the jump are
+then proved one by one: the distance of their ε, as a share, and how many at most."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class BestTarget:
         solution: γ_opt at that target.
         queries: Q.
         total: total privacy of Q releases of it: ε by the account, and the δ that was allowed.
-        account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or "models" if
-            the models together are within the total.
+        account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or
+            "models" if the models together are within the total.
         fresh: what the total assumes of the voters (`freshness.FRESH`).
     """
 
@@ -104,20 +105,20 @@ def best_target(
         total: (ε, δ) of all releases together, ε > 0 and finite.
         affected: voters that one record can influence; None means all K.
         objective: what γ_opt maximises.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
         stop: called between the steps of the search; if it returns True, the best target so far is returned.
 
     Returns:
-        The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. For voters that were
-        trained once the solution's problem takes them as not private, unless the models together are within the total: then no
-        noise is needed, and γ_opt at the total keeps the majority wherever one release may.
+        The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. For voters that
+        were trained once the solution's problem takes them as not private, unless the models together are within the
+        total: then no noise is needed, and γ_opt at the total keeps the majority wherever one release may.
 
     Guarantees:
-        The releases are within ``total``, proved by that account. Of the targets proved to fit, none has a larger utility.
-        That none of all has is not proved. The best is usually better by a little (about `PRECISION` of the budget). Where
-        voters may leak (Δ > 0) the cost jumps along the curve, and a target beyond a jump may be better by more; only some of
-        those are looked at (`MAX_SCANNED`).
+        The releases are within ``total``, proved by that account. Of the targets proved to fit, none has a larger
+        utility. That none of all has is not proved. The best is usually better by a little (about `PRECISION` of the
+        budget). Where voters may leak (Δ > 0) the cost jumps along the curve, and a target beyond a jump may be better
+        by more; only some of those are looked at (`MAX_SCANNED`).
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -212,9 +213,9 @@ class _CurvePoint(NamedTuple):
 class _TargetSearch:
     """A search along the curve of targets that fit.
 
-    Costs along the curve are estimates, which only guide the search; the result is proved. Utility grows with ε: at a δ where
-    some ε costs too much and is no more useful than the best target so far, nothing smaller is, and the search goes on
-    elsewhere.
+    Costs along the curve are estimates, which only guide the search; the result is proved. Utility grows with ε: at a
+    δ where some ε costs too much and is no more useful than the best target so far, nothing smaller is, and the
+    search goes on elsewhere.
     """
 
     def __init__(
@@ -258,8 +259,9 @@ class _TargetSearch:
     def _beyond_jumps(self, best: Solution) -> Solution:
         """Return the best target among this one and some that a calibration cannot see.
 
-        Where voters may leak, γ_opt of one target shows a pair that the budget excludes and γ_opt of the next does not: the proved
-        cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The estimates miss such pairs.
+        Where voters may leak, γ_opt of one target shows a pair that the budget excludes and γ_opt of the next does not:
+        the proved cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The
+        estimates miss such pairs.
         """
         remaining = MAX_SCANNED
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
@@ -273,7 +275,7 @@ class _TargetSearch:
         return best
 
     def _finalists(self) -> list[float]:
-        """Return the δ of the best estimates, apart from each other: what an estimate misses, those beside it miss too."""
+        """Return the δ of the best estimates, apart from each other: neighbouring estimates miss the same pairs."""
         finalists: list[float] = []
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
             if len(finalists) < MAX_FINALISTS and all(abs(delta - other) > MIN_SPACING * other for other in finalists):

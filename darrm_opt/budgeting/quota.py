@@ -51,8 +51,8 @@ def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         budget: total (ε, δ) of all releases, ε finite.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
 
     Returns:
         A count that fits; up to 1 % more may.

@@ -1,19 +1,20 @@
 """Sequence design: a γ for Q releases, as useful as possible while all of them fit a total budget.
 
-γ_opt of one target (ε, δ) keeps the pairs (Pr[1|D], Pr[1|D′]) inside one line, p ≤ e^ε·q + δ, and the cost of a pair inside
-it, released Q times, differs a lot from place to place. Here the pairs are kept where each of them alone, shown Q times, would
-cost about the same:
+γ_opt of one target (ε, δ) keeps the pairs (Pr[1|D], Pr[1|D′]) inside one line, p ≤ e^ε·q + δ, and the cost of a pair
+inside it, released Q times, differs a lot from place to place. Here the pairs are kept where each of them alone, shown
+Q times, would cost about the same:
 
     {(p, q): Q bits of chance p against Q of chance q are (s·E, D)-indistinguishable},
 
-a region that its supporting lines describe, each of them a privacy constraint, linear in γ. One linear program has the rows
-of all of them, found by cutting planes as for one target (`SequenceProgram`). An adversary who chooses each pair in view of the
-earlier bits gets more than from one pair alone, most where pairs near ½ and far from it cost the same; so some regions tried
-are narrower far from ½ (a *tilt*), and each is calibrated by s to the exact account of its γ. That account is the proof; region
-and program only guide the search. At Q = 1 the region without tilt is the line (E, D) itself.
+a region that its supporting lines describe, each of them a privacy constraint, linear in γ. One linear program has
+the rows of all of them, found by cutting planes as for one target (`SequenceProgram`). An adversary who chooses
+each pair in view of the earlier bits gets more than from one pair alone, most where pairs near ½ and far from it
+cost the same; so some regions tried are narrower far from ½ (a *tilt*), and each is calibrated by s to the exact
+account of its γ. That account is the proof; region and program only guide the search. At Q = 1 the region without
+tilt is the line (E, D) itself.
 
-The region of any given γ (a *seed*) serves as well: the program's γ stays inside it, so its releases cost no more, and is
-at least as useful, since the seed itself is in there. So the result is never worse than a seed that fits.
+The region of any given γ (a *seed*) serves as well: the program's γ stays inside it, so its releases cost no more, and
+is at least as useful, since the seed itself is in there. So the result is never worse than a seed that fits.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class SequenceProgram:
     """The linear program with the rows of several privacy constraints, which keeps the multisets found so far.
 
     Its program and separation are those of `darrm_opt.design`, but not its loop: `CuttingPlanes` proves a bound on one
-    constraint's optimum, between an incumbent and the program. Here some twenty constraints share a program, nobody asks for a
-    bound, and the account of what comes out is the proof; so a plain loop over the constraints is enough.
+    constraint's optimum, between an incumbent and the program. Here some twenty constraints share a program, nobody
+    asks for a bound, and the account of what comes out is the proof; so a plain loop over the constraints is enough.
     """
 
     def __init__(self, problem: Problem, objective: AnyObjective) -> None:
@@ -79,7 +80,10 @@ class SequenceProgram:
         return estimated_cost(noise, self._constraint, self._multisets, queries, total_delta)
 
     def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never_stop) -> NoiseFunction:
-        """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance; scaled where it is stopped."""
+        """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance.
+
+        It is scaled where the search is stopped.
+        """
         problem = self._problem
         constraints = [
             PrivacyConstraint.of(Problem(problem.K, problem.voter, line, problem.affected)) for line in lines
@@ -164,16 +168,17 @@ def design_sequence(
         total: (ε, δ) of all releases together, ε > 0 and finite.
         objective: what is maximised.
         seeds: other γ to be at least as good as, where their releases fit.
-        distribution: of the number of voters that one record affects, if chance decides it: then the problem's ``affected`` is not used
-            and the account is the average over it. The region is made for the count that contributes most.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`): then they are
-            taken as not private, or γ = 1 is returned where the models together are within the total.
+        distribution: of the number of voters that one record affects, if chance decides it: then the
+            problem's ``affected`` is not used and the account is the average over it. The region is made for
+            the count that contributes most.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`):
+            then they are taken as not private, or γ = 1 is returned where the models together are within the total.
         stop: called between the steps of the search; if it returns True, the best γ so far is returned.
 
     Guarantees:
-        The releases are within ``total``, by the exact account of their bits, or of the models together. Utility is that of a good γ, at least that of each seed
-        that fits, not a proven optimum.
+        The releases are within ``total``, by the exact account of their bits, or of the models together. Utility is
+        that of a good γ, at least that of each seed that fits, not a proven optimum.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -224,7 +229,7 @@ def heaviest_count(
     *,
     fresh: bool,
 ) -> tuple[Privacy, Problem]:
-    """Return the budget of the count of affected voters that contributes most to a total, and the problem with that count.
+    """Return the budget of the count of affected voters that adds most to a total, and the problem with that count.
 
     No guarantee: a γ made for them is accounted for by the average over all counts.
     """

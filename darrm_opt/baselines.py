@@ -78,8 +78,9 @@ def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
 
     Args:
         K: number of voters, ≥ 1.
-        voters: mean number of voters drawn, > 0, at most the largest odd number up to K. Up to 1, one voter or none (a fair
-            coin is released); beyond, one of the two nearest odd numbers, as an even one is worth the odd one below it.
+        voters: mean number of voters drawn, > 0, at most the largest odd number up to K. Up to 1, one voter
+            or none (a fair coin is released); beyond, one of the two nearest odd numbers, as an even one is
+            worth the odd one below it.
 
     Returns:
         γ, increasing in ``voters``; γ_Sub where that is an odd number.
@@ -127,10 +128,11 @@ def exponential_mechanism(K: int, rate: float) -> NoiseFunction:
 
 
 def permute_and_flip(K: int, rate: float) -> NoiseFunction:
-    """Return the γ of permute-and-flip: in random order, take a class with probability e^(−rate·its lag), until one is taken.
+    """Return the γ of permute-and-flip.
 
-    Between two classes this is the vote whose *difference* gets Laplace noise of scale 1/rate, or geometric noise with
-    ties broken by a coin: the class behind by d votes wins with probability e^(−rate·d)/2 in all three.
+    In random order, a class is taken with probability e^(−rate·its lag), until one is. Between two classes this is the
+    vote whose *difference* gets Laplace noise of scale 1/rate, or geometric noise with ties broken by a coin: the class
+    behind by d votes wins with probability e^(−rate·d)/2 in all three.
 
     Args:
         K: number of voters, ≥ 1.

@@ -1,7 +1,7 @@
 """Durable files: written beside their place, flushed to the disk, and moved there in one step.
 
-A reader meets the old file or the new one, never a part, also after a crash; what fails leaves nothing behind. Only what is
-no file, such as a device or a FIFO, is written as it is.
+A reader meets the old file or the new one, never a part, also after a crash; what fails leaves nothing behind. Only
+what is no file, such as a device or a FIFO, is written as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import BinaryIO
 def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator[Path]:
     """Yield the path of a draft, readable by its owner alone; when the block ends well, it replaces ``path``.
 
-    Links are followed: the file that they lead to is replaced, and keeps its permissions and, where the system allows it, its
-    owner. A device, a FIFO, and whatever stdout or stderr is, are written through: they are given the draft's content.
+    Links are followed: the file that they lead to is replaced, and keeps its permissions and, where the system
+    allows it, its owner. A device, a FIFO, and whatever stdout or stderr is, are written through: they are
+    given the draft's content.
 
     Args:
         path: the file to be written; its folder must exist.
@@ -63,7 +64,9 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
 
 
 def regular_target(path: str | os.PathLike[str]) -> Path | None:
-    """Return the regular file, there already or not, to which a path leads through links; None where it is written through.
+    """Return the regular file to which a path leads through links; None where it is written through.
+
+    The file may not exist yet.
 
     Raises:
         OSError: links lead in a circle.

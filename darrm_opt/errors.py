@@ -79,7 +79,7 @@ class BackendUnavailable(DarrmError):
 
 
 class UnsafeArithmetic(DarrmError):
-    """This thread's floating-point arithmetic is not IEEE 754's default: no rounding bound holds, and nothing is proved."""
+    """This thread's floating-point arithmetic is not IEEE 754's default: no rounding bound holds, nothing is proved."""
 
 
 class SolveFailed(DarrmError):

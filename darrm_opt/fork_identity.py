@@ -8,7 +8,7 @@ _forks = 0
 
 
 def process_identity() -> tuple[int, int]:
-    """Return a value that differs between a process and every child that it forks, also where a process id comes again."""
+    """Return a value that differs between a process and all its forked children, also if a process id is reused."""
     return os.getpid(), _forks
 
 

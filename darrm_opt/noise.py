@@ -1,8 +1,8 @@
 """Noise function γ: what this product designs.
 
-DaRRM (Algorithm 1 of the paper): with L ones among K votes, keep the majority 1{L ≥ K/2} with probability γ(L), otherwise
-toss a fair coin; so the released bit is the majority with probability (1 + γ(L))/2. γ(l) = γ(K−l). For even K a tie is a fair coin whatever
-γ(K/2) is, because the signed function below vanishes there.
+DaRRM (Algorithm 1 of the paper): with L ones among K votes, keep the majority 1{L ≥ K/2} with probability γ(L),
+otherwise toss a fair coin; so the released bit is the majority with probability (1 + γ(L))/2. γ(l) = γ(K−l). For even K
+a tie is a fair coin whatever γ(K/2) is, because the signed function below vanishes there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Numbers in text, as the command line, queries, JSON bodies and grid files spell them.
 
-A number beyond the range of doubles is refused: as 0, a voter's Δ of 1e-400 would claim a stronger privacy than was given.
+A number beyond the range of doubles is refused: as 0, a voter's Δ of 1e-400 would claim a
+stronger privacy than was given.
 """
 
 from __future__ import annotations

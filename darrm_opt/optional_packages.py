@@ -1,7 +1,7 @@
 """Optional packages: imported on use, with an error that names the extra to install if one is missing.
 
-A package that is imported in one statement is imported under `needed_by`, and keeps its types; `require` returns a module by
-its name.
+A package that is imported in one statement is imported under `needed_by`, and keeps its types; `require`
+returns a module by its name.
 """
 
 from __future__ import annotations

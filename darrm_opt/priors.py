@@ -31,8 +31,8 @@ PANEL_NODES = 16
 """Gauss–Legendre nodes in a panel about two standard deviations wide: exact to rounding for a bell curve."""
 
 MAX_POINTS = 10**12
-"""Most points of a grid: its mean is that of the interval to 1e-12, and a larger number is not written out in full where an
-objective is kept as text."""
+"""Most points of a grid: its mean is that of the interval to 1e-12, and a larger number is not written out in full
+where an objective is kept as text."""
 
 TAIL = 45.0
 """Where a tail e^{−TAIL} is cut off: 3e-20 of the whole."""
@@ -277,8 +277,8 @@ def vote_histogram(blocks: Iterable[Any]) -> Histogram:
     """Return the histogram of matrices of votes.
 
     Args:
-        blocks: matrices of shape (N, K) with the same K, one row a query, one column a voter, each 0 or 1 (as numbers or
-            truth values).
+        blocks: matrices of shape (N, K) with the same K, one row a query, one column a voter, each 0 or 1 (as
+            numbers or truth values).
 
     Returns:
         ``counts[l]`` rows with l ones, l = 0..K. As private as the votes are: what is computed from it is no release.

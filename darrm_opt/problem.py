@@ -3,10 +3,11 @@
 Notation: ``K`` voters; each is (ε, Δ)-DP (``voter``); the release must be (mε, δ)-DP (``target``);
 one record can influence at most ``affected`` voters.
 
-Numbers are canonical (`darrm_opt.decimal_grid`): 3·0.1 and 0.3 are one problem, and what is between two points of the grid moves to
-the side of the stronger guarantee: voters less private, release more private. What the design proves, it proves for
-`Problem.strictest`, the far end of the noise that was forgiven, so no input that rounds to a problem is promised more than
-was proved. How good an answer can be it proves for `Problem.loosest`, so no input that rounds to a problem has a better one.
+Numbers are canonical (`darrm_opt.decimal_grid`): 3·0.1 and 0.3 are one problem, and what is between two points of the
+grid moves to the side of the stronger guarantee: voters less private, release more private. What the design proves, it
+proves for `Problem.strictest`, the far end of the noise that was forgiven, so no input that rounds to a problem is
+promised more than was proved. How good an answer can be it proves for `Problem.loosest`, so no input that rounds to a
+problem has a better one.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
 
 NEARLY_A_COIN = 0.2
-"""Largest γ(l) below which a release is nearly a fair coin: even the clearest vote is then released wrongly in 40 % of the
-cases. The planner calls such an answer useless as well (`planning.MIN_ACCURACY`)."""
+"""Largest γ(l) below which a release is nearly a fair coin: even the clearest vote is then released wrongly in 40 % of
+the cases. The planner calls such an answer useless as well (`planning.MIN_ACCURACY`)."""
 
 FRESH = (
     "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
@@ -77,8 +78,8 @@ class Privacy:
 class AllVoters(int):
     """Number of affected voters where it is all of them: the number K, which remembers that it stands for "all".
 
-    So ``dataclasses.replace(problem, K=13)`` asks for all 13, not for the 11 of before: a weaker promise must be asked for
-    in so many words (``replace(problem, K=13, affected=11)``).
+    So ``dataclasses.replace(problem, K=13)`` asks for all 13, not for the 11 of before: a weaker promise must be asked
+    for in so many words (``replace(problem, K=13, affected=11)``).
     """
 
     __slots__ = ()
@@ -96,8 +97,8 @@ class Problem:
         affected: how many voters one record can influence, 1..K; None means all K.
 
     Guarantees:
-        Frozen; equal and equally hashed when the same up to floating noise; every number canonical. Where all voters are
-        affected, ``dataclasses.replace`` with another K affects all of those.
+        Frozen; equal and equally hashed when the same up to floating noise; every number canonical. Where all voters
+        are affected, ``dataclasses.replace`` with another K affects all of those.
 
     Raises:
         InvalidInput: naming the argument, its value and what is accepted.
@@ -223,14 +224,13 @@ class Problem:
         Args:
             gamma: γ(0..K) [probability].
         """
-        looks_swapped = self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(
-            self.voter.epsilon
-        )
-        if not looks_swapped or max(gamma) >= NEARLY_A_COIN:
+        looks_swapped = self.target.delta < self.voter.delta - 2 * float(DELTA_GRID)
+        if not looks_swapped or math.isinf(self.voter.epsilon) or max(gamma) >= NEARLY_A_COIN:
             return ()
         message = (
-            f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}, and the release is hardly more than a "
-            f"fair coin: it is the majority with probability {(1 + max(gamma)) / 2:.3g} at most. Were the two swapped?"
+            f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}, and the release is hardly more "
+            f"than a fair coin: it is the majority with probability {(1 + max(gamma)) / 2:.3g} at most. Were the two "
+            "swapped?"
         )
         return (message,)
 
@@ -261,9 +261,10 @@ def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) ->
 
 
 def real_number(value: Any, argument: str, accepted: str) -> float:
-    """Return ``value``, a real number or a ``Decimal``, as a float; refuse booleans, NaN, text, and what would become 0 or infinite.
+    """Return ``value``, a real number or a ``Decimal``, as a float.
 
-    Every account takes its numbers through here, and so notices if this thread's arithmetic is unsafe (`check_arithmetic`).
+    Booleans, NaN, text, and what would become 0 or infinite are refused. Every account takes its numbers through here,
+    and so notices if this thread's arithmetic is unsafe (`check_arithmetic`).
     """
     check_arithmetic()
     if type(value) is float and not math.isnan(value):  # nearly always, and the abstract classes take their time

@@ -1,20 +1,21 @@
-"""Re-proof of an answer that was read: a cache row, a table, a service's reply, a saved file. Nothing in it is believed.
+"""Re-proof of an answer that was read: a cache row, a table, a service's reply, a saved file.
 
-γ is proved private again by this process, and what the answer claims beside it is held against γ. One claim does not
-follow from γ and rests on whoever solved it: that no private γ is better than `Solution.upper_bound`.
+Nothing in it is believed. γ is proved private again by this process, and what the answer claims beside it is
+held against γ. One claim does not follow from γ and rests on whoever solved it: that no private γ is better
+than `Solution.upper_bound`.
 
 The same rules hold for every reader:
 
     claim          must be
     utility        that of γ, recomputed, within `TOLERANCE` (relative or absolute)
     upper bound    in [utility − TOLERANCE, 1 + TOLERANCE]
-    certificate    that of the new proof: its limit within `TOLERANCE`; if this version of darrm-opt wrote it, its method too,
-                   and its bound and margin within `TOLERANCE` (another version may bound less tightly); its worst value is
-                   φ at its worst corners, within `TOLERANCE`
+    certificate    that of the new proof: its limit within `TOLERANCE`; if this version of darrm-opt wrote it, its
+                   method too, and its bound and margin within `TOLERANCE` (another version may bound less tightly);
+                   its worst value is φ at its worst corners, within `TOLERANCE`
     shape          monotone exactly, if it says so
 
-A privacy failure is `NotPrivate`, with the counterexample; any other one is `ReproofFailed`, with a reason that each caller
-turns into its own error.
+A privacy failure is `NotPrivate`, with the counterexample; any other one is `ReproofFailed`, with a reason that each
+caller turns into its own error.
 """
 
 from __future__ import annotations
@@ -111,10 +112,10 @@ def _implies(proof: Certificate, claim: Certificate) -> bool:
 
 
 def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
-    """Return ``solution``, the answer to a stricter question, as an answer to ``spec``: private as asked, perhaps not best.
+    """Return ``solution``, the answer to a stricter question, as an answer to ``spec``.
 
-    Its guarantee implies the one asked for, but a bound computed for another problem may exceed the limit by a rounding
-    error: γ is then scaled down by as little as that (`certify`).
+    It is private as asked, and perhaps not best. Its guarantee implies the one asked for, but a bound computed for
+    another problem may exceed the limit by a rounding error: γ is then scaled down by as little as that (`certify`).
 
     Args:
         solution: the answer to another problem, or in another shape, with the same number of voters and objective.

@@ -31,7 +31,7 @@ def down(value: float, ulps: int) -> float:
 
 
 def ratio_above(numerator: int, denominator: int) -> float:
-    """Return the least double that is at least ``numerator``/``denominator``, the second > 0; ``inf`` beyond their range."""
+    """Return the least double ≥ ``numerator``/``denominator``, the second > 0; ``inf`` beyond their range."""
     try:
         nearest = numerator / denominator  # whole numbers divide correctly rounded
     except OverflowError:
@@ -41,7 +41,7 @@ def ratio_above(numerator: int, denominator: int) -> float:
 
 
 def ratio_below(numerator: int, denominator: int) -> float:
-    """Return the largest double that is at most ``numerator``/``denominator``, the second > 0; ``-inf`` beyond their range."""
+    """Return the largest double ≤ ``numerator``/``denominator``, the second > 0; ``-inf`` beyond their range."""
     return 0.0 - ratio_above(-numerator, denominator)
 
 

@@ -168,8 +168,8 @@ class AffectedDistribution:
             D_0 = 0 to at most 1.
         """
         last, beyond = self.K, 0.0
-        while last > 0 and (wider := up(beyond + self.chances[last], 1)) <= slack:
-            last, beyond = last - 1, wider if self.chances[last] else beyond
+        while last > 0 and (far_chance := up(beyond + self.chances[last], 1)) <= slack:
+            last, beyond = last - 1, far_chance if self.chances[last] else beyond
         first, near_chance = 1, 0.0
         while (
             first < last

@@ -86,11 +86,10 @@ class ReleaseProfile:
     def __call__(self, epsilons: ArrayLike) -> Array:
         """Return δ, never below the exact one, at each ε [nats] of either sign, any shape."""
         grid = np.asarray(epsilons, dtype=np.float64)
-        p, p_rest, q, q_rest = self.outer.moves.T
-        all_p, all_q = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
+        p, q = self._vertices
         c = np.exp(np.minimum(grid, MAX_TARGET_EPSILON))[..., np.newaxis]
         # p and c·q are within an ulp or two each, and where δ > 0 neither is above 1.
-        deltas = np.max(all_p - c * all_q, axis=-1) + 8 * ULP
+        deltas = np.max(p - c * q, axis=-1) + 8 * ULP
         return np.asarray(np.clip(deltas, 0.0, 1.0))
 
     def delta(self, epsilon: float) -> float:
@@ -108,14 +107,19 @@ class ReleaseProfile:
         )
 
     @cached_property
+    def _vertices(self) -> tuple[Array, Array]:
+        """(p, q) of the outer region's vertices, for both answers."""
+        p, p_rest, q, q_rest = self.outer.moves.T
+        return np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
+
+    @cached_property
     def max_loss(self) -> float:
         """An ε beyond which the profile is flat up to `FLAT_TOLERANCE` [nats]: the largest finite loss of a vertex."""
-        p, p_rest, q, q_rest = self.outer.moves.T
-        all_p, all_q = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
+        p, q = self._vertices
         # A vertex matters up to where it falls below the flat end, the pair with q = 0.
-        flat = float(np.max(all_p[all_q == 0.0], initial=0.0))
-        is_relevant = all_p > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE
-        losses = np.log((all_p[is_relevant] - flat) / all_q[is_relevant])
+        flat = float(np.max(p[q == 0.0], initial=0.0))
+        is_relevant = p > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE
+        losses = np.log((p[is_relevant] - flat) / q[is_relevant])
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 
     def coarser(self, share: float, spare: float = 0.0) -> BitRegion:

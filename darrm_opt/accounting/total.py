@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.adversary import attained_epsilon
@@ -111,10 +111,7 @@ def compose_profiles(counts: Counts) -> Pld:
         pld_from_profile(release.profile, discretisation=step, max_loss=release.profile.max_loss).repeated(count)
         for release, count in sorted(counts.items(), key=_sort_key)
     ]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.then(part)
-    return total
+    return reduce(Pld.then, parts)
 
 
 def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) -> Privacy:

@@ -234,10 +234,10 @@ def heaviest_count(
     No guarantee: a γ made for them is accounted for by the average over all counts.
     """
     seed = max(seeds, key=lambda noise: float(noise.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
-    heavy = mixture_total(seed, problem, queries, distribution, fresh=fresh, total_delta=total.delta).heaviest(
+    heaviest = mixture_total(seed, problem, queries, distribution, fresh=fresh, total_delta=total.delta).heaviest(
         total.epsilon
     )
-    count, chance = (heavy.count, heavy.chance) if heavy else (problem.K, 1.0)
+    count, chance = (heaviest.count, heaviest.chance) if heaviest else (problem.K, 1.0)
     return Privacy(total.epsilon, min(MAX_DELTA, total.delta / chance)), with_affected(problem, count)
 
 
@@ -269,12 +269,12 @@ class _SequenceSearch:
         for tilt in TILTS if self._queries > 1 else (0.0,):
             if self._stop():
                 break
-            calibration = self._calibrate(tilt, trials[-1][2] if trials else 1.0, scouting=True)
+            calibration = self._calibrate(tilt, trials[-1][2] if trials else 1.0, by_estimate=True)
             if calibration is not None:
                 trials.append((self._program.utility(calibration.result), tilt, calibration.value))
         if trials and not self._stop():
             _, tilt, share = max(trials)
-            calibration = self._calibrate(tilt, share, scouting=False)
+            calibration = self._calibrate(tilt, share, by_estimate=False)
             if calibration is not None:
                 return self._design_of(calibration.result)
         return self._design_of(NoiseFunction(np.zeros(self._problem.K + 1)))
@@ -292,18 +292,18 @@ class _SequenceSearch:
                     best = design
         return best
 
-    def _calibrate(self, tilt: float, guess: float, *, scouting: bool) -> Calibration[NoiseFunction] | None:
-        """Return the γ of the widest region of a tilt that fits: by estimates while scouting, else proved."""
+    def _calibrate(self, tilt: float, guess: float, *, by_estimate: bool) -> Calibration[NoiseFunction] | None:
+        """Return the γ of the widest region of a tilt that fits: by estimates, or proved."""
         Q, budget, program = self._queries, self._region_budget, self._program
 
         def make(share: float) -> tuple[NoiseFunction, float]:
             noise = program.best_within(
                 region_lines(Q, Privacy(share * budget.epsilon, budget.delta), program.lines, tilt), self._stop
             )
-            cost = program.estimated_cost(noise, Q, budget.delta) if scouting else None
+            cost = program.estimated_cost(noise, Q, budget.delta) if by_estimate else None
             return noise, self._design_of(noise).total.epsilon if cost is None else cost
 
-        precision = ESTIMATE_PRECISION if scouting else self._precision
+        precision = ESTIMATE_PRECISION if by_estimate else self._precision
         return calibrate(make, budget.epsilon, MAX_SHARE, guess=guess, precision=precision, stop=self._stop)
 
     def _design_of(self, noise: NoiseFunction) -> SequenceDesign:

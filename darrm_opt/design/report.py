@@ -88,10 +88,10 @@ def voters_text(problem: Problem) -> str:
     voter = problem.voter  # an assumption: with all its digits, since rounded up it would be a weaker one
     exact = f"({voter.epsilon:.12g}, {voter.delta:.12g})-DP" if voter.delta else f"{voter.epsilon:.12g}-DP"
     kind = "not private" if voter.epsilon == math.inf else exact
-    reach = (
+    influence = (
         "" if problem.affected == problem.K else f"; one record reaches at most {count_text(problem.affected, 'voter')}"
     )
-    return f"{count_text(problem.K, 'voter')}, each {kind}{reach}"
+    return f"{count_text(problem.K, 'voter')}, each {kind}{influence}"
 
 
 def text_above(value: float, form: str = ".6g") -> str:

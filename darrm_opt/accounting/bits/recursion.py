@@ -10,7 +10,7 @@ one variable is enough: with V_t(x) = W_t(1, x), x = e^E,
 
     V_0(x) = (1−x)₊,    V_t(x) = max over vertices of p·V_{t−1}(xq/p) + (1−p)·V_{t−1}(x(1−q)/(1−p)).
 
-V is stored on the grid of `grid`, where it is never too small.
+V is stored on the grid of `backward_step`, where it is never too small.
 
 Valid while the whole transcript of a query is that one bit: no count, time, error text or
 abstention depends on the data.

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -104,9 +105,7 @@ def pld_composition_of_sequence(events: Events, total_delta: float, discretisati
     if not counts:
         return PldTotal(Privacy(0.0, total_delta), step, 0.0)
     parts = [pld_of(event, step).repeated(count) for event, count in sorted(counts.items(), key=_sort_key)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.then(part)
+    total = reduce(Pld.then, parts)
     return PldTotal(Privacy(total.epsilon(total_delta), total_delta), step, total.guard)
 
 

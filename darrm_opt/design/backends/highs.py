@@ -170,8 +170,8 @@ class Highs:
             _check(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
             if afresh:
                 self._highs.clearSolver()
-            ran = self._highs.run()
-            if ran != highspy.HighsStatus.kError:
+            call_status = self._highs.run()
+            if call_status != highspy.HighsStatus.kError:
                 status = _STATUS.get(self._highs.getModelStatus(), Status.NUMERICAL)
             if status is not Status.NUMERICAL:
                 break

@@ -133,9 +133,9 @@ def in_threads(calls: Sequence[Callable[[int], Result]], threads: int) -> list[R
 
     stop = ctypes.c_int(0)
     with ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(call, ctypes.addressof(stop)) for call in calls]
+        futures = [pool.submit(call, ctypes.addressof(stop)) for call in calls]
         try:
-            return [call.result() for call in running]
+            return [future.result() for future in futures]
         except BaseException:
             stop.value = 1
             raise

@@ -76,10 +76,10 @@ def layers(signed: Array, x: float, y: float, most: int, width: int | None = Non
         start = max((s + 1) // 2, s - width)
         rows, entries = s - start + 1, K - s + 1
         following = buffers[s % 2][: rows * entries].reshape(rows, entries)
-        older = layer[start - first :]  # nx = start..s−1 take one more y
+        previous = layer[start - first :]  # nx = start..s−1 take one more y
         batch = max(1, CACHE_ENTRIES // entries)
         for row in range(0, rows - 1, batch):
-            _step_into(following[row : min(row + batch, rows - 1)], older[row : row + batch], y, x, product)
+            _step_into(following[row : min(row + batch, rows - 1)], previous[row : row + batch], y, x, product)
         _step_into(following[-1:], layer[-1:], x, y, product)  # nx = s takes one more x
         layer, first = following, start
         yield s, start, layer

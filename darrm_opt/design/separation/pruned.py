@@ -220,9 +220,9 @@ def _apply_sieves(search: _Search, open_rows: _OpenRows, moving: int) -> Skeleto
     collector.offer(values, choice.counts(skeletons))
     bounds = values + Delta * choice.overlap
     # open: another choice might be better, might pass the level, and the search is to go on
-    uncertain = choice.overlap > 0
-    is_open = uncertain & (bounds > collector.level) & search.goes_on
-    collector.leave_out(float(bounds[uncertain & ~is_open].max(initial=-np.inf)))
+    is_uncertain = choice.overlap > 0
+    is_open = is_uncertain & (bounds > collector.level) & search.goes_on
+    collector.leave_out(float(bounds[is_uncertain & ~is_open].max(initial=-np.inf)))
     return skeletons.only(is_open)
 
 

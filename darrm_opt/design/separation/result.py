@@ -103,11 +103,11 @@ class Collector:
         worst = int(np.argmax(values))
         if values[worst] > self.value:
             self.value, self.counts = float(values[worst]), counts[worst].copy()
-        keep = np.flatnonzero(values > self.above)
-        if keep.size and self.most:
-            keep = keep[np.argsort(-values[keep], kind="stable")[: self.most]]
-            self._values.append(values[keep])
-            self._counts.append(counts[keep])
+        indices = np.flatnonzero(values > self.above)
+        if indices.size and self.most:
+            indices = indices[np.argsort(-values[indices], kind="stable")[: self.most]]
+            self._values.append(values[indices])
+            self._counts.append(counts[indices])
 
     def take(self, result: KernelResult, *, complete: bool = True) -> None:
         """Take what the compiled kernel found; ``complete`` says that it bounds everything else."""

@@ -90,15 +90,15 @@ def offer_worst_of_skeleton(
         A, A1 = np.divmod(indices, on_data.shape[2])
         split[is_better] = np.stack(np.broadcast_arrays(A, A1, budget, budget_prime), axis=1)[is_better]
     # a maximum over a ≤ A, a′ ≤ A′ does not say where it lies: look that up for the few rows that matter
-    interesting = np.flatnonzero(best > collector.floor)
-    counts = np.zeros((interesting.size, 8), dtype=np.int64)
-    for row, i in zip(counts, interesting, strict=True):
+    open_rows = np.flatnonzero(best > collector.floor)
+    counts = np.zeros((open_rows.size, 8), dtype=np.int64)
+    for row, i in zip(counts, open_rows, strict=True):
         A, A1, budget, budget_prime = split[i]
         a, a1 = _argmax_within(on_data[i], A, A1, budget)
         b1, b = _argmax_within(on_neighbour[i], n1 - A1, n0 - A, budget_prime)
         row[[XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE]] = rows.nx[i], rows.ny[i], b, a, a1, b1
         row[ZERO], row[ONE] = n0 - a - b, n1 - a1 - b1
-    collector.offer(best[interesting], counts)
+    collector.offer(best[open_rows], counts)
 
 
 def _splits(

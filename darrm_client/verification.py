@@ -199,7 +199,7 @@ def verify_least(told: Any, asked: dict[str, Any]) -> dict[str, Any]:
         VerificationFailed: it answers another question, or its γ does not reach what was wanted.
         NotPrivate: a γ in it is not.
     """
-    from darrm_opt.design.inverse import FULL_SLACK, problem_at, worth
+    from darrm_opt.design.inverse import FULL_SLACK, problem_at, utility_of
     from darrm_opt.design.objective import as_objective
 
     measure: Literal["utility", "agreement"] = "utility" if asked.get("agreement") is None else "agreement"
@@ -216,7 +216,7 @@ def verify_least(told: Any, asked: dict[str, Any]) -> dict[str, Any]:
         problem = problem_at(asked["parameter"], value, **voters, Delta=asked["Delta"])
         if parse_problem(member(member(here, "design"), "problem")) != problem:
             raise VerificationFailed(f"The γ at {asked['parameter']} = {value:g} is for another problem.")
-        reached = worth(verify_gamma(member(here["design"], "gamma"), problem), objective, measure)
+        reached = utility_of(verify_gamma(member(here["design"], "gamma"), problem), objective, measure)
         if not math.isclose(reached, stated, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
             raise VerificationFailed(f"The γ at {asked['parameter']} = {value:g} reaches {reached!r}, not {stated!r}.")
         if (stated >= wanted) != (here is told):

@@ -112,9 +112,9 @@ def error_curve(gamma: NoiseFunction | ArrayLike, ps: ArrayLike) -> ErrorCurve:
     noise = _noise(gamma)
     p = _probabilities(ps, "ps")
     if p.ndim == 1:
-        errors = np.array([_shared(noise, float(one)) for one in p]).reshape(-1, 2)
+        errors = np.array([_shared_p_errors(noise, float(probability)) for probability in p]).reshape(-1, 2)
     elif p.ndim == 2 and p.shape[1] == noise.K:
-        errors = _mixed(noise, poisson_binomial(p))
+        errors = _distribution_errors(noise, poisson_binomial(p))
     else:
         raise InvalidInput("ps", p.tolist(), f"shape (P,) or (P, K) with K = {noise.K}", f"Its shape is {p.shape}.")
     for array in (p, errors):
@@ -129,17 +129,17 @@ def _errors(noise: NoiseFunction, p: Voters) -> tuple[float, float]:
     else:
         array = _probabilities(p, "p")
         if array.ndim == 0:
-            return _shared(noise, float(array))
+            return _shared_p_errors(noise, float(array))
         if array.shape != (noise.K,):
             raise InvalidInput(
                 "p", array.tolist(), f"one probability or K = {noise.K} of them", f"Its shape is {array.shape}."
             )
         alpha = poisson_binomial(array[None, :])
-    tv, both = _mixed(noise, alpha)[0]
-    return float(tv), float(both)
+    errors = _distribution_errors(noise, alpha)[0]
+    return float(errors[0]), float(errors[1])
 
 
-def _mixed(noise: NoiseFunction, alpha: Array) -> Array:
+def _distribution_errors(noise: NoiseFunction, alpha: Array) -> Array:
     """Return tv error and disagreement, shape (P, 2), from the distributions of L, shape (P, K+1)."""
     loss = 1.0 - upper_half(noise.values)
     ahead, behind = upper_half(alpha), upper_half(alpha[:, ::-1])
@@ -147,7 +147,7 @@ def _mixed(noise: NoiseFunction, alpha: Array) -> Array:
     return np.stack((np.abs((ahead - behind) @ loss), (ahead + behind) @ loss), axis=1) / 2
 
 
-def _shared(noise: NoiseFunction, p: float) -> tuple[float, float]:
+def _shared_p_errors(noise: NoiseFunction, p: float) -> tuple[float, float]:
     """Return (tv error, disagreement) where all voters share p: the masses of one binomial, without cancellation."""
     loss = 1.0 - upper_half(noise.values)
     folded, gap = binomial_masses(noise.K, *float(p).as_integer_ratio())

@@ -63,12 +63,12 @@ def subsampling(K: int, m: int) -> NoiseFunction:
     # An even draw with a coin for ties is the majority of that draw less one member at random: with a
     # margin of 2 or more the member does not matter, and in a tie it decides either way with equal odds.
     t = (m + 1) // 2
-    drawn = 2 * t - 1
-    samples = math.comb(K, drawn)
+    sample_size = 2 * t - 1
+    samples = math.comb(K, sample_size)
     # score(l) = #(draws won by ones) − #(draws won by zeros). Turning one more voter to 1 turns the
     # draws that hold it beside t−1 ones and t−1 zeros: score(l+1) = score(l) + 2·C(l, t−1)·C(K−l−1, t−1).
-    turned = (2 * math.comb(l, t - 1) * math.comb(K - l - 1, t - 1) for l in range(K))
-    scores = list(itertools.accumulate(turned, initial=-samples))
+    increments = (2 * math.comb(l, t - 1) * math.comb(K - l - 1, t - 1) for l in range(K))
+    scores = list(itertools.accumulate(increments, initial=-samples))
     upper = [ratio_below(score, samples) for score in scores[K // 2 + 1 :]]
     return NoiseFunction.from_upper_half(np.array(upper), K)
 
@@ -78,8 +78,9 @@ def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
 
     Args:
         K: number of voters, ≥ 1.
-        voters: mean number of voters drawn, > 0, at most the largest odd number up to K. Up to 1, one voter or none (a fair
-            coin is released); beyond, one of the two nearest odd numbers, as an even one is worth the odd one below it.
+        voters: mean number of voters drawn, > 0, at most the largest odd number up to K. Up to 1, one voter
+            or none (a fair coin is released); beyond, one of the two nearest odd numbers, as an even one is
+            worth the odd one below it.
 
     Returns:
         γ, increasing in ``voters``; γ_Sub where that is an odd number.
@@ -93,16 +94,16 @@ def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
     [1.0, 0.667, 0.667, 1.0]
     """
     K = whole_number(K, "K", _VOTERS)
-    most = K - 1 + K % 2
-    mean = real_number(voters, "voters", f"a mean number of voters above 0, at most {most}")
-    if not 0 < mean <= most:
-        raise InvalidInput("voters", voters, f"a mean number of voters above 0, at most {most}")
+    max_voters = K - 1 + K % 2
+    mean = real_number(voters, "voters", f"a mean number of voters above 0, at most {max_voters}")
+    if not 0 < mean <= max_voters:
+        raise InvalidInput("voters", voters, f"a mean number of voters above 0, at most {max_voters}")
     if mean <= 1:
         return NoiseFunction(subsampling(K, 1).values * mean)
-    fewer = min(2 * int((mean - 1) / 2) + 1, max(1, most - 2))
+    fewer = min(2 * int((mean - 1) / 2) + 1, max(1, max_voters - 2))
     share = (mean - fewer) / 2
-    mixed = (1 - share) * subsampling(K, fewer).values + share * subsampling(K, min(fewer + 2, most)).values
-    return NoiseFunction(np.minimum(mixed, 1.0))
+    values = (1 - share) * subsampling(K, fewer).values + share * subsampling(K, min(fewer + 2, max_voters)).values
+    return NoiseFunction(np.minimum(values, 1.0))
 
 
 def exponential_mechanism(K: int, rate: float) -> NoiseFunction:
@@ -127,10 +128,11 @@ def exponential_mechanism(K: int, rate: float) -> NoiseFunction:
 
 
 def permute_and_flip(K: int, rate: float) -> NoiseFunction:
-    """Return the γ of permute-and-flip: in random order, take a class with probability e^(−rate·its lag), until one is taken.
+    """Return the γ of permute-and-flip.
 
-    Between two classes this is the vote whose *difference* gets Laplace noise of scale 1/rate, or geometric noise with
-    ties broken by a coin: the class behind by d votes wins with probability e^(−rate·d)/2 in all three.
+    In random order, a class is taken with probability e^(−rate·its lag), until one is. Between two classes this is the
+    vote whose *difference* gets Laplace noise of scale 1/rate, or geometric noise with ties broken by a coin: the class
+    behind by d votes wins with probability e^(−rate·d)/2 in all three.
 
     Args:
         K: number of voters, ≥ 1.
@@ -153,11 +155,11 @@ def permute_and_flip(K: int, rate: float) -> NoiseFunction:
 def _of_lead(K: int, rate: float, law: Callable[[Array], Array]) -> NoiseFunction:
     K = whole_number(K, "K", _VOTERS)
     accepted = "a positive finite number [1/votes]"
-    each = real_number(rate, "rate", accepted)
-    if not 0 < each < math.inf:
+    number = real_number(rate, "rate", accepted)
+    if not 0 < number < math.inf:
         raise InvalidInput("rate", rate, accepted)
     leads = np.arange(2 - K % 2, K + 1, 2, dtype=np.float64)
-    return NoiseFunction.from_upper_half(np.clip(law(each * leads), 0.0, 1.0), K)
+    return NoiseFunction.from_upper_half(np.clip(law(number * leads), 0.0, 1.0), K)
 
 
 def double_subsampling(K: int, m: int) -> NoiseFunction:
@@ -234,8 +236,8 @@ def _constant(target: Privacy, majority: Privacy) -> float:
         return 1.0  # the plain majority is private enough; also the case 0/0
     ratio = _advantage(target) / _advantage(majority)
     if target.epsilon > majority.epsilon:
-        shrink, grown = math.exp(-target.epsilon), -math.expm1(-target.epsilon)
-        ratio = min(ratio, (grown + 2 * target.delta * shrink) / (grown + 2 * majority.delta * shrink))
+        shrink, gap = math.exp(-target.epsilon), -math.expm1(-target.epsilon)
+        ratio = min(ratio, (gap + 2 * target.delta * shrink) / (gap + 2 * majority.delta * shrink))
     return min(down(ratio, ADVANTAGE_ULPS), 1.0)
 
 
@@ -267,7 +269,7 @@ def plain_majority(
     >>> plain_majority(11, Privacy(0.5, 0.0625))
     Privacy(epsilon=5.5, delta=0.6875)
     """
-    count = _moved(K, affected)
+    count = _affected_count(K, affected)
     if compose is not None:
         return compose(voter.epsilon, voter.delta, count)
     if voter.epsilon == math.inf:
@@ -296,7 +298,7 @@ def plain_majority_sharp(K: int, voter: Privacy, affected: int | None = None) ->
     >>> plain_majority_sharp(11, Privacy(0.5))
     Privacy(epsilon=3.0, delta=0.0)
     """
-    count = min(_moved(K, affected), (K + 1) // 2)
+    count = min(_affected_count(K, affected), (K + 1) // 2)
     if voter.delta > 0:
         raise InvalidInput(
             "Delta",
@@ -309,7 +311,7 @@ def plain_majority_sharp(K: int, voter: Privacy, affected: int | None = None) ->
     return Privacy(multiple_up(count, voter.epsilon))
 
 
-def _moved(K: int, affected: int | None) -> int:
+def _affected_count(K: int, affected: int | None) -> int:
     K = whole_number(K, "K", _VOTERS)
     if affected is None:
         return K

@@ -1,6 +1,7 @@
 """Decimal grid on which a problem's numbers lie: 3·0.1 and 0.3 are one number.
 
-A value within floating noise of a grid point *is* that point; any other moves to its neighbour on the side that is asked for.
+A value within floating noise of a grid point *is* that point; any other moves to its neighbour on
+the side that is asked for.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ DELTA_GRID_FROM = 1e-9
 """Below this a δ is taken at its word, to 12 significant digits."""
 
 DELTA_NOISE = 4.5e-14
-"""Absolute distance to `DELTA_GRID` that counts as floating noise in the δ of a release, which is computed. A voter's Δ is
-stated: its noise is relative, like that of ε."""
+"""Absolute distance to `DELTA_GRID` that counts as floating noise in the δ of a release, which is computed. A voter's Δ
+is stated: its noise is relative, like that of ε."""
 
 MAX_DELTA = 1.0 - 2.0**-53
 """The largest double below 1."""
@@ -48,7 +49,7 @@ def grid_point(value: float, toward: Toward) -> float:
 
 @lru_cache(maxsize=256)
 def grid_delta(value: float, toward: Toward) -> float:
-    """Return the grid point that a release's δ (down) or a voter's Δ (up) stands for: the grid is absolute above `DELTA_GRID_FROM`."""
+    """Return the grid point for a release's δ (down) or a voter's Δ (up); absolute above `DELTA_GRID_FROM`."""
     if value <= DELTA_GRID_FROM:
         return grid_point(value, toward)
     exact = Decimal(value)
@@ -65,7 +66,7 @@ def _to_grid(exact: Decimal, grid: Decimal, noise: Decimal, toward: Toward) -> f
 
 @lru_cache(maxsize=256)
 def grid_step(value: float) -> float:
-    """Return an upper bound on the distance from a grid point to the next: what `grid_point` may have moved a value by."""
+    """Return an upper bound on the distance from a grid point to the next, the most that `grid_point` moves a value."""
     if value == 0:
         return 0.0  # only 0 becomes 0
     return float(Decimal(1).scaleb(Decimal(repr(value)).adjusted() - GRID_DIGITS + 1)) * (1 + 2.0**-50)

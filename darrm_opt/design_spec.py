@@ -4,8 +4,8 @@
 
 A `Problem` is canonical already, so 3·0.1 and 0.3 have one key, and an objective has one text. `m` is left out: it is
 the quotient of two numbers that are in. So are the method and the backend: what is stored is optimal and canonical
-(design, "one canonical answer"), the same whichever solver found it. So is the package's version: an upgrade that changes no
-answer keeps the cache.
+(design, "one canonical answer"), the same whichever solver found it. So is the package's version: an upgrade that
+changes no answer keeps the cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Durable files: written beside their place, flushed to the disk, and moved there in one step.
 
-A reader meets the old file or the new one, never a part, also after a crash; what fails leaves nothing behind. Only what is
-no file, such as a device or a FIFO, is written as it is.
+A reader meets the old file or the new one, never a part, also after a crash; what fails leaves nothing behind. Only
+what is no file, such as a device or a FIFO, is written as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import BinaryIO
 def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator[Path]:
     """Yield the path of a draft, readable by its owner alone; when the block ends well, it replaces ``path``.
 
-    Links are followed: the file that they lead to is replaced, and keeps its permissions and, where the system allows it, its
-    owner. A device, a FIFO, and whatever stdout or stderr is, are written through: they are given the draft's content.
+    Links are followed: the file that they lead to is replaced, and keeps its permissions and, where the system
+    allows it, its owner. A device, a FIFO, and whatever stdout or stderr is, are written through: they are
+    given the draft's content.
 
     Args:
         path: the file to be written; its folder must exist.
@@ -34,7 +35,7 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(Path(folder, "answer")) as draft:
     ...         _ = draft.write_text("42")
-    ...     [(each.name, each.read_text()) for each in Path(folder).iterdir()]
+    ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
     [('answer', '42')]
     """
     import tempfile
@@ -63,28 +64,30 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
 
 
 def regular_target(path: str | os.PathLike[str]) -> Path | None:
-    """Return the regular file, there already or not, to which a path leads through links; None where it is written through.
+    """Return the regular file to which a path leads through links; None where it is written through.
+
+    The file may not exist yet.
 
     Raises:
         OSError: links lead in a circle.
     """
     target = Path(os.path.realpath(path))
     try:
-        there = Path(path).stat()
+        status = Path(path).stat()
     except OSError as err:
         if err.errno == errno.ELOOP:
             raise
         return target
     # A link of /proc to a file that was removed, or to memory, leads to no path.
-    replaceable = stat.S_ISREG(there.st_mode) and target.exists() and _stream(there) is None
-    return target if replaceable or stat.S_ISDIR(there.st_mode) else None
+    replaceable = stat.S_ISREG(status.st_mode) and target.exists() and _stream(status) is None
+    return target if replaceable or stat.S_ISDIR(status.st_mode) else None
 
 
-def _stream(there: os.stat_result) -> int | None:
-    """Return the descriptor, stdout's or stderr's, of what is there; None if it is neither."""
+def _stream(status: os.stat_result) -> int | None:
+    """Return the descriptor, 1 or 2, of stdout or stderr if the file with this status is one of them; else None."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # it is closed
-            if os.path.samestat(there, os.fstat(descriptor)):
+            if os.path.samestat(status, os.fstat(descriptor)):
                 return descriptor
     return None
 
@@ -101,13 +104,13 @@ def _write_through(draft: Path, path: str | os.PathLike[str]) -> None:
 def _set_permissions(draft: Path, target: Path, mode: int | None) -> None:
     """Give a draft the permissions and the owner of the file that it replaces; else ``mode``."""
     try:
-        there = target.stat()
+        status = target.stat()
     except FileNotFoundError:
         draft.chmod(0o666 & ~_umask() if mode is None else mode)  # mkstemp makes files for their owner alone
         return
     with contextlib.suppress(OSError):  # only root may give files away
-        os.chown(draft, there.st_uid, there.st_gid)
-    draft.chmod(stat.S_IMODE(there.st_mode))
+        os.chown(draft, status.st_uid, status.st_gid)
+    draft.chmod(stat.S_IMODE(status.st_mode))
 
 
 def flush_folder(folder: Path) -> None:

@@ -13,10 +13,14 @@ class DarrmError(Exception):
     """Base of every error raised on purpose by darrm-opt. Each can be pickled, whatever its constructor takes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self.args, self.__dict__)  # Exception would call the class with the text alone
+        return _restore_error, (
+            type(self),
+            self.args,
+            self.__dict__,
+        )  # Exception would call the class with the text alone
 
 
-def _restored(kind: type[DarrmError], args: tuple[Any, ...], attributes: dict[str, Any]) -> DarrmError:
+def _restore_error(kind: type[DarrmError], args: tuple[Any, ...], attributes: dict[str, Any]) -> DarrmError:
     """Return an unpickled error: its text and attributes, without its constructor."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(attributes)
@@ -38,15 +42,17 @@ class InvalidInput(DarrmError, ValueError):
         self.value = value
         self.accepted = accepted
         self.advice = advice
-        shown = repr(value.item() if getattr(value, "shape", None) == () else value)  # 0.5, not np.float64(0.5)
-        if len(shown) > _SHOWN_CHARACTERS:
-            shown = shown[:_SHOWN_CHARACTERS] + "…"
-        said = "is missing" if value is None else f"= {shown} is not valid"  # None is Python's word for an empty field
-        text = f"{argument} {said}: expected {accepted}."
+        value_text = repr(value.item() if getattr(value, "shape", None) == () else value)  # 0.5, not np.float64(0.5)
+        if len(value_text) > _MAX_VALUE_CHARACTERS:
+            value_text = value_text[:_MAX_VALUE_CHARACTERS] + "…"
+        complaint = (
+            "is missing" if value is None else f"= {value_text} is not valid"
+        )  # None is Python's word for an empty field
+        text = f"{argument} {complaint}: expected {accepted}."
         super().__init__(f"{text} {advice}" if advice else text)
 
 
-_SHOWN_CHARACTERS = 80
+_MAX_VALUE_CHARACTERS = 80
 """Longest piece of a rejected value that an error message repeats."""
 
 
@@ -73,7 +79,7 @@ class BackendUnavailable(DarrmError):
 
 
 class UnsafeArithmetic(DarrmError):
-    """This thread's floating-point arithmetic is not IEEE 754's default: no rounding bound holds, and nothing is proved."""
+    """This thread's floating-point arithmetic is not IEEE 754's default: no rounding bound holds, nothing is proved."""
 
 
 class SolveFailed(DarrmError):

@@ -8,13 +8,13 @@ _forks = 0
 
 
 def process_identity() -> tuple[int, int]:
-    """Return a value that differs between a process and every child that it forks, also where a process id comes again."""
+    """Return a value that differs between a process and all its forked children, also if a process id is reused."""
     return os.getpid(), _forks
 
 
-def _forked() -> None:
+def _count_fork() -> None:
     global _forks  # noqa: PLW0603 - one number for each process is the point
     _forks += 1
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_count_fork)

@@ -1,8 +1,8 @@
 """Noise function γ: what this product designs.
 
-DaRRM (Algorithm 1 of the paper): with L ones among K votes, keep the majority 1{L ≥ K/2} with probability γ(L), otherwise
-toss a fair coin; so the released bit is the majority with probability (1 + γ(L))/2. γ(l) = γ(K−l). For even K a tie is a fair coin whatever
-γ(K/2) is, because the signed function below vanishes there.
+DaRRM (Algorithm 1 of the paper): with L ones among K votes, keep the majority 1{L ≥ K/2} with probability γ(L),
+otherwise toss a fair coin; so the released bit is the majority with probability (1 + γ(L))/2. γ(l) = γ(K−l). For even K
+a tie is a fair coin whatever γ(K/2) is, because the signed function below vanishes there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NoiseFunction:
     values: Array
 
     def __init__(self, values: ArrayLike | NoiseFunction, K: int | None = None) -> None:
-        object.__setattr__(self, "values", _checked(values, K))
+        object.__setattr__(self, "values", _check_values(values, K))
 
     @property
     def K(self) -> int:
@@ -92,7 +92,7 @@ class NoiseFunction:
         return cls(values)
 
 
-def _checked(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
+def _check_values(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
     if isinstance(values, NoiseFunction):
         values = values.values
     try:
@@ -100,8 +100,8 @@ def _checked(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
     except (TypeError, ValueError) as err:
         raise InvalidInput("gamma", values, "numbers γ(0), …, γ(K)") from err
     if array.ndim != 1 or array.size < 2:
-        shown = array.tolist() if array.ndim else values
-        raise InvalidInput("gamma", shown, "a flat list of K+1 numbers γ(0), …, γ(K)")
+        content = array.tolist() if array.ndim else values
+        raise InvalidInput("gamma", content, "a flat list of K+1 numbers γ(0), …, γ(K)")
     if K is not None and array.size != K + 1:
         raise InvalidInput("gamma", array.tolist(), f"K+1 = {K + 1} numbers", f"Received {array.size}.")
     if not (array.min() >= 0 and array.max() <= 1):  # nor NaN

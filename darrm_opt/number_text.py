@@ -1,6 +1,7 @@
 """Numbers in text, as the command line, queries, JSON bodies and grid files spell them.
 
-A number beyond the range of doubles is refused: as 0, a voter's Δ of 1e-400 would claim a stronger privacy than was given.
+A number beyond the range of doubles is refused: as 0, a voter's Δ of 1e-400 would claim a
+stronger privacy than was given.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ def number_in(text: str) -> int | float | None:
     """
     if not text.isascii() or "_" in text:
         return None
-    for read in (int, double_in):
+    for parse in (int, double_in):
         try:
-            return read(text)
+            return parse(text)
         except ValueError:
             continue
     return None

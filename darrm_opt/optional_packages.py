@@ -1,7 +1,7 @@
 """Optional packages: imported on use, with an error that names the extra to install if one is missing.
 
-A package that is imported in one statement is imported under `needed_by`, and keeps its types; `require` returns a module by
-its name.
+A package that is imported in one statement is imported under `needed_by`, and keeps its types; `require`
+returns a module by its name.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ EXTRAS = {
 """By the name that is imported: the package, and the extra of darrm-opt that brings it."""
 
 
-def require(module: str, wanted: str) -> Any:
+def require(module: str, feature: str) -> Any:
     """Return a module of an optional package.
 
     Args:
         module: its full name, such as ``sklearn.datasets``.
-        wanted: the feature that needs it; the message begins with it.
+        feature: the feature that needs it; the message begins with it.
 
     Raises:
         BackendUnavailable: it is not installed; the message says what to install.
@@ -55,16 +55,16 @@ def require(module: str, wanted: str) -> Any:
     >>> require("sklearn.base", "an example").__name__
     'sklearn.base'
     """
-    with needed_by(wanted):
+    with needed_by(feature):
         return importlib.import_module(module)
 
 
 @contextmanager
-def needed_by(wanted: str) -> Iterator[None]:
+def needed_by(feature: str) -> Iterator[None]:
     """Turn the failed import of an optional package into an error that says what to install.
 
     Args:
-        wanted: the feature that imports it; the message begins with it.
+        feature: the feature that imports it; the message begins with it.
 
     Raises:
         BackendUnavailable: an optional package is not installed.
@@ -72,23 +72,23 @@ def needed_by(wanted: str) -> Iterator[None]:
     try:
         yield
     except ImportError as err:
-        missing = missing_package(err, wanted)
+        missing = missing_package(err, feature)
         if missing is None:
             raise
         raise missing from err
 
 
-def missing_package(err: ImportError, wanted: str) -> BackendUnavailable | None:
+def missing_package(err: ImportError, feature: str) -> BackendUnavailable | None:
     """Return the error that says what to install, or None for what is no optional package.
 
     Args:
         err: a failed import.
-        wanted: the feature that needed it; the message begins with it.
+        feature: the feature that needed it; the message begins with it.
     """
-    found = EXTRAS.get((err.name or "").partition(".")[0])
-    if found is None:
+    entry = EXTRAS.get((err.name or "").partition(".")[0])
+    if entry is None:
         return None
-    package, extra = found
+    package, extra = entry
     return BackendUnavailable(
-        f"{wanted} needs the package {package}, which is not installed: pip install 'darrm-opt[{extra}]'."
+        f"{feature} needs the package {package}, which is not installed: pip install 'darrm-opt[{extra}]'."
     )

@@ -31,8 +31,8 @@ PANEL_NODES = 16
 """Gauss–Legendre nodes in a panel about two standard deviations wide: exact to rounding for a bell curve."""
 
 MAX_POINTS = 10**12
-"""Most points of a grid: its mean is that of the interval to 1e-12, and a larger number is not written out in full where an
-objective is kept as text."""
+"""Most points of a grid: its mean is that of the interval to 1e-12, and a larger number is not written out in full
+where an objective is kept as text."""
 
 TAIL = 45.0
 """Where a tail e^{−TAIL} is cut off: 3e-20 of the whole."""
@@ -82,9 +82,9 @@ class IndependentVoters:
 
     def _mean(self) -> tuple[int, int]:
         """Return p̄, exactly, for ``lower`` as the double it is: numerator and denominator."""
-        above, whole = self.lower.as_integer_ratio()
+        numerator, denominator = self.lower.as_integer_ratio()
         part, parts = (1, 2) if self.tau is None else (self.tau - 1, 2 * self.tau)
-        return above * parts + (whole - above) * part, whole * parts
+        return numerator * parts + (denominator - numerator) * part, denominator * parts
 
     def folded(self, K: int) -> Array:
         """Return E[α_l + α_{K−l}], shape (⌈K/2⌉,)."""
@@ -118,10 +118,10 @@ class SharedBeta:
     def __post_init__(self) -> None:
         accepted = f"a number from {MIN_SHAPE:g} to {MAX_SHAPE:g}"
         for argument in ("a", "b"):
-            given = getattr(self, argument)
-            number = real_number(given, argument, accepted)
+            value = getattr(self, argument)
+            number = real_number(value, argument, accepted)
             if not MIN_SHAPE <= number <= MAX_SHAPE:
-                raise InvalidInput(argument, given, accepted)
+                raise InvalidInput(argument, value, accepted)
             object.__setattr__(self, argument, number)
 
     def folded(self, K: int) -> Array:
@@ -163,10 +163,10 @@ class Histogram:
 
     def __post_init__(self) -> None:
         accepted = "K+1 finite counts of votes with 0, 1, …, K ones, each at least 0"
-        given: Any = self.counts
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            raise InvalidInput("counts", given, accepted)
-        counts = tuple(real_number(count, "counts", accepted) + 0.0 for count in given)
+        values: Any = self.counts
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise InvalidInput("counts", values, accepted)
+        counts = tuple(real_number(count, "counts", accepted) + 0.0 for count in values)
         if len(counts) < 2 or min(counts) < 0 or not sum(counts) < math.inf:
             raise InvalidInput("counts", self.counts, accepted)
         if not any(count for l, count in enumerate(counts) if 2 * l != len(counts) - 1):
@@ -213,10 +213,10 @@ def poisson_binomial(p: Array) -> Array:
         block, votes = alpha[start : start + step], p[start : start + step]
         block[:, 0] = 1.0
         for i in range(K):
-            one = votes[:, i : i + 1]
-            ones = block[:, : i + 1] * one
-            block[:, : i + 1] *= 1.0 - one
-            block[:, 1 : i + 2] += ones
+            chance = votes[:, i : i + 1]
+            mass_of_ones = block[:, : i + 1] * chance
+            block[:, : i + 1] *= 1.0 - chance
+            block[:, 1 : i + 2] += mass_of_ones
     return alpha
 
 
@@ -277,8 +277,8 @@ def vote_histogram(blocks: Iterable[Any]) -> Histogram:
     """Return the histogram of matrices of votes.
 
     Args:
-        blocks: matrices of shape (N, K) with the same K, one row a query, one column a voter, each 0 or 1 (as numbers or
-            truth values).
+        blocks: matrices of shape (N, K) with the same K, one row a query, one column a voter, each 0 or 1 (as
+            numbers or truth values).
 
     Returns:
         ``counts[l]`` rows with l ones, l = 0..K. As private as the votes are: what is computed from it is no release.
@@ -299,8 +299,8 @@ def vote_histogram(blocks: Iterable[Any]) -> Histogram:
             raise InvalidInput("votes", array.shape, accepted, f"Another has {counts.size - 1} columns.")
         if not np.isin(array, (0, 1)).all():
             raise InvalidInput("votes", float(array[~np.isin(array, (0, 1))][0]), accepted)
-        found = np.bincount(array.sum(axis=1).astype(np.int64), minlength=array.shape[1] + 1)
-        counts = found if counts is None else counts + found
+        block_counts = np.bincount(array.sum(axis=1).astype(np.int64), minlength=array.shape[1] + 1)
+        counts = block_counts if counts is None else counts + block_counts
     if counts is None:
         raise InvalidInput("votes", None, accepted)
     return Histogram(tuple(float(count) for count in counts))

@@ -3,10 +3,11 @@
 Notation: ``K`` voters; each is (ε, Δ)-DP (``voter``); the release must be (mε, δ)-DP (``target``);
 one record can influence at most ``affected`` voters.
 
-Numbers are canonical (`darrm_opt.decimal_grid`): 3·0.1 and 0.3 are one problem, and what is between two points of the grid moves to
-the side of the stronger guarantee: voters less private, release more private. What the design proves, it proves for
-`Problem.strictest`, the far end of the noise that was forgiven, so no input that rounds to a problem is promised more than
-was proved. How good an answer can be it proves for `Problem.loosest`, so no input that rounds to a problem has a better one.
+Numbers are canonical (`darrm_opt.decimal_grid`): 3·0.1 and 0.3 are one problem, and what is between two points of the
+grid moves to the side of the stronger guarantee: voters less private, release more private. What the design proves, it
+proves for `Problem.strictest`, the far end of the noise that was forgiven, so no input that rounds to a problem is
+promised more than was proved. How good an answer can be it proves for `Problem.loosest`, so no input that rounds to a
+problem has a better one.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
 
 NEARLY_A_COIN = 0.2
-"""Largest γ(l) below which a release is nearly a fair coin: even the clearest vote is then released wrongly in 40 % of the
-cases. The planner calls such an answer useless as well (`planning.MIN_ACCURACY`)."""
+"""Largest γ(l) below which a release is nearly a fair coin: even the clearest vote is then released wrongly in 40 % of
+the cases. The planner calls such an answer useless as well (`planning.MIN_ACCURACY`)."""
 
 FRESH = (
     "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
@@ -77,8 +78,8 @@ class Privacy:
 class AllVoters(int):
     """Number of affected voters where it is all of them: the number K, which remembers that it stands for "all".
 
-    So ``dataclasses.replace(problem, K=13)`` asks for all 13, not for the 11 of before: a weaker promise must be asked for
-    in so many words (``replace(problem, K=13, affected=11)``).
+    So ``dataclasses.replace(problem, K=13)`` asks for all 13, not for the 11 of before: a weaker promise must be asked
+    for in so many words (``replace(problem, K=13, affected=11)``).
     """
 
     __slots__ = ()
@@ -96,8 +97,8 @@ class Problem:
         affected: how many voters one record can influence, 1..K; None means all K.
 
     Guarantees:
-        Frozen; equal and equally hashed when the same up to floating noise; every number canonical. Where all voters are
-        affected, ``dataclasses.replace`` with another K affects all of those.
+        Frozen; equal and equally hashed when the same up to floating noise; every number canonical. Where all voters
+        are affected, ``dataclasses.replace`` with another K affects all of those.
 
     Raises:
         InvalidInput: naming the argument, its value and what is accepted.
@@ -223,14 +224,15 @@ class Problem:
         Args:
             gamma: γ(0..K) [probability].
         """
-        below = self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(self.voter.epsilon)
-        if not below or max(gamma) >= NEARLY_A_COIN:
+        looks_swapped = self.target.delta < self.voter.delta - 2 * float(DELTA_GRID)
+        if not looks_swapped or math.isinf(self.voter.epsilon) or max(gamma) >= NEARLY_A_COIN:
             return ()
-        said = (
-            f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}, and the release is hardly more than a fair "
-            f"coin: it is the majority with probability {(1 + max(gamma)) / 2:.3g} at most. Were the two swapped?"
+        message = (
+            f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}, and the release is hardly more "
+            f"than a fair coin: it is the majority with probability {(1 + max(gamma)) / 2:.3g} at most. Were the two "
+            "swapped?"
         )
-        return (said,)
+        return (message,)
 
 
 def a_problem(value: Any) -> Problem:
@@ -259,9 +261,10 @@ def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) ->
 
 
 def real_number(value: Any, argument: str, accepted: str) -> float:
-    """Return ``value``, a real number or a ``Decimal``, as a float; refuse booleans, NaN, text, and what would become 0 or infinite.
+    """Return ``value``, a real number or a ``Decimal``, as a float.
 
-    Every account takes its numbers through here, and so notices if this thread's arithmetic is unsafe (`check_arithmetic`).
+    Booleans, NaN, text, and what would become 0 or infinite are refused. Every account takes its numbers through here,
+    and so notices if this thread's arithmetic is unsafe (`check_arithmetic`).
     """
     check_arithmetic()
     if type(value) is float and not math.isnan(value):  # nearly always, and the abstract classes take their time
@@ -378,7 +381,7 @@ def _strictest(problem: Problem) -> Problem:
         Delta = min(voter.delta + 2 * delta_noise(voter.delta), MAX_DELTA)
         voter = Privacy(voter.epsilon * (1 + 2 * EPSILON_NOISE), Delta)
     delta = max(target.delta - 2 * delta_noise(target.delta), 0.0)
-    return _beside_the_grid(problem, voter, Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), delta))
+    return _off_grid_problem(problem, voter, Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), delta))
 
 
 def _loosest(problem: Problem) -> Problem:
@@ -390,12 +393,12 @@ def _loosest(problem: Problem) -> Problem:
         voter = Privacy(max(epsilon, 0.0), Delta)
     epsilon = target.epsilon * (1 + 2 * EPSILON_NOISE) + grid_step(target.epsilon)
     delta = target.delta + 2 * delta_noise(target.delta) + delta_step(target.delta) if target.delta else 0.0
-    return _beside_the_grid(problem, voter, Privacy(epsilon, min(delta, MAX_DELTA)))
+    return _off_grid_problem(problem, voter, Privacy(epsilon, min(delta, MAX_DELTA)))
 
 
-def _beside_the_grid(problem: Problem, voter: Privacy, target: Privacy) -> Problem:
+def _off_grid_problem(problem: Problem, voter: Privacy, target: Privacy) -> Problem:
     """Return the problem with these numbers as they are: they are not canonicalised again, as they lie off the grid."""
-    beside = object.__new__(Problem)
+    copy = object.__new__(Problem)
     for name, value in (("K", problem.K), ("affected", problem.affected), ("voter", voter), ("target", target)):
-        object.__setattr__(beside, name, value)
-    return beside
+        object.__setattr__(copy, name, value)
+    return copy

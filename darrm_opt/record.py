@@ -104,7 +104,7 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
     try:
         status = Status(_field(record, "status"))
         proof = Certificate(**certificate)
-        took = Statistics(**statistics)
+        effort = Statistics(**statistics)
     except (TypeError, ValueError) as err:
         raise InvalidInput("record", record, "a complete record as written by darrm-opt", str(err)) from err
     for name in ("method", "version"):
@@ -131,7 +131,7 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
         certificate=proof,
         method=_of_kind(record, "method", str, "a text"),
         backend=_of_kind(record, "backend", str, "a text"),
-        statistics=took,
+        statistics=effort,
     )
 
 

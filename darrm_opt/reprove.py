@@ -1,20 +1,21 @@
-"""Re-proof of an answer that was read: a cache row, a table, a service's reply, a saved file. Nothing in it is believed.
+"""Re-proof of an answer that was read: a cache row, a table, a service's reply, a saved file.
 
-γ is proved private again by this process, and what the answer claims beside it is held against γ. One claim does not
-follow from γ and rests on whoever solved it: that no private γ is better than `Solution.upper_bound`.
+Nothing in it is believed. γ is proved private again by this process, and what the answer claims beside it is
+held against γ. One claim does not follow from γ and rests on whoever solved it: that no private γ is better
+than `Solution.upper_bound`.
 
 The same rules hold for every reader:
 
     claim          must be
     utility        that of γ, recomputed, within `TOLERANCE` (relative or absolute)
     upper bound    in [utility − TOLERANCE, 1 + TOLERANCE]
-    certificate    that of the new proof: its limit within `TOLERANCE`; if this version of darrm-opt wrote it, its method too,
-                   and its bound and margin within `TOLERANCE` (another version may bound less tightly); its worst value is
-                   φ at its worst corners, within `TOLERANCE`
+    certificate    that of the new proof: its limit within `TOLERANCE`; if this version of darrm-opt wrote it, its
+                   method too, and its bound and margin within `TOLERANCE` (another version may bound less tightly);
+                   its worst value is φ at its worst corners, within `TOLERANCE`
     shape          monotone exactly, if it says so
 
-A privacy failure is `NotPrivate`, with the counterexample; any other one is `ReproofFailed`, with a reason that each caller
-turns into its own error.
+A privacy failure is `NotPrivate`, with the counterexample; any other one is `ReproofFailed`, with a reason that each
+caller turns into its own error.
 """
 
 from __future__ import annotations
@@ -99,22 +100,22 @@ def reprove(solution: Solution, spec: DesignSpec) -> Solution:
     return replace(solution, certificate=certificate, utility=utility)
 
 
-def _implies(proof: Certificate, stated: Certificate) -> bool:
+def _implies(proof: Certificate, claim: Certificate) -> bool:
     """Whether every number of the stated certificate follows from the proof: then an answer reads the same for ever."""
     return (
-        stated.version == proof.version
-        and stated.limit == proof.limit
-        and proof.bound <= stated.bound <= stated.limit
-        and stated.margin == (stated.limit - stated.bound) / 2
-        and stated.error_bound >= proof.error_bound
+        claim.version == proof.version
+        and claim.limit == proof.limit
+        and proof.bound <= claim.bound <= claim.limit
+        and claim.margin == (claim.limit - claim.bound) / 2
+        and claim.error_bound >= proof.error_bound
     )
 
 
 def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
-    """Return ``solution``, the answer to a stricter question, as an answer to ``spec``: private as asked, perhaps not best.
+    """Return ``solution``, the answer to a stricter question, as an answer to ``spec``.
 
-    Its guarantee implies the one asked for, but a bound computed for another problem may exceed the limit by a rounding
-    error: γ is then scaled down by as little as that (`certify`).
+    It is private as asked, and perhaps not best. Its guarantee implies the one asked for, but a bound computed for
+    another problem may exceed the limit by a rounding error: γ is then scaled down by as little as that (`certify`).
 
     Args:
         solution: the answer to another problem, or in another shape, with the same number of voters and objective.
@@ -144,7 +145,7 @@ def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
     )
 
 
-def check_utility(stated: float, noise: NoiseFunction, spec: DesignSpec) -> float:
+def check_utility(claim: float, noise: NoiseFunction, spec: DesignSpec) -> float:
     """Return the utility of γ under the objective of ``spec``.
 
     Raises:
@@ -152,8 +153,8 @@ def check_utility(stated: float, noise: NoiseFunction, spec: DesignSpec) -> floa
     """
     K = spec.problem.K
     utility = spec.objective.linear_goal(K).utility(noise.values[K // 2 + 1 :])
-    if not math.isclose(utility, stated, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-        raise ReproofFailed("utility", f"its utility is {utility!r}, not {stated!r}")
+    if not math.isclose(utility, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        raise ReproofFailed("utility", f"its utility is {utility!r}, not {claim!r}")
     return utility
 
 
@@ -163,23 +164,23 @@ def _check_shape(noise: NoiseFunction, spec: DesignSpec) -> None:
 
 
 def _check_certificate(solution: Solution, proof: Certificate) -> None:
-    stated = solution.certificate
-    same_version = stated.version == __version__
+    claim = solution.certificate
+    same_version = claim.version == __version__
     for name in ("limit", "bound", "margin") if same_version else ("limit",):
-        _check_number(name, getattr(stated, name), getattr(proof, name))
+        _check_number(name, getattr(claim, name), getattr(proof, name))
     if not same_version:
         return
-    if stated.method != proof.method:
-        method = f"method is {proof.method!r}, not {stated.method!r:.80}"
+    if claim.method != proof.method:
+        method = f"method is {proof.method!r}, not {claim.method!r:.80}"
         raise ReproofFailed("certificate", f"its certificate does not fit its gamma: {method}")
     # Two searches with one bound may end at different multisets: each value is held against its own.
-    _check_number("worst_value", stated.worst_value, _value_at(stated.worst_corners, solution))
+    _check_number("worst_value", claim.worst_value, _value_at(claim.worst_corners, solution))
 
 
-def _check_number(name: str, stated: float, again: float) -> None:
-    if not math.isclose(stated, again, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+def _check_number(name: str, claim: float, value: float) -> None:
+    if not math.isclose(claim, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         raise ReproofFailed(
-            "certificate", f"its certificate does not fit its gamma: {name} is {again!r}, not {stated!r}"
+            "certificate", f"its certificate does not fit its gamma: {name} is {value!r}, not {claim!r}"
         )
 
 

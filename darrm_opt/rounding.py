@@ -31,17 +31,17 @@ def down(value: float, ulps: int) -> float:
 
 
 def ratio_above(numerator: int, denominator: int) -> float:
-    """Return the least double that is at least ``numerator``/``denominator``, the second > 0; ``inf`` beyond their range."""
+    """Return the least double ≥ ``numerator``/``denominator``, the second > 0; ``inf`` beyond their range."""
     try:
         nearest = numerator / denominator  # whole numbers divide correctly rounded
     except OverflowError:
         return math.inf if numerator > 0 else -sys.float_info.max
-    over, under = nearest.as_integer_ratio()
-    return nearest if over * denominator >= numerator * under else math.nextafter(nearest, math.inf)
+    top, bottom = nearest.as_integer_ratio()
+    return nearest if top * denominator >= numerator * bottom else math.nextafter(nearest, math.inf)
 
 
 def ratio_below(numerator: int, denominator: int) -> float:
-    """Return the largest double that is at most ``numerator``/``denominator``, the second > 0; ``-inf`` beyond their range."""
+    """Return the largest double ≤ ``numerator``/``denominator``, the second > 0; ``-inf`` beyond their range."""
     return 0.0 - ratio_above(-numerator, denominator)
 
 

@@ -1,7 +1,7 @@
 """Bisection: the least or the largest value that fits, for a property that changes once.
 
-What is returned was itself tested (or given as an end that fits), so its correctness does not rest on monotonicity: where the
-property changes more than once, the result fits and may not be the least or the largest.
+What is returned was itself tested (or given as an end that fits), so its correctness does not rest on monotonicity:
+where the property changes more than once, the result fits and may not be the least or the largest.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def largest_count_between(fits: Callable[[int], bool], low: int, high: int, prec
 
 
 def largest_count(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest whole number in 1..``most`` that fits, 0 if none does; large numbers are tried only if half of them fits.
+    """Return the largest whole number in 1..``most`` that fits, 0 if none does.
+
+    A large number is tried only if half of it fits.
 
     >>> largest_count(lambda n: n * n <= 50, 10**9), largest_count(lambda n: True, 5), largest_count(lambda n: False, 5)
     (7, 5, 0)

@@ -3,15 +3,18 @@
 * `total_privacy`, `total_privacy_of_sequence`: releases of a γ by every account below, and the least of them;
   `release_profile`: one release at every ε;
 * `basic_composition`, `kov_composition`, `kov_composition_at_delta`: closed forms;
-* `optimal_composition`, `optimal_composition_of_sequence`: the exact optimum over all adaptive compositions of (ε, δ)-DP mechanisms;
-* `pld_composition`, `pld_composition_of_sequence`, `pld_from_profile`: privacy loss distributions, of (ε, δ) or of an exact profile;
+* `optimal_composition`, `optimal_composition_of_sequence`: the exact optimum over all adaptive compositions
+  of (ε, δ)-DP mechanisms;
+* `pld_composition`, `pld_composition_of_sequence`, `pld_from_profile`: privacy loss distributions, of
+  (ε, δ) or of an exact profile;
 * `compose_bits`: the exact adaptive composition of releases that are single bits;
 * `compose_models`, `FRESH`: voters that were trained once and answer many queries;
 * `PrivacyBudget`: an accountant that rejects a charge beyond its budget;
 * `gaussian_epsilon`, `rdp_epsilon`, `amplify_by_subsampling`: the Gaussian mechanism and random batches;
 * `as_pld`, `as_event`, `pld_accountant`, `privacy_map`: releases of a γ for the accountants of other libraries.
 
-Design under a total budget is in `darrm_opt.budgeting`; theorems of papers that nothing here uses are in `darrm_opt.literature`.
+Design under a total budget is in `darrm_opt.budgeting`; theorems of papers that nothing here uses are
+in `darrm_opt.literature`.
 """
 
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order

@@ -1,7 +1,8 @@
 """Cheapest account: the least total ε among several sound accounts of the same releases.
 
-Each account is a theorem about the same releases, so whichever gives the least ε is a proof too. An account may not apply: no
-finite ε exists at that δ, the computation is too long, or an optional library is not installed. Then the others decide.
+Each account is a theorem about the same releases, so whichever gives the least ε is a proof too. An account
+may not apply: no finite ε exists at that δ, the computation is too long, or an optional library is not
+installed. Then the others decide.
 """
 
 from __future__ import annotations

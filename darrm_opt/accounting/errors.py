@@ -15,11 +15,11 @@ class DeltaTooSmall(DarrmError):
         floor: the smallest δ that can be had, rounded up [probability].
     """
 
-    def __init__(self, delta: float, floor: float, why: str) -> None:
+    def __init__(self, delta: float, floor: float, reason: str) -> None:
         self.delta = delta
         self.floor = floor
         super().__init__(
-            f"no finite epsilon exists at delta = {delta!r}: {why}, so the total delta is at least {floor!r}. "
+            f"no finite epsilon exists at delta = {delta!r}: {reason}, so the total delta is at least {floor!r}. "
             "Raise the total delta, or ask fewer queries."
         )
 
@@ -69,6 +69,6 @@ class UnsoundBound(DarrmError):
     def __init__(self, name: str, counterexample: Counterexample, instead: str) -> None:
         self.counterexample = counterexample
         super().__init__(
-            f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to reproduce "
-            "the printed number."
+            f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to "
+            "reproduce the printed number."
         )

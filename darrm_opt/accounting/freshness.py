@@ -1,13 +1,15 @@
 """Fresh voters and voters that were trained once: which account of their releases holds.
 
-Releases of a γ compose at the voters' own (ε, Δ) only if every answer uses new randomness. Models that were trained once
-answer every query from the same training, so an earlier bit carries information about each later one, and "Q times (mε, δ)"
-is false (`docs/proofs.md`, "Voters that were trained once"). Two accounts hold for their releases, and the cheaper one counts:
+Releases of a γ compose at the voters' own (ε, Δ) only if every answer uses new randomness. Models that were trained
+once answer every query from the same training, so an earlier bit carries information about each later one, and "Q
+times (mε, δ)" is false (`docs/proofs.md`, "Voters that were trained once"). Two accounts hold for their releases,
+and the cheaper one counts:
 
 * the voters taken as not private (ε = inf), of which a record changes at most ``affected``: γ itself protects;
 * the models together: r of them composed, and everything computed from them, for any number of queries.
 
-A single release has no earlier one, and voters that are not private have no randomness to share: freshness changes nothing there.
+A single release has no earlier one, and voters that are not private have no randomness to share:
+freshness changes nothing there.
 """
 
 from __future__ import annotations
@@ -34,16 +36,17 @@ def check_fresh(fresh: Any) -> bool:
 
 
 def effective_voters(problem: Problem, queries: int, *, fresh: bool) -> Problem:
-    """Return the voters whose (ε, Δ) holds in each of ``queries`` releases, given the earlier ones, so that the releases compose.
+    """Return the voters whose (ε, Δ) holds in each release given the earlier ones, so that the releases compose.
 
     Args:
-        problem: K, the voters' privacy, and ``affected``; its target is kept and is no guarantee for the voters returned.
+        problem: K, the voters' privacy, and ``affected``; its target is kept and is no guarantee
+            for the voters returned.
         queries: Q ≥ 0 releases in all.
         fresh: see `FRESH`.
 
     Returns:
-        ``problem`` itself, or, for private voters that were trained once and answer more than one query, the same voters taken
-        as not private.
+        ``problem`` itself, or, for private voters that were trained once and answer more than one query, the same
+        voters taken as not private.
 
     Raises:
         InvalidInput: ``fresh`` is not a bool.
@@ -68,8 +71,8 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
         (ε, δ); ε = inf where nothing is proved at that δ. A single model costs its own (ε, Δ).
 
     Guarantees:
-        Sound for models that are independent given the data, by basic or by optimal composition. Basic composition adds the
-        numbers as written: three times 0.1 is 0.3, though as doubles it is 3e-17 more.
+        Sound for models that are independent given the data, by basic or by optimal composition. Basic composition adds
+        the numbers as written: three times 0.1 is 0.3, though as doubles it is 3e-17 more.
 
     >>> compose_models({Privacy(0.5, 1e-6): 1}, 1e-5), compose_models({Privacy(0.1): 3}, 0.0).epsilon
     (Privacy(epsilon=0.5, delta=1e-06), 0.3)

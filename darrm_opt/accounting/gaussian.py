@@ -4,8 +4,8 @@ A Gaussian mechanism whose mean moves by at most μ standard deviations has the 
 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ).
 
-With z₁ = ε/μ − μ/2 and z₂ = ε/μ + μ/2, e^ε φ(z₂) = φ(z₁), so δ = ½ e^(−z₁²/2) (erfcx(z₁/√2) − erfcx(z₂/√2)) where z₁ ≥ 0: no
-factor overflows and the difference keeps its digits.
+With z₁ = ε/μ − μ/2 and z₂ = ε/μ + μ/2, e^ε φ(z₂) = φ(z₁), so δ = ½ e^(−z₁²/2) (erfcx(z₁/√2) − erfcx(z₂/√2)) where
+z₁ ≥ 0: no factor overflows and the difference keeps its digits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ ERFCX_ULPS = 64
 """Relative error charged for one value of scipy's erfcx or ndtr; measured below 8 (see the tests)."""
 
 MAX_RATIO = 1e300
-"""Largest ε/μ that is computed with, so that no sum overflows; δ only falls beyond it, and is far below every double."""
+"""Largest ε/μ that is computed with, so that no sum overflows; δ only falls beyond it, and is
+far below every double."""
 
 _MU = "a shift in standard deviations, a finite number above 0"
 _NATS = "a number of nats, at least 0"
@@ -62,8 +63,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
             if least > 0
             else 1.0
         )
-    # near carries an absolute error of an ulp of far: e^(−near²/2) errs by near·far ulps relative, erfcx (whose relative
-    # slope is at most 1.2 at 0 and 1/z further out) by far/max(near, 1), ndtr by far; all with room.
+    # near carries an absolute error of an ulp of far: e^(−near²/2) errs by near·far ulps relative, erfcx (whose
+    # relative slope is at most 1.2 at 0 and 1/z further out) by far/max(near, 1), ndtr by far; all with room.
     front = 0.5 * math.exp(-near * near / 2)
     second = float(erfcx(far / math.sqrt(2)))
     if near >= 0:

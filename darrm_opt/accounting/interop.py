@@ -1,15 +1,15 @@
-"""Conversion of releases of a γ for other libraries: a ``dp_accounting`` PLD or event, and a privacy map in OpenDP's style.
+"""Conversion of releases of a γ for other libraries: a ``dp_accounting`` PLD or event, and an OpenDP privacy map.
 
-The conversion uses the exact profile of the release (`release_profile`), not its (mε, δ), and is never optimistic: the bound
-on rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library knows of it. That
-is sound under composition: masses that err by g in sum, composed with anything, err by at most g times the finite mass of the
-other, and an infinite loss larger by g raises the composed one by exactly that.
+The conversion uses the exact profile of the release (`release_profile`), not its (mε, δ), and is never optimistic: the
+bound on rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library knows
+of it. That is sound under composition: masses that err by g in sum, composed with anything, err by at most g times the
+finite mass of the other, and an infinite loss larger by g raises the composed one by exactly that.
 
-The result will be composed with others, so voters that were trained once are taken as not private (`freshness`). The models
-together enter another accountant only as ``affected`` events of one voter's (ε, Δ).
+The result will be composed with others, so voters that were trained once are taken as not private (`freshness`). The
+models together enter another accountant only as ``affected`` events of one voter's (ε, Δ).
 
-Neighbours are datasets whose difference changes the voters as their (ε, Δ) and ``affected`` say, so the other accountant must
-use the same neighbouring relation.
+Neighbours are datasets whose difference changes the voters as their (ε, Δ) and ``affected`` say, so the other
+accountant must use the same neighbouring relation.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def as_pld(
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         queries: releases Q ≥ 1, each chosen freely in view of the earlier answers.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once (`freshness.FRESH`), which are taken as not private, also for a single release.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+            answer; False where the voters were trained once (`freshness.FRESH`), which are taken as not private,
+            also for a single release.
         discretisation: h [nats], > 0: the ``value_discretization_interval`` of what it will be composed with.
 
     Guarantees:
@@ -69,22 +70,22 @@ def as_pld(
     pld: Pld = Release.of(released).effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)
     privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
     dense: Any = pld.mass.to_dense_pmf()
-    guarded = type(dense)(
+    guarded_pmf = type(dense)(
         dense._discretization,  # noqa: SLF001 - the library offers no other way to raise the infinite loss
         dense._lower_loss,  # noqa: SLF001
         dense._probs,  # noqa: SLF001
         min(1.0, up(dense._infinity_mass + pld.guard, 2)),  # noqa: SLF001
         pessimistic_estimate=True,
     )
-    answer: PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution(guarded)
+    answer: PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution(guarded_pmf)
     return answer
 
 
 def as_event(released: Released | Release, *, fresh: bool = False) -> Any:
     """Return one release as a ``dp_accounting`` DpEvent, for the accountant of `pld_accountant`.
 
-    Compose it (``SelfComposedDpEvent(event, 100)``) and combine it with the library's own events, such as those of DP-SGD. Other
-    accountants of the library reject this event.
+    Compose it (``SelfComposedDpEvent(event, 100)``) and combine it with the library's own events, such as those of
+    DP-SGD. Other accountants of the library reject this event.
 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
@@ -117,9 +118,9 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         queries: releases Q ≥ 0, each chosen freely in view of the earlier answers.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once (`freshness.FRESH`), which are taken as not private if there is more than one
-            release.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+            answer; False where the voters were trained once (`freshness.FRESH`), which are taken as not private if
+            there is more than one release.
 
     Returns:
         A function of the number of differing records d_in ≥ 0; its value maps ε ≥ 0 to a δ.
@@ -142,7 +143,7 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
     release = Release.of(released)
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
     profile = release.effective(queries, fresh=fresh).profile
-    one = profile.delta if queries == 1 else compose_bits([(profile.outer, queries)]).delta
+    one_record = profile.delta if queries == 1 else compose_bits([(profile.outer, queries)]).delta
 
     def to_profile(d_in: int) -> Profile:
         d_in = whole_number(d_in, "d_in", "a whole number of records, at least 0", least=0)
@@ -152,13 +153,13 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
             if d_in == 0 or queries == 0:
                 return 0.0
             if d_in == 1:
-                return one(epsilon)
+                return one_record(epsilon)
             share = epsilon / d_in * (1 - 2.0**-52)  # rounded down: δ only falls
-            each, largest = one(share), (d_in - 1) * share
-            if each == 0 or largest > 700 or each * d_in >= 1:
-                return 0.0 if each == 0 else 1.0
+            delta_one, largest = one_record(share), (d_in - 1) * share
+            if delta_one == 0 or largest > 700 or delta_one * d_in >= 1:
+                return 0.0 if delta_one == 0 else 1.0
             ulps = 8 + int(largest)  # i·share errs by half an ulp, e^(i·share) by so many of its own
-            return min(1.0, up(each * math.fsum(math.exp(i * share) for i in range(d_in)), ulps))
+            return min(1.0, up(delta_one * math.fsum(math.exp(i * share) for i in range(d_in)), ulps))
 
         return delta
 

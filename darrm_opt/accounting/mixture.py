@@ -1,22 +1,24 @@
 """Total privacy if chance decides how many voters one record affects.
 
-Models trained on subsamples that are drawn without looking at the records (bagging) share one record in a random number R of
-them, with a public law. Draw once, let the same models answer every query, and compare two neighbours by the same draw: given
-that the record affects r models, only those r voters can differ, so the Q releases together are (ε, D_r(ε))-indistinguishable,
-with D_r the exact account with r affected voters. The hockey-stick divergence is jointly convex, so
+Models trained on subsamples that are drawn without looking at the records (bagging) share one record in a random
+number R of them, with a public law. Draw once, let the same models answer every query, and compare two neighbours
+by the same draw: given that the record affects r models, only those r voters can differ, so the Q releases
+together are (ε, D_r(ε))-indistinguishable, with D_r the exact account with r affected voters. The hockey-stick
+divergence is jointly convex, so
 
     D(ε) ≤ Σ_r Pr[R = r]·D_r(ε)    for every ε.
 
-Composition comes first, for each r, and the average after: all queries share the draw. The bound holds even if the draw
-becomes known, and is then attained; an adversary who must guess the draw gets no more. D_0 = 0: a record that no model saw
-leaks nothing.
+Composition comes first, for each r, and the average after: all queries share the draw. The bound holds even if the
+draw becomes known, and is then attained; an adversary who must guess the draw gets no more. D_0 = 0: a record that no
+model saw leaks nothing.
 
-Few terms suffice. D_r grows with r, so counts may be grouped at the largest of them, and the counts at the far end, of total
-probability below a small share of δ, may be charged as a certain loss: both only raise the sum.
+Few terms suffice. D_r grows with r, so counts may be grouped at the largest of them, and the counts at the far end, of
+total probability below a small share of δ, may be charged as a certain loss: both only raise the sum.
 
-`estimated_epsilon` is a fast estimate from below, no proof: instead of an adversary who chooses each pair in view of the earlier
-bits, one and the same pair Q times, the worst of those that a γ can show. That takes two binomial laws, a hundredth of the
-recursion. It is a starting point for calibration and rejects hopeless values: `mixture_total` is never less, but for rounding.
+`estimated_epsilon` is a fast estimate from below, no proof: instead of an adversary who chooses each pair in view of
+the earlier bits, one and the same pair Q times, the worst of those that a γ can show. That takes two binomial laws, a
+hundredth of the recursion. It is a starting point for calibration and rejects hopeless values: `mixture_total` is
+never less, but for rounding.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ NEGLECTED_SHARE = 4e-3
 """Share of the total δ that is charged for the far end of the law, or for lines of a region that are left out."""
 
 MAX_GROUPS, MAX_PRIVATE_GROUPS, MIN_GROUPS = 24, 8, 6
-"""Most counts that are accounted for one by one; beyond, neighbouring counts are taken together. Few where voters are private,
-as each count then asks for a search of its own, and fewer for very many releases."""
+"""Most counts that are accounted for one by one; beyond, neighbouring counts are taken together. Few where voters are
+private, as each count then asks for a search of its own, and fewer for very many releases."""
 
 MAX_STEPS = 3e3
 """Releases times counts in one account, where that many counts are to be had: about a second."""
@@ -57,17 +59,19 @@ MAX_POINTS, MIN_POINTS, MAX_UPDATES = 2001, 501, 5e6
 """Grid points of the recursions: as many as leave that many updates of a point, one release and one count."""
 
 LINE_RISE, MAX_LINE_RISE = 2e-5, 2e-2
-"""Share by which δ of one release may rise where lines of its region are left out, for each of many releases, and at most: it
-raises their total ε by half of that, at most."""
+"""Share by which δ of one release may rise where lines of its region are left out, for each of many releases, and at
+most: it raises their total ε by half of that, at most."""
 
 TOLERANCE, MAX_EXACT_VOTERS = 3e-3, 40
-"""Of the region of voters that are not private, in an average over many counts; for up to so many voters it is exact."""
+"""Of the region of voters that are not private, in an average over many counts; for up to so
+many voters it is exact."""
 
 NEAR_END_CHANCE = 1e-2
 """Counts at the near end, together of at most this probability, are taken together first: it costs next to nothing."""
 
 DIGITS = 60
-"""Decimal digits of the law: its own rounding, a few units in the last digit for each voter, is far below a double's."""
+"""Decimal digits of the law: its own rounding, a few units in the last digit for each voter, is
+far below a double's."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +139,12 @@ class AffectedDistribution:
         if q in (0, 1):
             return cls.exactly(K * int(q), K)
         with localcontext(Context(prec=DIGITS, Emin=MIN_EMIN)):
-            rest = Decimal((1 - q).numerator) / Decimal((1 - q).denominator)
+            complement = Decimal((1 - q).numerator) / Decimal((1 - q).denominator)
             odds = Decimal(q.numerator) / Decimal((1 - q).numerator)  # one denominator
-            chances = [rest**K]
+            chances = [complement**K]
             for r in range(K):
                 chances.append(chances[-1] * (K - r) / (r + 1) * odds)
-            return cls(tuple(min(1.0, math.nextafter(float(each), math.inf)) for each in chances))
+            return cls(tuple(min(1.0, math.nextafter(float(term), math.inf)) for term in chances))
 
     @property
     def K(self) -> int:
@@ -152,11 +156,11 @@ class AffectedDistribution:
         """Average number of voters that one record affects, up to rounding."""
         return float(np.arange(self.K + 1) @ np.array(self.chances))
 
-    def parts(self, spared: float, most: int = MAX_GROUPS) -> tuple[list[CountGroup], float]:
+    def parts(self, slack: float, most: int = MAX_GROUPS) -> tuple[list[CountGroup], float]:
         """Return groups that cover all counts but the far end, and the probability of that far end.
 
         Args:
-            spared: what may be left out [probability].
+            slack: what may be left out [probability].
             most: most parts, ≥ 1.
 
         Guarantees:
@@ -164,19 +168,23 @@ class AffectedDistribution:
             D_0 = 0 to at most 1.
         """
         last, beyond = self.K, 0.0
-        while last > 0 and (wider := up(beyond + self.chances[last], 1)) <= spared:
-            last, beyond = last - 1, wider if self.chances[last] else beyond
-        first, near = 1, 0.0
-        while first < last and last - first >= most and (near := near + self.chances[first]) <= NEAR_END_CHANCE:
+        while last > 0 and (far_chance := up(beyond + self.chances[last], 1)) <= slack:
+            last, beyond = last - 1, far_chance if self.chances[last] else beyond
+        first, near_chance = 1, 0.0
+        while (
+            first < last
+            and last - first >= most
+            and (near_chance := near_chance + self.chances[first]) <= NEAR_END_CHANCE
+        ):
             first += 1
         ends = np.unique(np.linspace(last, first, min(most, last - first + 1)).round().astype(int)).tolist()
-        found, start = [], 1
+        groups, start = [], 1
         for end in ends if last else ():
             chance = float_above(sum((Fraction(self.chances[r]) for r in range(start, end + 1)), Fraction(0)))
             start = end + 1
             if chance:
-                found.append(CountGroup(end, min(1.0, chance)))
-        return found, beyond
+                groups.append(CountGroup(end, min(1.0, chance)))
+        return groups, beyond
 
 
 @dataclass(frozen=True)
@@ -232,19 +240,21 @@ def mixture_total(
     total_delta: float = 0.0,
     points: int | None = None,
 ) -> MixtureTotal:
-    """Return the total privacy of releases of any γ, by the exact recursion on its bits, averaged over the affected voters.
+    """Return the total privacy of releases of any γ, by the exact recursion averaged over the affected voters.
 
-    Private voters that were trained once are taken as not private where they answer more than one query: given the draw, their own
-    privacy does not compose.
+    Private voters that were trained once are taken as not private where they answer more than one query: given the
+    draw, their own privacy does not compose.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
-        problem: K and the voters count; its ``affected`` and its target do not. The voters' own privacy must hold with the
-            draw given: what a random draw adds to it is counted here, not there.
-        queries: Q ≥ 1, fixed beforehand, each chosen freely in view of the earlier answers; one draw serves all of them.
+        problem: K and the voters count; its ``affected`` and its target do not. The voters' own privacy must hold with
+            the draw given: what a random draw adds to it is counted here, not there.
+        queries: Q ≥ 1, fixed beforehand, each chosen freely in view of the earlier answers; one
+            draw serves all of them.
         distribution: of the number of voters that one record affects.
         fresh: see `freshness.FRESH`.
-        total_delta: the δ at which ε will be evaluated [probability]: the share `NEGLECTED_SHARE` of it pays for the far end.
+        total_delta: the δ at which ε will be evaluated [probability]: the share `NEGLECTED_SHARE` of
+            it pays for the far end.
         points: grid points of each recursion, as in `compose_bits`; None for what a second or so affords.
             Sound for any number.
 
@@ -270,17 +280,20 @@ def mixture_total(
     parts, beyond = count_groups(problem, queries, distribution, total_delta)
     if points is None:
         points = min(MAX_POINTS, max(MIN_POINTS, int(MAX_UPDATES / (queries * max(1, len(parts))))))
-    # Lines of a region that matter little are left out: what many releases share among them, and the longer the coarser.
-    fewer = min(MAX_LINE_RISE, LINE_RISE * queries), NEGLECTED_SHARE * total_delta / queries
-    curves = [_profile_at_count(noise, with_affected(problem, part.count), queries, points, fewer) for part in parts]
-    furthest = max((flat for _, flat in curves), default=0.0)
-    return MixtureTotal(tuple(parts), tuple(delta for delta, _ in curves), beyond, furthest)
+    # Lines of a region that matter little are left out: what many releases share among them, and
+    # the longer the coarser.
+    coarsening = min(MAX_LINE_RISE, LINE_RISE * queries), NEGLECTED_SHARE * total_delta / queries
+    curves = [
+        _profile_at_count(noise, with_affected(problem, part.count), queries, points, coarsening) for part in parts
+    ]
+    max_loss = max((flat_from for _, flat_from in curves), default=0.0)
+    return MixtureTotal(tuple(parts), tuple(delta for delta, _ in curves), beyond, max_loss)
 
 
 def count_groups(
     problem: Problem, queries: int, distribution: AffectedDistribution, total_delta: float
 ) -> tuple[list[CountGroup], float]:
-    """Return the groups that `mixture_total` accounts for one by one, and the probability that it charges as a certain loss."""
+    """Return the groups of `mixture_total`, and the probability that it charges as a certain loss."""
     most = MAX_GROUPS if problem.voter.epsilon == math.inf else MAX_PRIVATE_GROUPS
     groups = min(most, max(MIN_GROUPS, int(MAX_STEPS / queries)))
     return distribution.parts(NEGLECTED_SHARE * Privacy(0.0, total_delta).delta, groups)
@@ -307,18 +320,20 @@ def with_affected(problem: Problem, count: int) -> Problem:
 
 
 def _profile_at_count(
-    noise: NoiseFunction, problem: Problem, queries: int, points: int, fewer: tuple[float, float]
+    noise: NoiseFunction, problem: Problem, queries: int, points: int, coarsening: tuple[float, float]
 ) -> tuple[Callable[[float], float], float]:
     """Return ε ↦ D_r(ε) for the problem's r, and an ε beyond which it is flat."""
     private = problem.voter.epsilon < math.inf
-    one = NoisyMajority(noise, problem).profile if private else NonPrivateVotes(noise, problem.affected)
+    release = NoisyMajority(noise, problem).profile if private else NonPrivateVotes(noise, problem.affected)
     if queries == 1:
-        return one.delta, one.max_loss
-    if isinstance(one, NonPrivateVotes) and problem.K <= MAX_EXACT_VOTERS:
-        region = one.region
+        return release.delta, release.max_loss
+    if isinstance(release, NonPrivateVotes) and problem.K <= MAX_EXACT_VOTERS:
+        region = release.region
     else:
-        profile = release_profile(noise, problem, tolerance=TOLERANCE) if isinstance(one, NonPrivateVotes) else one
-        region = profile.coarser(*fewer)
+        profile = (
+            release_profile(noise, problem, tolerance=TOLERANCE) if isinstance(release, NonPrivateVotes) else release
+        )
+        region = profile.coarser(*coarsening)
     total = compose_bits([(region, queries)], points=points)
     return total.delta, up((total.values.size - 1) * total.step, 4)
 
@@ -359,8 +374,8 @@ def estimated_epsilon(
     chances = np.array([part.chance for part in parts])
 
     def fits(epsilon: float) -> bool:
-        found = np.array([np.max(hockey_stick(*law, epsilon), initial=0.0) for law in laws])
-        return beyond + float(chances @ found) <= total_delta
+        deltas = np.array([np.max(hockey_stick(*law, epsilon), initial=0.0) for law in laws])
+        return beyond + float(chances @ deltas) <= total_delta
 
     if fits(0.0):
         return 0.0
@@ -375,10 +390,10 @@ def estimated_epsilon(
 def _main_pairs(noise: NoiseFunction, problem: Problem) -> Array:
     """Return the pairs that matter most: vertices of the region that one release can show, p > q."""
     if problem.voter.epsilon == math.inf:
-        shown = NonPrivateVotes(noise, problem.affected).pairs
+        pairs = NonPrivateVotes(noise, problem.affected).pairs
     else:
-        shown = NoisyMajority(noise, problem).profile.pairs
-    hull = upper_hull(np.clip(shown, 0.0, 1.0))
+        pairs = NoisyMajority(noise, problem).profile.pairs
+    hull = upper_hull(np.clip(pairs, 0.0, 1.0))
     hull = hull[hull[:, 0] > hull[:, 1]]
-    tried = np.linspace(0, max(0, len(hull) - 1), min(MAX_PAIRS, len(hull)))
-    return np.asarray(hull[np.unique(tried.round().astype(int))])
+    indices = np.linspace(0, max(0, len(hull) - 1), min(MAX_PAIRS, len(hull)))
+    return np.asarray(hull[np.unique(indices.round().astype(int))])

@@ -1,8 +1,8 @@
 """Plain majority: the total (ε, δ) of Q majorities that are released without noise, by the cheapest account that holds.
 
-Three accounts compete: the models together, after which everything is post-processing (voters that were trained once); all
-votes of all answers, composed; and the exact account of the released bits. `plan` and `compare` both ask here, so they agree on
-whether noise is needed.
+Three accounts compete: the models together, after which everything is post-processing (voters that were trained once);
+all votes of all answers, composed; and the exact account of the released bits. `plan` and `compare` both ask here, so
+they agree on whether noise is needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def plain_majority_total(
     fresh: bool = False,
     distribution: AffectedDistribution | None = None,
 ) -> tuple[float, str]:
-    """Return the total ε of plain majorities [nats], and the account that proves it; (inf, "none") if nothing is proved.
+    """Return the total ε of plain majorities [nats], and the account that proves it; (inf, "none") if none does.
 
     Args:
         problem: only its voters matter (K, voter, affected).
@@ -46,24 +46,24 @@ def plain_majority_total(
         fresh: see `freshness.FRESH`.
         distribution: number of voters that one record affects, where a draw decides it.
     """
-    found = [answers_total(problem, queries, total_delta, fresh=fresh)]
+    totals = [answers_total(problem, queries, total_delta, fresh=fresh)]
     if not fresh:
-        found.append((compose_models({problem.voter: problem.affected}, total_delta).epsilon, "post-processing"))
+        totals.append((compose_models({problem.voter: problem.affected}, total_delta).epsilon, "post-processing"))
     if distribution is not None:
-        taken = effective_voters(problem, queries, fresh=fresh)
+        voters = effective_voters(problem, queries, fresh=fresh)
         with suppress(DeltaTooSmall):
-            found.append(
-                (mixture_epsilon(_ones(problem.K), taken, queries, total_delta, distribution, fresh=fresh), "bits")
+            totals.append(
+                (mixture_epsilon(_ones(problem.K), voters, queries, total_delta, distribution, fresh=fresh), "bits")
             )
-    epsilon, account = min(found)
+    epsilon, account = min(totals)
     return (epsilon, account) if epsilon < math.inf else (math.inf, "none")
 
 
 def answers_total(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> tuple[float, str]:
     """Return the total ε of majorities whose answers compose [nats], and its account: "votes" or "bits".
 
-    (inf, "none") for voters that are not private, and for several answers of voters that were trained once: one record can
-    then turn a majority with certainty.
+    (inf, "none") for voters that are not private, and for several answers of voters that were trained once: one record
+    can then turn a majority with certainty.
 
     Args:
         problem: only its voters matter (K, voter, affected).
@@ -75,10 +75,12 @@ def answers_total(problem: Problem, queries: int, total_delta: float, *, fresh: 
         return math.inf, "none"
     votes = compose_models({problem.voter: problem.affected * queries}, total_delta)
     if problem.voter.delta == 0:  # half of the votes decide a majority
-        each = plain_majority_sharp(problem.K, problem.voter, problem.affected).epsilon
-        votes = Privacy(min(votes.epsilon, multiple_up(queries, each)), total_delta)
-    one = NoisyMajority(_ones(problem.K), problem)
-    return cheapest({"votes": lambda: votes, "bits": lambda: bits_total(Counter({one: queries}), total_delta, POINTS)})
+        epsilon = plain_majority_sharp(problem.K, problem.voter, problem.affected).epsilon
+        votes = Privacy(min(votes.epsilon, multiple_up(queries, epsilon)), total_delta)
+    majority = NoisyMajority(_ones(problem.K), problem)
+    return cheapest(
+        {"votes": lambda: votes, "bits": lambda: bits_total(Counter({majority: queries}), total_delta, POINTS)}
+    )
 
 
 def private_model_count(problem: Problem, total: Privacy) -> int:

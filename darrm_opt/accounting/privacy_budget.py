@@ -1,22 +1,25 @@
 """Privacy budget in memory: charges events against a total (ε, δ) and rejects a charge that would exceed it.
 
-A `PrivacyBudget` holds a budget (ε, δ) and the events charged to it. An event is accepted if one of its accountants proves that all
-events together, this one included, are within the budget:
+A `PrivacyBudget` holds a budget (ε, δ) and the events charged to it. An event is accepted if one of its accountants
+proves that all events together, this one included, are within the budget:
 
-* ``best`` (the default): the least of basic composition, the closed form with its best slack, and the exact optimal
-  composition, for events of one kind. How many there are, and what each query is, may depend on all earlier answers; an
-  event of another kind is refused, since with these accounts a kind that is chosen in view of the answers can overspend.
-* ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. It holds for events of any kinds, however they are chosen (it is a
-  privacy filter).
+* ``best`` (the default): the least of basic composition, the closed form with its best slack, and the exact
+  optimal composition, for events of one kind. How many there are, and what each query is, may depend on all
+  earlier answers; an event of another kind is refused, since with these accounts a kind that is chosen in view of
+  the answers can overspend.
+* ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. It holds for events of any kinds, however they are chosen
+  (it is a privacy filter).
 
-Releases of several kinds that are fixed beforehand may cost less than their sums: `total_privacy_of_sequence` proves what.
+Releases of several kinds that are fixed beforehand may cost less than their sums:
+`total_privacy_of_sequence` proves what.
 Source: `docs/proofs.md`, "A budget that is charged in view of the answers".
 
-An event is the cost of one release *given the earlier ones*: releases of voters that were trained once have no such (mε, δ)
-(`freshness`), so the caller must know; `mechanism.PrivateMajority` checks.
+An event is the cost of one release *given the earlier ones*: releases of voters that were trained once have no such
+(mε, δ) (`freshness`), so the caller must know; `mechanism.PrivateMajority` checks.
 
-Sums are of the numbers as written: three events of 0.1 fit in 0.3, though as doubles they are 2e-17 above. The error is at
-most half a unit in the last place of each number; a release designed by this package is proved with more room than that.
+Sums are of the numbers as written: three events of 0.1 fit in 0.3, though as doubles they are 2e-17 above. The
+error is at most half a unit in the last place of each number; a release designed by this package is proved
+with more room than that.
 """
 
 from __future__ import annotations
@@ -63,10 +66,9 @@ class PrivacyBudget:
         accounting: "best" or "simple", see the module.
 
     Guarantees:
-        All events that are accepted cost at most the budget together, whatever was charged in view of whichever answers. A
-        charge that is refused changes nothing.
-        Charges from several threads are made one at a time. A copy that ``fork`` makes has nothing left: only the process that
-        made or loaded a budget can charge it.
+        All events that are accepted cost at most the budget together, whatever was charged in view of whichever
+        answers. A charge that is refused changes nothing. Charges from several threads are made one at a time. A copy
+        that ``fork`` makes has nothing left: only the process that made or loaded a budget can charge it.
 
     Raises:
         InvalidInput: the budget or the accounting is not valid.
@@ -109,10 +111,10 @@ class PrivacyBudget:
 
     @property
     def spent(self) -> Privacy:
-        """What the events so far cost: Σε, or the budget's ε where that is less, at the budget's δ; (0, 0) before the first.
+        """Cost of the events so far: Σε, or the budget's ε if that is less, at the budget's δ; (0, 0) before the first.
 
-        Holds at whatever moment it is read, also if the answers decide when. For a number of events that was fixed beforehand
-        `optimal_composition` may prove less.
+        It holds at whatever moment it is read, also if the answers decide when. For a number of events that was fixed
+        beforehand `optimal_composition` may prove less.
         """
         if not self._events:
             return Privacy(0.0)
@@ -124,7 +126,7 @@ class PrivacyBudget:
         Raises:
             InvalidInput: the event or the count is not valid.
         """
-        return not self._forked and _within(self._with(event, count), self._budget, self._accounting)
+        return not self._is_forked and _fits_budget(self._events_with(event, count), self._budget, self._accounting)
 
     def charge(self, event: Privacy, count: int = 1) -> None:
         """Charge ``count`` events, or refuse and change nothing. Charge before the answer is released, never after.
@@ -134,24 +136,26 @@ class PrivacyBudget:
             count: how many such releases, ≥ 0.
 
         Raises:
-            BudgetExceeded: they would overspend the budget; the message says how many would fit. Or this is a forked copy.
+            BudgetExceeded: they would overspend the budget; the message says how many would fit.
+                Or this is a forked copy.
             InvalidInput: the event or the count is not valid.
         """
         self._refuse_fork("Nothing was charged.")
         with self._lock:
-            after = self._with(event, count)
-            if not _within(after, self._budget, self._accounting):
-                if self._accounting == "best" and len(after) > 1:
+            events = self._events_with(event, count)
+            if not _fits_budget(events, self._budget, self._accounting):
+                if self._accounting == "best" and len(events) > 1:
                     raise BudgetExceeded(
-                        f"charging {event} is refused: this budget has events of {next(iter(self._events))}, and proves totals of "
-                        "one kind of event only, as another kind may have been chosen in view of the answers. Nothing was "
-                        "charged. Make the budget with accounting = 'simple', which adds up events of any kinds."
+                        f"charging {event} is refused: this budget has events of {next(iter(self._events))}, and "
+                        "proves totals of one kind of event only, as another kind may have been chosen in view of the "
+                        "answers. Nothing was charged. Make the budget with accounting = 'simple', which adds up "
+                        "events of any kinds."
                     )
                 raise BudgetExceeded(
                     f"charging {count} × {event} would overspend the budget {self._budget} (accounting: "
                     f"{self._accounting}); {self.affordable(event)} of them still fit. Nothing was charged."
                 )
-            self._events = after
+            self._events = events
 
     def affordable(self, event: Privacy) -> int:
         """Return how many such events can still be charged, at most `MAX_EVENTS`.
@@ -198,37 +202,39 @@ class PrivacyBudget:
                 raise BudgetUnreadable(
                     f"the budget {path} has format {record['format']!r}; this version reads {FORMAT}."
                 )
-            loaded = cls(_from_record(record["budget"]), record["accounting"])
+            account = cls(_from_record(record["budget"]), record["accounting"])
             for event in record["events"]:
-                loaded._events = loaded._with(_from_record(event), whole_number(event["count"], "count", _COUNT))
+                account._events = account._events_with(
+                    _from_record(event), whole_number(event["count"], "count", _COUNT)
+                )
         except (ValueError, KeyError, TypeError, RecursionError) as err:  # InvalidInput is a ValueError
             raise BudgetUnreadable(f"the budget {path} is damaged: {err!r}") from err
-        if not loaded.fits(Privacy(0.0), 0):
-            raise BudgetUnreadable(f"the events of the budget {path} exceed {loaded.budget}; nothing was loaded.")
-        return loaded
+        if not account.fits(Privacy(0.0), 0):
+            raise BudgetUnreadable(f"the events of the budget {path} exceed {account.budget}; nothing was loaded.")
+        return account
 
     @property
-    def _forked(self) -> bool:
+    def _is_forked(self) -> bool:
         return self._process != process_identity()
 
     def _refuse_fork(self, outcome: str) -> None:
-        if self._forked:
+        if self._is_forked:
             raise BudgetExceeded(
                 f"this budget was made in process {self._process[0]}; a copy made by fork has nothing left. {outcome} "
                 "Charge in one process, or use a budget on a file: ReleaseLog."
             )
 
-    def _with(self, event: Privacy, count: int) -> Counter[Privacy]:
+    def _events_with(self, event: Privacy, count: int) -> Counter[Privacy]:
         if not isinstance(event, Privacy):
             raise InvalidInput("event", event, "a Privacy(epsilon, delta)")
         checked_mechanisms(event.epsilon, event.delta, 1)
-        after = self._events.copy()
+        events = self._events.copy()
         if whole_number(count, "count", _COUNT, least=0) and event != Privacy(0.0):  # what costs nothing is of no kind
-            after[event] += count
-        return after
+            events[event] += count
+        return events
 
 
-def _within(events: Counter[Privacy], budget: Privacy, accounting: Accounting) -> bool:
+def _fits_budget(events: Counter[Privacy], budget: Privacy, accounting: Accounting) -> bool:
     if accounting == "best" and len(events) > 1:
         return False
     epsilon, delta = _sum(events)

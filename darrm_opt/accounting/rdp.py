@@ -1,7 +1,7 @@
 """Rényi differential privacy: the accountant of Gaussian noise, where no exact profile is at hand.
 
-An (α, r)-RDP mechanism has D_α(P‖Q) ≤ r for all neighbours. At one order α, r adds up over adaptive compositions; (ε, δ) is
-read off at the best order. Every conversion rounds outward.
+An (α, r)-RDP mechanism has D_α(P‖Q) ≤ r for all neighbours. At one order α, r adds up over adaptive compositions;
+(ε, δ) is read off at the best order. Every conversion rounds outward.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from darrm_opt.rounding import ULP, multiple_up, up
 Conversion = Literal["tight", "standard"]
 
 ORDERS: Array = np.concatenate((1 + np.geomspace(1e-3, 9, 200), np.geomspace(10.5, 1e5, 200)))
-"""Orders α by default: 400, spaced by less than 5 %, so the ε at the best of them is within about 0.1 % of the best α's."""
+"""Orders α by default: 400, spaced by less than 5 %, so the ε at the best of them is within about
+0.1 % of the best α's."""
 ORDERS.setflags(write=False)
 
 MIN_RATIO = 1.5e-154
-"""Least ratio of a distance to a standard deviation that is squared: the square of a smaller one would lose its digits."""
+"""Least ratio of a distance to a standard deviation that is squared: the square of a smaller one
+would lose its digits."""
 
 _ORDERS = "orders, each a finite number above 1"
 
@@ -44,11 +46,11 @@ def gaussian_rdp(sigma: float, orders: ArrayLike = ORDERS, sensitivity: float = 
     Source: Mironov 2017, Proposition 7.
     """
     alphas = _check_orders(orders)
-    moved = _finite(sensitivity, "sensitivity", "a finite distance, at least 0")
+    distance = _finite(sensitivity, "sensitivity", "a finite distance, at least 0")
     deviation = real_number(sigma, "sigma", "a finite standard deviation above 0")
     if not 0 < deviation < math.inf:
         raise InvalidInput("sigma", sigma, "a finite standard deviation above 0")
-    ratio = max(moved / deviation, MIN_RATIO) if moved else 0.0
+    ratio = max(distance / deviation, MIN_RATIO) if distance else 0.0
     return np.asarray(alphas * (ratio * ratio) / 2 * (1 + 8 * ULP))
 
 
@@ -80,11 +82,11 @@ def rdp_epsilon(
         correction = np.zeros_like(alphas)
     else:
         raise InvalidInput("conversion", conversion, "'tight' or 'standard'")
-    found = divergences + slope + correction
+    epsilons = divergences + slope + correction
     # α − 1 cancels: an ulp of α, relative to α − 1, in every term that divides by it.
-    found += 8 * ULP * (1 + alphas / (alphas - 1)) * (divergences + slope + np.abs(correction) + 1)
-    best = int(np.argmin(found))
-    return up(float(found[best]), 8) if found[best] > 0 else 0.0, float(alphas[best])
+    epsilons += 8 * ULP * (1 + alphas / (alphas - 1)) * (divergences + slope + np.abs(correction) + 1)
+    best = int(np.argmin(epsilons))
+    return up(float(epsilons[best]), 8) if epsilons[best] > 0 else 0.0, float(alphas[best])
 
 
 def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tuple[float, float]:
@@ -127,8 +129,8 @@ def gaussian_rdp_epsilon(sigma: float, k: int, delta: float, sensitivity: float 
     """
     k = whole_number(k, "k", "a whole number of mechanisms, at least 0", least=0)
     log_delta = math.log(positive_delta(delta))
-    one = float(gaussian_rdp(sigma, [2.0], sensitivity)[0]) / 2
-    rho = multiple_up(k, one) if math.isfinite(one) else math.inf if k else 0.0
+    single_rho = float(gaussian_rdp(sigma, [2.0], sensitivity)[0]) / 2
+    rho = multiple_up(k, single_rho) if math.isfinite(single_rho) else math.inf if k else 0.0
     return up(rho + 2 * math.sqrt(rho * -log_delta), 16) if rho else 0.0
 
 

@@ -1,15 +1,16 @@
 """One release of a γ: its exact privacy profile, and the proof that it is private for a target.
 
-The privacy profile δ(ε) = max (p − c·q)₊, c = e^ε, is convex and piecewise linear in c: each piece is a vertex (p, q) of
-the region of `bits.region`, each kink an edge of it. A few searches find all of it: search at two slopes, then where the two
-lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; otherwise there is a new
-piece, with a crossing on either side. That takes about two searches a vertex. The lines bound the region from outside, the
-pairs found span one inside it, and between two neighbouring lines the two differ by a triangle: the next search goes where
-that triangle matters most, until none exceeds a tolerance. A designed γ has few vertices; one with smooth noise has about K,
-and the rule spends the lines where they matter.
+The privacy profile δ(ε) = max (p − c·q)₊, c = e^ε, is convex and piecewise linear in c: each piece is a vertex (p, q)
+of the region of `bits.region`, each kink an edge of it. A few searches find all of it: search at two slopes, then where
+the two lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; otherwise
+there is a new piece, with a crossing on either side. That takes about two searches a vertex. The lines bound the region
+from outside, the pairs found span one inside it, and between two neighbouring lines the two differ by a triangle: the
+next search goes where that triangle matters most, until none exceeds a tolerance. A designed γ has few vertices; one
+with smooth noise has about K, and the rule spends the lines where they matter.
 
-The result is proved: each δ is an upper bound (`ProfileSearch`), and between the slopes searched the outer region is used,
-not the pairs that were found. Voters that are not private need no search: all pairs are known (`bits.non_private_votes`).
+The result is proved: each δ is an upper bound (`ProfileSearch`), and between the slopes searched the outer region is
+used, not the pairs that were found. Voters that are not private need no search: all pairs are known
+(`bits.non_private_votes`).
 
 `NoisyMajority` is a γ with its voters; `Release` adds the proof that it is private for its target.
 """
@@ -44,8 +45,8 @@ MAX_LINES = 240
 """Most slopes searched; beyond, the region is sound but may exceed the tolerance."""
 
 TOLERANCE = 3e-4
-"""Most by which the outer region may exceed the inner one, as a share of p − q at its vertices: the total ε of many releases
-exceeds that of the inner region by a smaller share."""
+"""Most by which the outer region may exceed the inner one, as a share of p − q at its vertices: the total ε of many
+releases exceeds that of the inner region by a smaller share."""
 
 FLAT_SHARE = 1e-5
 """The profile counts as flat below this share of its flat end or of its last vertex."""
@@ -54,7 +55,8 @@ MAX_EPSILON = 30.0
 """Largest ε at which the profile is searched while it still falls [nats]; beyond, a search would find only rounding."""
 
 FLAT_TOLERANCE = 1e-13
-"""Bound on what the profile may still fall beyond `ReleaseProfile.max_loss`, besides the share `FLAT_SHARE` [probability]."""
+"""Bound on what the profile may still fall beyond `ReleaseProfile.max_loss`, besides the share
+`FLAT_SHARE` [probability]."""
 
 CELLS = 2000
 """Cells of a PLD up to the target ε, where its length allows."""
@@ -83,12 +85,11 @@ class ReleaseProfile:
 
     def __call__(self, epsilons: ArrayLike) -> Array:
         """Return δ, never below the exact one, at each ε [nats] of either sign, any shape."""
-        asked = np.asarray(epsilons, dtype=np.float64)
-        p, p_rest, q, q_rest = self.outer.moves.T
-        above, below = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
-        c = np.exp(np.minimum(asked, MAX_TARGET_EPSILON))[..., np.newaxis]
+        grid = np.asarray(epsilons, dtype=np.float64)
+        p, q = self._vertices
+        c = np.exp(np.minimum(grid, MAX_TARGET_EPSILON))[..., np.newaxis]
         # p and c·q are within an ulp or two each, and where δ > 0 neither is above 1.
-        deltas = np.max(above - c * below, axis=-1) + 8 * ULP
+        deltas = np.max(p - c * q, axis=-1) + 8 * ULP
         return np.asarray(np.clip(deltas, 0.0, 1.0))
 
     def delta(self, epsilon: float) -> float:
@@ -106,14 +107,19 @@ class ReleaseProfile:
         )
 
     @cached_property
+    def _vertices(self) -> tuple[Array, Array]:
+        """(p, q) of the outer region's vertices, for both answers."""
+        p, p_rest, q, q_rest = self.outer.moves.T
+        return np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
+
+    @cached_property
     def max_loss(self) -> float:
         """An ε beyond which the profile is flat up to `FLAT_TOLERANCE` [nats]: the largest finite loss of a vertex."""
-        p, p_rest, q, q_rest = self.outer.moves.T
-        above, below = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
+        p, q = self._vertices
         # A vertex matters up to where it falls below the flat end, the pair with q = 0.
-        flat = float(np.max(above[below == 0.0], initial=0.0))
-        matters = above > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE
-        losses = np.log((above[matters] - flat) / below[matters])
+        flat = float(np.max(p[q == 0.0], initial=0.0))
+        is_relevant = p > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE
+        losses = np.log((p[is_relevant] - flat) / q[is_relevant])
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 
     def coarser(self, share: float, spare: float = 0.0) -> BitRegion:
@@ -124,23 +130,24 @@ class ReleaseProfile:
             spare: by which it may rise there in any case [probability].
         """
         lines = [(math.exp(float(ln)), float(delta)) for ln, delta in zip(self.epsilons, self.deltas, strict=True)]
-        kept = list(range(len(lines)))
-        while len(kept) > 2:
-            lost = [
-                _relative_rise(lines[kept[i - 1]], lines[kept[i]], lines[kept[i + 1]], share, spare)
-                for i in range(1, len(kept) - 1)
+        indices = list(range(len(lines)))
+        while len(indices) > 2:
+            rises = [
+                _relative_rise(lines[indices[i - 1]], lines[indices[i]], lines[indices[i + 1]], share, spare)
+                for i in range(1, len(indices) - 1)
             ]
-            least = int(np.argmin(lost))
-            if lost[least] > 1:
+            least = int(np.argmin(rises))
+            if rises[least] > 1:
                 break
-            del kept[least + 1]
-        return outer_region(_slopes(self.epsilons[kept]), self.deltas[kept])
+            del indices[least + 1]
+        return outer_region(_slopes(self.epsilons[indices]), self.deltas[indices])
 
     def pld(self, discretisation: float | None = None, *, count: int = 1) -> Pld:
         """Return the privacy loss distribution of ``count`` releases.
 
         Args:
-            discretisation: h [nats], > 0; by default the largest finite loss over `CELLS`, coarser for very many releases.
+            discretisation: h [nats], > 0; by default the largest finite loss over `CELLS`,
+                coarser for very many releases.
             count: number of releases, ≥ 1, each chosen freely in view of the earlier answers.
 
         Guarantees:
@@ -157,7 +164,7 @@ class ReleaseProfile:
         return pld_from_profile(self, discretisation=step, max_loss=self.max_loss).repeated(count)
 
     def discretisation(self, count: int) -> float:
-        """Return h for ``count`` releases [nats]: it divides the largest finite loss, where most of the mass may sit."""
+        """Return h for ``count`` releases [nats]: a divisor of the largest finite loss, where most mass may sit."""
         if self.max_loss < FLAT_TOLERANCE:  # 0, rounded up
             return 1.0
         affordable = MAX_DEFAULT_CELLS // (40 * math.isqrt(max(1, count)))
@@ -181,7 +188,8 @@ def release_profile(
     Raises:
         InvalidInput: ``gamma`` is not a noise function of K voters.
 
-    Source: the profile is ours (see `design.privacy_profile`); the search for all its pieces is the "sandwich" of supporting lines.
+    Source: the profile is ours (see `design.privacy_profile`); the search for all its pieces is the
+    "sandwich" of supporting lines.
 
     >>> from darrm_opt import Problem, solve
     >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
@@ -192,10 +200,10 @@ def release_profile(
     check_arithmetic()
     noise = NoiseFunction(gamma, problem.K)
     votes = NonPrivateVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else None
-    at = ProfileSearch(noise, problem).at if votes is None else votes.at
-    known = _search_profile(at, min(problem.target.epsilon, MAX_EPSILON), tolerance)
-    epsilons = np.array(sorted(known))
-    deltas, p, q = np.array([known[float(epsilon)] for epsilon in epsilons]).T
+    point_at = ProfileSearch(noise, problem).at if votes is None else votes.at
+    points = _search_profile(point_at, min(problem.target.epsilon, MAX_EPSILON), tolerance)
+    epsilons = np.array(sorted(points))
+    deltas, p, q = np.array([points[float(epsilon)] for epsilon in epsilons]).T
     pairs = np.clip(np.stack([p, q], axis=1), 0.0, 1.0)
     if votes is not None and problem.K <= MAX_LINES:
         return ReleaseProfile(epsilons, deltas, pairs, votes.region, votes.inner)
@@ -208,40 +216,42 @@ _ProfilePoint = tuple[float, float, float]
 _ProfilePoints = dict[float, _ProfilePoint]
 
 
-def _search_profile(at: Callable[[float], _ProfilePoint], likely: float, tolerance: float) -> _ProfilePoints:
+def _search_profile(point_at: Callable[[float], _ProfilePoint], start: float, tolerance: float) -> _ProfilePoints:
     """Return the profile at as many ε as the tolerance needs, refining the widest gap between the two regions first."""
-    known = {epsilon: at(epsilon) for epsilon in sorted({0.0, likely})}
-    while (end := _next_epsilon(known)) is not None:
-        known[end] = at(end)
-    gaps = [gap for low, high in pairwise(sorted(known)) if (gap := _gap(known, low, high, tolerance)) is not None]
+    points = {epsilon: point_at(epsilon) for epsilon in sorted({0.0, start})}
+    while (epsilon := _next_epsilon(points)) is not None:
+        points[epsilon] = point_at(epsilon)
+    gaps = [gap for low, high in pairwise(sorted(points)) if (gap := _gap(points, low, high, tolerance)) is not None]
     heapq.heapify(gaps)
-    while gaps and len(known) < MAX_LINES:
+    while gaps and len(points) < MAX_LINES:
         _, low, epsilon, high = heapq.heappop(gaps)
-        known[epsilon] = at(epsilon)
-        for ends in ((low, epsilon), (epsilon, high)):
-            if (gap := _gap(known, *ends, tolerance)) is not None:
+        points[epsilon] = point_at(epsilon)
+        for interval in ((low, epsilon), (epsilon, high)):
+            if (gap := _gap(points, *interval, tolerance)) is not None:
                 heapq.heappush(gaps, gap)
-    return known
+    return points
 
 
-def _gap(known: _ProfilePoints, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
+def _gap(points: _ProfilePoints, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
     """Return (−gap, low, ε, high) where the two regions differ too much between neighbouring lines, else None.
 
-    ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which the two
-    lines meet, higher by the gap. The gap counts in units of what is allowed.
+    ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which
+    the two lines meet, higher by the gap. The gap counts in units of what is allowed.
     """
-    (delta, p, q), (delta_high, p_high, q_high) = known[low], known[high]
+    (delta, p, q), (delta_high, p_high, q_high) = points[low], points[high]
     if not (p > p_high and q > q_high):
         return None
     c = (p - p_high) / (q - q_high)
     c_low, c_high = math.exp(low), math.exp(high)
-    if not c_low < c < c_high or (epsilon := math.log(c)) in known:
+    if not c_low < c < c_high or (epsilon := math.log(c)) in points:
         return None
-    above = delta + (delta_high - delta) * (c - c_low) / (c_high - c_low)  # of the outer region, linear between lines
+    outer_delta = delta + (delta_high - delta) * (c - c_low) / (
+        c_high - c_low
+    )  # of the outer region, linear between lines
     vertex_q = (delta - delta_high) / (c_high - c_low)
     vertex_p = delta + c_low * vertex_q
     # Never less than twice what `design.privacy_profile` leaves open at that slope.
-    gap = (above - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * MIN_IMPROVEMENT * c)
+    gap = (outer_delta - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * MIN_IMPROVEMENT * c)
     return (-gap, low, epsilon, high) if gap > 1 else None
 
 
@@ -249,12 +259,12 @@ _Line = tuple[float, float]
 """(slope, δ)."""
 
 
-def _relative_rise(before: _Line, line: _Line, after: _Line, share: float, spare: float) -> float:
+def _relative_rise(previous: _Line, line: _Line, following: _Line, share: float, spare: float) -> float:
     """Return by how much δ rises at the slope of ``line`` where only its neighbours are known, over what it may."""
-    (low, low_delta), (slope, delta), (high, high_delta) = before, line, after
-    between = low_delta + (high_delta - low_delta) * (slope - low) / (high - low)  # the profile is convex in the slope
-    allowed = max(share * delta, spare)
-    return (between - delta) / allowed if allowed > 0 else math.inf
+    (low, low_delta), (slope, delta), (high, high_delta) = previous, line, following
+    chord = low_delta + (high_delta - low_delta) * (slope - low) / (high - low)  # the profile is convex in the slope
+    tolerance = max(share * delta, spare)
+    return (chord - delta) / tolerance if tolerance > 0 else math.inf
 
 
 def _slopes(epsilons: Array) -> list[float]:
@@ -262,10 +272,10 @@ def _slopes(epsilons: Array) -> list[float]:
     return [up(math.exp(float(epsilon)), 2) for epsilon in epsilons]
 
 
-def _next_epsilon(known: _ProfilePoints) -> float | None:
+def _next_epsilon(points: _ProfilePoints) -> float | None:
     """Return where the line of the last pair reaches 0 if the profile may still fall there, else None."""
-    last = max(known)
-    _, p, q = known[last]
+    last = max(points)
+    _, p, q = points[last]
     c = math.exp(last)
     if last >= MAX_EPSILON or c * q <= FLAT_SHARE * p or p - c * q <= 16 * MIN_IMPROVEMENT * c:
         return None  # flat from here on, or lost in rounding
@@ -331,10 +341,10 @@ class Release(NoisyMajority):
             return released
         if isinstance(released, Solution):
             return cls(released.noise, released.problem)
-        given: Any = released
-        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Problem)):
-            raise InvalidInput("release", given, "a Solution, or a pair (gamma, problem)")
-        gamma, problem = given
+        value: Any = released
+        if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Problem)):
+            raise InvalidInput("release", value, "a Solution, or a pair (gamma, problem)")
+        gamma, problem = value
         return cls(NoiseFunction(gamma, problem.K), problem)
 
     @property

@@ -30,10 +30,10 @@ def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
     rate = _check_rate(rate)
     if event.epsilon > 1:  # ln(1 + q(e^ε − 1)) = ε + ln(q + (1−q)e^(−ε)), which cannot overflow
         share = rate + (1 - rate) * math.exp(-event.epsilon) + SUBNORMAL_ERROR
-        amplified = up(event.epsilon + math.log(share) + 4 * ULP * event.epsilon, 8)
+        epsilon = up(event.epsilon + math.log(share) + 4 * ULP * event.epsilon, 8)
     else:
-        amplified = up(math.log1p(rate * math.expm1(event.epsilon)), 8)
-    return Privacy(min(amplified, event.epsilon), min(event.delta, up(rate * event.delta, 2)))
+        epsilon = up(math.log1p(rate * math.expm1(event.epsilon)), 8)
+    return Privacy(min(epsilon, event.epsilon), min(event.delta, up(rate * event.delta, 2)))
 
 
 def _check_rate(rate: float) -> float:

@@ -8,12 +8,12 @@
     bits      the exact adaptive recursion on the pairs that a bit of this γ can show
     models    the models together, for voters that were trained once
 
-Each account rests on a finer description of the release than the one before: (mε, δ) is one point of the profile, and the
-profile bounds a pair (P, Q), while the recursion uses that a release is one bit. `bits` and `profile` hold while the bit is
-the whole transcript of a query.
+Each account rests on a finer description of the release than the one before: (mε, δ) is one point of the profile, and
+the profile bounds a pair (P, Q), while the recursion uses that a release is one bit. `bits` and `profile` hold while
+the bit is the whole transcript of a query.
 
-Each account is a proof by itself, so the least of them is sound too. Voters that were trained once are taken as not private
-(`freshness`).
+Each account is a proof by itself, so the least of them is sound too. Voters that were trained once are taken as
+not private (`freshness`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.adversary import attained_epsilon
@@ -104,17 +104,14 @@ def profile_total(counts: Counts, total_delta: float) -> Privacy:
 
 def compose_profiles(counts: Counts) -> Pld:
     """Return the PLD of the exact profiles of releases, on one grid."""
-    together = sum(counts.values())
+    queries = sum(counts.values())
     longest = max(counts, key=lambda release: release.profile.max_loss)
-    step = longest.profile.discretisation(together)
+    step = longest.profile.discretisation(queries)
     parts = [
         pld_from_profile(release.profile, discretisation=step, max_loss=release.profile.max_loss).repeated(count)
         for release, count in sorted(counts.items(), key=_sort_key)
     ]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.then(part)
-    return total
+    return reduce(Pld.then, parts)
 
 
 def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) -> Privacy:
@@ -132,17 +129,17 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
     points = min(most_points, int(MAX_BITS_WORK / updates))
     if points < MIN_POINTS:
         raise TooMuchWork(
-            f"{updates:.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, take too long. "
-            "The accounts profile and optimal handle longer sequences."
+            f"{updates:.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, take too "
+            "long. The accounts profile and optimal handle longer sequences."
         )
-    before = math.inf
+    previous = math.inf
     # a coarser grid is as sound: a finer one only lowers the total
-    for coarse in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
+    for coarse_points in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
         with suppress(DeltaTooSmall):
-            epsilon = compose_bits_any_order(parts, points=coarse).epsilon(total_delta)
-            if before - epsilon <= GRID_PRECISION * epsilon:
+            epsilon = compose_bits_any_order(parts, points=coarse_points).epsilon(total_delta)
+            if previous - epsilon <= GRID_PRECISION * epsilon:
                 return Privacy(epsilon, total_delta)
-            before = epsilon
+            previous = epsilon
     return Privacy(compose_bits_any_order(parts, points=points).epsilon(total_delta), total_delta)
 
 
@@ -151,8 +148,8 @@ def cheapest_total(
 ) -> tuple[float, str]:
     """Return the least total ε of ``queries`` releases of one γ [nats], and the name of the account that proves it.
 
-    The exact recursion on bits is the least of all where it is affordable; elsewhere the PLD of the profile and the optimal
-    composition of (ε, δ) compete. (inf, "none") if nothing is proved at that δ.
+    The exact recursion on bits is the least of all where it is affordable; elsewhere the PLD of the profile and the
+    optimal composition of (ε, δ) compete. (inf, "none") if nothing is proved at that δ.
 
     Args:
         majority: γ, and voters whose releases compose.
@@ -161,19 +158,22 @@ def cheapest_total(
         points: grid points of the recursion.
     """
     counts = Counter({majority: queries})
-    profile, optimal = partial(profile_total, counts, total_delta), partial(optimal_total, counts, total_delta)
+    accounts = {"optimal": partial(optimal_total, counts, total_delta)}
     try:
         return bits_total(counts, total_delta, points).epsilon, "bits"
     except DeltaTooSmall:
-        return cheapest({"optimal": optimal})  # the profile leaks no less than the bits do
+        pass  # the profile leaks no less than the bits do
     except TooMuchWork:
-        return cheapest(
-            {"profile": profile, "optimal": optimal} if queries <= MAX_PROFILE_QUERIES else {"optimal": optimal}
-        )
+        if queries <= MAX_PROFILE_QUERIES:
+            accounts = {"profile": partial(profile_total, counts, total_delta), **accounts}
+    return cheapest(accounts)
 
 
 def attained_by_adversary(counts: Counts, total_delta: float) -> float | None:
-    """Return an ε that some adversary attains with the releases in some order, a lower bound on every account; None for too many."""
+    """Return an ε that some adversary attains with the releases in some order; None for too many of them.
+
+    It is a lower bound on every account.
+    """
     parts = [(release.profile.inner, count) for release, count in sorted(counts.items(), key=_sort_key)]
     if sum(region.moves.shape[0] * count for region, count in parts) * ADVERSARY_POINTS > MAX_ADVERSARY_WORK:
         return None
@@ -218,9 +218,10 @@ class ReleaseTotal:
         delta: total δ of the query [probability].
         totals: (ε, δ) by method; ``simple`` has a δ of its own.
         refused: the error of each method that gave no total.
-        epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs found: no sound
-            account can be below it. ``inf`` where an infinite loss is likelier than ``delta``; None where the releases are too many
-            to tell, or where private voters were trained once (what they attain together is not known).
+        epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs
+            found: no sound account can be below it. ``inf`` where an infinite loss is likelier than ``delta``;
+            None where the releases are too many to tell, or where private voters were trained once (what they
+            attain together is not known).
         fresh: whether the voters were taken to be fresh (`freshness.FRESH`).
     """
 
@@ -237,11 +238,11 @@ class ReleaseTotal:
         Raises:
             DeltaTooSmall: none is; the error of the account that needs the least δ.
         """
-        within = {name: total.epsilon for name, total in self.totals.items() if total.delta <= self.delta}
-        if not within:
+        epsilons = {name: total.epsilon for name, total in self.totals.items() if total.delta <= self.delta}
+        if not epsilons:
             floors = [err for err in self.refused.values() if isinstance(err, DeltaTooSmall)]
             raise min(floors, key=lambda err: err.floor) if floors else next(iter(self.refused.values()))
-        return min(within, key=within.__getitem__)
+        return min(epsilons, key=epsilons.__getitem__)
 
     @property
     def best(self) -> Privacy:
@@ -258,9 +259,9 @@ def total_privacy(
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         queries: Q ≥ 0 releases, fixed beforehand.
         total_delta: allowed in total [probability], in [0, 1).
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`). For one
-            release, and for voters that are not private, both are the same.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+            For one release, and for voters that are not private, both are the same.
 
     Returns:
         The total ε by each method, and the least of them as ``.best``.
@@ -293,10 +294,11 @@ def total_privacy_of_sequence(
     """Return what releases of several γ cost together, in whatever order they are made.
 
     Args:
-        parts: (release, how many) for each γ; how many of each is fixed beforehand, their order may be chosen on the way.
+        parts: (release, how many) for each γ; how many of each is fixed beforehand, their order
+            may be chosen on the way.
         total_delta: allowed in total [probability], in [0, 1).
-        fresh: as in `total_privacy`. Releases for equal voters (K, their privacy, ``affected``) are taken to be of the same models, others
-            to be of other models.
+        fresh: as in `total_privacy`. Releases for equal voters (K, their privacy, ``affected``) are taken to be of the
+            same models, others to be of other models.
 
     Returns:
         As `total_privacy`, which it equals where all γ are equal.
@@ -315,17 +317,17 @@ def total_privacy_of_sequence(
     if not counts:
         return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0, fresh)
     queries = sum(counts.values())
-    shown: Counter[NoisyMajority] = Counter()
+    majorities: Counter[NoisyMajority] = Counter()
     for release, count in counts.items():
-        shown[release.effective(queries, fresh=fresh)] += count
+        majorities[release.effective(queries, fresh=fresh)] += count
     accounts: dict[str, Callable[[], Privacy]] = {
-        name: partial(account, shown, total_delta) for name, account in ACCOUNTS.items()
+        name: partial(account, majorities, total_delta) for name, account in ACCOUNTS.items()
     }
     voters = {(release.problem.K, release.problem.voter, release.problem.affected) for release in counts}
-    if shown != counts and all(voter.epsilon < math.inf for _, voter, _ in voters):
+    if majorities != counts and all(voter.epsilon < math.inf for _, voter, _ in voters):
         accounts["models"] = partial(_models, voters, total_delta)
     totals, refused = evaluate(accounts)
-    at_least = attained_by_adversary(shown, total_delta) if shown == counts else None
+    at_least = attained_by_adversary(majorities, total_delta) if majorities == counts else None
     return ReleaseTotal(total_delta, totals, refused, at_least, fresh)
 
 
@@ -350,9 +352,10 @@ def exact_epsilon(
     fresh: bool = False,
     points: int = POINTS,
 ) -> float:
-    """Return the total ε of releases of any γ, private for its problem's target or not, by the exact recursion on its bits.
+    """Return the total ε of releases of any γ by the exact recursion on its bits.
 
-    Where voters were trained once, the models together may cost less, and then that is the total.
+    γ need not be private for its problem's target. Where voters were trained once, the models together may cost less,
+    and then that is the total.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
@@ -372,13 +375,13 @@ def exact_epsilon(
     """
     total_delta = probability(total_delta, "total_delta")
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
-    counted = effective_voters(problem, queries, fresh=fresh)
+    voters = effective_voters(problem, queries, fresh=fresh)
     if queries == 0:
         return 0.0
     models = models_account(problem, queries, total_delta, fresh=fresh).epsilon
     try:
-        shown = Counter({NoisyMajority(NoiseFunction(gamma, problem.K), counted): queries})
-        return min(models, bits_total(shown, total_delta, points).epsilon)
+        counts = Counter({NoisyMajority(NoiseFunction(gamma, problem.K), voters): queries})
+        return min(models, bits_total(counts, total_delta, points).epsilon)
     except (DeltaTooSmall, TooMuchWork):
         if models == math.inf:
             raise

@@ -1,4 +1,4 @@
-"""Design under a total budget: the best target of one release, a γ for a whole sequence, calibration, and how many releases fit."""
+"""Design under a total budget: the best target of one release, a γ for a sequence, calibration, and quotas."""
 
 from darrm_opt.budgeting.best_target import BestTarget, best_target
 from darrm_opt.budgeting.calibration import epsilon_each, most_queries

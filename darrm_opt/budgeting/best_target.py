@@ -1,12 +1,12 @@
 """Best target of one release, so that Q releases of its γ_opt fit a total budget.
 
-Every target (ε, δ) of one release has a γ_opt, and Q releases of that γ cost a total ε at the total δ, by the least sound
-account. The targets that fit are those below a curve from (largest ε, 0) to (0, largest δ), and utility varies along it: a
-larger δ allows more distance between neighbours where a bit is nearly certain, a larger ε where it is nearly a coin. So the
-search moves along the curve, and at each δ calibrates ε to the total.
+Every target (ε, δ) of one release has a γ_opt, and Q releases of that γ cost a total ε at the total δ, by the least
+sound account. The targets that fit are those below a curve from (largest ε, 0) to (0, largest δ), and utility varies
+along it: a larger δ allows more distance between neighbours where a bit is nearly certain, a larger ε where it is
+nearly a coin. So the search moves along the curve, and at each δ calibrates ε to the total.
 
-The δ of the target may be anything: γ_opt with a large δ need not leak at all (its two answers keep finite odds), and its
-total cost is computed from the pairs that it shows, not from (ε, δ).
+The δ of the target may be anything: γ_opt with a large δ need not leak at all (its two answers keep finite odds), and
+its total cost is computed from the pairs that it shows, not from (ε, δ).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ POINTS = 8001
 """Grid points of the account that proves the answer: sound for any number."""
 
 ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
-"""Grid points of the estimates along the curve; coarser where that would take more updates than this in one estimate."""
+"""Grid points of the estimates along the curve; coarser where that would take more updates than
+this in one estimate."""
 
 MAX_FINALISTS, MIN_SPACING = 4, 0.05
 """Points of the curve that are proved: how many, and how far apart their δ are, as a share."""
@@ -58,8 +59,8 @@ MAX_REFINEMENTS = 6
 """Points added between the best of these and its neighbours."""
 
 JUMP, SCAN_STEP, MAX_SCANNED = 0.01, 0.02, 24
-"""Share of the utility by which an estimate exceeds what was proved where the cost jumps; targets above the jump are then proved
-one by one: the distance of their ε, as a share, and how many at most."""
+"""Share of the utility by which an estimate exceeds what was proved where the cost jumps; targets above the jump are
+then proved one by one: the distance of their ε, as a share, and how many at most."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class BestTarget:
         solution: γ_opt at that target.
         queries: Q.
         total: total privacy of Q releases of it: ε by the account, and the δ that was allowed.
-        account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or "models" if
-            the models together are within the total.
+        account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or
+            "models" if the models together are within the total.
         fresh: what the total assumes of the voters (`freshness.FRESH`).
     """
 
@@ -104,20 +105,20 @@ def best_target(
         total: (ε, δ) of all releases together, ε > 0 and finite.
         affected: voters that one record can influence; None means all K.
         objective: what γ_opt maximises.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
         stop: called between the steps of the search; if it returns True, the best target so far is returned.
 
     Returns:
-        The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. For voters that were
-        trained once the solution's problem takes them as not private, unless the models together are within the total: then no
-        noise is needed, and γ_opt at the total keeps the majority wherever one release may.
+        The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. For voters that
+        were trained once the solution's problem takes them as not private, unless the models together are within the
+        total: then no noise is needed, and γ_opt at the total keeps the majority wherever one release may.
 
     Guarantees:
-        The releases are within ``total``, proved by that account. Of the targets proved to fit, none has a larger utility.
-        That none of all has is not proved. The best is usually better by a little (about `PRECISION` of the budget). Where
-        voters may leak (Δ > 0) the cost jumps along the curve, and a target beyond a jump may be better by more; only some of
-        those are looked at (`MAX_SCANNED`).
+        The releases are within ``total``, proved by that account. Of the targets proved to fit, none has a larger
+        utility. That none of all has is not proved. The best is usually better by a little (about `PRECISION` of the
+        budget). Where voters may leak (Δ > 0) the cost jumps along the curve, and a target beyond a jump may be better
+        by more; only some of those are looked at (`MAX_SCANNED`).
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -125,8 +126,8 @@ def best_target(
     Source: ours.
 
     >>> import math
-    >>> found = best_target(5, Privacy(math.inf), 20, Privacy(2.0, 1e-3), affected=1)
-    >>> found.total.epsilon <= 2.0, found.account, found.solution.utility > 0.2
+    >>> best = best_target(5, Privacy(math.inf), 20, Privacy(2.0, 1e-3), affected=1)
+    >>> best.total.epsilon <= 2.0, best.account, best.solution.utility > 0.2
     (True, 'bits', True)
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
@@ -157,8 +158,8 @@ def least_cost(
     `cheapest_total` of voters whose releases compose, or the models together where they were trained once.
     """
     models = models_account(release.problem, queries, total_delta, fresh=fresh).epsilon, "models"
-    found = cheapest_total(release.effective(queries, fresh=fresh), queries, total_delta, points)
-    return models if models[0] < found[0] else found
+    cost = cheapest_total(release.effective(queries, fresh=fresh), queries, total_delta, points)
+    return models if models[0] < cost[0] else cost
 
 
 def estimated_cost(
@@ -177,8 +178,8 @@ def estimated_cost(
     Returns:
         Total ε, ``inf`` where there is none; None where an estimate would take long itself.
     """
-    shown = np.stack(constraint.pair(noise.signed, multisets), axis=1)
-    hull = upper_hull(np.clip(shown, 0.0, 1.0))
+    pairs = np.stack(constraint.pair(noise.signed, multisets), axis=1)
+    hull = upper_hull(np.clip(pairs, 0.0, 1.0))
     # of two that are each other's mirror image one: the other is its complement once the neighbours are swapped
     region = inner_region(hull[hull.sum(axis=1) >= 1.0 - 1e-12])
     points = min(ESTIMATE_POINTS, int(MAX_ESTIMATE_WORK / (region.moves.shape[0] * queries)))
@@ -212,9 +213,9 @@ class _CurvePoint(NamedTuple):
 class _TargetSearch:
     """A search along the curve of targets that fit.
 
-    Costs along the curve are estimates, which only guide the search; the result is proved. Utility grows with ε: at a δ where
-    some ε costs too much and is no more useful than the best target so far, nothing smaller is, and the search goes on
-    elsewhere.
+    Costs along the curve are estimates, which only guide the search; the result is proved. Utility grows with ε: at a
+    δ where some ε costs too much and is no more useful than the best target so far, nothing smaller is, and the
+    search goes on elsewhere.
     """
 
     def __init__(
@@ -232,62 +233,65 @@ class _TargetSearch:
 
     def best(self) -> Solution:
         """Return γ_opt of the best target."""
-        whole, cost = self._proved_cost(self._total.epsilon, self._total.delta)
+        solution, cost = self._proved_cost(self._total.epsilon, self._total.delta)
         if cost <= self._total.epsilon:
-            return whole  # one release, or the plain majority
+            return solution  # one release, or the plain majority
         guess = min(0.5, self._total.epsilon / (4 * self._queries) + self._total.delta / self._queries)
-        end = self._calibrate(lambda delta: self._estimated_cost(0.0, delta), 1 - 1e-9, guess, END_PRECISION)
-        most = 0.0 if end is None else end.value
+        calibration = self._calibrate(lambda delta: self._estimated_cost(0.0, delta), 1 - 1e-9, guess, END_PRECISION)
+        max_delta = 0.0 if calibration is None else calibration.value
         for share in SHARES:
             if not self._stop():
-                self._explore(share * most)
+                self._explore(share * max_delta)
         for _ in range(MAX_REFINEMENTS):
             if not self._stop():
                 self._explore(self._next_delta())
         best = self._equal_share()
         for delta in self._finalists():
             if not self._stop():
-                final, _ = self._largest_epsilon(
+                calibration, _ = self._largest_epsilon(
                     delta, self._proved_cost, self._curve[delta].epsilon, PRECISION, best.utility
                 )
-                best = max(best, best if final is None else final.result, key=lambda solution: solution.utility)
+                best = max(
+                    best, best if calibration is None else calibration.result, key=lambda solution: solution.utility
+                )
         return self._beyond_jumps(best)
 
     def _beyond_jumps(self, best: Solution) -> Solution:
         """Return the best target among this one and some that a calibration cannot see.
 
-        Where voters may leak, γ_opt of one target shows a pair that the budget excludes and γ_opt of the next does not: the proved
-        cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The estimates miss such pairs.
+        Where voters may leak, γ_opt of one target shows a pair that the budget excludes and γ_opt of the next does not:
+        the proved cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The
+        estimates miss such pairs.
         """
-        left = MAX_SCANNED
+        remaining = MAX_SCANNED
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
             epsilon, utility = self._curve[delta]
-            while left and utility > (1 + JUMP) * best.utility and not self._stop():
+            while remaining and utility > (1 + JUMP) * best.utility and not self._stop():
                 solution, cost = self._proved_cost(epsilon, delta)
-                left -= 1
+                remaining -= 1
                 utility, epsilon = solution.utility, (1 - SCAN_STEP) * epsilon
                 if cost <= self._total.epsilon and utility > best.utility:
                     best = solution
         return best
 
     def _finalists(self) -> list[float]:
-        """Return the δ of the best estimates, apart from each other: what an estimate misses, those beside it miss too."""
-        chosen: list[float] = []
+        """Return the δ of the best estimates, apart from each other: neighbouring estimates miss the same pairs."""
+        finalists: list[float] = []
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
-            if len(chosen) < MAX_FINALISTS and all(abs(delta - other) > MIN_SPACING * other for other in chosen):
-                chosen.append(delta)
-        return chosen
+            if len(finalists) < MAX_FINALISTS and all(abs(delta - other) > MIN_SPACING * other for other in finalists):
+                finalists.append(delta)
+        return finalists
 
     def _explore(self, delta: float) -> None:
         if delta not in self._curve:
             best = max((point.utility for point in self._curve.values()), default=0.0)
-            found, over = self._largest_epsilon(
+            calibration, too_large = self._largest_epsilon(
                 delta, self._estimated_cost, self._guess(delta), ESTIMATE_PRECISION, best
             )
-            if found is not None:
-                self._curve[delta] = _CurvePoint(found.value, found.result.utility)
-            elif over is not None and not self._stop():
-                self._curve[delta] = _CurvePoint(over, 0.0)
+            if calibration is not None:
+                self._curve[delta] = _CurvePoint(calibration.value, calibration.result.utility)
+            elif too_large is not None and not self._stop():
+                self._curve[delta] = _CurvePoint(too_large, 0.0)
 
     def _largest_epsilon(
         self,
@@ -306,17 +310,17 @@ class _TargetSearch:
             precision: as in `calibrate`.
             best: utility of the best target so far: where no larger one can be had at this δ, the search ends early.
         """
-        over, bound = None, math.inf  # an ε that costs too much; no smaller one is more useful than this
+        too_large, max_utility = None, math.inf  # an ε that costs too much; no smaller one is more useful than this
 
         def make(epsilon: float) -> tuple[Solution, float]:
-            nonlocal over, bound
+            nonlocal too_large, max_utility
             solution, cost = account(epsilon, delta)
-            if cost > self._total.epsilon and solution.utility < bound:
-                over, bound = epsilon, solution.utility
+            if cost > self._total.epsilon and solution.utility < max_utility:
+                too_large, max_utility = epsilon, solution.utility
             return solution, cost
 
-        found = self._calibrate(make, self._total.epsilon, guess, precision, lambda: bound <= best)
-        return found, over
+        calibration = self._calibrate(make, self._total.epsilon, guess, precision, lambda: max_utility <= best)
+        return calibration, too_large
 
     def _calibrate(
         self,
@@ -332,23 +336,23 @@ class _TargetSearch:
 
     def _next_delta(self) -> float:
         """Return a δ between the best one and its farther neighbour, nearer to the best."""
-        known = sorted(self._curve)
-        if len(known) < 2:
+        deltas = sorted(self._curve)
+        if len(deltas) < 2:
             return 0.0
-        best = max(range(len(known)), key=lambda i: self._curve[known[i]].utility)
-        beside = max(
-            (i for i in (best - 1, best + 1) if 0 <= i < len(known)), key=lambda i: abs(known[i] - known[best])
+        best = max(range(len(deltas)), key=lambda i: self._curve[deltas[i]].utility)
+        neighbour = max(
+            (i for i in (best - 1, best + 1) if 0 <= i < len(deltas)), key=lambda i: abs(deltas[i] - deltas[best])
         )
-        return known[best] + 0.4 * (known[beside] - known[best])
+        return deltas[best] + 0.4 * (deltas[neighbour] - deltas[best])
 
     def _guess(self, delta: float) -> float:
         """Return about where ε ends at a δ, from what is known of the curve: it is nearly straight."""
-        known = sorted(self._curve)
-        if not known:
+        deltas = sorted(self._curve)
+        if not deltas:
             return self._total.epsilon / self._queries
-        at = [self._curve[each].epsilon for each in known]
-        straight = float(np.interp(delta, known, at))
-        return max(straight, 1e-3 * self._total.epsilon / self._queries)
+        epsilons = [self._curve[known_delta].epsilon for known_delta in deltas]
+        estimate = float(np.interp(delta, deltas, epsilons))
+        return max(estimate, 1e-3 * self._total.epsilon / self._queries)
 
     def _solve(self, epsilon: float, delta: float) -> Solution:
         problem = self._problem

@@ -74,50 +74,50 @@ def calibrate(
 
     Source: regula falsi between a value that fits and one that does not, by bisection where that is slow.
 
-    >>> found = calibrate(lambda x: (str(x), x * x), 9.0, 10.0, guess=1.0, precision=1e-9)
-    >>> round(found.value, 6), found.cost <= 9.0
+    >>> calibration = calibrate(lambda x: (str(x), x * x), 9.0, 10.0, guess=1.0, precision=1e-9)
+    >>> round(calibration.value, 6), calibration.cost <= 9.0
     (3.0, True)
     """
-    fits: Calibration[T] | None = None
-    over: tuple[float, float] | None = None
+    lower: Calibration[T] | None = None
+    upper: tuple[float, float] | None = None
     value = min(guess, most)
     for count in range(MAX_STEPS):
-        made, cost = make(value)
+        result, cost = make(value)
         if cost <= budget:
-            fits = Calibration(value, cost, made)
+            lower = Calibration(value, cost, result)
             if value >= most or cost >= budget * (1 - precision):
                 break
         else:
-            over = (value, cost)
+            upper = (value, cost)
         if stop():
             break
-        if fits is None:
+        if lower is None:
             if value < MIN_SHARE * most:
                 break
             value *= min(0.5, max(0.01, 0.9 * budget / cost))
-        elif over is None:
+        elif upper is None:
             value = min(most, value * min(4.0, max(1.1, 1.05 * budget / cost)) if cost > 0 else 4 * value)
-        elif over[0] - fits.value <= precision * over[0]:
+        elif upper[0] - lower.value <= precision * upper[0]:
             break
         else:
-            value = _next_value(fits, over, budget * (1 - precision / 2), halve=count % 3 == 2)
-    return fits
+            value = _next_value(lower, upper, budget * (1 - precision / 2), halve=count % 3 == 2)
+    return lower
 
 
-def _next_value(fits: Calibration[T], over: tuple[float, float], aim: float, *, halve: bool) -> float:
+def _next_value(lower: Calibration[T], upper: tuple[float, float], aim: float, *, halve: bool) -> float:
     """Return where the chord meets ``aim``, kept away from the ends; or the midpoint."""
-    low, high = fits.value, over[0]
+    low, high = lower.value, upper[0]
     share = 0.5  # also where the cost jumps: a chord would hardly leave ``low``
-    if not halve and fits.cost < over[1] <= MAX_CHORD_COST * aim:
-        share = min(0.95, max(0.05, (aim - fits.cost) / (over[1] - fits.cost)))
+    if not halve and lower.cost < upper[1] <= MAX_CHORD_COST * aim:
+        share = min(0.95, max(0.05, (aim - lower.cost) / (upper[1] - lower.cost)))
     return low + share * (high - low)
 
 
-def most_queries(each: Privacy, budget: Privacy) -> int:
+def most_queries(query: Privacy, budget: Privacy) -> int:
     """Return how many (ε, δ)-DP queries fit in ``budget``, by the best accountant of `PrivacyBudget`.
 
     Args:
-        each: privacy of one query, ε finite.
+        query: privacy of one query, ε finite.
         budget: total (ε, δ), ε finite.
 
     Returns:
@@ -129,7 +129,7 @@ def most_queries(each: Privacy, budget: Privacy) -> int:
     >>> most_queries(Privacy(0.2676, 3e-4), Privacy(11.6, 0.03))
     100
     """
-    return PrivacyBudget(budget).affordable(each)
+    return PrivacyBudget(budget).affordable(query)
 
 
 def epsilon_each(budget: Privacy, delta: float, k: int) -> float:

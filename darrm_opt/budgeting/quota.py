@@ -51,8 +51,8 @@ def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         budget: total (ε, δ) of all releases, ε finite.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
 
     Returns:
         A count that fits; up to 1 % more may.
@@ -74,12 +74,12 @@ def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool 
     release, account = Release.of(released), PrivacyBudget(budget)
     if models_account(release.problem, MAX_RELEASES, budget.delta, fresh=fresh).epsilon <= budget.epsilon:
         return Quota(MAX_RELEASES, "models")
-    many = release.effective(MAX_RELEASES, fresh=fresh)
-    found = _largest_count(many, account)
-    if found.queries or many is release:
-        return found
-    one = _account(release, 1, account)  # a single release has no earlier one: the voters' own privacy holds
-    return Quota(0, "optimal") if one is None else Quota(1, one)
+    majority = release.effective(MAX_RELEASES, fresh=fresh)
+    quota = _largest_count(majority, account)
+    if quota.queries or majority is release:
+        return quota
+    single_account = _account(release, 1, account)  # a single release has no earlier one: the voters' own privacy holds
+    return Quota(0, "optimal") if single_account is None else Quota(1, single_account)
 
 
 def is_proved(release: Release, quota: Quota, budget: Privacy, *, fresh: bool) -> bool:

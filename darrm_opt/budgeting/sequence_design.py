@@ -1,19 +1,20 @@
 """Sequence design: a γ for Q releases, as useful as possible while all of them fit a total budget.
 
-γ_opt of one target (ε, δ) keeps the pairs (Pr[1|D], Pr[1|D′]) inside one line, p ≤ e^ε·q + δ, and the cost of a pair inside
-it, released Q times, differs a lot from place to place. Here the pairs are kept where each of them alone, shown Q times, would
-cost about the same:
+γ_opt of one target (ε, δ) keeps the pairs (Pr[1|D], Pr[1|D′]) inside one line, p ≤ e^ε·q + δ, and the cost of a pair
+inside it, released Q times, differs a lot from place to place. Here the pairs are kept where each of them alone, shown
+Q times, would cost about the same:
 
     {(p, q): Q bits of chance p against Q of chance q are (s·E, D)-indistinguishable},
 
-a region that its supporting lines describe, each of them a privacy constraint, linear in γ. One linear program has the rows
-of all of them, found by cutting planes as for one target (`SequenceProgram`). An adversary who chooses each pair in view of the
-earlier bits gets more than from one pair alone, most where pairs near ½ and far from it cost the same; so some regions tried
-are narrower far from ½ (a *tilt*), and each is calibrated by s to the exact account of its γ. That account is the proof; region
-and program only guide the search. At Q = 1 the region without tilt is the line (E, D) itself.
+a region that its supporting lines describe, each of them a privacy constraint, linear in γ. One linear program has
+the rows of all of them, found by cutting planes as for one target (`SequenceProgram`). An adversary who chooses
+each pair in view of the earlier bits gets more than from one pair alone, most where pairs near ½ and far from it
+cost the same; so some regions tried are narrower far from ½ (a *tilt*), and each is calibrated by s to the exact
+account of its γ. That account is the proof; region and program only guide the search. At Q = 1 the region without
+tilt is the line (E, D) itself.
 
-The region of any given γ (a *seed*) serves as well: the program's γ stays inside it, so its releases cost no more, and is
-at least as useful, since the seed itself is in there. So the result is never worse than a seed that fits.
+The region of any given γ (a *seed*) serves as well: the program's γ stays inside it, so its releases cost no more, and
+is at least as useful, since the seed itself is in there. So the result is never worse than a seed that fits.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class SequenceProgram:
     """The linear program with the rows of several privacy constraints, which keeps the multisets found so far.
 
     Its program and separation are those of `darrm_opt.design`, but not its loop: `CuttingPlanes` proves a bound on one
-    constraint's optimum, between an incumbent and the program. Here some twenty constraints share a program, nobody asks for a
-    bound, and the account of what comes out is the proof; so a plain loop over the constraints is enough.
+    constraint's optimum, between an incumbent and the program. Here some twenty constraints share a program, nobody
+    asks for a bound, and the account of what comes out is the proof; so a plain loop over the constraints is enough.
     """
 
     def __init__(self, problem: Problem, objective: AnyObjective) -> None:
@@ -68,7 +69,7 @@ class SequenceProgram:
         self._constraint = PrivacyConstraint.of(problem)
         self._goal = CanonicalGoal(objective.linear_goal(problem.K), self._constraint.entries)
         self.lines = MAX_SLOW_LINES if problem.voter.delta > 0 and problem.K > MAX_FAST_VOTERS else MAX_LINES
-        self._known: Counts = binding_family(self._constraint)
+        self._multisets: Counts = binding_family(self._constraint)
 
     def utility(self, noise: NoiseFunction) -> float:
         """Return the utility of a γ."""
@@ -76,33 +77,36 @@ class SequenceProgram:
 
     def estimated_cost(self, noise: NoiseFunction, queries: int, total_delta: float) -> float | None:
         """Return an estimate of the total ε from the multisets found so far; None if that would take long."""
-        return estimated_cost(noise, self._constraint, self._known, queries, total_delta)
+        return estimated_cost(noise, self._constraint, self._multisets, queries, total_delta)
 
     def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never_stop) -> NoiseFunction:
-        """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance; scaled where it is stopped."""
+        """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance.
+
+        It is scaled where the search is stopped.
+        """
         problem = self._problem
         constraints = [
             PrivacyConstraint.of(Problem(problem.K, problem.voter, line, problem.affected)) for line in lines
         ]
         program = MasterProgram(self._constraint, self._goal.goal, "free", "highs")
         for constraint in constraints:
-            program.add_rows(constraint, self._known)
+            program.add_rows(constraint, self._multisets)
         noise, scale = no_release(problem.K), 1.0
         for _ in range(MAX_ROUNDS):
             status, answer = program.maximise(self._goal.weights, None)
             if status is not Status.OPTIMAL:
                 break
-            noise, scale, broken = answer, 1.0, False
+            noise, scale, is_violated = answer, 1.0, False
             for constraint in constraints:
                 above = constraint.limit + 100 * CUT_TOLERANCE
-                found = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
-                if found.value > constraint.limit:
-                    scale = min(scale, max(0.0, constraint.limit / found.value))
-                if len(found.cuts):
-                    broken = True
-                    program.add_rows(constraint, found.cuts)
-                    self._known = np.unique(np.concatenate([self._known, found.cuts]), axis=0)
-            if not broken or stop():
+                worst = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
+                if worst.value > constraint.limit:
+                    scale = min(scale, max(0.0, constraint.limit / worst.value))
+                if len(worst.cuts):
+                    is_violated = True
+                    program.add_rows(constraint, worst.cuts)
+                    self._multisets = np.unique(np.concatenate([self._multisets, worst.cuts]), axis=0)
+            if not is_violated or stop():
                 break
         return NoiseFunction(noise.values * scale)
 
@@ -164,16 +168,17 @@ def design_sequence(
         total: (ε, δ) of all releases together, ε > 0 and finite.
         objective: what is maximised.
         seeds: other γ to be at least as good as, where their releases fit.
-        distribution: of the number of voters that one record affects, if chance decides it: then the problem's ``affected`` is not used
-            and the account is the average over it. The region is made for the count that contributes most.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`): then they are
-            taken as not private, or γ = 1 is returned where the models together are within the total.
+        distribution: of the number of voters that one record affects, if chance decides it: then the
+            problem's ``affected`` is not used and the account is the average over it. The region is made for
+            the count that contributes most.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`):
+            then they are taken as not private, or γ = 1 is returned where the models together are within the total.
         stop: called between the steps of the search; if it returns True, the best γ so far is returned.
 
     Guarantees:
-        The releases are within ``total``, by the exact account of their bits, or of the models together. Utility is that of a good γ, at least that of each seed
-        that fits, not a proven optimum.
+        The releases are within ``total``, by the exact account of their bits, or of the models together. Utility is
+        that of a good γ, at least that of each seed that fits, not a proven optimum.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -182,8 +187,8 @@ def design_sequence(
     Source: ours.
 
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0), affected=1)
-    >>> found = design_sequence(voters, 20, Privacy(2.0, 1e-3))
-    >>> found.total.epsilon <= 2.0, found.utility > 0.2
+    >>> design = design_sequence(voters, 20, Privacy(2.0, 1e-3))
+    >>> design.total.epsilon <= 2.0, design.utility > 0.2
     (True, True)
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
@@ -193,23 +198,25 @@ def design_sequence(
             f"{queries} releases are more than the {MAX_QUERIES} for which a gamma is made for the whole sequence. "
             "Use best_target()."
         )
-    aim = as_objective(objective)
+    goal = as_objective(objective)
     if (
         distribution is None
         and (models := models_account(problem, queries, total.delta, fresh=fresh)).epsilon <= total.epsilon
     ):
-        plain = NoiseFunction(np.ones(problem.K + 1))
-        utility = SequenceProgram(problem, aim).utility(plain)
-        return SequenceDesign(plain, utility, queries, Privacy(models.epsilon, total.delta), fresh)
+        noise = NoiseFunction(np.ones(problem.K + 1))
+        utility = SequenceProgram(problem, goal).utility(noise)
+        return SequenceDesign(noise, utility, queries, Privacy(models.epsilon, total.delta), fresh)
     problem = effective_voters(problem, queries, fresh=fresh)
     if distribution is None:
         search = _SequenceSearch(
-            problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh), fresh=fresh, stop=stop
+            problem, queries, total, goal, partial(exact_epsilon, points=POINTS, fresh=fresh), fresh=fresh, stop=stop
         )
     else:
         cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)
-        around, worst = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
-        search = _SequenceSearch(worst, queries, total, aim, cost, around, MIXTURE_PRECISION, fresh=fresh, stop=stop)
+        region_budget, worst_problem = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
+        search = _SequenceSearch(
+            worst_problem, queries, total, goal, cost, region_budget, MIXTURE_PRECISION, fresh=fresh, stop=stop
+        )
     return search.at_least(search.best(), seeds)
 
 
@@ -222,15 +229,15 @@ def heaviest_count(
     *,
     fresh: bool,
 ) -> tuple[Privacy, Problem]:
-    """Return the budget of the count of affected voters that contributes most to a total, and the problem with that count.
+    """Return the budget of the count of affected voters that adds most to a total, and the problem with that count.
 
     No guarantee: a γ made for them is accounted for by the average over all counts.
     """
-    seed = max(seeds, key=lambda each: float(each.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
-    heavy = mixture_total(seed, problem, queries, distribution, fresh=fresh, total_delta=total.delta).heaviest(
+    seed = max(seeds, key=lambda noise: float(noise.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
+    heaviest = mixture_total(seed, problem, queries, distribution, fresh=fresh, total_delta=total.delta).heaviest(
         total.epsilon
     )
-    count, chance = (heavy.count, heavy.chance) if heavy else (problem.K, 1.0)
+    count, chance = (heaviest.count, heaviest.chance) if heaviest else (problem.K, 1.0)
     return Privacy(total.epsilon, min(MAX_DELTA, total.delta / chance)), with_affected(problem, count)
 
 
@@ -244,7 +251,7 @@ class _SequenceSearch:
         total: Privacy,
         objective: AnyObjective,
         account: Callable[[NoiseFunction, Problem, int, float], float],
-        around: Privacy | None = None,
+        region_budget: Privacy | None = None,
         precision: float = PRECISION,
         *,
         fresh: bool,
@@ -253,53 +260,53 @@ class _SequenceSearch:
         self._stop, self._fresh = stop, fresh
         self._problem, self._queries, self._total, self._account = problem, queries, total, account
         self._precision = precision
-        self._around = around or total  # what regions are made for; the account alone decides what fits
+        self._region_budget = region_budget or total  # what regions are made for; the account alone decides what fits
         self._program = SequenceProgram(problem, objective)
 
     def best(self) -> SequenceDesign:
         """Return the most useful γ of all regions tried, or γ = 0."""
-        found: list[tuple[float, float, float]] = []  # utility, tilt, share
+        trials: list[tuple[float, float, float]] = []  # utility, tilt, share
         for tilt in TILTS if self._queries > 1 else (0.0,):
             if self._stop():
                 break
-            end = self._calibrate(tilt, found[-1][2] if found else 1.0, scouting=True)
-            if end is not None:
-                found.append((self._program.utility(end.result), tilt, end.value))
-        if found and not self._stop():
-            _, tilt, share = max(found)
-            end = self._calibrate(tilt, share, scouting=False)
-            if end is not None:
-                return self._priced(end.result)
-        return self._priced(NoiseFunction(np.zeros(self._problem.K + 1)))
+            calibration = self._calibrate(tilt, trials[-1][2] if trials else 1.0, by_estimate=True)
+            if calibration is not None:
+                trials.append((self._program.utility(calibration.result), tilt, calibration.value))
+        if trials and not self._stop():
+            _, tilt, share = max(trials)
+            calibration = self._calibrate(tilt, share, by_estimate=False)
+            if calibration is not None:
+                return self._design_of(calibration.result)
+        return self._design_of(NoiseFunction(np.zeros(self._problem.K + 1)))
 
     def at_least(self, best: SequenceDesign, seeds: Sequence[NoiseFunction]) -> SequenceDesign:
         """Return ``best``, or what is more useful: a seed that fits, or the best γ inside its region."""
-        useful = self._program.utility
-        for seed in sorted(seeds, key=useful, reverse=True):
-            if useful(seed) <= best.utility:
+        for seed in sorted(seeds, key=self._program.utility, reverse=True):
+            if self._program.utility(seed) <= best.utility:
                 break
-            tried = [seed]
+            candidates = [seed]
             if not self._stop():
-                tried.insert(0, self._program.best_within(profile_lines(seed, self._problem), self._stop))
-            fitting = [each for each in map(self._priced, tried) if each.total.epsilon <= self._total.epsilon]
-            best = max([best, *fitting], key=lambda each: each.utility)
+                candidates.insert(0, self._program.best_within(profile_lines(seed, self._problem), self._stop))
+            for design in map(self._design_of, candidates):
+                if design.total.epsilon <= self._total.epsilon and design.utility > best.utility:
+                    best = design
         return best
 
-    def _calibrate(self, tilt: float, guess: float, *, scouting: bool) -> Calibration[NoiseFunction] | None:
-        """Return the γ of the widest region of a tilt that fits: by estimates while scouting, else proved."""
-        Q, around, program = self._queries, self._around, self._program
+    def _calibrate(self, tilt: float, guess: float, *, by_estimate: bool) -> Calibration[NoiseFunction] | None:
+        """Return the γ of the widest region of a tilt that fits: by estimates, or proved."""
+        Q, budget, program = self._queries, self._region_budget, self._program
 
-        def made(share: float) -> tuple[NoiseFunction, float]:
+        def make(share: float) -> tuple[NoiseFunction, float]:
             noise = program.best_within(
-                region_lines(Q, Privacy(share * around.epsilon, around.delta), program.lines, tilt), self._stop
+                region_lines(Q, Privacy(share * budget.epsilon, budget.delta), program.lines, tilt), self._stop
             )
-            cost = program.estimated_cost(noise, Q, around.delta) if scouting else None
-            return noise, self._priced(noise).total.epsilon if cost is None else cost
+            cost = program.estimated_cost(noise, Q, budget.delta) if by_estimate else None
+            return noise, self._design_of(noise).total.epsilon if cost is None else cost
 
-        precision = ESTIMATE_PRECISION if scouting else self._precision
-        return calibrate(made, around.epsilon, MAX_SHARE, guess=guess, precision=precision, stop=self._stop)
+        precision = ESTIMATE_PRECISION if by_estimate else self._precision
+        return calibrate(make, budget.epsilon, MAX_SHARE, guess=guess, precision=precision, stop=self._stop)
 
-    def _priced(self, noise: NoiseFunction) -> SequenceDesign:
+    def _design_of(self, noise: NoiseFunction) -> SequenceDesign:
         try:
             cost = self._account(noise, self._problem, self._queries, self._total.delta)
         except DeltaTooSmall:

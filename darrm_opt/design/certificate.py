@@ -35,11 +35,11 @@ class Certificate:
     Attributes:
         method: how the constraint set was covered: "complete", "first-order", "monotone" or "ball" (complete, in
             ball arithmetic).
-        bound: proven upper bound V on φ, rounding included. Where γ does not bind, a search stops at bounds below R, and V
-            is the largest of those: φ itself lies between ``worst_value`` and V.
+        bound: proven upper bound V on φ, rounding included. Where γ does not bind, a search stops at bounds below R,
+            and V is the largest of those: φ itself lies between ``worst_value`` and V.
         limit: right-hand side R.
-        margin: (R − V)/2 ≥ 0 [probability]: the proven slack of e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ. The true slack lies
-            between it and (R − ``worst_value`` + ``error_bound``)/2.
+        margin: (R − V)/2 ≥ 0 [probability]: the proven slack of e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ. The true slack
+            lies between it and (R − ``worst_value`` + ``error_bound``)/2.
         error_bound: the part of V that is charged for rounding.
         worst_value: largest φ found, as computed.
         worst_corners: the multiset where it was found, ``{corner: voters}``.
@@ -82,19 +82,19 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
     noise = NoiseFunction(gamma, a_problem(problem).K)
     constraint = PrivacyConstraint.of(problem)
     if arithmetic == "float":
-        found = worst_case(noise, constraint)
+        worst = worst_case(noise, constraint)
     elif arithmetic == "ball":
         from darrm_opt.design.separation.ball_arithmetic import ball_worst_case
 
-        found = ball_worst_case(noise, problem)
+        worst = ball_worst_case(noise, problem)
     else:
         raise InvalidInput("arithmetic", arithmetic, "'float' or 'ball'")
-    if not found.bound <= constraint.limit:
-        raise _refusal(found, constraint, noise, problem)
-    return certificate_of(found, constraint)
+    if not worst.bound <= constraint.limit:
+        raise _refusal(worst, constraint, noise, problem)
+    return certificate_of(worst, constraint)
 
 
-def certificate_of(found: WorstCase, constraint: PrivacyConstraint) -> Certificate:
+def certificate_of(worst: WorstCase, constraint: PrivacyConstraint) -> Certificate:
     """Return the certificate of a search whose bound is within the limit.
 
     Raises:
@@ -102,36 +102,36 @@ def certificate_of(found: WorstCase, constraint: PrivacyConstraint) -> Certifica
     """
     check_arithmetic()
     return Certificate(
-        found.method,
-        found.bound,
+        worst.method,
+        worst.bound,
         constraint.limit,
-        (constraint.limit - found.bound) / 2,
-        found.error,
-        found.value,
-        constraint.corners.named(found.counts),
+        (constraint.limit - worst.bound) / 2,
+        worst.error,
+        worst.value,
+        constraint.corners.named(worst.counts),
     )
 
 
-def _refusal(found: WorstCase, constraint: PrivacyConstraint, noise: NoiseFunction, problem: Problem) -> NotPrivate:
+def _refusal(worst: WorstCase, constraint: PrivacyConstraint, noise: NoiseFunction, problem: Problem) -> NotPrivate:
     """Return the error for a γ that is not proved private: refuted if the numbers as asked are broken beyond rounding.
 
     What breaks only the strictest reading (`Problem.strictest`), by input noise, is not refuted but not proved either.
     """
-    corners = constraint.corners.named(found.counts)
-    where = ", ".join(f"{count} at {label}" for label, count in corners.items())
-    excess = (found.value - constraint.limit) / 2
-    asked = PrivacyConstraint.of(problem, nominal=True)
-    value = float(asked.values(noise.signed, found.counts[None, :])[0])
-    if value - 2 * asked.error(float(noise.values.max())) > asked.limit:
+    corners = constraint.corners.named(worst.counts)
+    places = ", ".join(f"{count} at {label}" for label, count in corners.items())
+    excess = (worst.value - constraint.limit) / 2
+    nominal = PrivacyConstraint.of(problem, nominal=True)
+    value = float(nominal.values(noise.signed, worst.counts[None, :])[0])
+    if value - 2 * nominal.error(float(noise.values.max())) > nominal.limit:
         return NotPrivate(
-            f"gamma is not private: with voters {where}, the release needs δ larger by {excess / constraint.q:.3g} "
+            f"gamma is not private: with voters {places}, the release needs δ larger by {excess / constraint.q:.3g} "
             "than allowed. Use solve(), or certify() to scale this γ down until it is private.",
             corners,
             excess,
         )
     return NotProven(
         f"gamma cannot be shown to be private in floating point: the constraint is met up to {excess:.3g} at voters "
-        f"{where}, within the noise of the numbers given. Use certify() to scale it down by that much.",
+        f"{places}, within the noise of the numbers given. Use certify() to scale it down by that much.",
         corners,
         excess,
     )
@@ -156,7 +156,7 @@ def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Cert
 
 def repair(
     noise: NoiseFunction,
-    found: WorstCase,
+    worst: WorstCase,
     constraint: PrivacyConstraint,
     deadline: float = math.inf,
     *,
@@ -166,7 +166,7 @@ def repair(
 
     Args:
         noise: γ.
-        found: the outcome of its search.
+        worst: the outcome of its search.
         constraint: the privacy constraint.
         deadline: when to give up [s], by `time.perf_counter`.
         search_again: whether a scaled γ is searched even where the search of γ proves it (`scaled_worst_case`).
@@ -174,61 +174,63 @@ def repair(
     Raises:
         TimeLimitReached: the deadline has passed [s, by `time.perf_counter`].
     """
-    if found.bound <= constraint.limit:
-        return noise, certificate_of(found, constraint)
+    if worst.bound <= constraint.limit:
+        return noise, certificate_of(worst, constraint)
     # The scaled γ is searched again, which errs by up to ``error`` each way: leave room for both, so once is enough.
     room = constraint.limit - 3 * search_error(constraint, float(noise.values.max()))
-    scale, step = max(0.0, room / found.bound) * (1 - 4 * UNIT_ROUNDOFF), 2.0**-44
+    scale, step = max(0.0, room / worst.bound) * (1 - 4 * UNIT_ROUNDOFF), 2.0**-44
     while scale > 0 and step < 1:
-        scaled = NoiseFunction(noise.values * scale)
-        implied = None if search_again else scaled_worst_case(noise, found, scaled, scale, constraint)
-        if implied is not None:
-            return scaled, certificate_of(implied, constraint)
-        again = worst_case(scaled, constraint, deadline=deadline)
-        if again.bound <= constraint.limit:
-            return scaled, certificate_of(again, constraint)
+        scaled_noise = NoiseFunction(noise.values * scale)
+        scaled_worst = None if search_again else scaled_worst_case(noise, worst, scaled_noise, scale, constraint)
+        if scaled_worst is None:
+            scaled_worst = worst_case(scaled_noise, constraint, deadline=deadline)
+        if scaled_worst.bound <= constraint.limit:
+            return scaled_noise, certificate_of(scaled_worst, constraint)
         scale, step = scale * (1 - step), 8 * step  # not seen to happen; no proof rests on that
-    nothing = NoiseFunction(noise.values * 0.0)
-    return nothing, certificate_of(worst_case(nothing, constraint), constraint)
+    zero = NoiseFunction(noise.values * 0.0)
+    return zero, certificate_of(worst_case(zero, constraint), constraint)
 
 
 MAX_LOOSENESS = 1e-11
-"""Largest distance beyond rounding between the value and the bound of a search whose outcome stands for that of the scaled γ."""
+"""Largest distance beyond rounding between the value and the bound of a search whose outcome stands for
+that of the scaled γ."""
 
 
 def scaled_worst_case(
-    noise: NoiseFunction, found: WorstCase, scaled: NoiseFunction, scale: float, constraint: PrivacyConstraint
+    noise: NoiseFunction, worst: WorstCase, scaled_noise: NoiseFunction, scale: float, constraint: PrivacyConstraint
 ) -> WorstCase | None:
-    """Return the worst case of γ scaled down as the search of γ itself implies it; None where only a new search will do.
+    """Return the worst case of a scaled γ that the search of γ itself implies; None where a new search is needed.
 
-    With γ′ = ``scale``·γ rounded to doubles, φ(γ′) = scale·φ(γ) + φ(e), |e| ≤ u·scale·γ + 2^−1075, and |φ(e)| ≤ (1+q)·max|e|,
-    since H is a mean of ±e. So the bound is scale·V plus that, each rounded up: a proof for the doubles of γ′ as stored.
+    With γ′ = ``scale``·γ rounded to doubles, φ(γ′) = scale·φ(γ) + φ(e), |e| ≤ u·scale·γ + 2^−1075, and
+    |φ(e)| ≤ (1+q)·max|e|, since H is a mean of ±e. So the bound is scale·V plus that, each rounded up: a proof for the
+    doubles of γ′ as stored.
 
-    What `verify` finds for γ′ must agree with it, so a new search is made where its result could be a finer one: where the
-    bound found is loose; where γ′ lies so far below the limit that a search may leave the worst multiset out; and where it
-    could be of another method (for K above `MAX_COMPLETE_K`, and for a γ that is monotone only once it is rounded).
+    What `verify` finds for γ′ must agree with it, so a new search is made where its result could be a finer one:
+    where the bound found is loose; where γ′ lies so far below the limit that a search may leave the worst
+    multiset out; and where it could be of another method (for K above `MAX_COMPLETE_K`, and for a γ that is
+    monotone only once it is rounded).
 
     Args:
         noise: γ as it was searched.
-        found: what the search found: V and the multiset.
-        scaled: the doubles γ′.
+        worst: what the search found: V and the multiset.
+        scaled_noise: the doubles γ′.
         scale: in (0, 1].
         constraint: the privacy constraint.
 
     Source: ours; "The repair, and rounding" of the documentation's proofs.
     """
-    exact = found.method == "monotone" or (found.method == "complete" and constraint.K <= MAX_COMPLETE_K)
-    tight = 0 <= found.bound - found.value <= min(found.error + MAX_LOOSENESS, 1e-3 * constraint.limit)
-    if not (exact and tight and noise.is_monotone == scaled.is_monotone):
+    is_exact = worst.method == "monotone" or (worst.method == "complete" and constraint.K <= MAX_COMPLETE_K)
+    is_tight = 0 <= worst.bound - worst.value <= min(worst.error + MAX_LOOSENESS, 1e-3 * constraint.limit)
+    if not (is_exact and is_tight and noise.is_monotone == scaled_noise.is_monotone):
         return None
     error = search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error
-    looked_at = constraint.limit - (ERRORS_BELOW_LIMIT - 5) * error(constraint, float(scaled.values.max()))
-    if not scale * found.value > max(looked_at, 0.0):
+    search_floor = constraint.limit - (ERRORS_BELOW_LIMIT - 5) * error(constraint, float(scaled_noise.values.max()))
+    if not scale * worst.value > max(search_floor, 0.0):
         return None
     rounding = 4 * UNIT_ROUNDOFF * scale * float(noise.values.max()) + UNDERFLOW_SLACK
-    bound = scale * found.bound * (1 + 4 * UNIT_ROUNDOFF) + rounding
+    bound = scale * worst.bound * (1 + 4 * UNIT_ROUNDOFF) + rounding
     if bound > constraint.limit:
         return None
     return replace(
-        found, bound=bound, value=scale * found.value, error=scale * found.error + rounding, cuts=found.cuts[:0]
+        worst, bound=bound, value=scale * worst.value, error=scale * worst.error + rounding, cuts=worst.cuts[:0]
     )

@@ -1,4 +1,4 @@
-"""Clock of one solve: the deadline of its searches, the time that its last proof may take, and the seconds of each phase."""
+"""Clock of one solve: the deadline of its searches, the time for its last proof, and the seconds of each phase."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class SolveClock:
     @contextmanager
     def measure(self, phase: str) -> Iterator[None]:
         """Add the time of the block to a phase."""
-        before = time.perf_counter()
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[phase] += time.perf_counter() - before
+            self.seconds[phase] += time.perf_counter() - start

@@ -1,6 +1,7 @@
 """Closed forms: the best certified of the noise functions in closed form, for a solve with little time.
 
-Each is monotone, so one search proves it in O(K²), and scaling by R/V makes it private whatever the target is (`certificate`):
+Each is monotone, so one search proves it in O(K²), and scaling by R/V makes it private whatever the
+target is (`certificate`):
 
     1              the plain majority; scaled: randomised response with the best constant
     |2l/K − 1|     one voter drawn at random; proved without a search, so it is there however little time there is
@@ -31,8 +32,9 @@ from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
 
 COMPILED_SECONDS_PER_TERM, COMPILED_SECONDS_PER_ENTRY = 2.5e-10, 1e-9
-"""Times in the compiled monotone search for one product of one mean, or one value compared, and for one entry of one of its
-steps, on a core of 2020 or later [s]. Fitted to 1 ms to 1 s of K = 301 to 5001 with 1 to 55 terms, AMD EPYC, 2026-11-22."""
+"""Times in the compiled monotone search for one product of one mean, or one value compared, and for one entry of
+one of its steps, on a core of 2020 or later [s]. Fitted to 1 ms to 1 s of K = 301 to 5001 with 1 to 55 terms,
+AMD EPYC, 2026-11-22."""
 
 SECONDS_PER_TERM = 5e-9
 """Time for one product of one mean by NumPy, there [s]."""
@@ -51,15 +53,15 @@ MAX_EXACT_K = 2001
 
 
 def monotone_search_seconds(problem: Problem) -> float:
-    """Return an estimate of the time that one search of a monotone γ takes [s], compiled or by NumPy, as it would be here."""
-    r, others = problem.affected, problem.K - problem.affected + 1
+    """Return the estimated time of one search of a monotone γ here [s], compiled or by NumPy."""
+    r, splits = problem.affected, problem.K - problem.affected + 1
     terms = min(terms_of(r * problem.voter.delta), r) + 1 if problem.voter.delta > 0 else 1
     if terms > MAX_TERMS:  # matrix products
-        return (r + 1) ** 3 / 3 * others * SECONDS_PER_PRODUCT + (r + 1) * (r + others) * SECONDS_PER_TERM
+        return (r + 1) ** 3 / 3 * splits * SECONDS_PER_PRODUCT + (r + 1) * (r + splits) * SECONDS_PER_TERM
     if kernel() is not None:
-        compared = (r + 1) * (r + 2) / 2 * others
-        return compared * (terms + 1) * COMPILED_SECONDS_PER_TERM + (r + 1) * problem.K * COMPILED_SECONDS_PER_ENTRY
-    products = (r + 1) * (r + 2) / 2 * others * terms
+        comparisons = (r + 1) * (r + 2) / 2 * splits
+        return comparisons * (terms + 1) * COMPILED_SECONDS_PER_TERM + (r + 1) * problem.K * COMPILED_SECONDS_PER_ENTRY
+    products = (r + 1) * (r + 2) / 2 * splits * terms
     return products * SECONDS_PER_TERM + (r + 1) * (terms * SECONDS_PER_STEP + problem.K * SECONDS_PER_TERM)
 
 
@@ -90,13 +92,13 @@ def best_closed_form(
     best: tuple[float, NoiseFunction, WorstCase] | None = None
     try:
         for noise in closed_forms(problem):
-            before = time.perf_counter()
-            found = worst_case(noise, constraint, deadline=deadline)
-            reached = utility(noise.values[problem.K // 2 + 1 :] * min(1.0, constraint.limit / found.bound))
-            if best is None or reached > best[0]:
-                best = (reached, noise, found)
+            start = time.perf_counter()
+            worst = worst_case(noise, constraint, deadline=deadline)
+            value = utility(noise.values[problem.K // 2 + 1 :] * min(1.0, constraint.limit / worst.bound))
+            if best is None or value > best[0]:
+                best = (value, noise, worst)
             now = time.perf_counter()
-            if now + 3 * (now - before) > deadline:  # one search more, with room, and rarely another one as the proof
+            if now + 3 * (now - start) > deadline:  # one search more, with room, and rarely another one as the proof
                 break
         if best is not None:
             return repair(best[1], best[2], constraint, deadline, search_again=False)
@@ -108,27 +110,27 @@ def best_closed_form(
 def one_voter(problem: Problem, constraint: PrivacyConstraint) -> tuple[NoiseFunction, Certificate]:
     """Return s·|2l/K − 1| with its certificate, at once: its worst case is known without a search.
 
-    g(l) = s(2l/K − 1) is linear, so H(p) = s·mean(2p_i − 1) and φ = s·mean(f_i), f = q(2p − 1) + 2(1 − p′) − 1: it is largest
-    with all r affected voters at the corner where f is, and the others at (0,0), where f = 1 − q. In doubles p and 1 − p′ are good
-    to 12u, q to 4u, so f to 60u and their mean to 70u; γ's entries carry 3u each, which moves φ by at most 6u: together below
-    `ROUNDING`.
+    g(l) = s(2l/K − 1) is linear, so H(p) = s·mean(2p_i − 1) and φ = s·mean(f_i), f = q(2p − 1) + 2(1 − p′) − 1: it is
+    largest with all r affected voters at the corner where f is, and the others at (0,0), where f = 1 − q. In doubles p
+    and 1 − p′ are good to 12u, q to 4u, so f to 60u and their mean to 70u; γ's entries carry 3u each, which moves φ by
+    at most 6u: together below `ROUNDING`.
 
     Source: ours.
     """
     K, r, q = problem.K, constraint.affected, constraint.q
     at_corners = q * (2 * constraint.corners.p - 1) + (2 * constraint.corners.reflected - 1)
-    worst = int(at_corners.argmax())
-    largest = (r * float(at_corners[worst]) + (K - r) * (1 - q)) / K
+    corner = int(at_corners.argmax())
+    largest = (r * float(at_corners[corner]) + (K - r) * (1 - q)) / K
     scale = min(1.0, max(0.0, (constraint.limit - 4 * ROUNDING) / (largest + ROUNDING)))
     bound = scale * largest + 2 * ROUNDING
     if scale == 0 or not bound <= constraint.limit:
         return NoiseFunction(np.zeros(K + 1)), certificate_of(worst_case_of_no_release(constraint), constraint)
     counts = np.zeros(at_corners.size, dtype=np.int64)
     counts[ZERO] = K - r
-    counts[worst] += r
+    counts[corner] += r
     upper = np.arange(K // 2 + 1, K + 1)
     noise = NoiseFunction.from_upper_half(scale * ((2 * upper - K) / K), K)
-    found = WorstCase(
+    worst = WorstCase(
         bound, scale * largest, counts, np.empty((0, counts.size), dtype=np.int64), "monotone", 2 * ROUNDING
     )
-    return noise, certificate_of(found, constraint)
+    return noise, certificate_of(worst, constraint)

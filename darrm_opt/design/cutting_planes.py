@@ -1,7 +1,7 @@
 """Cutting planes: solve the program, search the worst case of its answer, add what it violates, until none is left.
 
-*One canonical answer.* What is maximised is the `CanonicalGoal`, whose optimum is unique in practice, at a cost in utility
-that `Solution.gap` accounts for.
+*One canonical answer.* What is maximised is the `CanonicalGoal`, whose optimum is unique in practice, at a cost in
+utility that `Solution.gap` accounts for.
 
 *Large K.* Rows of neighbouring multisets are nearly parallel there and the program's vertices jump about in directions
 that the objective does not see. So cuts are sought at a point between the best γ known to be private and the program's
@@ -103,14 +103,14 @@ class CuttingPlanes:
             status, answer, bound = self._maximise(stage)
             if status is not Status.OPTIMAL:
                 return status
-            self._take(bound)
-            if self._arrived(stage):
+            self._keep_bound(bound)
+            if self._reaches_gap(stage):
                 return Status.OPTIMAL
             cuts = self._search(answer, stage)[0] if stage.bounding else self._separate(answer, stage)
             self.rounds += 1
             if self._on_round is not None:
                 self._on_round()
-            if self._arrived(stage):
+            if self._reaches_gap(stage):
                 return Status.OPTIMAL
             if not len(cuts):
                 if stage.gap > 0 and self.program.refine(self._goal.weights, KNOTS_SHARE * stage.gap):
@@ -120,18 +120,18 @@ class CuttingPlanes:
             self._add(cuts)
         return Status.SEARCH_LIMIT if stage.bounding else Status.ITERATION_LIMIT
 
-    def _arrived(self, stage: Stage) -> bool:
+    def _reaches_gap(self, stage: Stage) -> bool:
         """Whether the gap at which the stage ends is reached; a stage without one goes on until no cut is left."""
         return stage.gap > 0 and self.gap <= stage.gap
 
-    def _take(self, bound: float | None) -> None:
+    def _keep_bound(self, bound: float | None) -> None:
         """Keep a bound, with its multipliers, if it is the lowest; without one, the multipliers of the last program."""
         if bound is None or bound < self.bound:
             self.multipliers = self.program.multipliers
             self.bound = self.bound if bound is None else bound
 
     def _maximise(self, stage: Stage) -> tuple[Status, NoiseFunction, float | None]:
-        """Solve the program: how that ended, its answer, and a proven bound on the canonical value if anybody looks at it.
+        """Solve the program: its status, its answer, and a proven bound on the canonical value if one is needed.
 
         Where the solver sees γ at knots only, these are refined until what they lose is a small part of the gap.
         """
@@ -147,8 +147,8 @@ class CuttingPlanes:
                 if self.program.knots is None or status is not Status.OPTIMAL:
                     return status, answer, bound
                 gap = max(stage.gap, min(bound, self.bound) - self._goal.value(self.noise))
-                lost = bound - self._goal.value(answer)
-                if lost <= KNOTS_SHARE * gap or not self.program.refine(self._goal.weights, KNOTS_SHARE * gap / 2):
+                loss = bound - self._goal.value(answer)
+                if loss <= KNOTS_SHARE * gap or not self.program.refine(self._goal.weights, KNOTS_SHARE * gap / 2):
                     return status, answer, bound
 
     def _separate(self, answer: NoiseFunction, stage: Stage) -> Counts:
@@ -158,22 +158,22 @@ class CuttingPlanes:
         the next lies closer to the answer: each time the gap shrinks by the stage's step. If nothing comes of that, the
         answer itself is searched.
         """
-        better = self.incumbent is not None
+        has_improved = self.incumbent is not None
         while True:
-            point = self._between(answer, stage) if better and stage.step < 1.0 else answer
+            point = self._point_between(answer, stage) if has_improved and stage.step < 1.0 else answer
             cuts, worst = self._search(point, stage)
             complete = stage.complete and not len(cuts)
-            better = self._improve(Incumbent(point, worst, self._constraint.limit, complete))
-            arrived = point is answer or self._goal.value(answer) - self._goal.value(point) < CUT_TOLERANCE
-            if len(cuts) or arrived or self._arrived(stage):
+            has_improved = self._improve(Incumbent(point, worst, self._constraint.limit, complete))
+            at_answer = point is answer or self._goal.value(answer) - self._goal.value(point) < CUT_TOLERANCE
+            if len(cuts) or at_answer or self._reaches_gap(stage):
                 return cuts
 
-    def _between(self, answer: NoiseFunction, stage: Stage) -> NoiseFunction:
+    def _point_between(self, answer: NoiseFunction, stage: Stage) -> NoiseFunction:
         """Return the point that lies the stage's step on the way from the incumbent to the answer."""
         start = self.noise.values
-        mixed = np.clip(start + stage.step * (answer.values - start), 0.0, 1.0)
+        values = np.clip(start + stage.step * (answer.values - start), 0.0, 1.0)
         # exactly symmetric: both ends are, and the same operations act on both halves
-        return NoiseFunction(mixed * (1.0 - stage.slack))
+        return NoiseFunction(values * (1.0 - stage.slack))
 
     def _search(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
         """Return new rows that cut the point off, and what the search found for it."""
@@ -183,10 +183,10 @@ class CuttingPlanes:
         most = stage.max_cuts if stage.min_distance == 0 else CANDIDATES_PER_CUT * stage.max_cuts
         with self._clock.measure("search"):
             worst = self._worst_case(point, stage, above, most, settle="until a cut")
-            cuts = select_cuts(self.program.unknown(worst.cuts), stage)
+            cuts = select_cuts(self.program.new_multisets(worst.cuts), stage)
             if stage.complete and worst.method == "first-order" and not len(cuts):  # all cuts found are rows already
                 worst = self._worst_case(point, stage, above, most, settle="always")
-                cuts = select_cuts(self.program.unknown(worst.cuts), stage)
+                cuts = select_cuts(self.program.new_multisets(worst.cuts), stage)
         self.violation = worst.value - self._constraint.limit
         return cuts, worst
 
@@ -202,10 +202,10 @@ class CuttingPlanes:
         if self.incumbent is None:
             self.incumbent = candidate
             return True
-        reached, before = self._goal.value(candidate.noise), self._goal.value(self.noise)
-        if reached >= before:
+        value, incumbent_value = self._goal.value(candidate.noise), self._goal.value(self.noise)
+        if value >= incumbent_value:
             self.incumbent = candidate
-        return reached > before
+        return value > incumbent_value
 
     def _search_incumbent(self, incumbent: Incumbent, stage: Stage) -> None:
         """Search the incumbent again as this stage does, which sees more than the last; what it finds becomes rows."""
@@ -230,10 +230,10 @@ def select_cuts(cuts: Counts, stage: Stage) -> Counts:
     """
     if stage.min_distance == 0:
         return cuts[: stage.max_cuts]
-    left = np.arange(len(cuts))
-    chosen: list[int] = []
-    while left.size and len(chosen) < stage.max_cuts:
+    remaining = np.arange(len(cuts))
+    indices: list[int] = []
+    while remaining.size and len(indices) < stage.max_cuts:
         # the worst one left is taken, and with it goes whatever lies too close to it
-        chosen.append(int(left[0]))
-        left = left[np.abs(cuts[left] - cuts[left[0]]).sum(axis=1) > stage.min_distance]
-    return cuts[chosen]
+        indices.append(int(remaining[0]))
+        remaining = remaining[np.abs(cuts[remaining] - cuts[remaining[0]]).sum(axis=1) > stage.min_distance]
+    return cuts[indices]

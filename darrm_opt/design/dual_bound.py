@@ -44,8 +44,8 @@ def dual_bound(weights: Array, rows: Array, limits: Array, multipliers: Array, K
     """
     nonnegative = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)  # NaN is neither
     # suffix sums of weights (and of rows) add up to one rounding an entry: inside the slack below
-    reduced = weights - rows.T @ nonnegative
-    bound = float(limits @ nonnegative + np.maximum(reduced, 0.0).sum())
+    reduced_costs = weights - rows.T @ nonnegative
+    bound = float(limits @ nonnegative + np.maximum(reduced_costs, 0.0).sum())
     # rows: 4K steps of error each (q ≤ 1, two blossoms, differences of two masses); sums: their length in ulps
     slack = float(nonnegative.sum()) * (
         4 * (K + 1) * STEP_ERROR + 4 * (nonnegative.size + weights.size) * UNIT_ROUNDOFF * 2.0

@@ -1,12 +1,12 @@
-"""Inverse of a sweep: the least m, target ε or voter's ε at which the certified γ_opt reaches a wanted utility or agreement.
+"""Inverse of a sweep: the least m, target ε or voter's ε at which γ_opt reaches a wanted utility or agreement.
 
-The search is a bisection over decimal numbers of a few digits, so that what it returns is a number people write down. Both
-numbers at its end were solved: the one that reaches what is wanted, and the one below it, which does not. The guarantee of
-the γ that is returned does not rest on the search, and neither does what is said of the two numbers.
+The search is a bisection over decimal numbers of a few digits, so that what it returns is a number people write down.
+Both numbers at its end were solved: the one that reaches what is wanted, and the one below it, which does not. The
+guarantee of the γ that is returned does not rest on the search, and neither does what is said of the two numbers.
 
-For m and for the target ε the utility never falls (what is private at one target is private at any weaker one), so the bound
-of the number below is a proof for every smaller one. With m fixed, a smaller ε of the voters makes the voters and the release
-more private at once: there the answer is a crossing, and usually the only one, but that is not proved.
+For m and for the target ε the utility never falls (what is private at one target is private at any weaker one), so the
+bound of the number below is a proof for every smaller one. With m fixed, a smaller ε of the voters makes the voters and
+the release more private at once: there the answer is a crossing, and usually the only one, but that is not proved.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from darrm_opt.search import largest_count_between
 Parameter = Literal["m", "target_epsilon", "epsilon"]
 """What is searched for: the allowance, the target ε, or the voters' ε."""
 
-MeasureOfWorth = Literal["utility", "agreement"]
-"""What must be reached: the share of the noiseless utility, or the chance that the bit is the majority that was voted."""
+UtilityMeasure = Literal["utility", "agreement"]
+"""What must be reached: the share of the noiseless utility, or the chance that the bit is the
+majority that was voted."""
 
 MIN_EXPONENT = {"m": -3, "target_epsilon": -6, "epsilon": -4}
 """Powers of ten at which the searched numbers begin."""
@@ -81,7 +82,7 @@ class LeastParameter:
 
     parameter: Parameter
     value: float
-    measure: MeasureOfWorth
+    measure: UtilityMeasure
     wanted: float
     reached: float
     solution: Solution
@@ -90,7 +91,7 @@ class LeastParameter:
     @property
     def is_least(self) -> bool:
         """Whether it is proved that no smaller one of the numbers that are tried would do."""
-        return self.below is None or (self.parameter != "epsilon" and self.below.bound < _enough(self.wanted))
+        return self.below is None or (self.parameter != "epsilon" and self.below.bound < _threshold(self.wanted))
 
 
 def least_parameter(
@@ -134,58 +135,54 @@ def least_parameter(
         The number, its γ_opt, and the number next below it with what that reaches.
 
     Guarantees:
-        The γ is private for the problem at exactly the returned number, and reaches what is wanted (1 up to `FULL_SLACK`).
-        `LeastParameter.is_least` says whether it is proved that no smaller number does; for m and the target ε it nearly always is.
+        The γ is private for the problem at exactly the returned number, and reaches what is wanted (1 up to
+        `FULL_SLACK`). `LeastParameter.is_least` says whether it is proved that no smaller number does; for m and the
+        target ε it nearly always is.
 
     Raises:
         InvalidInput: an argument is out of range, or no number that is tried reaches what is wanted.
 
     Source: ours.
 
-    >>> found = least_parameter(11, epsilon=0.1, utility=0.95)
-    >>> found.value, round(found.reached, 4), found.below.value, found.below.reached < 0.95, found.is_least
+    >>> least = least_parameter(11, epsilon=0.1, utility=0.95)
+    >>> least.value, round(least.reached, 4), least.below.value, least.below.reached < 0.95, least.is_least
     (3.6, 0.9501, 3.59, True, True)
     """
     goal = as_objective(objective)
-    measure, wanted = _wanted(utility, agreement)
+    measure, wanted = _requested_measure(utility, agreement)
     if measure == "agreement":
         goal = _with_agreement(goal)
-    unknown = parameter
-    problem_at(unknown, 1.0, K, m, epsilon, Delta, delta, affected)  # refuses what is wrong with these
+    problem_at(parameter, 1.0, K, m, epsilon, Delta, delta, affected)  # refuses what is wrong with these
     check_digits(digits)
-    grid = _Grid(MIN_EXPONENT[unknown], digits, unknown)
-    solved: dict[int, Solution] = {}
+    grid = _Grid(MIN_EXPONENT[parameter], digits, parameter)
+    solutions: dict[int, Solution] = {}
     rows: Counts | None = None
-    steps = grid.index_of(_largest(unknown, K, m, epsilon)) + 1
-
-    def at(index: int) -> Problem:
-        return problem_at(unknown, grid.value(index), K, m, epsilon, Delta, delta, affected)
+    steps = grid.index_of(_largest_value(parameter, K, m, epsilon)) + 1
 
     def falls_short(index: int) -> bool:
         nonlocal rows
         if progress is not None:
-            progress(len(solved), (steps + 1).bit_length())
-        solved[index], rows = solve_warm(at(index), goal, shape, rows=rows, **options)
-        return worth(solved[index].noise, goal, measure) < _enough(wanted)
+            progress(len(solutions), (steps + 1).bit_length())
+        problem = problem_at(parameter, grid.value(index), K, m, epsilon, Delta, delta, affected)
+        solutions[index], rows = solve_warm(problem, goal, shape, rows=rows, **options)
+        return utility_of(solutions[index].noise, goal, measure) < _threshold(wanted)
 
-    # −1 stands for "none falls short", and `steps` for "all do": whatever else is returned was solved, and so was what follows it
+    # −1 stands for "none falls short", and `steps` for "all do": whatever else is returned was solved, and
+    # so was what follows it
     last = largest_count_between(falls_short, -1, steps)
     if last == steps - 1:
-        raise InvalidInput(
-            measure,
-            utility if agreement is None else agreement,
-            f"at most what {unknown} = {grid.value(last):g} reaches ({worth(solved[last].noise, goal, measure):.6g})",
-            "Ask for less.",
-        )
-    least = solved[last + 1]
+        largest = utility_of(solutions[last].noise, goal, measure)
+        accepted = f"at most what {parameter} = {grid.value(last):g} reaches ({largest:.6g})"
+        raise InvalidInput(measure, utility if agreement is None else agreement, accepted, "Ask for less.")
+    least = solutions[last + 1]
     return LeastParameter(
-        unknown,
+        parameter,
         grid.value(last + 1),
         measure,
         wanted,
-        worth(least.noise, goal, measure),
+        utility_of(least.noise, goal, measure),
         least,
-        None if last < 0 else _neighbour(grid.value(last), solved[last], measure),
+        None if last < 0 else _neighbour(grid.value(last), solutions[last], measure),
     )
 
 
@@ -246,9 +243,9 @@ def check_digits(digits: int) -> None:
 class _Grid:
     """Decimal numbers of so many digits, in order: from a power of ten on, with 0 before them for a target ε."""
 
-    def __init__(self, exponent: int, digits: int, unknown: Parameter) -> None:
+    def __init__(self, exponent: int, digits: int, parameter: Parameter) -> None:
         self._exponent, self._digits = exponent, digits
-        self._zeros = int(unknown == "target_epsilon")
+        self._zeros = int(parameter == "target_epsilon")
 
     def value(self, index: int) -> float:
         if index < self._zeros:
@@ -265,7 +262,7 @@ class _Grid:
         return largest_count_between(lambda i: self.value(i) <= most, index, index + 9 * 10 ** (self._digits - 1))
 
 
-def _wanted(utility: float | None, agreement: float | None) -> tuple[MeasureOfWorth, float]:
+def _requested_measure(utility: float | None, agreement: float | None) -> tuple[UtilityMeasure, float]:
     if (utility is None) == (agreement is None):
         raise InvalidInput("utility", utility, "a share in (0, 1], or an agreement in (0.5, 1], and not both")
     if agreement is None:
@@ -279,7 +276,7 @@ def _wanted(utility: float | None, agreement: float | None) -> tuple[MeasureOfWo
     return "agreement", chance
 
 
-def _enough(wanted: float) -> float:
+def _threshold(wanted: float) -> float:
     """Return the utility or agreement that counts as what is wanted."""
     return min(wanted, 1.0 - FULL_SLACK)
 
@@ -324,18 +321,18 @@ def problem_at(
     return Problem.from_allowance(K, None, voters, Delta, delta, affected, target_epsilon=value)
 
 
-def worth(noise: NoiseFunction, objective: AnyObjective, measure: MeasureOfWorth) -> float:
+def utility_of(noise: NoiseFunction, objective: AnyObjective, measure: UtilityMeasure) -> float:
     """Return the utility of γ under the objective, or its agreement under the objective's prior."""
     if measure == "utility":
         return objective.linear_goal(noise.K).utility(noise.values[noise.K // 2 + 1 :])
     return 1.0 - disagreement(noise, _with_agreement(objective).prior)
 
 
-def _largest(unknown: Parameter, K: int, m: float | None, epsilon: float | None) -> float:
+def _largest_value(parameter: Parameter, K: int, m: float | None, epsilon: float | None) -> float:
     """Return the largest number to try."""
-    if unknown == "target_epsilon":
+    if parameter == "target_epsilon":
         return MAX_SEARCHED_EPSILON
-    if unknown == "epsilon":
+    if parameter == "epsilon":
         return MAX_SEARCHED_EPSILON / max(1.0, float(m or 1.0))
     voters = float(epsilon) if isinstance(epsilon, int | float) and 0 < epsilon < np.inf else 1.0
     return min(
@@ -343,10 +340,10 @@ def _largest(unknown: Parameter, K: int, m: float | None, epsilon: float | None)
     )
 
 
-def _neighbour(value: float, solution: Solution, measure: MeasureOfWorth) -> Neighbour:
+def _neighbour(value: float, solution: Solution, measure: UtilityMeasure) -> Neighbour:
     bound, K = solution.upper_bound, solution.problem.K
     if measure == "agreement":  # a utility of 1 saves all that a fair coin disagrees
         coin = NoiseFunction(np.zeros(K + 1), K)
-        bound = 1.0 - (1.0 - worth(coin, solution.objective, measure)) * (1.0 - bound)
+        bound = 1.0 - (1.0 - utility_of(coin, solution.objective, measure)) * (1.0 - bound)
         bound = min(1.0, up(bound, 2 * K + 8))  # means of K + 1 terms, and these four operations
-    return Neighbour(value, worth(solution.noise, solution.objective, measure), bound, solution)
+    return Neighbour(value, utility_of(solution.noise, solution.objective, measure), bound, solution)

@@ -25,8 +25,8 @@ import numpy as np
 from darrm_opt.noise import Array, NoiseFunction
 
 KAPPA = 1e-6
-"""Share of the plain mean in the canonical goal: far above the solvers' dual tolerances (`backends.row_scale`), far below
-what a user can see."""
+"""Share of the plain mean in the canonical goal: far above the solvers' dual tolerances (`backends.row_scale`), far
+below what a user can see."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,7 +48,7 @@ class LinearGoal:
     limits: Array
 
 
-def weighted(weights: Array) -> LinearGoal:
+def weighted_goal(weights: Array) -> LinearGoal:
     """Return the goal Σ w_l·γ(l)."""
     return LinearGoal(weights, lambda upper: float(weights @ upper), 0.0, np.empty((0, weights.size)), np.empty(0))
 
@@ -61,10 +61,10 @@ def least_error(gaps: Array, masses: Array | None) -> LinearGoal:
         masses: how much each scenario counts, shape (scenarios,), summing to 1; None for the worst of them.
     """
     scenarios, entries = gaps.shape
-    nothing = np.abs(gaps.sum(axis=1))
+    zero_errors = np.abs(gaps.sum(axis=1))
     columns = np.eye(scenarios) if masses is not None else np.ones((scenarios, 1))
     share = masses if masses is not None else np.ones(1)
-    scale = float(masses @ nothing) if masses is not None else float(nothing.max())
+    scale = float(masses @ zero_errors) if masses is not None else float(zero_errors.max())
     rows = np.block([[-gaps, columns], [gaps, columns]])
     limits = np.concatenate([1.0 - gaps.sum(axis=1), 1.0 + gaps.sum(axis=1)])
 

@@ -36,7 +36,7 @@ MIN_DROP_K = 200
 OFF_ENDS = 1e-9
 """Distance from 0 and 1 at which a variable counts as off its ends."""
 
-MAX_SOLVED = 100
+MAX_EQUATIONS = 100
 """Largest system of equations that is solved in place of a program."""
 
 NEAR_SHARE = 1e-3
@@ -82,24 +82,24 @@ class MasterProgram:
         self.multipliers: Array = np.empty(0)
         self._answer: Array = np.empty(0)
         if self._monotone:
-            self._append(self._widened(np.ones((1, constraint.entries))), np.ones(1))  # γ(K) ≤ 1
-        self._append(self._shaped(goal.rows), goal.limits)
-        self._others = self.rows  # rows that stand for no multiset: the first
+            self._append(self._widen(np.ones((1, constraint.entries))), np.ones(1))  # γ(K) ≤ 1
+        self._append(self._to_variables(goal.rows), goal.limits)
+        self._goal_rows = self.rows  # rows that stand for no multiset: the first
 
     def add(self, multisets: Counts) -> Array:
         """Add a row for each multiset; return them, shape (multisets, entries)."""
         keys = multiset_keys(multisets)
-        rows = added = cached_rows(self._constraint, multisets, keys)
+        rows = new_rows = cached_rows(self._constraint, multisets, keys)
         if not self._place.keys().isdisjoint(keys):
-            back = [self._place[key] for key in keys if key in self._place]
-            new = [i for i, key in enumerate(keys) if key not in self._place]
-            self._activate(self._others + np.setdiff1d(back, self._active - self._others))
-            keys, multisets, added = tuple(keys[i] for i in new), multisets[new], rows[new]
+            stored_places = [self._place[key] for key in keys if key in self._place]
+            new_indices = [i for i, key in enumerate(keys) if key not in self._place]
+            self._activate(self._goal_rows + np.setdiff1d(stored_places, self._active - self._goal_rows))
+            keys, multisets, new_rows = tuple(keys[i] for i in new_indices), multisets[new_indices], rows[new_indices]
         self._place.update(
-            zip(keys, range(self.rows - self._others, self.rows - self._others + len(keys)), strict=True)
+            zip(keys, range(self.rows - self._goal_rows, self.rows - self._goal_rows + len(keys)), strict=True)
         )
         self._multisets.append(multisets)
-        self._add(added, self._constraint.limit)
+        self._add(new_rows, self._constraint.limit)
         return rows
 
     def add_rows(self, constraint: PrivacyConstraint, multisets: Counts) -> Array:
@@ -114,58 +114,61 @@ class MasterProgram:
         corners = len(self._constraint.corners.labels)
         return np.frombuffer(b"".join(sorted(self._place)), dtype=np.int64).reshape(-1, corners)
 
-    def worst_row(self, noise: NoiseFunction, found: WorstCase) -> WorstCase:
-        """Return what a search found for γ, with the worst of this program's rows instead of a multiset that is less bad.
+    def worst_row(self, noise: NoiseFunction, worst: WorstCase) -> WorstCase:
+        """Return the worst case of a search of γ, or the worst of this program's rows where that is worse.
 
         A search for cuts leaves out what it proves to lie near the limit, the rows that bind among it.
         """
         if self._monotone or not self._multisets:
-            return found
+            return worst
         entries = self._constraint.entries
-        values = self._joined(self._rows)[self._others :, :entries] @ noise.values[noise.K // 2 + 1 :]
-        worst = int(values.argmax())
-        if values[worst] <= found.value:
-            return found
-        return replace(found, value=float(values[worst]), counts=self._joined(self._multisets)[worst])
+        values = self._join(self._rows)[self._goal_rows :, :entries] @ noise.values[noise.K // 2 + 1 :]
+        row = int(values.argmax())
+        if values[row] <= worst.value:
+            return worst
+        return replace(worst, value=float(values[row]), counts=self._join(self._multisets)[row])
 
-    def unknown(self, multisets: Counts) -> Counts:
+    def new_multisets(self, multisets: Counts) -> Counts:
         """Return the multisets that the solver has no rows for; it leaves those it has violated up to its tolerance."""
         if not len(multisets):
             return multisets
         places = [self._place.get(key) for key in multiset_keys(multisets)]
         if len(self._active) == self.rows:
             return multisets[[place is None for place in places]]
-        active = set((self._active - self._others).tolist())
+        active = set((self._active - self._goal_rows).tolist())
         return multisets[[place not in active for place in places]]
 
     def maximise(self, weights: Array, seconds: float | None) -> tuple[Status, NoiseFunction]:
         """Return how the solve ended, and its answer as a noise function."""
-        outcome = self._program.solve(self._seen(self._shaped(weights)), seconds)
+        outcome = self._program.solve(self._to_solver(self._to_variables(weights)), seconds)
         self.iterations += outcome.iterations
         self.multipliers = np.zeros(self.rows)
-        self.multipliers[self._active] = outcome.multipliers * self._joined(self._scales)[self._active]
+        self.multipliers[self._active] = outcome.multipliers * self._join(self._scales)[self._active]
         self._answer = self._all_coordinates(outcome.upper_half)
         return outcome.status, self._noise(self._answer)
 
     def bound(self, weights: Array) -> float:
         """Return the proven bound on weights·γ that the multipliers of the last solve imply."""
-        used = np.flatnonzero(self.multipliers > 0)
-        rows, limits = self._joined(self._rows)[used], self._joined(self._limits)[used]
-        return dual_bound(self._shaped(weights), rows, limits, self.multipliers[used], self._constraint.K)
+        support = np.flatnonzero(self.multipliers > 0)
+        rows, limits = self._join(self._rows)[support], self._join(self._limits)[support]
+        return dual_bound(self._to_variables(weights), rows, limits, self.multipliers[support], self._constraint.K)
 
-    def refine(self, weights: Array, wanted: float) -> bool:
-        """Add knots where the last answer's bound loses most, until about ``wanted`` is left; return whether there were any to add.
+    def refine(self, weights: Array, loss_limit: float) -> bool:
+        """Add knots where the last answer's bound loses most, until about ``loss_limit`` is left.
 
         Args:
             weights: as in the last `maximise`.
-            wanted: loss that may stay.
+            loss_limit: loss that may stay.
+
+        Returns:
+            Whether there were any to add.
         """
         if self.knots is None:
             return False
         entries = self._constraint.entries
-        used = np.flatnonzero((self.multipliers > 0) & (self.multipliers < np.inf))
-        costs = self._shaped(weights) - self.multipliers[used] @ self._joined(self._rows)[used]
-        knots = self.knots.refined(costs[:entries], self._answer[:entries], wanted)
+        support = np.flatnonzero((self.multipliers > 0) & (self.multipliers < np.inf))
+        costs = self._to_variables(weights) - self.multipliers[support] @ self._join(self._rows)[support]
+        knots = self.knots.refine(costs[:entries], self._answer[:entries], loss_limit)
         if knots is None:
             return False
         self._continue_with(knots)
@@ -175,62 +178,61 @@ class MasterProgram:
         """Take rows that are far from binding at the last answer away from the solver, where it has many."""
         if self._constraint.K < MIN_DROP_K or len(self._active) <= MAX_ROWS_PER_COLUMN * self._solver_columns:
             return
-        far = ~self._near()[self._active]
-        self._program.drop(np.flatnonzero(far))
-        self._active = self._active[~far]
+        is_far = ~self._near()[self._active]
+        self._program.drop(np.flatnonzero(is_far))
+        self._active = self._active[~is_far]
 
     def _near(self) -> np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]:
         """Return which rows are near to binding at the last answer, or stand for no multiset."""
-        rows, limits = self._joined(self._rows), self._joined(self._limits)
+        rows, limits = self._join(self._rows), self._join(self._limits)
         slack = limits - rows @ self._answer
         near: np.ndarray[tuple[Any, ...], np.dtype[np.bool_]] = slack <= NEAR_SHARE * np.abs(limits)
-        solved = self.multipliers.size
-        near[:solved] |= self.multipliers > 0
-        near[solved:] = near[: self._others] = True  # rows since the last solve, and those of no multiset
+        solved_rows = self.multipliers.size
+        near[:solved_rows] |= self.multipliers > 0
+        near[solved_rows:] = near[: self._goal_rows] = True  # rows since the last solve, and those of no multiset
         return near
 
     def _continue_with(self, knots: Knots) -> None:
-        """Let the solver see more knots, with the rows that are near to binding at the last answer; old ones keep their state."""
-        before = {int(place): column for column, place in enumerate(self.knots.places)} if self.knots else {}
-        others = self._columns - self._constraint.entries
-        old = np.array([before.get(int(place), -1) for place in knots.places])
-        columns = np.concatenate([old, len(before) + np.arange(others)])
+        """Give the solver more knots, with the rows near to binding at the last answer; old ones keep their state."""
+        old_columns = {int(place): column for column, place in enumerate(self.knots.places)} if self.knots else {}
+        goal_columns = self._columns - self._constraint.entries
+        sources = np.array([old_columns.get(int(place), -1) for place in knots.places])
+        columns = np.concatenate([sources, len(old_columns) + np.arange(goal_columns)])
         values = np.zeros(columns.size)
         if not self._monotone:
-            values[: knots.many] = self._answer[knots.places]
-        kept = np.flatnonzero(self._near()[self._active])
-        self.knots, self._active = knots, self._active[kept]
-        rows, limits, scales = (self._joined(part)[self._active] for part in (self._rows, self._limits, self._scales))
-        start = WarmStart(columns, kept, values)
-        self._program = self._program.continued(self._seen(rows) * scales[:, np.newaxis], limits * scales, start)
+            values[: knots.size] = self._answer[knots.places]
+        near_rows = np.flatnonzero(self._near()[self._active])
+        self.knots, self._active = knots, self._active[near_rows]
+        rows, limits, scales = (self._join(part)[self._active] for part in (self._rows, self._limits, self._scales))
+        start = WarmStart(columns, near_rows, values)
+        self._program = self._program.continued(self._to_solver(rows) * scales[:, np.newaxis], limits * scales, start)
 
-    def _activate(self, which: Integers) -> None:
+    def _activate(self, indices: Integers) -> None:
         """Give the solver rows that it does not have."""
-        rows, limits, scales = (self._joined(part)[which] for part in (self._rows, self._limits, self._scales))
-        self._program.add(self._seen(rows) * scales[:, np.newaxis], limits * scales)
-        self._active = np.concatenate([self._active, which])
+        rows, limits, scales = (self._join(part)[indices] for part in (self._rows, self._limits, self._scales))
+        self._program.add(self._to_solver(rows) * scales[:, np.newaxis], limits * scales)
+        self._active = np.concatenate([self._active, indices])
 
     def multipliers_for(self, weights: Array) -> Array | None:
-        """Return the multipliers of other weights if the same rows and variables bind for them; None where that is not clear.
+        """Return the multipliers of other weights if the same rows and variables bind; None where that is not clear.
 
-        With T the rows that bind and F the variables off their ends, A[T, F]ᵀλ = w[F]. Whatever λ is, its bound is proved.
+        With T the rows that bind and F the variables off their ends, A[T, F]ᵀλ = w[F]. Whatever λ
+        is, its bound is proved.
         """
-        tight = np.flatnonzero(self.multipliers > 0)
-        free = np.flatnonzero((self._answer > OFF_ENDS) & (self._answer < 1 - OFF_ENDS))
-        if self.knots is not None or tight.size != free.size or tight.size > MAX_SOLVED:
+        binding = np.flatnonzero(self.multipliers > 0)
+        interior = np.flatnonzero((self._answer > OFF_ENDS) & (self._answer < 1 - OFF_ENDS))
+        if self.knots is not None or binding.size != interior.size or binding.size > MAX_EQUATIONS:
             return None
-        rows = self._joined(self._rows)[tight]
+        rows = self._join(self._rows)[binding]
         try:
-            solved = np.linalg.solve(rows[:, free].T, self._shaped(weights)[free])
+            solution = np.linalg.solve(rows[:, interior].T, self._to_variables(weights)[interior])
         except np.linalg.LinAlgError:
             return None
         multipliers = np.zeros(self.rows)
-        multipliers[tight] = solved
+        multipliers[binding] = solution
         return multipliers
 
-    def bound_for(
-        self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exactly: bool = True
-    ) -> float:
+    def bound_for(self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exact: bool = True) -> float:
         """Return a proven bound on weights·γ over everything that ``loosest`` allows, from multipliers of these rows.
 
         A multiset stands for a row of either constraint. The rows that matter are made again for ``loosest``; or, where
@@ -241,34 +243,42 @@ class MasterProgram:
             loosest: the constraint of the problem as asked (`PrivacyConstraint.loosest`).
             weights: of γ and the goal's own variables, shape (columns,).
             multipliers: as many as there were rows when they were found, shape (≤ rows,).
-            exactly: whether to make the rows again.
+            exact: whether to make the rows again.
         """
-        used = np.flatnonzero((multipliers > 0) & (multipliers < np.inf))
-        kept, own = multipliers[used], slice(used.searchsorted(self._others), None)
-        rows, limits = self._joined(self._rows)[used], self._joined(self._limits)[used]
+        support = np.flatnonzero((multipliers > 0) & (multipliers < np.inf))
+        positive, multiset_rows = multipliers[support], slice(support.searchsorted(self._goal_rows), None)
+        rows, limits = self._join(self._rows)[support], self._join(self._limits)[support]
         extra = 0.0
-        if exactly and len(limits[own]):
-            multisets = self._joined(self._multisets)[used[own] - self._others]
-            rows[own] = self._shaped(self._widened(cached_rows(loosest, multisets)))
-            limits[own] = loosest.limit
-        elif len(limits[own]):
-            mine, theirs = self._constraint.corners, loosest.corners
-            moved = max(np.abs(mine.p - theirs.p).max(), np.abs(mine.reflected - theirs.reflected).max()) + STEP_ERROR
-            apart = abs(self._constraint.q - loosest.q) + 4 * self._constraint.K * moved
-            extra = float(kept[own].sum()) * (max(0.0, loosest.limit - self._constraint.limit) + apart)
-        return dual_bound(self._shaped(weights), rows, limits, kept, self._constraint.K) + extra * (1 + STEP_ERROR)
+        if exact and len(limits[multiset_rows]):
+            multisets = self._join(self._multisets)[support[multiset_rows] - self._goal_rows]
+            rows[multiset_rows] = self._to_variables(self._widen(cached_rows(loosest, multisets)))
+            limits[multiset_rows] = loosest.limit
+        elif len(limits[multiset_rows]):
+            corners, loosest_corners = self._constraint.corners, loosest.corners
+            shift = (
+                max(
+                    np.abs(corners.p - loosest_corners.p).max(),
+                    np.abs(corners.reflected - loosest_corners.reflected).max(),
+                )
+                + STEP_ERROR
+            )
+            distance = abs(self._constraint.q - loosest.q) + 4 * self._constraint.K * shift
+            extra = float(positive[multiset_rows].sum()) * (max(0.0, loosest.limit - self._constraint.limit) + distance)
+        return dual_bound(self._to_variables(weights), rows, limits, positive, self._constraint.K) + extra * (
+            1 + STEP_ERROR
+        )
 
     def close(self) -> None:
         """Give back what the solver holds; the rows stay, and nothing more is solved."""
         self._program.close()
 
-    def _widened(self, rows: Array) -> Array:
+    def _widen(self, rows: Array) -> Array:
         """Return rows of γ alone as rows of all variables."""
         if rows.shape[1] == self._columns:
             return rows
         return np.pad(rows, ((0, 0), (0, self._columns - rows.shape[1])))
 
-    def _shaped(self, rows: Array) -> Array:
+    def _to_variables(self, rows: Array) -> Array:
         """Return rows (or weights) of γ as rows of the program's variables, which are increments if monotone."""
         if not self._monotone:
             return rows
@@ -278,37 +288,37 @@ class MasterProgram:
     @property
     def _solver_columns(self) -> int:
         """Number of the solver's variables."""
-        return self._columns if self.knots is None else self._columns - self._constraint.entries + self.knots.many
+        return self._columns if self.knots is None else self._columns - self._constraint.entries + self.knots.size
 
-    def _seen(self, rows: Array) -> Array:
+    def _to_solver(self, rows: Array) -> Array:
         """Return rows (or weights) of the program's variables as rows of the solver's."""
         if self.knots is None:
             return rows
         entries = self._constraint.entries
-        return np.concatenate([self.knots.reduced(rows[..., :entries]), rows[..., entries:]], axis=-1)
+        return np.concatenate([self.knots.reduce(rows[..., :entries]), rows[..., entries:]], axis=-1)
 
     def _all_coordinates(self, values: Array) -> Array:
         """Return the solver's variables as the program's."""
         if self.knots is None:
             return values
-        many = self.knots.many
-        return np.concatenate([self.knots.expanded(values[:many]), values[many:]])
+        size = self.knots.size
+        return np.concatenate([self.knots.expand(values[:size]), values[size:]])
 
     def _add(self, rows: Array, limit: float) -> None:
         """Add rows of γ alone."""
-        self._append(self._shaped(self._widened(rows)), np.full(len(rows), limit))
+        self._append(self._to_variables(self._widen(rows)), np.full(len(rows), limit))
 
     def _append(self, rows: Array, limits: Array) -> None:
         if limits.size:
             scales = _scales(rows)
-            self._program.add(self._seen(rows) * scales[:, np.newaxis], limits * scales)
+            self._program.add(self._to_solver(rows) * scales[:, np.newaxis], limits * scales)
             self._active = np.concatenate([self._active, np.arange(self.rows, self.rows + limits.size)])
             self._rows.append(rows)
             self._limits.append(limits)
             self._scales.append(scales)
             self.rows += limits.size
 
-    def _joined(self, parts: list[Any]) -> Any:
+    def _join(self, parts: list[Any]) -> Any:
         """Return what was added in parts as one array, and keep it so."""
         if len(parts) > 1:
             parts[:] = [np.concatenate(parts)]

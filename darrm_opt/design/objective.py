@@ -31,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from darrm_opt.design.linear_goal import LinearGoal, weighted
+from darrm_opt.design.linear_goal import LinearGoal, weighted_goal
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import Histogram, IndependentVoters, Prior, SharedBeta
@@ -48,7 +48,7 @@ _VOTERS = "a whole number of voters, at least 1"
 
 
 class ObjectiveFamily(NamedTuple):
-    """One family of objectives: its prior, parameters (with defaults where there are any), usual measure, and a sentence."""
+    """One family of objectives: its prior, parameters (with any defaults), usual measure, and a sentence."""
 
     prior: Callable[..., Prior]
     parameters: tuple[str, ...]
@@ -124,11 +124,11 @@ class Objective:
         for name, value in zip(kind.parameters, self.parameters, strict=False):
             real_number(value, name, "a number")
         prior = kind.prior(*self.parameters)
-        checked = (
+        parameters = (
             prior.counts if isinstance(prior, Histogram) else tuple(getattr(prior, name) for name in kind.parameters)
         )
-        object.__setattr__(self, "parameters", checked)
-        if self.measure == "tv" and not prior.gap(len(checked) - 1 if isinstance(prior, Histogram) else 1).any():
+        object.__setattr__(self, "parameters", parameters)
+        if self.measure == "tv" and not prior.gap(len(parameters) - 1 if isinstance(prior, Histogram) else 1).any():
             raise InvalidInput(
                 "measure",
                 self.measure,
@@ -163,20 +163,20 @@ class Objective:
 
     def linear_goal(self, K: int) -> LinearGoal:
         """Return the goal of the design for K voters: Σ w_l·γ(l)."""
-        return weighted(self.weights(K))
+        return weighted_goal(self.weights(K))
 
     def __str__(self) -> str:
-        return self._written
+        return self._text_form
 
     @functools.cached_property
-    def _written(self) -> str:
+    def _text_form(self) -> str:
         kind = _family_of(self.name)
         if kind.defaults:
-            given = zip(kind.parameters, self.parameters, kind.defaults, strict=True)
-            written = ", ".join(f"{name}={_text(value)}" for name, value, usual in given if value != usual)
+            settings = zip(kind.parameters, self.parameters, kind.defaults, strict=True)
+            inside = ", ".join(f"{name}={_text(value)}" for name, value, default in settings if value != default)
         else:
-            written = ",".join(map(_text, self.parameters))
-        text = f"{self.name}({written})" if written else self.name
+            inside = ",".join(map(_text, self.parameters))
+        text = f"{self.name}({inside})" if inside else self.name
         return text if self.measure == kind.measure == "tv" else f"{text} {self.measure}"
 
 
@@ -240,24 +240,24 @@ def histogram(counts: ArrayLike, measure: Measure = "agreement") -> Objective:
         InvalidInput: they are no such counts.
     """
     try:
-        given = tuple(counts)
+        values = tuple(counts)
     except TypeError as err:
         raise InvalidInput("counts", counts, "a list of K+1 counts") from err
-    return Objective("histogram", given, measure)
+    return Objective("histogram", values, measure)
 
 
 def as_objective(objective: AnyObjective | str) -> AnyObjective:
     """Return the objective itself, or the one that the text names (`parse_objective`, `parse_scenarios`)."""
     if isinstance(objective, Objective):
         return objective
-    given: Any = objective  # callers without a type checker may pass anything
-    if isinstance(given, str) and given in FAMILIES:
-        return parse_objective(given)
+    value: Any = objective  # callers without a type checker may pass anything
+    if isinstance(value, str) and value in FAMILIES:
+        return parse_objective(value)
     from darrm_opt.design.scenarios import ScenarioObjective, parse_scenarios  # the usual objectives do without
 
-    if isinstance(given, ScenarioObjective):
-        return given
-    return (parse_scenarios(given) if isinstance(given, str) else None) or parse_objective(given)
+    if isinstance(value, ScenarioObjective):
+        return value
+    return (parse_scenarios(value) if isinstance(value, str) else None) or parse_objective(value)
 
 
 def parse_objective(text: str) -> Objective:
@@ -273,14 +273,14 @@ def parse_objective(text: str) -> Objective:
     >>> parse_objective("shared(2, 5)") == shared(2, 5, measure="agreement")
     True
     """
-    given: Any = text
-    if not isinstance(given, str):
+    value: Any = text
+    if not isinstance(value, str):
         raise InvalidInput("objective", text, accepted_objectives())
-    return _parsed(given)
+    return _parse(value)
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(text: str) -> Objective:
+def _parse(text: str) -> Objective:
     """Return `parse_objective`, remembered."""
     name, inside, measure = text, None, ""
     # a bare name needs no regular expression, which takes a process some milliseconds to compile
@@ -290,24 +290,24 @@ def _parsed(text: str) -> Objective:
         name, inside, measure = match["name"], match["inside"], match["measure"]
     kind = _family_of(name)
     values: list[float] = []
-    named: dict[str, float] = {}
+    values_by_name: dict[str, float] = {}
     for part in inside.split(",") if inside and inside.strip() else ():
         key, equals, number = part.rpartition("=")
-        if not equals and not named:
+        if not equals and not values_by_name:
             values.append(_number(number, text))
-        elif (key := key.strip()) in kind.parameters[len(values) :] and key not in named:
-            named[key] = _number(number, text)
+        elif (key := key.strip()) in kind.parameters[len(values) :] and key not in values_by_name:
+            values_by_name[key] = _number(number, text)
         else:
             raise InvalidInput(
                 "objective", text, accepted_objectives(), f"'{part.strip()}' is not a parameter of {name} there."
             )
     for position in range(len(values), len(kind.parameters)):
         parameter = kind.parameters[position]
-        if parameter not in named and not kind.defaults:
+        if parameter not in values_by_name and not kind.defaults:
             raise InvalidInput(
                 "objective", text, accepted_objectives(), f"The parameter {parameter} of {name} is missing."
             )
-        values.append(named[parameter] if parameter in named else kind.defaults[position])
+        values.append(values_by_name[parameter] if parameter in values_by_name else kind.defaults[position])
     return Objective(name, tuple(values), cast("Measure", measure or kind.measure))
 
 

@@ -8,8 +8,8 @@ the worst-case search of the design at another c. Negative ε need no search: th
 exchanged gives δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε).
 
 A maximiser (P, Q) found at one ε is a line P − c·Q under δ at every other, so each search starts from what the others
-found, and from pairs that are likely, and leaves out what stays below the known lines (`ProfileSearch`). That makes most
-searches cheap, and all of them share the blossom's layers.
+found, and from pairs that are likely, and leaves out what stays below the known lines (`ProfileSearch`). That makes
+most searches cheap, and all of them share the blossom's layers.
 """
 
 from __future__ import annotations
@@ -79,16 +79,16 @@ def privacy_profile(
     (True, True)
     """
     noise = NoiseFunction(gamma, problem.K)
-    wanted = np.asarray(epsilons, dtype=np.float64)
-    outside = np.flatnonzero(~(np.abs(wanted) <= MAX_TARGET_EPSILON))
-    if wanted.ndim != 1 or outside.size:
-        value = wanted.tolist() if wanted.ndim != 1 else float(wanted[outside[0]])
+    grid = np.asarray(epsilons, dtype=np.float64)
+    outside = np.flatnonzero(~(np.abs(grid) <= MAX_TARGET_EPSILON))
+    if grid.ndim != 1 or outside.size:
+        value = grid.tolist() if grid.ndim != 1 else float(grid[outside[0]])
         raise InvalidInput("epsilons", value, f"a flat list of numbers of nats within ±{MAX_TARGET_EPSILON:g}")
     search = ProfileSearch(noise, problem)
-    found = {float(epsilon): search.at(float(epsilon)) for epsilon in _ends_first(np.unique(np.abs(wanted)))}
-    points = [_at(float(epsilon), *found[float(abs(epsilon))]) for epsilon in wanted]
+    by_epsilon = {float(epsilon): search.at(float(epsilon)) for epsilon in _ends_first(np.unique(np.abs(grid)))}
+    points = [_point_at(float(epsilon), *by_epsilon[float(abs(epsilon))]) for epsilon in grid]
     deltas, attained, P_all, Q_all = np.array(points).reshape(-1, 4).T
-    return PrivacyProfile(wanted, deltas, attained, np.stack([P_all, Q_all], axis=1))
+    return PrivacyProfile(grid, deltas, attained, np.stack([P_all, Q_all], axis=1))
 
 
 class ProfileSearch:
@@ -105,21 +105,21 @@ class ProfileSearch:
         # the compiled search makes a layer again in less time than it takes to read one
         layers = stored_layers if kernel() is None else None
         self._layers = layers and layers(noise.signed, corners.x, corners.y, self._base.affected)
-        likely = self._base.pair(noise.signed, binding_family(self._base))
-        self._pairs = np.concatenate([np.zeros((1, 2)), np.stack(likely, axis=1)])  # the first is equal datasets
+        family_pairs = self._base.pair(noise.signed, binding_family(self._base))
+        self._pairs = np.concatenate([np.zeros((1, 2)), np.stack(family_pairs, axis=1)])  # the first is equal datasets
 
     def at(self, epsilon: float) -> tuple[float, float, float]:
         """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats].
 
-        δ is proved: no pair of neighbours has a larger P − c·Q, rounding included. (P, Q) is the best pair known: (0, 0),
-        that of equal datasets, where no pair found attains a δ above 0.
+        δ is proved: no pair of neighbours has a larger P − c·Q, rounding included. (P, Q) is the best pair known:
+        (0, 0), that of equal datasets, where no pair found attains a δ above 0.
         """
         q, gap = math.exp(-epsilon), -math.expm1(-epsilon)
-        known = float((q * self._pairs[:, 0] - self._pairs[:, 1]).max())  # q·δ
-        above = 2 * known + gap + MIN_IMPROVEMENT  # the level of φ where δ grows beyond that
+        best_known = float((q * self._pairs[:, 0] - self._pairs[:, 1]).max())  # q·δ
+        above = 2 * best_known + gap + MIN_IMPROVEMENT  # the level of φ where δ grows beyond that
         worst = worst_case(self._noise, self._base._replace(q=q, limit=1.0), above=above, stored=self._layers)
-        found = [float(side[0]) for side in self._base.pair(self._noise.signed, worst.counts[np.newaxis])]
-        self._pairs = np.concatenate([self._pairs, [found]])
+        pair = [float(side[0]) for side in self._base.pair(self._noise.signed, worst.counts[np.newaxis])]
+        self._pairs = np.concatenate([self._pairs, [pair]])
         best = self._pairs[(q * self._pairs[:, 0] - self._pairs[:, 1]).argmax()]
         bound = (worst.bound - gap * (1 - 2.0**-50)) / (2 * q) * (1 + 2.0**-50)  # 1 − q rounded down
         return min(1.0, max(0.0, bound)), float(best[0]), max(0.0, float(best[1]))
@@ -133,11 +133,10 @@ def _ends_first(values: Array) -> Array:
             middle = (low + high) // 2
             order.append(middle)
             gaps += [(low, middle), (middle, high)]
-    chosen: Array = values[np.array(order[: values.size], dtype=np.int64)]
-    return chosen
+    return np.asarray(values[np.array(order[: values.size], dtype=np.int64)])
 
 
-def _at(epsilon: float, delta: float, P: float, Q: float) -> tuple[float, ...]:
+def _point_at(epsilon: float, delta: float, P: float, Q: float) -> tuple[float, ...]:
     """Return (δ, δ attained, P, Q) at ε of either sign from (δ, P, Q) at |ε|."""
     attained = max(0.0, P - math.exp(abs(epsilon)) * Q)
     if epsilon >= 0:

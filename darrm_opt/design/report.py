@@ -51,15 +51,15 @@ def solution_text(solution: Solution) -> str:
     """Return γ and what is known of it."""
     K, gamma = solution.problem.K, solution.gamma
     names = [f"{l}" if 2 * l == K else f"{l}, {K - l}" for l in range(K // 2 + 1)]
-    took = solution.statistics
-    size = f"{count_text(took.rows, 'row')}, {count_text(took.rounds, 'round')}"
+    statistics = solution.statistics
+    size = f"{count_text(statistics.rows, 'row')}, {count_text(statistics.rounds, 'round')}"
     kind = "private" if solution.shape == "free" else f"private {solution.shape}"
     bound = f"{solution.upper_bound:.9f} (gap {solution.gap:.1e})"
     notes = [
         f"utility    {solution.utility:.9f} of the plain majority's, as weighed by {solution.objective}",
         f"optimal    no {kind} γ has more than {bound}",
         certificate_text(solution.certificate),
-        f"solved     {solution.method} with {solution.backend}: {size}, {took.seconds.get('total', 0.0):.2g} s",
+        f"solved     {solution.method} with {solution.backend}: {size}, {statistics.seconds.get('total', 0.0):.2g} s",
     ]
     if solution.status.value != "optimal":
         notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
@@ -88,10 +88,10 @@ def voters_text(problem: Problem) -> str:
     voter = problem.voter  # an assumption: with all its digits, since rounded up it would be a weaker one
     exact = f"({voter.epsilon:.12g}, {voter.delta:.12g})-DP" if voter.delta else f"{voter.epsilon:.12g}-DP"
     kind = "not private" if voter.epsilon == math.inf else exact
-    reach = (
+    influence = (
         "" if problem.affected == problem.K else f"; one record reaches at most {count_text(problem.affected, 'voter')}"
     )
-    return f"{count_text(problem.K, 'voter')}, each {kind}{reach}"
+    return f"{count_text(problem.K, 'voter')}, each {kind}{influence}"
 
 
 def text_above(value: float, form: str = ".6g") -> str:
@@ -118,11 +118,11 @@ def guarantee(privacy: Privacy) -> str:
 def certificate_text(certificate: Certificate) -> str:
     """Return why γ is private, in plain words."""
     worst = ", ".join(f"{count} at {_corner(label)}" for label, count in certificate.worst_corners.items())
-    hidden = f"whatever rounding and bounding may hide, up to {certificate.error_bound:.1e}, is charged;"
+    charge = f"whatever rounding and bounding may hide, up to {certificate.error_bound:.1e}, is charged;"
     return "\n".join(
         [
             f"private    proved for these very numbers: {_COVERED.get(certificate.method, certificate.method)};",
-            f"           {hidden} at the tightest, {certificate.margin:.1e} of probability is to spare",
+            f"           {charge} at the tightest, {certificate.margin:.1e} of probability is to spare",
             f"tightest   {worst}: (p, p′) is a voter's chance to say 1 on the data and on its neighbour;",
             "           x = (e^ε + Δ)/(e^ε + 1), y = (1 − Δ)/(e^ε + 1)",
         ]
@@ -134,9 +134,9 @@ def _corner(label: str) -> str:
     return f"{label} {CORNERS[label]}" if label in CORNERS else label
 
 
-def count_text(number: int, one: str, many: str = "") -> str:
+def count_text(number: int, singular: str, plural: str = "") -> str:
     """Return a number with its noun: 1 release, 2 releases."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
 def solution_html(solution: Solution) -> str:
@@ -149,15 +149,15 @@ def solution_html(solution: Solution) -> str:
         f"<td>{'a tie' if 2 * l == K else f'{(1 + gamma[l]) / 2:.4f}'}</td></tr>"
         for l in range(K // 2 + 1)
     )
-    said = [
+    sentences = [
         problem_text(solution.problem),
         (
-            f"Utility {solution.utility:.6f} of the plain majority's ({solution.objective}); no private γ has more than "
-            f"{solution.upper_bound:.6f}."
+            f"Utility {solution.utility:.6f} of the plain majority's ({solution.objective}); "
+            f"no private γ has more than {solution.upper_bound:.6f}."
         ),
         f"Proved private for these very numbers, with {solution.certificate.margin:.1e} of probability to spare.",
         *solution.warnings,
     ]
-    about = "".join(f"<p>{escape(each)}</p>" for each in said)
+    about = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
     heads = "<tr><th>votes for 1</th><th>γ</th><th>Pr[bit = majority]</th></tr>"
     return f"<div>{about}<table><thead>{heads}</thead><tbody>{rows}</tbody></table></div>"

@@ -1,7 +1,8 @@
 """Row cache: the parts of privacy rows that all problems with the same voters share.
 
-A row is q·P + R, where P and R are signed masses of a multiset (`PrivacyConstraint.signed_masses`) and only q = e^(−target ε)
-depends on the target. Along one line of a table, where ε, Δ and K stay and the target varies, every row is thus made once.
+A row is q·P + R, where P and R are signed masses of a multiset (`PrivacyConstraint.signed_masses`) and only
+q = e^(−target ε) depends on the target. Along one line of a table, where ε, Δ and K stay and the target varies,
+every row is thus made once.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ MAX_ENTRIES = 250_000
 def multiset_keys(counts: Counts) -> tuple[bytes, ...]:
     """Return each multiset as bytes, which can be looked up."""
     content = np.ascontiguousarray(counts).tobytes()
-    return (_cut if counts.flags.writeable else _family_keys)(content, counts.shape[1] * counts.itemsize)
+    return (_split if counts.flags.writeable else _family_keys)(content, counts.shape[1] * counts.itemsize)
 
 
-def _cut(content: bytes, width: int) -> tuple[bytes, ...]:
-    return tuple([content[at : at + width] for at in range(0, len(content), width)])
+def _split(content: bytes, width: int) -> tuple[bytes, ...]:
+    return tuple([content[start : start + width] for start in range(0, len(content), width)])
 
 
-_family_keys = functools.lru_cache(maxsize=MAX_FAMILIES)(_cut)
+_family_keys = functools.lru_cache(maxsize=MAX_FAMILIES)(_split)
 
 
 def cached_rows(constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes, ...] | None = None) -> Array:
@@ -75,13 +76,13 @@ class _Line:
             places = [self._place.get(key, -1) for key in keys]
             if -1 in places:
                 missing = [i for i, place in enumerate(places) if place < 0]
-                kept = len(self._parts)
-                if (kept + len(missing)) * constraint.entries > MAX_ENTRIES:
+                size = len(self._parts)
+                if (size + len(missing)) * constraint.entries > MAX_ENTRIES:
                     return constraint.rows(counts)
-                more = np.stack(constraint.signed_masses(counts[missing]), axis=1)
+                new_parts = np.stack(constraint.signed_masses(counts[missing]), axis=1)
                 # before the places: an interruption or want of memory leaves rows without a place at worst
-                self._parts = np.concatenate([self._parts, more])
-                for place, i in enumerate(missing, kept):
+                self._parts = np.concatenate([self._parts, new_parts])
+                for place, i in enumerate(missing, size):
                     self._place.setdefault(keys[i], place)
                 places = [self._place[key] for key in keys]
             parts = self._parts.take(places, axis=0)

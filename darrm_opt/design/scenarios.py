@@ -44,7 +44,7 @@ class ScenarioObjective:
     name: str
     parameters: tuple[tuple[str, float], ...]
     digest: str = ""
-    _given: tuple[Array, Array | None] | None = field(default=None, compare=False, repr=False)
+    _scenarios: tuple[Array, Array | None] | None = field(default=None, compare=False, repr=False)
 
     @property
     def measure(self) -> str:
@@ -57,7 +57,7 @@ class ScenarioObjective:
         Raises:
             InvalidInput: scenarios for another number of voters, or none in which an answer leads.
         """
-        p, masses = self._given or self._drawn(K)
+        p, masses = self._scenarios or self._draw(K)
         if p.ndim == 2 and p.shape[1] != K:
             raise InvalidInput("scenarios", f"{p.shape[1]} voters", f"K = {K} probabilities in each scenario")
         alpha = poisson_binomial(np.repeat(p[:, np.newaxis], K, axis=1) if p.ndim == 1 else p)
@@ -66,21 +66,21 @@ class ScenarioObjective:
             raise InvalidInput("scenarios", str(self), "at least one scenario in which an answer leads")
         return least_error(gaps, masses)
 
-    def _drawn(self, K: int) -> tuple[Array, Array | None]:
-        asked = dict(self.parameters)
-        low, high = asked["lower"], asked["upper"]
+    def _draw(self, K: int) -> tuple[Array, Array | None]:
+        settings = dict(self.parameters)
+        low, high = settings["lower"], settings["upper"]
         if self.name == "minimax":
-            return np.linspace(low, high, int(asked["points"])), None
-        many = int(asked["scenarios"])
-        draws = np.random.default_rng(int(asked["seed"])).random((many, K))
-        return low + (high - low) * draws, np.full(many, 1.0 / many)
+            return np.linspace(low, high, int(settings["points"])), None
+        count = int(settings["scenarios"])
+        draws = np.random.default_rng(int(settings["seed"])).random((count, K))
+        return low + (high - low) * draws, np.full(count, 1.0 / count)
 
     def __str__(self) -> str:
         if self.digest:
             return f"{self.name} over scenarios {self.digest}"
-        usual = _DEFAULTS[self.name]
-        written = ", ".join(f"{name}={value:.17g}" for name, value in self.parameters if value != usual[name])
-        return f"{self.name}({written})" if written else self.name
+        defaults = _DEFAULTS[self.name]
+        inside = ", ".join(f"{name}={value:.17g}" for name, value in self.parameters if value != defaults[name])
+        return f"{self.name}({inside})" if inside else self.name
 
 
 def expected_error(lower: float = 0.0, upper: float = 1.0, scenarios: int = 200, seed: int = 0) -> ScenarioObjective:
@@ -97,7 +97,7 @@ def expected_error(lower: float = 0.0, upper: float = 1.0, scenarios: int = 200,
     >>> str(expected_error(scenarios=50))
     'expected_error(scenarios=50)'
     """
-    return _built("expected_error", {"lower": lower, "upper": upper, "scenarios": scenarios, "seed": seed})
+    return _build("expected_error", {"lower": lower, "upper": upper, "scenarios": scenarios, "seed": seed})
 
 
 def minimax(lower: float = 0.5, upper: float = 1.0, points: int = 101) -> ScenarioObjective:
@@ -108,7 +108,7 @@ def minimax(lower: float = 0.5, upper: float = 1.0, points: int = 101) -> Scenar
         upper: largest p [probability], above ``lower``.
         points: of the grid, 2..10,000.
     """
-    return _built("minimax", {"lower": lower, "upper": upper, "points": points})
+    return _build("minimax", {"lower": lower, "upper": upper, "points": points})
 
 
 def over_scenarios(scenarios: ArrayLike, masses: ArrayLike | None = None, *, worst: bool = False) -> ScenarioObjective:
@@ -167,23 +167,23 @@ def parse_scenarios(text: str) -> ScenarioObjective | None:
         if key not in parameters:
             raise InvalidInput("objective", text, accepted, f"'{key}' is not a parameter of {name}.")
         parameters[key] = value
-    return _built(name, parameters)
+    return _build(name, parameters)
 
 
-def _built(name: str, parameters: Mapping[str, Any]) -> ScenarioObjective:
-    checked: dict[str, float] = {}
+def _build(name: str, parameters: Mapping[str, Any]) -> ScenarioObjective:
+    values: dict[str, float] = {}
     for key, value in parameters.items():
         if key in ("lower", "upper"):
-            checked[key] = real_number(value, key, "a probability in [0, 1]")
-            if not 0 <= checked[key] <= 1:
+            values[key] = real_number(value, key, "a probability in [0, 1]")
+            if not 0 <= values[key] <= 1:
                 raise InvalidInput(key, value, "a probability in [0, 1]")
         else:
             least = {"seed": 0, "points": 2}.get(key, 1)
             accepted = f"a whole number in {least}..{2**53 if key == 'seed' else MAX_SCENARIOS}"
             whole = int(value) if isinstance(value, float) and value.is_integer() else value
-            checked[key] = whole_number(whole, key, accepted, least=least)
-            if checked[key] > (2**53 if key == "seed" else MAX_SCENARIOS):
+            values[key] = whole_number(whole, key, accepted, least=least)
+            if values[key] > (2**53 if key == "seed" else MAX_SCENARIOS):
                 raise InvalidInput(key, value, accepted)
-    if not checked["lower"] < checked["upper"]:
-        raise InvalidInput("upper", checked["upper"], f"a probability above lower = {checked['lower']:g}")
-    return ScenarioObjective(name, tuple(checked.items()))
+    if not values["lower"] < values["upper"]:
+        raise InvalidInput("upper", values["upper"], f"a probability above lower = {values['lower']:g}")
+    return ScenarioObjective(name, tuple(values.items()))

@@ -1,8 +1,8 @@
 """Schedule of a solve: the rows that it starts from, and stages that say where it looks for cuts and when it stops.
 
-Small problems are searched whole after every program, until no cut is left. Where one search takes seconds (`is_expensive`), the
-best monotone γ comes first, then cuts near the faces of the constraint set, then the search that proves, each ending at
-the tolerance.
+Small problems are searched whole after every program, until no cut is left. Where one search takes seconds
+(`is_expensive`), the best monotone γ comes first, then cuts near the faces of the constraint set, then the search that
+proves, each ending at the tolerance.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MAX_OFF_THEIR_ENDS = 1.0
 """Beyond `MAX_COMPLETE_K`, with more voters than this off their ends in the mean, many skeletons pass the sieves."""
 
 MAX_QUICK_K = 60
-"""Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many voters are off their ends."""
+"""Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many
+voters are off their ends."""
 
 
 class Stage(NamedTuple):
@@ -69,9 +70,10 @@ def is_quick(problem: Problem) -> bool:
 
 
 def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
-    """Return the stages for a problem: one exact stage, or a few that end at the tolerance where a search is `is_expensive`.
+    """Return the stages for a problem: one exact stage, or a few that end at the tolerance.
 
-    Where a search would prove next to nothing, the monotone answer must do, and a single stage bounds what is lost.
+    Problems that are `is_expensive` have the latter. Where a search would prove next to nothing, the monotone answer
+    must do, and a single stage bounds what is lost.
     """
     if not is_expensive(problem):
         return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0),)
@@ -91,7 +93,7 @@ def _spread_stage(problem: Problem, tolerance: float, **choices: Any) -> Stage:
 
 
 def binding_family(constraint: PrivacyConstraint) -> Counts:
-    """Return multisets {x^i, (Δ,0)^(r−i), stationary rest}, at most about 250: almost always those that bind; read-only."""
+    """Return multisets that almost always bind, read-only: {x^i, (Δ,0)^(r−i), stationary rest}, at most about 250."""
     return _binding_family(constraint.K, constraint.affected, constraint.corners.Delta > 0)
 
 

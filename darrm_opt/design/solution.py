@@ -145,7 +145,9 @@ class Solution:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Solution:
-        """Return the solution in a file that `save` or ``darrm solve`` wrote, proved private again; nothing in it is believed.
+        """Return the solution in a file of `save` or ``darrm solve``, proved private again.
+
+        Nothing in the file is believed.
 
         Args:
             path: the file.
@@ -166,9 +168,9 @@ class Solution:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as err:
             raise reprove.ReproofFailed("record", f"{path} is not JSON: {err}") from err
-        found: Solution = reprove.read_solution(content)
-        proved: Solution = reprove.reprove(found, _later("design_spec").DesignSpec.of(found))
-        return proved
+        claim: Solution = reprove.read_solution(content)
+        solution: Solution = reprove.reprove(claim, _later("design_spec").DesignSpec.of(claim))
+        return solution
 
 
 _LATER = {
@@ -178,7 +180,8 @@ _LATER = {
     "record": "darrm_opt.record",
     "reprove": "darrm_opt.reprove",
 }
-"""What the conveniences of `Solution` need from above this layer, loaded when they are called: a design does without."""
+"""What the conveniences of `Solution` need from above this layer, loaded when they are called: a design does
+without."""
 
 
 def _later(name: str) -> Any:

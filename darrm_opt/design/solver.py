@@ -3,8 +3,8 @@
 Start the program with rows that almost always bind, run the stages of the schedule (`cutting_planes`), prove the best γ
 found (`certificate`), and bound what any other could reach.
 
-*Time.* Under a time limit there is a γ to fall back on from the first: the best certified of the closed forms and of the
-best monotone γ. Every search stops at the deadline; what may follow is one proof, within `SolveClock.grace`.
+*Time.* Under a time limit there is a γ to fall back on from the first: the best certified of the closed forms and of
+the best monotone γ. Every search stops at the deadline; what may follow is one proof, within `SolveClock.grace`.
 
 *The bound* that is returned is for the problem as it was asked, in its loosest reading, by the same multipliers
 (`MasterProgram.bound_for`).
@@ -121,7 +121,8 @@ def solve_warm(
 ) -> tuple[Solution, Counts]:
     """Solve by cuts, starting from the multisets that were rows for a similar problem; return the solution and its own.
 
-    The problems may differ in their target, and in the ε of the voters: a multiset stands for a constraint of each of them.
+    The problems may differ in their target, and in the ε of the voters: a multiset stands for a
+    constraint of each of them.
     """
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
     solver = Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit)
@@ -182,7 +183,8 @@ class Solver:
         tolerance: gap at which to stop where solving further is expensive.
         time_limit: seconds from now after which searches stop; None: no limit.
         watcher: called after every round.
-        parent: the solve on whose behalf this one looks for the best monotone γ; its fallback and its clock hold here, too.
+        parent: the solve on whose behalf this one looks for the best monotone γ; its fallback and
+            its clock hold here, too.
 
     Raises:
         InvalidInput: not even a closed form could be proved within the limit.
@@ -211,11 +213,11 @@ class Solver:
             self.constraint, self.goal, self.fallback = parent.constraint, parent.goal, parent.fallback
         self._stages = schedule(problem, shape, tolerance)
         self._expensive = shape == "free" and is_expensive(problem)  # then the best monotone γ comes first, and counts
-        self._monotone_tried = shape == "monotone"
+        self._has_tried_monotone = shape == "monotone"
         by_knots = problem.K >= LARGE_K
         self.program = MasterProgram(self.constraint, self.goal.goal, shape, backend, by_knots=by_knots)
-        watched = None if watcher is None else self._report
-        self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, watched)
+        on_round = None if watcher is None else self._report
+        self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, on_round)
 
     def solve(self, method: Method = "auto", rows: Counts | None = None) -> Solution:
         """Start, run the stages as far as time and LP solver allow, prove the best γ, and bound what any could reach.
@@ -227,7 +229,7 @@ class Solver:
         try:
             status = self._add_all_rows() if method == "enumerate" else self._start()
             if rows is not None and status is Status.OPTIMAL:
-                self.program.add(self.program.unknown(rows))
+                self.program.add(self.program.new_multisets(rows))
         except TimeLimitReached:
             status = Status.TIME_LIMIT
         for stage in self._stages:
@@ -268,7 +270,7 @@ class Solver:
         return Status.OPTIMAL
 
     def _start(self) -> Status:
-        """Start with multisets that almost always bind; where a search is expensive, with the best monotone γ and its rows.
+        """Start with multisets that almost always bind, or, where a search is expensive, with the best monotone γ.
 
         Raises:
             TimeLimitReached: the deadline has passed.
@@ -278,19 +280,19 @@ class Solver:
         if self._expensive:
             return self._start_from_monotone()
         family = binding_family(self.constraint)
-        for first in range(0, len(family), ROWS_BETWEEN_CHECKS):
+        for start in range(0, len(family), ROWS_BETWEEN_CHECKS):
             self.clock.check()
-            self.program.add(family[first : first + ROWS_BETWEEN_CHECKS])
+            self.program.add(family[start : start + ROWS_BETWEEN_CHECKS])
         return Status.OPTIMAL
 
     def _start_from_monotone(self) -> Status:
         """Make the best monotone γ the incumbent and the fallback, and start from its rows."""
-        inner, solution = self._solve_monotone(self.clock.remaining, self._watcher)
+        monotone_solver, solution = self._solve_monotone(self.clock.remaining, self._watcher)
         self.fallback = (solution.noise, solution.certificate)
-        self.program.add(inner.program.multisets)
+        self.program.add(monotone_solver.program.multisets)
         # what the inner solve took counts as a part of this one
-        self.loop.rounds, self.program.iterations = inner.loop.rounds, inner.program.iterations
-        self.clock.seconds = inner.clock.seconds
+        self.loop.rounds, self.program.iterations = monotone_solver.loop.rounds, monotone_solver.program.iterations
+        self.clock.seconds = monotone_solver.clock.seconds
         if solution.status is Status.TIME_LIMIT:
             return Status.TIME_LIMIT
         worst = worst_case(solution.noise, self.constraint, deadline=self.clock.deadline)
@@ -305,9 +307,9 @@ class Solver:
         from darrm_opt.design.closed_forms import best_closed_form
 
         if self.fallback is None:
-            last = min(self.clock.proof_deadline, self.clock.deadline + self.clock.grace)
-            self.fallback = best_closed_form(self._problem, self.constraint, self.goal.goal.utility, last)
-        if not monotone or self._monotone_tried:
+            deadline = min(self.clock.proof_deadline, self.clock.deadline + self.clock.grace)
+            self.fallback = best_closed_form(self._problem, self.constraint, self.goal.goal.utility, deadline)
+        if not monotone or self._has_tried_monotone:
             return
         seconds = self.clock.remaining_for_fallback
         if seconds is None or seconds > 0:
@@ -317,31 +319,34 @@ class Solver:
 
     def _solve_monotone(self, seconds: float | None, watcher: Watcher | None) -> tuple[Solver, Solution]:
         """Look for the best monotone γ."""
-        self._monotone_tried = True
+        self._has_tried_monotone = True
         # where free cuts follow, the monotone γ is a start, and need not be the best to the last digit
-        last = not self._expensive or all(stage.bounding for stage in self._stages)
-        tolerance = self._tolerance if last else max(self._tolerance, START_TOLERANCE)
-        inner = Solver(
+        is_final = not self._expensive or all(stage.bounding for stage in self._stages)
+        tolerance = self._tolerance if is_final else max(self._tolerance, START_TOLERANCE)
+        monotone_solver = Solver(
             self._problem,
             self._objective,
             "monotone",
             self._backend,
             tolerance,
             seconds,
-            None if watcher is None else lambda at: watcher(replace(at, upper_bound=1.0)),  # a free γ may do better
+            None
+            if watcher is None
+            else lambda progress: watcher(replace(progress, upper_bound=1.0)),  # a free γ may do better
             parent=self,
         )
-        solution = inner.solve()
+        solution = monotone_solver.solve()
         if solution.status is Status.TIME_LIMIT:
-            self.clock.proof_deadline = inner.clock.proof_deadline  # the time of the last proof has begun
-        return inner, solution
+            self.clock.proof_deadline = monotone_solver.clock.proof_deadline  # the time of the last proof has begun
+        return monotone_solver, solution
 
     # ------------------------------------------------------------------------------------------------------ proof
 
     def _best(self, status: Status) -> tuple[NoiseFunction, Certificate, Status]:
         """Return the better of the incumbent, scaled until its privacy is proved, and the fallback; and the status.
 
-        Where the end was reached without a monotone γ first, none counts: a solve gives the same γ with and without a limit.
+        Where the end was reached without a monotone γ first, none counts: a solve gives the same γ
+        with and without a limit.
         """
         if status is Status.OPTIMAL and not self._expensive:
             try:
@@ -352,14 +357,14 @@ class Solver:
             self._secure_fallback()
         if self.fallback is None:
             return *self._prove_incumbent(), status
-        secured = self.goal.utility(self.fallback[0])
-        if self.loop.incumbent is None or self.goal.utility(self.loop.noise) <= secured:
+        fallback_utility = self.goal.utility(self.fallback[0])
+        if self.loop.incumbent is None or self.goal.utility(self.loop.noise) <= fallback_utility:
             return *self.fallback, status
         try:
-            proved = self._prove_incumbent()
+            proof = self._prove_incumbent()
         except TimeLimitReached:
             return *self.fallback, Status.TIME_LIMIT
-        return *(proved if self.goal.utility(proved[0]) >= secured else self.fallback), status
+        return *(proof if self.goal.utility(proof[0]) >= fallback_utility else self.fallback), status
 
     def _prove_incumbent(self) -> tuple[NoiseFunction, Certificate]:
         """Return the incumbent, scaled until its privacy is proved.
@@ -378,30 +383,30 @@ class Solver:
     def _upper_bound(self, status: Status, utility: float) -> float:
         """Return a proven upper bound on the utility of every γ that is private for the problem in its loosest reading.
 
-        The multipliers are those for the utility itself, where the loop came to an end: from what binds for the canonical
-        goal or, where that is not good enough, from one more, warm, solve. Else, or where those are poor, they are the
-        loop's own, if their bound is lower.
+        The multipliers are those for the utility itself, where the loop came to an end: from what binds for the
+        canonical goal or, where that is not good enough, from one more, warm, solve. Else, or where those are poor,
+        they are the loop's own, if their bound is lower.
         """
-        loosest, exactly = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
+        loosest, exact = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
         goal, program, bound = self.goal.goal, self.program, 1.0
         if status in {Status.OPTIMAL, Status.SEARCH_LIMIT}:
             multipliers = program.multipliers_for(goal.weights)
             if multipliers is not None:
-                bound = program.bound_for(loosest, goal.weights, multipliers, exactly=exactly) + goal.offset
+                bound = program.bound_for(loosest, goal.weights, multipliers, exact=exact) + goal.offset
             if multipliers is None or bound - utility > GOOD_BOUND:
-                bound = min(bound, self._solved_bound(loosest, utility, exactly=exactly))
+                bound = min(bound, self._solved_bound(loosest, utility, exact=exact))
         if self.loop.multipliers.size and bound - utility > GOOD_BOUND:
-            canonical = program.bound_for(loosest, self.goal.weights, self.loop.multipliers, exactly=exactly)
+            canonical = program.bound_for(loosest, self.goal.weights, self.loop.multipliers, exact=exact)
             bound = min(bound, self.goal.utility_bound(canonical + self.goal.offset))
         return min(1.0, bound)
 
-    def _solved_bound(self, loosest: PrivacyConstraint, utility: float, *, exactly: bool) -> float:
-        """Return the bound by the multipliers of the program for the utility itself, its knots refined down to the tolerance."""
+    def _solved_bound(self, loosest: PrivacyConstraint, utility: float, *, exact: bool) -> float:
+        """Return the bound by the program for the utility itself, its knots refined down to the tolerance."""
         goal, program = self.goal.goal, self.program
         program.drop_slack_rows()
         while True:
             status, _ = program.maximise(goal.weights, self.clock.remaining)
-            bound = program.bound_for(loosest, goal.weights, program.multipliers, exactly=exactly) + goal.offset
+            bound = program.bound_for(loosest, goal.weights, program.multipliers, exact=exact) + goal.offset
             if status is not Status.OPTIMAL or bound - utility <= self._tolerance:
                 return bound
             if not program.refine(goal.weights, 0.1 * self._tolerance):

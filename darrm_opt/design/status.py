@@ -36,19 +36,21 @@ class Status(enum.Enum):
 
 _ADVICE = {
     Status.OPTIMAL: "The answer is optimal up to its gap.",
-    Status.TIME_LIMIT: "The time limit came first: the answer is private, and its gap says how far from optimal it may be.",
+    Status.TIME_LIMIT: "The time limit came first: the answer is private, and its gap says how far from optimal it "
+    "may be.",
     Status.ITERATION_LIMIT: "The solver gave up before the optimum: allow more rounds, or try another backend.",
-    Status.INFEASIBLE: "The solver calls the program infeasible, which it never is (γ = 0 is private): try another backend.",
+    Status.INFEASIBLE: "The solver calls the program infeasible, which it never is (γ = 0 is private): try another "
+    "backend.",
     Status.UNBOUNDED: "The solver calls the program unbounded, which it never is (γ ≤ 1): try another backend.",
     Status.NUMERICAL: "The solver lost its accuracy: try another backend, or move extreme parameters inward.",
-    Status.INTERRUPTED: "Stopped on request, or at the gap that was asked for: the answer is private, and its gap says how far "
-    "from optimal it may be.",
-    Status.SEARCH_LIMIT: "The best monotone γ: with so many voters off their ends no other γ is searched for a proof, and the "
-    "gap says how much better one could be at most.",
-    Status.ROUNDING_LIMIT: "The constraint is so small that rounding hides the optimum: the answer is private, and its gap says "
-    "how far from optimal it may be.",
-    Status.PLANNED: "Chosen by a plan for a total over many releases: private for the stated problem, and nothing is claimed of "
-    "the optimum of that problem.",
+    Status.INTERRUPTED: "Stopped on request, or at the gap that was asked for: the answer is private, and its gap "
+    "says how far from optimal it may be.",
+    Status.SEARCH_LIMIT: "The best monotone γ: with so many voters off their ends no other γ is searched for a proof, "
+    "and the gap says how much better one could be at most.",
+    Status.ROUNDING_LIMIT: "The constraint is so small that rounding hides the optimum: the answer is private, and "
+    "its gap says how far from optimal it may be.",
+    Status.PLANNED: "Chosen by a plan for a total over many releases: private for the stated problem, and nothing is "
+    "claimed of the optimum of that problem.",
     Status.NEAREST: "Designed for a stricter problem and private for this one too; nothing was solved for it.",
 }
 

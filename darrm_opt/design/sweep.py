@@ -71,7 +71,8 @@ def tradeoff(
         raise InvalidInput("ms", list(ms), "at least one allowance")
     problems = [problem.with_allowance(m, delta) for m in ms]
     solutions = dict(solve_sweep(problems, objective, shape, **options))
-    return Tradeoff(tuple(one.target.epsilon for one in problems), tuple(solutions[i] for i in range(len(problems))))
+    target_epsilons = tuple(problem.target.epsilon for problem in problems)
+    return Tradeoff(target_epsilons, tuple(solutions[i] for i in range(len(problems))))
 
 
 def solve_sweep(
@@ -82,14 +83,17 @@ def solve_sweep(
     total_time_limit: float | None = None,
     **options: Any,
 ) -> Iterator[tuple[int, Solution]]:
-    """Yield the place of each problem and its γ_opt, the strictest target first; each solve starts from the rows of the last.
+    """Yield the place of each problem and its γ_opt, the strictest target first.
+
+    Each solve starts from the rows of the last.
 
     Args:
         problems: they differ in their target only.
         objective: as in `solve`.
         shape: as in `solve`.
         total_time_limit: for all solves together [s]; None: no limit.
-        options: ``backend``, ``tolerance``, ``time_limit`` (for each solve, without ``total_time_limit``) as in `solve`.
+        options: ``backend``, ``tolerance``, ``time_limit`` (for each solve, without
+            ``total_time_limit``) as in `solve`.
 
     Guarantees:
         The same solutions as one `solve` after another; only faster.
@@ -97,10 +101,10 @@ def solve_sweep(
     Raises:
         InvalidInput: an argument is outside what `solve` accepts.
     """
-    ends = None if total_time_limit is None else time.monotonic() + total_time_limit
+    deadline = None if total_time_limit is None else time.monotonic() + total_time_limit
     rows: Counts | None = None
     for i in sorted(range(len(problems)), key=lambda i: problems[i].target.epsilon):
-        if ends is not None:
-            options["time_limit"] = max(ends - time.monotonic(), MIN_SOLVE_SECONDS)
+        if deadline is not None:
+            options["time_limit"] = max(deadline - time.monotonic(), MIN_SOLVE_SECONDS)
         solution, rows = solve_warm(problems[i], objective, shape, rows=rows, **options)
         yield i, solution

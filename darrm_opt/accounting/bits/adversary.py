@@ -1,13 +1,14 @@
 """Adversary against many single-bit releases: a lower bound on every account of them.
 
-An adversary picks a pair (p, q) for each release in view of the earlier bits, and in the end accepts or not: with probability
-P on one dataset and Q on its neighbour. So D(E) ≥ P − e^E·Q at every E, a line in x = e^E that never crosses the value function
-V of `recursion`. The best (P, Q) found is stored for each point of a grid in x, and one release earlier it is
+An adversary picks a pair (p, q) for each release in view of the earlier bits, and in the end accepts or not: with
+probability P on one dataset and Q on its neighbour. So D(E) ≥ P − e^E·Q at every E, a line in x = e^E that never
+crosses the value function V of `recursion`. The best (P, Q) found is stored for each point of a grid in x, and
+one release earlier it is
 
     P′ = p·P₁ + (1−p)·P₂,   Q′ = q·Q₁ + (1−q)·Q₂,
 
-for any pairs (P₁, Q₁), (P₂, Q₂) that continue after the answers 1 and 0: those stored next to x·q/p and x·(1−q)/(1−p). The
-grid only decides which adversaries are tried; what each attains is exact, so nothing is interpolated.
+for any pairs (P₁, Q₁), (P₂, Q₂) that continue after the answers 1 and 0: those stored next to x·q/p and x·(1−q)/(1−p).
+The grid only decides which adversaries are tried; what each attains is exact, so nothing is interpolated.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> flo
         points: grid points, ≥ 3: the more, the closer to what can be attained at most.
 
     Returns:
-        ε [nats]: at every smaller one some adversary shows more than ``delta``; 0 where none was found; ``inf`` where an
-        infinite loss is likelier than ``delta``.
+        ε [nats]: at every smaller one some adversary shows more than ``delta``; 0 where none was found; ``inf`` where
+        an infinite loss is likelier than ``delta``.
 
     Guarantees:
-        A lower bound on every sound account, if each pair can be shown as it is stored. It is no guarantee of privacy: it
-        shows how far an account can be from the truth.
+        A lower bound on every sound account, if each pair can be shown as it is stored. It is no guarantee of privacy:
+        it shows how far an account can be from the truth.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -66,32 +67,32 @@ def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> flo
     points = whole_number(points, "points", "a whole number of grid points, at least 3", least=3)
     runs = [(region, count) for region, count in parts if count]
     step = grid_spacing(runs, points)
-    accepted = other = np.zeros(points)  # nothing shown yet: never accept
+    P = Q = np.zeros(points)  # nothing shown yet: never accept
     with np.errstate(over="ignore", invalid="ignore"):  # at an x or y that no double holds nothing is tried
         x = np.exp(step * np.arange(points))
         for region, count in reversed(runs):
             moves = _moves_on_grid(region, x, step)
             for _ in range(count):
-                accepted, other = _backward_step(accepted, other, moves, x)
+                P, Q = _backward_step(P, Q, moves, x)
     charge = _ROUNDING * (1 + sum(count for _, count in runs))
-    accepted, other = accepted * (1 - charge) - delta, other * (1 + charge)
-    likely = accepted > 0
-    if not likely.any():
+    P, Q = P * (1 - charge) - delta, Q * (1 + charge)
+    positive = P > 0
+    if not positive.any():
         return 0.0
     with np.errstate(divide="ignore"):
-        most = float(np.max(np.log(accepted[likely]) - np.log(other[likely])))
-    return max(0.0, most * (1 - PAIRS_ROUNDING) - _ROUNDING)
+        epsilon = float(np.max(np.log(P[positive]) - np.log(Q[positive])))
+    return max(0.0, epsilon * (1 - PAIRS_ROUNDING) - _ROUNDING)
 
 
 def _moves(region: BitRegion) -> list[list[float]]:
     """Return the pairs (p, 1−p, q, 1−q) with p > q, one of two that are each other's complement."""
     moves = np.where(region.moves[:, [0]] >= region.moves[:, [2]], region.moves, region.moves[:, [1, 0, 3, 2]])
-    _, chosen = np.unique(np.round(moves, 15), axis=0, return_index=True)
-    return [move for move in moves[chosen].tolist() if move[0] > move[2]]
+    _, indices = np.unique(np.round(moves, 15), axis=0, return_index=True)
+    return [move for move in moves[indices].tolist() if move[0] > move[2]]
 
 
 class _Answer(NamedTuple):
-    """One answer of a move: its probabilities a on D and b on D′, y = x·b/a, and the cells next to y on the padded grid."""
+    """One answer of a move: its probabilities a on D and b on D′, y = x·b/a, and the padded grid's cells next to y."""
 
     a: float
     b: float
@@ -103,7 +104,7 @@ class _Answer(NamedTuple):
 def _moves_on_grid(region: BitRegion, x: Array, step: float) -> list[tuple[float, list[_Answer]]]:
     """Return, for each move, the probability of answers that cannot happen on the neighbour, and its other answers."""
     last = x.size - 1
-    compiled = []
+    answers_by_move = []
     for p, p_rest, q, q_rest in _moves(region):
         certain, answers = 0.0, []
         for a, b in ((p, q), (p_rest, q_rest)):
@@ -112,33 +113,31 @@ def _moves_on_grid(region: BitRegion, x: Array, step: float) -> list[tuple[float
             if b == 0:
                 certain += a  # always accept what cannot happen on the neighbour
                 continue
-            first = 2 * last + math.floor(max(-2.0 * last, min(2.0 * last, math.log(b / a) / step)))
+            start = 2 * last + math.floor(max(-2.0 * last, min(2.0 * last, math.log(b / a) / step)))
             answers.append(
-                _Answer(a, b, x * (b / a), slice(first, first + x.size), slice(first + 1, first + 1 + x.size))
+                _Answer(a, b, x * (b / a), slice(start, start + x.size), slice(start + 1, start + 1 + x.size))
             )
-        compiled.append((certain, answers))
-    return compiled
+        answers_by_move.append((certain, answers))
+    return answers_by_move
 
 
-def _backward_step(
-    accepted: Array, other: Array, moves: list[tuple[float, list[_Answer]]], x: Array
-) -> tuple[Array, Array]:
+def _backward_step(P: Array, Q: Array, moves: list[tuple[float, list[_Answer]]], x: Array) -> tuple[Array, Array]:
     """Return (P, Q) for each x one release earlier: one step of the backward recursion."""
     last = x.size - 1
     # At 1/x the neighbours change places: whoever accepts there with (P, Q) refuses here with (1 − Q, 1 − P).
-    P = np.pad(np.concatenate([1 - other[:0:-1], accepted]), (last, 2 * last + 2), mode="edge")
-    Q = np.pad(np.concatenate([1 - accepted[:0:-1], other]), (last, 2 * last + 2), mode="edge")
-    best, best_other, most = accepted, other, accepted - x * other  # showing nothing is always possible
+    P_wide = np.pad(np.concatenate([1 - Q[:0:-1], P]), (last, 2 * last + 2), mode="edge")
+    Q_wide = np.pad(np.concatenate([1 - P[:0:-1], Q]), (last, 2 * last + 2), mode="edge")
+    best_P, best_Q, best_divergence = P, Q, P - x * Q  # showing nothing is always possible
     for certain, answers in moves:
-        here, there = np.full(x.size, certain), np.zeros(x.size)
+        new_P, new_Q = np.full(x.size, certain), np.zeros(x.size)
         for a, b, y, low, high in answers:
-            gain, gain_next = P[low] - y * Q[low], P[high] - y * Q[high]
-            nearer = gain >= gain_next
-            going = np.maximum(gain, gain_next) > 0  # go on as at the better cell, or refuse
-            here += going * (a * np.where(nearer, P[low], P[high]))
-            there += going * (b * np.where(nearer, Q[low], Q[high]))
-        shown = here - x * there
-        better = shown > most
-        best, best_other = np.where(better, here, best), np.where(better, there, best_other)
-        most = np.maximum(shown, most)
-    return best, best_other
+            gain, gain_next = P_wide[low] - y * Q_wide[low], P_wide[high] - y * Q_wide[high]
+            low_is_better = gain >= gain_next
+            continues = np.maximum(gain, gain_next) > 0  # go on as at the better cell, or refuse
+            new_P += continues * (a * np.where(low_is_better, P_wide[low], P_wide[high]))
+            new_Q += continues * (b * np.where(low_is_better, Q_wide[low], Q_wide[high]))
+        divergence = new_P - x * new_Q
+        is_better = divergence > best_divergence
+        best_P, best_Q = np.where(is_better, new_P, best_P), np.where(is_better, new_Q, best_Q)
+        best_divergence = np.maximum(divergence, best_divergence)
+    return best_P, best_Q

@@ -1,9 +1,9 @@
 """Grid of the bit recursion: rounding and interpolation only raise the value function V.
 
-V is stored at x = e^(ih), i ≥ 0. Left of it V_t(x) = 1 − x + x·V_t(1/x), since every pair may also be swapped. Between grid
-points V is replaced by its chord in x: V is convex, so this only raises it. Right of the grid the last value is used: V
-decreases. Rounding: W grows with a and falls with b, so p and 1−p are rounded up, q and 1−q and all shifts down; all that
-remains are products and sums of non-negative numbers, paid for in the coefficients.
+V is stored at x = e^(ih), i ≥ 0. Left of it V_t(x) = 1 − x + x·V_t(1/x), since every pair may also be swapped. Between
+grid points V is replaced by its chord in x: V is convex, so this only raises it. Right of the grid the last value is
+used: V decreases. Rounding: W grows with a and falls with b, so p and 1−p are rounded up, q and 1−q and all shifts
+down; all that remains are products and sums of non-negative numbers, paid for in the coefficients.
 
 The end and the spacing of the grid decide how tight the result is, not whether it is sound.
 """
@@ -27,7 +27,8 @@ MAX_EPSILON = 1e5
 """Largest ε of a grid [nats]; beyond it the last value is used, which is sound and loose."""
 
 FLAT_TOLERANCE, FLAT_SHARE = 1e-20, 1e-6
-"""The grid ends where every V_t is this close to its limit, the probability of an infinite loss, or this share of it."""
+"""The grid ends where every V_t is this close to its limit, the probability of an infinite loss, or
+this share of it."""
 
 MIN_LIMIT = 1e-9
 """Limits below this are rounding, not what an adversary would exploit."""
@@ -54,11 +55,12 @@ class Moves:
 
     Attributes:
         left: cells needed left of the grid; right: cells needed right of it.
-        scale: x = e^(−jh) at the j-th cell left of the grid; offset: 1 − x there, rounded up. V = offset + scale·V(1/x).
+        scale: x = e^(−jh) at the j-th cell left of the grid; offset: 1 − x there, rounded up.
+            V = offset + scale·V(1/x).
         constants: of each vertex, shape (vertices,).
         cells: from which cell of the extended grid on a product takes V, shape (vertices, 4); weights: its factor.
-        far: for each vertex the row of ``base`` and ``factor`` of its answer left of every cell, −1 where there is none, as
-            for most; that answer adds base + factor·V at the grid's end.
+        far: for each vertex the row of ``base`` and ``factor`` of its answer left of every cell, −1 where there is
+            none, as for most; that answer adds base + factor·V at the grid's end.
         base: shape (rows, points); factor: the same.
     """
 
@@ -74,8 +76,8 @@ class Moves:
     factor: Array
 
     @cached_property
-    def compiled(self) -> tuple[int, ...]:
-        """What `backward_step` of the kernel takes of them: the arrays live as long as this object."""
+    def kernel_arguments(self) -> tuple[int, ...]:
+        """Arguments of the kernel's `backward_step`: sizes and addresses of arrays that live as long as this object."""
         arrays = (self.constants, self.cells, self.weights, self.far, self.base, self.factor)
         sides = (self.left, self.right, self.scale.ctypes.data, self.offset.ctypes.data)
         return *sides, self.constants.size, *(array.ctypes.data for array in arrays)
@@ -86,7 +88,7 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
     vertices = region.moves.tolist()
     constants = np.zeros(len(vertices))
     cells, weights = np.zeros((len(vertices), 4), dtype=np.int64), np.zeros((len(vertices), 4))
-    far, beyond = np.full(len(vertices), -1, dtype=np.int64), list[Array]()
+    far, far_terms = np.full(len(vertices), -1, dtype=np.int64), list[Array]()
     for vertex, (p, p_rest, q, q_rest) in enumerate(vertices):
         for answer, (a, b) in enumerate(((p, q), (p_rest, q_rest))):
             if a == 0:
@@ -100,8 +102,8 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
             if position < -2 * points:  # V(x) = 1 − x + x·V(1/x), and the grid has ended before 1/x
                 # of at most one answer: q/p or (1−q)/(1−p) is no less than 1
                 log_x = (position + np.arange(points)) * step
-                far[vertex] = len(beyond)
-                beyond.append(np.stack([-np.expm1(log_x), np.exp(log_x)]) * (a * (1 + _ROUNDING)))
+                far[vertex] = len(far_terms)
+                far_terms.append(np.stack([-np.expm1(log_x), np.exp(log_x)]) * (a * (1 + _ROUNDING)))
                 continue
             # a·V(x·b/a) on the chord: near·V at a cell + far·V one further
             cell = math.floor(min(position, float(points)))
@@ -115,7 +117,7 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
     outside = -step * np.arange(1, left + 1)
     scale, offset = np.exp(outside) * (1 + _ROUNDING), -np.expm1(outside) * (1 + _ROUNDING)
     right = max(0, int(cells.max(initial=0)))
-    base, factor = np.stack(beyond, axis=1) if beyond else np.zeros((2, 0, points))
+    base, factor = np.stack(far_terms, axis=1) if far_terms else np.zeros((2, 0, points))
     return Moves(left, right, scale, offset, constants, cells + left, weights, far, base, factor)
 
 
@@ -129,26 +131,26 @@ def backward_step(values: Array, moves: Moves) -> Array:
         return _backward_step(values, moves)
     points, best = values.size, np.empty(values.size)
     work = np.empty(moves.left + points + moves.right)
-    library.backward_step(points, *moves.compiled, values.ctypes.data, work.ctypes.data, best.ctypes.data)
+    library.backward_step(points, *moves.kernel_arguments, values.ctypes.data, work.ctypes.data, best.ctypes.data)
     return best
 
 
 def _backward_step(values: Array, moves: Moves) -> Array:
     points = values.size
-    extended = np.empty(moves.left + points + moves.right)
-    extended[moves.left : moves.left + points] = values
-    extended[moves.left + points :] = values[-1]
-    mirrored = np.full(moves.left, values[-1])
-    mirrored[: points - 1] = values[1 : moves.left + 1]
-    extended[: moves.left] = (moves.offset + moves.scale * mirrored)[::-1]
+    grid_values = np.empty(moves.left + points + moves.right)
+    grid_values[moves.left : moves.left + points] = values
+    grid_values[moves.left + points :] = values[-1]
+    mirror = np.full(moves.left, values[-1])
+    mirror[: points - 1] = values[1 : moves.left + 1]
+    grid_values[: moves.left] = (moves.offset + moves.scale * mirror)[::-1]
     best, part = np.zeros(points), np.empty(points)
     for constant, cells, weights, far in zip(
         moves.constants.tolist(), moves.cells.tolist(), moves.weights.tolist(), moves.far.tolist(), strict=True
     ):
         total = np.zeros(points)
-        for first, weight in zip(cells, weights, strict=True):
+        for cell, weight in zip(cells, weights, strict=True):
             if weight:
-                np.multiply(extended[first : first + points], weight, out=part)
+                np.multiply(grid_values[cell : cell + points], weight, out=part)
                 total += part
         if far >= 0:
             total += moves.factor[far] * values[-1]
@@ -187,13 +189,14 @@ def grid_spacing(runs: Parts, points: int) -> float:
 
 
 def _grid_end(runs: Parts, full: float, points: int) -> float:
-    """Return an ε up to ``full`` beyond which the total falls by no more than `FLAT_TOLERANCE`, or by next to nothing."""
+    """Return an ε up to ``full`` beyond which the total falls by at most `FLAT_TOLERANCE`, or by next to nothing."""
     shift = max(_largest_shift(region) for region, _ in runs)
     leak = sum(count * _infinite_loss(region) for region, count in runs)
     end = min(full, max(shift, _loss_tail_end(runs, shift, max(FLAT_TOLERANCE, FLAT_SHARE * min(leak, 1.0)))))
     if sum(count for _, count in runs) == 1 or leak < MIN_LIMIT:
         return end
-    # With infinite losses the total is flat long before the tail of the finite ones ends: find the end on a coarse grid.
+    # With infinite losses the total is flat long before the tail of the finite ones ends: find
+    # the end on a coarse grid.
     points = max(MIN_COARSE_POINTS, min(COARSE_POINTS, points // 2))
     step = end / (points - 1)
     values, flat = terminal_values(points), 0

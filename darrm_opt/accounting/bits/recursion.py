@@ -5,14 +5,15 @@ hockey-stick Σ (a·P − b·Q)₊ that t more releases can show. The adversary 
 
     W_0(a, b) = (a − b)₊,    W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)),
 
-and D(E) = W_k(1, e^E) is the worst δ at total ε E. W is convex and homogeneous, so the maximum sits at a vertex, and one
-variable is enough: with V_t(x) = W_t(1, x), x = e^E,
+and D(E) = W_k(1, e^E) is the worst δ at total ε E. W is convex and homogeneous, so the maximum sits at a vertex, and
+one variable is enough: with V_t(x) = W_t(1, x), x = e^E,
 
     V_0(x) = (1−x)₊,    V_t(x) = max over vertices of p·V_{t−1}(xq/p) + (1−p)·V_{t−1}(x(1−q)/(1−p)).
 
-V is stored on the grid of `grid`, where it is never too small.
+V is stored on the grid of `backward_step`, where it is never too small.
 
-Valid while the whole transcript of a query is that one bit: no count, time, error text or abstention depends on the data.
+Valid while the whole transcript of a query is that one bit: no count, time, error text or
+abstention depends on the data.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class BitTotal:
     Attributes:
         step: h [nats], the grid's spacing in ε.
         values: δ at ε = 0, h, 2h, …: an upper bound on what the regions allow, read-only [probability].
-        guaranteed: whether every region contained all pairs that its mechanism can show; if not, the numbers are optimistic.
+        guaranteed: whether every region contained all pairs that its mechanism can show; if not,
+            the numbers are optimistic.
     """
 
     step: float
@@ -67,8 +69,8 @@ class BitTotal:
         position = min(down(epsilon / self.step, 2), float(last))
         cell = min(int(position), last - 1)
         share = chord_weight(position - cell, self.step)
-        found = float((1 - share) * self.values[cell] + share * self.values[cell + 1])
-        return min(1.0, up(found, 4)) if found else 0.0
+        delta = float((1 - share) * self.values[cell] + share * self.values[cell + 1])
+        return min(1.0, up(delta, 4)) if delta else 0.0
 
     def epsilon(self, delta: float) -> float:
         """Return ε [nats] at ``delta`` [probability] in [0, 1).
@@ -88,9 +90,9 @@ def compose_bits(parts: Parts, *, points: int = POINTS) -> BitTotal:
     """Return the exact cost of single-bit releases made in the given order.
 
     Args:
-        parts: (region, count) of each run of releases, in the order in which they are made. The order matters: a release
-            with many choices is worth more to the adversary after others than before them. Where it is not fixed
-            beforehand, use `compose_bits_any_order`.
+        parts: (region, count) of each run of releases, in the order in which they are made. The order matters: a
+            release with many choices is worth more to the adversary after others than before them. Where it is not
+            fixed beforehand, use `compose_bits_any_order`.
         points: grid points, ≥ 3; the error falls with their square.
 
     Returns:
@@ -125,7 +127,8 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
     """Return the cost of single-bit releases whose order the adversary chooses too, bit by bit.
 
     Args:
-        parts: (region, count) of each kind of release, in any order; few kinds, since the state is how many are left of each.
+        parts: (region, count) of each kind of release, in any order; few kinds, since the state is
+            how many are left of each.
         points: as in `compose_bits`.
 
     Returns:
@@ -143,12 +146,14 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
     layer = {(0,) * len(runs): terminal_values(points)}
     for _ in range(sum(count for _, count in runs)):
         following: dict[tuple[int, ...], Array] = {}
-        for done, values in layer.items():
+        for state, values in layer.items():
             for kind, (_, count) in enumerate(runs):
-                if done[kind] < count:
-                    state = (*done[:kind], done[kind] + 1, *done[kind + 1 :])
-                    before = backward_step(values, moves[kind])
-                    following[state] = np.maximum(before, following[state]) if state in following else before
+                if state[kind] < count:
+                    next_state = (*state[:kind], state[kind] + 1, *state[kind + 1 :])
+                    candidate = backward_step(values, moves[kind])
+                    following[next_state] = (
+                        np.maximum(candidate, following[next_state]) if next_state in following else candidate
+                    )
         layer = following
     return _total(next(iter(layer.values())), step, runs)
 

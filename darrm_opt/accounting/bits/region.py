@@ -2,19 +2,19 @@
 
 The more a bit can depend on the data, the further the pair (p, q) is from the diagonal. The pairs that a mechanism can
 show form a region that lies in a convex polygon, centrally symmetric about (½, ½) (rename the answers) and, neighbours
-being symmetric, about the diagonal too. Only its vertices matter to `recursion`, and of two that are each other's complement
-(1−p, 1−q) only one.
+being symmetric, about the diagonal too. Only its vertices matter to `recursion`, and of two that are each other's
+complement (1−p, 1−q) only one.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -30,14 +30,14 @@ Side = Literal["outer", "inner"]
 class BitRegion:
     """The vertices of a polygon of pairs (p, q), from which an adversary chooses one for each release.
 
-    Built by `privacy_region`, `outer_region`, `spanned_region` or `inner_region`, which close it under swapping the neighbours: `recursion`
-    relies on that.
+    Built by `privacy_region`, `outer_region`, `spanned_region` or `inner_region`, which close it under swapping the
+    neighbours: `recursion` relies on that.
 
     Attributes:
-        moves: shape (vertices, 4): p, 1−p, q, 1−q, read-only. In an outer region p and 1−p are rounded up, q and 1−q down:
-            whatever is computed from them is at least what the exact vertex gives.
-        side: "outer": contains every pair that the mechanism can show, so what follows is a guarantee; "inner": contains
-            only pairs that it can show, so what follows is optimistic, the other end of the bracket.
+        moves: shape (vertices, 4): p, 1−p, q, 1−q, read-only. In an outer region p and 1−p are rounded up, q and 1−q
+            down: whatever is computed from them is at least what the exact vertex gives.
+        side: "outer": contains every pair that the mechanism can show, so what follows is a guarantee; "inner":
+            contains only pairs that it can show, so what follows is optimistic, the other end of the bracket.
     """
 
     moves: Array
@@ -72,8 +72,8 @@ def privacy_region(event: Privacy) -> BitRegion:
     low, high = (0.0, sys.float_info.min) if y < sys.float_info.min else (y * (1 - wide), y * (1 + wide))
     moves = [[min(1.0, x * (1 + wide)), high, low, x * (1 - wide)]]
     if delta > 0:
-        rest = 1 - Fraction(delta)
-        moves += [[delta, float_above(rest), 0.0, 1.0], [0.0, 1.0, delta, float_below(rest)]]
+        complement = 1 - Fraction(delta)
+        moves += [[delta, float_above(complement), 0.0, 1.0], [0.0, 1.0, delta, float_below(complement)]]
     return _region(moves, "outer")
 
 
@@ -96,10 +96,10 @@ def outer_region(slopes: Sequence[float] | Array, deltas: Sequence[float] | Arra
 
     Source: supporting lines of a convex region; docs/accounting.md, "One release".
     """
-    known = _lines(slopes, deltas)
+    bounds = _lines(slopes, deltas)
     # Upper boundary p ≤ δ + c·q; mirrored in the diagonal and then in (½, ½): 1−q ≤ δ + c(1−p), i.e.
     # p ≤ (1 − (1−δ)/c) + q/c.  And p ≤ 1.
-    lines = known + [(1 / slope, 1 - (1 - delta) / slope) for slope, delta in known] + [(Fraction(0), Fraction(1))]
+    lines = bounds + [(1 / slope, 1 - (1 - delta) / slope) for slope, delta in bounds] + [(Fraction(0), Fraction(1))]
     vertices = [(height, Fraction(0)) for height in [min(height for _, height in lines)]]
     vertices += _lower_envelope(lines)
     return _region([[*_above(p, q)] for p, q in vertices], "outer")
@@ -109,8 +109,8 @@ def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "out
     """Return the polygon that all pairs of a mechanism span, where all of them are known exactly.
 
     Args:
-        pairs: (Pr[1|D], Pr[1|D′]), at least one, as fractions in [0, 1]: with their mirror images (swapped neighbours, renamed
-            answers) every pair that the mechanism can show, or points that span those.
+        pairs: (Pr[1|D], Pr[1|D′]), at least one, as fractions in [0, 1]: with their mirror images (swapped neighbours,
+            renamed answers) every pair that the mechanism can show, or points that span those.
         side: which way its vertices are rounded.
 
     Guarantees:
@@ -119,21 +119,13 @@ def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "out
     Raises:
         InvalidInput: no pair, or a number outside [0, 1].
     """
-    if not pairs or not all(0 <= each <= 1 for pair in pairs for each in pair):
+    if not pairs or not all(0 <= chance <= 1 for pair in pairs for chance in pair):
         raise InvalidInput(
             "pairs", [tuple(map(float, pair)) for pair in pairs], "pairs (p, q) of probabilities, at least one"
         )
     # (p, q) as it is, answers renamed, neighbours swapped, both: of the upper hull only, p as a function of q.
-    mirrored = {each for p, q in pairs for each in ((q, p), (1 - q, 1 - p), (p, q), (1 - p, 1 - q))}
-    hull: list[tuple[Fraction, Fraction]] = []
-    for q, p in sorted(mirrored | {(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))}):
-        if hull and hull[-1][0] == q:
-            hull.pop()  # lower at the same place: sorted
-        while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (q - hull[-2][0]) <= (p - hull[-2][1]) * (
-            hull[-1][0] - hull[-2][0]
-        ):
-            hull.pop()
-        hull.append((q, p))
+    points = {point for p, q in pairs for point in ((q, p), (1 - q, 1 - p), (p, q), (1 - p, 1 - q))}
+    hull = _upper_chain(points | {(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))})
     if side == "outer":
         return _region([[*_above(p, q)] for q, p in hull], "outer")
     return _region([[*_above(q, p)[2:], *_above(q, p)[:2]] for q, p in hull], "inner")
@@ -165,18 +157,26 @@ def upper_hull(pairs: ArrayLike) -> Array:
     [[0.0, 0.0], [0.5, 0.25], [0.75, 0.5], [1.0, 1.0]]
     """
     p, q = np.asarray(pairs, dtype=np.float64).T
-    high = np.concatenate([p, 1 - p, q, 1 - q, [0.0, 1.0]])
-    along = np.concatenate([q, 1 - q, p, 1 - p, [0.0, 1.0]])
-    hull: list[tuple[float, float]] = []
-    for x, y in sorted(zip(along.tolist(), high.tolist(), strict=True)):
-        while hull and hull[-1][0] == x:
+    x = np.concatenate([q, 1 - q, p, 1 - p, [0.0, 1.0]])
+    y = np.concatenate([p, 1 - p, q, 1 - q, [0.0, 1.0]])
+    return np.array([(p, q) for q, p in _upper_chain(zip(x.tolist(), y.tolist(), strict=True))])
+
+
+Number = TypeVar("Number", float, Fraction)
+
+
+def _upper_chain(points: Iterable[tuple[Number, Number]]) -> list[tuple[Number, Number]]:
+    """Return the vertices (x, y) of the upper convex hull, by increasing x."""
+    hull: list[tuple[Number, Number]] = []
+    for x, y in sorted(points):
+        if hull and hull[-1][0] == x:
             hull.pop()  # lower at the same place: sorted
         while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-2][0]) <= (y - hull[-2][1]) * (
             hull[-1][0] - hull[-2][0]
         ):
             hull.pop()
         hull.append((x, y))
-    return np.array([(y, x) for x, y in hull])
+    return hull
 
 
 def _region(moves: list[list[float]], side: Side) -> BitRegion:
@@ -198,21 +198,20 @@ def _lines(slopes: Sequence[float] | Array, deltas: Sequence[float] | Array) -> 
 
 def _lower_envelope(lines: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
     """Return the corners (p, q), 0 < q ≤ 1, of q ↦ min over lines of height + slope·q, exactly."""
-    ordered = sorted(set(lines), key=lambda line: (-line[0], line[1]))
-    kept: list[tuple[Fraction, Fraction]] = []
-    for slope, height in ordered:
-        if kept and slope == kept[-1][0]:
+    envelope: list[tuple[Fraction, Fraction]] = []
+    for slope, height in sorted(set(lines), key=lambda line: (-line[0], line[1])):
+        if envelope and slope == envelope[-1][0]:
             continue
-        while kept and height <= kept[-1][1]:
-            kept.pop()  # flatter and lower at 0: below it everywhere
-        while len(kept) >= 2 and _crossing(kept[-2], (slope, height)) <= _crossing(kept[-2], kept[-1]):
-            kept.pop()
-        kept.append((slope, height))
+        while envelope and height <= envelope[-1][1]:
+            envelope.pop()  # flatter and lower at 0: below it everywhere
+        while len(envelope) >= 2 and _crossing(envelope[-2], (slope, height)) <= _crossing(envelope[-2], envelope[-1]):
+            envelope.pop()
+        envelope.append((slope, height))
     corners = []
-    for first, second in pairwise(kept):
-        q = _crossing(first, second)
+    for steep, flat in pairwise(envelope):
+        q = _crossing(steep, flat)
         if 0 < q <= 1:
-            corners.append((first[1] + first[0] * q, q))
+            corners.append((steep[1] + steep[0] * q, q))
     return corners
 
 

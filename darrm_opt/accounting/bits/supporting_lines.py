@@ -1,7 +1,7 @@
 """Supporting lines of regions of pairs, for a sequence of releases rather than for one.
 
-The pairs (p, q) that, shown Q times each, cost no more than a total (E, D) fill a region; each of its supporting lines is an
-(ε, δ), that is a privacy constraint of one release.
+The pairs (p, q) that, shown Q times each, cost no more than a total (E, D) fill a region; each of its supporting lines
+is an (ε, δ), that is a privacy constraint of one release.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def region_lines(queries: int, total: Privacy, lines: int = MAX_LINES, tilt: flo
         middle = (low + high) / 2
         fits = repeated_delta(middle, q, queries, total.epsilon) <= total.delta
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    around = (low + q) / 2
-    low = q + (low - q) * (4 * around * (1 - around)) ** tilt
+    midpoint = (low + q) / 2
+    low = q + (low - q) * (4 * midpoint * (1 - midpoint)) ** tilt
     p, q = upper_hull(np.stack([low, q], axis=1)).T
     slopes = np.unique(np.clip(np.diff(p) / np.diff(q), 1.0, MAX_SLOPE))
-    chosen = slopes[np.unique(np.linspace(0, slopes.size - 1, lines).round().astype(int))]
-    return [Privacy(math.log(c), float(np.clip(np.max(p - c * q), 0.0, 1 - 1e-9))) for c in chosen.tolist()]
+    slopes = slopes[np.unique(np.linspace(0, slopes.size - 1, lines).round().astype(int))]
+    return [Privacy(math.log(c), float(np.clip(np.max(p - c * q), 0.0, 1 - 1e-9))) for c in slopes.tolist()]
 
 
 def profile_lines(noise: NoiseFunction, problem: Problem) -> list[Privacy]:
@@ -67,9 +67,9 @@ def repeated_delta(p: Array, q: Array, queries: int, epsilon: float) -> Array:
 
 def hockey_stick(on_data: Array, on_neighbour: Array, epsilon: float) -> Array:
     """Return the larger of the two hockey-stick divergences at ε between laws of `log_binomials`, shape (pairs,)."""
-    forth = np.maximum(np.exp(on_data) - np.exp(on_neighbour + epsilon), 0.0).sum(axis=1)
-    back = np.maximum(np.exp(on_neighbour) - np.exp(on_data + epsilon), 0.0).sum(axis=1)
-    return np.asarray(np.maximum(forth, back))
+    forward = np.maximum(np.exp(on_data) - np.exp(on_neighbour + epsilon), 0.0).sum(axis=1)
+    backward = np.maximum(np.exp(on_neighbour) - np.exp(on_data + epsilon), 0.0).sum(axis=1)
+    return np.asarray(np.maximum(forward, backward))
 
 
 def log_binomials(pairs: Array, queries: int) -> tuple[Array, Array]:

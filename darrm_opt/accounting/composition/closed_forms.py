@@ -9,8 +9,8 @@ For mechanisms with different parameters, with S₁ = Σε_i, S₂ = Σε_i², H
 
     E = min{ S₁,  H + √(2 S₂ ln(e + √S₂/s)),  H + √(2 S₂ ln(1/s)) },    D = 1 − (1−s) Π(1−δ_i),
 
-where S₁ needs no slack: s = 0 there. For equal mechanisms this is `kov_composition`. `tail_composition` replaces s by the tail
-that the third branch really has: E = H + √(2 S₂ ln(1/s)) leaves P[loss > E] ≤ min(s, tail(E)).
+where S₁ needs no slack: s = 0 there. For equal mechanisms this is `kov_composition`. `tail_composition` replaces s by
+the tail that the third branch really has: E = H + √(2 S₂ ln(1/s)) leaves P[loss > E] ≤ min(s, tail(E)).
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def basic_composition(epsilon: float, delta: float, k: int) -> Privacy:
     >>> basic_composition(0.5, 0.25, 3)
     Privacy(epsilon=1.5, delta=0.75)
     """
-    each, k = Privacy(epsilon, delta), _check_count(k)
-    if each.epsilon == math.inf:
+    mechanism, k = Privacy(epsilon, delta), _check_count(k)
+    if mechanism.epsilon == math.inf:
         return Privacy(math.inf)
-    return _finite_or_nothing(multiple_up(k, each.epsilon), multiple_up(k, each.delta))
+    return _finite_or_nothing(multiple_up(k, mechanism.epsilon), multiple_up(k, mechanism.delta))
 
 
 def kov_composition(epsilon: float, delta: float, k: int, slack: float) -> Privacy:
@@ -100,15 +100,15 @@ def kov_composition(epsilon: float, delta: float, k: int, slack: float) -> Priva
     >>> round(kov_composition(0.2676, 0.0003, k=50, slack=1e-4).epsilon, 3)
     9.901
     """
-    each, k, slack = Privacy(epsilon, delta), _check_count(k), _check_slack_or_zero(slack)
-    if each.epsilon == math.inf:
+    mechanism, k, slack = Privacy(epsilon, delta), _check_count(k), _check_slack_or_zero(slack)
+    if mechanism.epsilon == math.inf:
         return Privacy(math.inf)
-    total, spent = multiple_up(k, each.epsilon), 0.0
+    total, charge = multiple_up(k, mechanism.epsilon), 0.0
     if slack > 0:
-        slow = up(_square_root_branches(each.epsilon, k, slack), CLOSED_FORM_ULPS)
-        if slow < total:
-            total, spent = slow, slack
-    failure = -math.expm1(k * math.log1p(-each.delta) + math.log1p(-spent))  # 1 − (1−δ)^k(1−δ′)
+        root_branch = up(_square_root_branches(mechanism.epsilon, k, slack), CLOSED_FORM_ULPS)
+        if root_branch < total:
+            total, charge = root_branch, slack
+    failure = -math.expm1(k * math.log1p(-mechanism.delta) + math.log1p(-charge))  # 1 − (1−δ)^k(1−δ′)
     return _finite_or_nothing(total, up(failure, CLOSED_FORM_ULPS) if failure > 0 else 0.0)
 
 
@@ -139,9 +139,9 @@ def _check_slack_or_zero(slack: float) -> float:
     return number
 
 
-CLOSED_ULPS = 64
-"""Relative error of a branch before rounding: sums of positive terms of at most 6 operations each, added by `fsum`, then
-two square roots, a logarithm and a sum."""
+BRANCH_ULPS = 64
+"""Relative error of a branch before rounding: sums of positive terms of at most 6 operations each, added by `fsum`,
+then two square roots, a logarithm and a sum."""
 
 
 def kov_branches(events: Events, slack: float) -> tuple[float, float, float]:
@@ -183,10 +183,10 @@ def kov_composition_of_sequence(events: Events, slack: float) -> Privacy:
     """
     counts = count_events(events)
     slack = check_slack(slack)
-    plain, *rooted = _branches(counts, slack)
-    if plain <= min(rooted):
-        return _finite_or_nothing(plain, leak_of(counts))
-    return _finite_or_nothing(min(rooted), kov_delta(counts, slack))
+    sum_branch, *root_branches = _branches(counts, slack)
+    if sum_branch <= min(root_branches):
+        return _finite_or_nothing(sum_branch, leak_of(counts))
+    return _finite_or_nothing(min(root_branches), kov_delta(counts, slack))
 
 
 def kov_delta(events: Events, slack: float) -> float:
@@ -215,8 +215,8 @@ def kov_composition_at_delta(events: Events, total_delta: float) -> Privacy:
     counts = count_events(events)
     total_delta, floor = check_total_delta(counts, total_delta)
     # s = (D − floor)/Π(1−δ_i), rounded down, so that floor + Π(1−δ_i)·s is at most D.
-    kept_log = _log_no_leak(counts)
-    slack = min(1.0, down((total_delta - floor) / math.exp(kept_log), 8 + int(4 * abs(kept_log))))
+    log_no_leak = _log_no_leak(counts)
+    slack = min(1.0, down((total_delta - floor) / math.exp(log_no_leak), 8 + int(4 * abs(log_no_leak))))
     if slack == 0:
         return Privacy(total_loss(counts), total_delta)
     return Privacy(min(_branches(counts, slack)), total_delta)
@@ -240,7 +240,8 @@ def tail_composition(epsilon: float, delta: float, k: int, slack: float) -> Priv
     Raises:
         InvalidInput: a number is outside its range.
 
-    Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see `literature.he_wang_tao.printed`.
+    Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see
+    `literature.he_wang_tao.printed`.
     """
     total = kov_branches({Privacy(epsilon, delta): k}, slack)[2]
     tail = min(slack, loss_tail(epsilon, k, total))
@@ -267,17 +268,20 @@ def loss_tail(epsilon: float, k: int, total_epsilon: float) -> float:
     """
     epsilon, _, k = checked_mechanisms(epsilon, 0.0, k)
     total_epsilon = non_negative(total_epsilon, "total_epsilon", "a number of nats, at least 0")
-    most = multiple_up(k, epsilon)
+    max_loss = multiple_up(k, epsilon)
     if Fraction(total_epsilon) >= k * Fraction(epsilon):
         return 0.0
     if total_epsilon < up(k * epsilon * math.tanh(epsilon / 2), 8):
         return 1.0
     shrink = math.exp(-epsilon)
     p, q = 1 / (1 + shrink), shrink / (1 + shrink)
-    a, rest = (most + total_epsilon) / (2 * most), (most - total_epsilon) / (2 * most)  # rest > 0; q > 0 as tanh < 1
+    a, rest = (
+        (max_loss + total_epsilon) / (2 * max_loss),
+        (max_loss - total_epsilon) / (2 * max_loss),
+    )  # rest > 0; q > 0 as tanh < 1
     to_a, to_rest = math.log(a / p), math.log(rest / q)
     exponent = k * (a * to_a + rest * to_rest)
-    # Every factor is within a few ulps: a, rest and their shares of `most` to 4, the logs to 8 absolute.
+    # Every factor is within a few ulps: a, rest and their shares of `max_loss` to 4, the logs to 8 absolute.
     error = k * ULP * (16 + 8 * abs(to_a) + 8 * abs(to_rest))
     return min(1.0, up(math.exp(-max(0.0, exponent - error)), 4))
 
@@ -295,7 +299,7 @@ def _branches(counts: Counter[Privacy], slack: float) -> tuple[float, float, flo
     mean = math.fsum(count * event.epsilon * math.tanh(event.epsilon / 2) for event, count in counts.items())
     first = mean + math.sqrt(2 * squares * math.log(math.e + math.sqrt(squares) / slack))
     second = mean + math.sqrt(2 * squares * -math.log(slack))
-    first, second = (up(term, CLOSED_ULPS) if term else 0.0 for term in (first, second))
+    first, second = (up(term, BRANCH_ULPS) if term else 0.0 for term in (first, second))
     return total_loss(counts), first, second
 
 

@@ -61,12 +61,13 @@ def adaptive_bits_delta(regions: Sequence[Sequence[Pair]], total_epsilon: float)
     Source: W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)), written down as it stands.
     """
 
-    def worst(left: int, on_data: Fraction, on_neighbour: Fraction) -> Fraction:
-        if left == len(regions):
+    def worst(index: int, on_data: Fraction, on_neighbour: Fraction) -> Fraction:
+        if index == len(regions):
             return max(on_data - on_neighbour, Fraction(0))
         return max(
-            worst(left + 1, on_data * p, on_neighbour * q) + worst(left + 1, on_data * (1 - p), on_neighbour * (1 - q))
-            for p, q in regions[left]
+            worst(index + 1, on_data * p, on_neighbour * q)
+            + worst(index + 1, on_data * (1 - p), on_neighbour * (1 - q))
+            for p, q in regions[index]
         )
 
     return worst(0, Fraction(1), exp_fraction(total_epsilon))

@@ -1,8 +1,8 @@
 """Optimal composition: the exact total privacy of (ε, δ)-DP mechanisms; no bound can be better.
 
-*Least possible δ.* A mechanism that reveals the record with probability δ and is blank otherwise is (ε, δ)-DP for every ε.
-After k runs the record is revealed with probability 1 − (1−δ)^k, an event that never happens on a neighbour without the
-record. So no accounting, at any finite ε, can give a smaller δ; one that does is wrong.
+*Least possible δ.* A mechanism that reveals the record with probability δ and is blank otherwise is (ε, δ)-DP for every
+ε. After k runs the record is revealed with probability 1 − (1−δ)^k, an event that never happens on a neighbour without
+the record. So no accounting, at any finite ε, can give a smaller δ; one that does is wrong.
 
 *Equal mechanisms.* The worst (ε, δ)-DP mechanism leaks with probability δ and is randomised response otherwise, so with
 δ₀(E) = Σ_{l: (k−2l)ε > E} C(k,l) p^(k−l) q^l (1 − e^(E−(k−2l)ε)), p = e^ε/(1+e^ε), q = 1−p,
@@ -75,9 +75,9 @@ def least_possible_delta(delta: float, k: int) -> float:
 
 def least_possible_delta_of_sequence(classes: Iterable[tuple[float, int]]) -> float:
     """Return 1 − Π(1−δ_c)^(k_c), rounded up, for classes (δ_c, k_c); the order does not matter."""
-    counted = sorted((delta, k) for delta, k in classes if delta > 0 and k > 0)
-    tiny = [(delta, k) for delta, k in counted if delta < TINY_DELTA]
-    others = counted[len(tiny) :]
+    leaks = sorted((delta, k) for delta, k in classes if delta > 0 and k > 0)
+    tiny = [(delta, k) for delta, k in leaks if delta < TINY_DELTA]
+    others = leaks[len(tiny) :]
     floor = _floor(others)
     for delta, k in tiny:
         floor = up(floor + k * delta, 2)
@@ -86,8 +86,8 @@ def least_possible_delta_of_sequence(classes: Iterable[tuple[float, int]]) -> fl
 
 def _floor(classes: list[tuple[float, int]]) -> float:
     if sum(k for _, k in classes) <= MAX_EXACT_COUNT:
-        kept = math.prod((1 - Fraction(delta)) ** k for delta, k in classes)
-        return float_above(1 - Fraction(kept))
+        no_leak = math.prod((1 - Fraction(delta)) ** k for delta, k in classes)
+        return float_above(1 - Fraction(no_leak))
     with localcontext(Context(prec=_DIGITS)):
         product = Decimal(1)
         for delta, k in classes:
@@ -157,29 +157,29 @@ def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) ->
     return _delta(epsilon, delta, k, non_negative(total_epsilon, "total_epsilon", _TOTAL_EPSILON))
 
 
-def add_leak(floor: float, kept_log: float, pure: float) -> float:
+def add_leak(floor: float, log_no_leak: float, pure: float) -> float:
     """Return floor + e^kept_log·pure, rounded up: the probability of a leak, and the δ₀ of the runs without one.
 
     Args:
         floor: 1 − Π(1−δ_i), rounded up.
-        kept_log: Σ ln(1−δ_i) as computed, ≤ 0.
+        log_no_leak: Σ ln(1−δ_i) as computed, ≤ 0.
         pure: δ₀, rounded up.
     """
     if pure == 0.0:
         return floor
-    kept = math.exp(kept_log)
-    return min(1.0, up(floor + kept * (1 + (2 * abs(kept_log) + 4) * ULP) * pure, 4))
+    no_leak = math.exp(log_no_leak)
+    return min(1.0, up(floor + no_leak * (1 + (2 * abs(log_no_leak) + 4) * ULP) * pure, 4))
 
 
 def least_epsilon(
-    delta_at: Callable[[float], float], total_delta: float, enough: float, guess: float | None = None
+    delta_at: Callable[[float], float], total_delta: float, upper: float, guess: float | None = None
 ) -> float:
-    """Return the least ε found with delta_at(ε) ≤ total_delta, by bisection between 0 and ``enough``.
+    """Return the least ε found with delta_at(ε) ≤ total_delta, by bisection between 0 and ``upper``.
 
     Args:
         delta_at: a sound, non-increasing bound on δ at ε.
-        total_delta: what it must not exceed; met at ``enough``.
-        enough: an ε where it is met.
+        total_delta: what it must not exceed; met at ``upper``.
+        upper: an ε where it is met.
         guess: about what is returned: saves most of the steps.
 
     Guarantees:
@@ -191,16 +191,16 @@ def least_epsilon(
     def fits(epsilon: float) -> bool:
         return delta_at(epsilon) <= total_delta
 
-    low, high = 0.0, enough
-    if guess is not None and 0 < guess < enough:
-        for end in (factor * guess for error in GUESS_ERRORS for factor in (1 - error, 1 + error)):
-            if low < end < high:
-                low, high = (low, end) if fits(end) else (end, high)
+    low, high = 0.0, upper
+    if guess is not None and 0 < guess < upper:
+        for candidate in (factor * guess for error in GUESS_ERRORS for factor in (1 - error, 1 + error)):
+            if low < candidate < high:
+                low, high = (low, candidate) if fits(candidate) else (candidate, high)
     return least_fitting(fits, low, high)
 
 
 def epsilon_at_delta(
-    delta_at: Callable[[float], float], delta: float, flat_from: float, why: str, guess: float | None = None
+    delta_at: Callable[[float], float], delta: float, flat_from: float, reason: str, guess: float | None = None
 ) -> float:
     """Return an ε that holds at ``delta``, of a profile that is flat from ``flat_from`` on.
 
@@ -208,7 +208,7 @@ def epsilon_at_delta(
         delta_at: as in `least_epsilon`.
         delta: allowed [probability], in [0, 1).
         flat_from: the ε from which δ is constant [nats].
-        why: the reason for the least δ, for the message.
+        reason: the reason for the least δ, for the message.
         guess: as in `least_epsilon`.
 
     Raises:
@@ -218,21 +218,21 @@ def epsilon_at_delta(
     delta = Privacy(0.0, delta).delta
     floor = delta_at(flat_from)
     if floor > delta:
-        raise DeltaTooSmall(delta, floor, why)
+        raise DeltaTooSmall(delta, floor, reason)
     return least_epsilon(delta_at, delta, flat_from, guess)
 
 
 def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, float, int]:
     """Return checked (ε, δ, k), or raise `InvalidInput`."""
-    each = Privacy(epsilon, delta)
-    if each.epsilon == math.inf:
+    mechanism = Privacy(epsilon, delta)
+    if mechanism.epsilon == math.inf:
         raise InvalidInput(
             "epsilon",
             epsilon,
             "a finite number of nats, at least 0",
             "A mechanism that is not private cannot be composed.",
         )
-    return each.epsilon, each.delta, whole_number(k, "k", "a whole number of mechanisms, at least 0", least=0)
+    return mechanism.epsilon, mechanism.delta, whole_number(k, "k", "a whole number of mechanisms, at least 0", least=0)
 
 
 def non_negative(value: float, argument: str, accepted: str) -> float:
@@ -347,7 +347,8 @@ def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
         if terms > MAX_TERMS:
             raise TooMuchWork(
                 f"the exact composition of {len(classes)} classes of mechanisms has more than {MAX_TERMS} terms. "
-                "Use pld_composition_of_sequence(), which rounds every epsilon up to a common grid, or kov_composition_of_sequence()."
+                "Use pld_composition_of_sequence(), which rounds every epsilon up to a common grid, or "
+                "kov_composition_of_sequence()."
             )
         losses = np.add.outer(total.losses, part.losses).ravel()
         masses = np.multiply.outer(total.masses, part.masses).ravel() * (1 + ULP)
@@ -379,5 +380,5 @@ def _delta_of_sequence(counts: Mapping[Privacy, int], total_epsilon: float) -> f
     floor = leak_of(counts)
     if total_epsilon >= total_loss(counts):
         return floor
-    kept = math.fsum(count * math.log1p(-event.delta) for event, count in counts.items())
-    return add_leak(floor, kept, sequence_losses(counts).delta(total_epsilon))
+    log_no_leak = math.fsum(count * math.log1p(-event.delta) for event, count in counts.items())
+    return add_leak(floor, log_no_leak, sequence_losses(counts).delta(total_epsilon))

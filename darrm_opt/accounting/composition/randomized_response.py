@@ -60,8 +60,8 @@ class Losses:
         # Raised by what the loss, the product and the subtraction may have lost; 1 − e^(−x) grows with x.
         excess += self.loss_error + 2 * ULP * (np.abs(self.losses) + epsilon)
         counts = excess > 0
-        weighted = -np.expm1(-excess[counts]) * self.masses[counts]
-        total = float(np.sum(weighted))
+        terms = -np.expm1(-excess[counts]) * self.masses[counts]
+        total = float(np.sum(terms))
         return min(1.0, (up(total, SUM_ULPS + 4) if total else 0.0) + self.missing)
 
 
@@ -90,28 +90,28 @@ def response_losses(epsilon: float, k: int) -> Losses:
     error = ULP * RATIO_ULPS * np.abs(lies - mode)
     least_sum = float(np.sum(weights * (1 - error))) * (1 - SUM_ULPS * ULP)
     masses = weights * ((1 + error) * (1 + 8 * ULP) / least_sum)
-    dropped = weights.size < k + 1
+    is_truncated = weights.size < k + 1
     with np.errstate(over="ignore"):  # a loss beyond the doubles counts as infinite
         losses = (k - 2 * lies) * epsilon  # whole numbers below 2^53 times ε: one rounding
     for array in (losses, masses):
         array.setflags(write=False)
-    return Losses(losses, masses, 2.0 * k * NEGLIGIBLE if dropped else 0.0, 0.0)
+    return Losses(losses, masses, 2.0 * k * NEGLIGIBLE if is_truncated else 0.0, 0.0)
 
 
 def _ratio_products(count: int, ratio: Callable[[Array], Array], k: int) -> Array:
     """Return the running products of ratio(0), ratio(1), … until they are negligible: they only decrease."""
     blocks: list[Array] = []
-    last, done, size = 1.0, 0, _FIRST_BLOCK
-    while done < count and last > NEGLIGIBLE:
-        if done > MAX_WINDOW:
+    last, start, size = 1.0, 0, _FIRST_BLOCK
+    while start < count and last > NEGLIGIBLE:
+        if start > MAX_WINDOW:
             raise InvalidInput(
                 "k", k, "few enough mechanisms that their losses fit in memory", "Use kov_composition() instead."
             )
-        steps = np.arange(done, min(done + size, count), dtype=np.float64)
+        steps = np.arange(start, min(start + size, count), dtype=np.float64)
         block: Array = np.cumprod(ratio(steps), dtype=np.float64)
         block *= last
         last = float(block[-1])
         blocks.append(block)
-        done, size = done + steps.size, min(2 * size, 1 << 20)
+        start, size = start + steps.size, min(2 * size, 1 << 20)
     products = np.concatenate(blocks) if blocks else np.empty(0)
     return products[products > NEGLIGIBLE]

@@ -2,12 +2,12 @@
 
 A PLD lives on the multiples of a discretisation h. Three things could make its δ too small, and each is excluded:
 
-* *Discretisation.* An (ε, δ) mechanism has the losses ±ε only: where h·n = ε (up to an ulp, upward), nothing is rounded in
-  between. A profile is entered by pessimistic connect-the-dots: it is convex in e^ε, so the chord between its values on
-  the grid lies above it.
+* *Discretisation.* An (ε, δ) mechanism has the losses ±ε only: where h·n = ε (up to an ulp, upward), nothing is rounded
+  in between. A profile is entered by pessimistic connect-the-dots: it is convex in e^ε, so the chord between its values
+  on the grid lies above it.
 * *Truncation.* Tails that are cut are moved to an infinite loss by the library.
-* *Rounding, of the Fourier transforms above all.* The library does not bound it (its answer has been seen 6e-9 below the
-  exact one). `Pld.guard` does, and is added to every δ that is returned.
+* *Rounding, of the Fourier transforms above all.* The library does not bound it (its answer has been seen 6e-9 below
+  the exact one). `Pld.guard` does, and is added to every δ that is returned.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,8 @@ def pld_composition(
         delta: of one mechanism [probability], in [0, 1).
         k: number of mechanisms, ≥ 0.
         total_delta: allowed in total [probability], in [0, 1).
-        discretisation: h wanted [nats], > 0; the nearest h that divides ε is used. Default: ε itself, which loses nothing.
+        discretisation: h wanted [nats], > 0; the nearest h that divides ε is used. Default: ε
+            itself, which loses nothing.
 
     Guarantees:
         Sound. Exceeds `optimal_composition` only by the cost of the guard.
@@ -88,8 +90,8 @@ def pld_composition_of_sequence(events: Events, total_delta: float, discretisati
     Args:
         events: (ε, δ) of each mechanism, fixed beforehand; ε finite. A list, or ``{Privacy: count}``.
         total_delta: allowed in total [probability], in [0, 1).
-        discretisation: h wanted [nats], > 0. Default: the greatest common divisor of the ε's as decimals, if it is coarse
-            enough (`DEFAULT_CELLS` in the largest ε), else that part of the largest ε.
+        discretisation: h wanted [nats], > 0. Default: the greatest common divisor of the ε's as decimals, if it is
+            coarse enough (`DEFAULT_CELLS` in the largest ε), else that part of the largest ε.
 
     Guarantees:
         Sound; the dots of an ε that h does not divide are connected above it. The same for every order.
@@ -103,17 +105,15 @@ def pld_composition_of_sequence(events: Events, total_delta: float, discretisati
     if not counts:
         return PldTotal(Privacy(0.0, total_delta), step, 0.0)
     parts = [pld_of(event, step).repeated(count) for event, count in sorted(counts.items(), key=_sort_key)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.then(part)
+    total = reduce(Pld.then, parts)
     return PldTotal(Privacy(total.epsilon(total_delta), total_delta), step, total.guard)
 
 
 def pld_of(event: Privacy, discretisation: float) -> Pld:
     """Return the PLD of one (ε, δ)-DP mechanism, ``event``: losses −ε, ε and ∞.
 
-    Where ``discretisation`` does not divide ε (up to an ulp), the profile of these three losses is entered by connecting
-    its dots, which costs far less than rounding ε up to a multiple.
+    Where ``discretisation`` does not divide ε (up to an ulp), the profile of these three losses is entered by
+    connecting its dots, which costs far less than rounding ε up to a multiple.
 
     Raises:
         InvalidInput: ε is infinite, or the discretisation is not above 0.
@@ -141,12 +141,12 @@ def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
     lie = math.exp(-event.epsilon) * truth
 
     def profile(epsilons: Array) -> Array:
-        behind = -np.expm1(np.minimum(epsilons - event.epsilon, 0.0))
-        before = -np.expm1(np.minimum(epsilons + event.epsilon, 0.0))
-        pure = truth * behind + lie * before
+        truth_excess = -np.expm1(np.minimum(epsilons - event.epsilon, 0.0))
+        lie_excess = -np.expm1(np.minimum(epsilons + event.epsilon, 0.0))
+        pure = truth * truth_excess + lie * lie_excess
         # One subtraction may be off by an ulp of ε′ ± ε, and δ by no more; the rest is relative.
-        lost = 2 * ULP * (np.abs(epsilons) + event.epsilon) * (pure > 0)
-        return np.minimum(1.0, (event.delta + (1 - event.delta) * (pure + lost)) * (1 + 16 * ULP))
+        rounding = 2 * ULP * (np.abs(epsilons) + event.epsilon) * (pure > 0)
+        return np.minimum(1.0, (event.delta + (1 - event.delta) * (pure + rounding)) * (1 + 16 * ULP))
 
     return profile
 
@@ -155,11 +155,11 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
     """Return the PLD of a mechanism known by its privacy profile ε ↦ δ(ε).
 
     Args:
-        profile: maps an increasing array of ε's (any real numbers [nats]) to δ's that are never below the exact ones, for
-            both orders of a pair of neighbours. See `symmetric_profile` for a profile known at ε ≥ 0 only.
+        profile: maps an increasing array of ε's (any real numbers [nats]) to δ's that are never below the exact ones,
+            for both orders of a pair of neighbours. See `symmetric_profile` for a profile known at ε ≥ 0 only.
         discretisation: h [nats], > 0.
-        max_loss: the PLD has finite losses [nats] in [−max_loss, max_loss]; what is lost beyond counts as infinite, so choose it
-            where the profile has become flat.
+        max_loss: the PLD has finite losses [nats] in [−max_loss, max_loss]; what is lost beyond counts as infinite, so
+            choose it where the profile has become flat.
 
     Returns:
         A `Pld`, to be composed by `Pld.repeated` and `Pld.then`.
@@ -174,10 +174,10 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
 
     Source: Zhu, Dong, Wang 2022 (a profile defines a dominating pair); Doroshenko et al. 2022, Algorithm 1.
     """
-    step, most = _check_discretisation(discretisation), non_negative(max_loss, "max_loss", _DISCRETISATION)
-    if 2 * most / step > MAX_CELLS:
-        raise TooMuchWork(f"max_loss = {most:g} at discretisation {step:g} needs more than {MAX_CELLS} cells.")
-    cells = max(1, math.ceil(most / step))
+    step, end = _check_discretisation(discretisation), non_negative(max_loss, "max_loss", _DISCRETISATION)
+    if 2 * end / step > MAX_CELLS:
+        raise TooMuchWork(f"max_loss = {end:g} at discretisation {step:g} needs more than {MAX_CELLS} cells.")
+    cells = max(1, math.ceil(end / step))
     grid = np.arange(-cells, cells + 1) * step
     deltas = np.asarray(profile(grid - 2 * ULP * np.abs(grid)), dtype=np.float64)  # a profile only falls
     if deltas.shape != grid.shape or not np.all((deltas >= 0) & (deltas <= 1)):
@@ -197,24 +197,24 @@ def symmetric_profile(profile: Callable[[Array], Array]) -> Callable[[Array], Ar
     For a pair (P, Q) and its reverse, δ_PQ(−ε) = 1 − e^(−ε)(1 − δ_QP(ε)).
     """
 
-    def everywhere(epsilons: Array) -> Array:
+    def full_profile(epsilons: Array) -> Array:
         deltas = np.asarray(profile(np.abs(epsilons)), dtype=np.float64)
-        swapped = 1 - np.exp(np.minimum(epsilons, 0.0)) * (1 - deltas)
-        return np.where(epsilons < 0, np.minimum(1.0, swapped + 4 * ULP), deltas)
+        reverse = 1 - np.exp(np.minimum(epsilons, 0.0)) * (1 - deltas)
+        return np.where(epsilons < 0, np.minimum(1.0, reverse + 4 * ULP), deltas)
 
-    return everywhere
+    return full_profile
 
 
-def common_discretisation(epsilons: list[float], wanted: float | None = None) -> float:
+def common_discretisation(epsilons: list[float], discretisation: float | None = None) -> float:
     """Return the h [nats] that a sequence of (ε, δ) mechanisms is put on; see `pld_composition_of_sequence`."""
     positive = sorted({epsilon for epsilon in epsilons if epsilon > 0})
     if not positive:
-        return 1.0 if wanted is None else _check_discretisation(wanted)
+        return 1.0 if discretisation is None else _check_discretisation(discretisation)
     largest = positive[-1]
-    if wanted is not None:
+    if discretisation is not None:
         if len(positive) > 1:
-            return _check_discretisation(wanted)
-        return float_above(Fraction(largest) / max(1, round(largest / _check_discretisation(wanted))))
+            return _check_discretisation(discretisation)
+        return float_above(Fraction(largest) / max(1, round(largest / _check_discretisation(discretisation))))
     # The ε's as they are written: 0.3 and 0.2 have the divisor 0.1 as decimals, and 2^-54 as doubles.
     divisor = Fraction(0)
     for epsilon in positive:

@@ -1,10 +1,10 @@
 """Privacy loss distribution (PLD) with a bound on rounding: its δ is never too small.
 
-The distribution itself is that of ``dp_accounting``. Guard: one transform of N points errs in each coefficient by at most
-η = `FFT_ERROR`·log₂N times the sum of its input, which is ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and the inverse
-transform by η. A transform preserves the 2-norm up to √N and Σ|e_i| ≤ √N·‖e‖₂, so the masses err in sum by at most
-√N·((k+1)η + k·`POWER_ERROR`); and no δ moves by more than the masses do in sum. Errors of the inputs grow k-fold. Tails that
-are cut are moved to an infinite loss by the library.
+The distribution itself is that of ``dp_accounting``. Guard: one transform of N points errs in each coefficient by at
+most η = `FFT_ERROR`·log₂N times the sum of its input, which is ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and
+the inverse transform by η. A transform preserves the 2-norm up to √N and Σ|e_i| ≤ √N·‖e‖₂, so the masses err in sum by
+at most √N·((k+1)η + k·`POWER_ERROR`); and no δ moves by more than the masses do in sum. Errors of the inputs grow
+k-fold. Tails that are cut are moved to an infinite loss by the library.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 FFT_ERROR = 4 * ULP
-"""Error of one stage of a Fourier transform, per factor of two in its length. A butterfly of radix r ≤ 11 with its twiddle
-factor does at most r+4 roundings of ½ ulp on a path, 2.2 ulps per bit; the rest covers the twiddles' own error."""
+"""Error of one stage of a Fourier transform, per factor of two in its length. A butterfly of radix r ≤ 11
+with its twiddle factor does at most r+4 roundings of ½ ulp on a path, 2.2 ulps per bit; the rest covers
+the twiddles' own error."""
 
 POWER_ERROR = 8 * ULP
 """Relative error of a complex power, per factor: k·|argument| ≤ kπ and k·|log| carry one rounding each."""
@@ -62,8 +63,8 @@ class Pld:
     def delta(self, epsilon: float) -> float:
         """Return a δ in [0, 1] that holds at ``epsilon`` ≥ 0 [nats]."""
         epsilon = non_negative(epsilon, "epsilon", "a number of nats, at least 0")
-        found = float(self.mass.get_delta_for_epsilon(min(epsilon, 2 * self.max_loss + 1)))
-        return min(1.0, up(max(found, 0.0) + self.guard, 2))
+        delta = float(self.mass.get_delta_for_epsilon(min(epsilon, 2 * self.max_loss + 1)))
+        return min(1.0, up(max(delta, 0.0) + self.guard, 2))
 
     def epsilon(self, delta: float) -> float:
         """Return an ε [nats] that holds at ``delta`` [probability] in [0, 1).
@@ -71,10 +72,10 @@ class Pld:
         Raises:
             DeltaTooSmall: no finite ε is proved at this δ.
         """
-        why = "an infinite loss has that probability, the guard for rounding included"
-        allowed = Privacy(0.0, delta).delta - self.guard
-        guess = float(self.mass.get_epsilon_for_delta(allowed)) if allowed > 0 else None
-        return epsilon_at_delta(self.delta, delta, self.max_loss, why, guess)
+        reason = "an infinite loss has that probability, the guard for rounding included"
+        delta_without_guard = Privacy(0.0, delta).delta - self.guard
+        guess = float(self.mass.get_epsilon_for_delta(delta_without_guard)) if delta_without_guard > 0 else None
+        return epsilon_at_delta(self.delta, delta, self.max_loss, reason, guess)
 
     @property
     def library(self) -> PrivacyLossDistribution:
@@ -96,15 +97,15 @@ class Pld:
         k = whole_number(k, "k", "a whole number of mechanisms, at least 1")
         if k == 1:
             return self
-        one = self.mass.to_dense_pmf()
-        if k * one.size > MAX_CELLS:  # else it is affordable before any tail is cut
-            self._afford(_composed_cells(one, k))
-        total = one.self_compose(k, TRUNCATION)
-        points = 2 * max(one.size, total.size)
+        mass = self.mass.to_dense_pmf()
+        if k * mass.size > MAX_CELLS:  # else it is affordable before any tail is cut
+            self._afford(_composed_cells(mass, k))
+        total = mass.self_compose(k, TRUNCATION)
+        points = 2 * max(mass.size, total.size)
         eta = FFT_ERROR * math.log2(points)
         fourier = math.sqrt(points) * ((k + 1) * eta + k * POWER_ERROR)
-        inherited = math.expm1(min(1.0, k * self.mass_error))  # ‖a‖ ≤ 1 + error, to the power k
-        return Pld(self.discretisation, multiple_up(k, self.max_loss), up(inherited + fourier, 8), total)
+        input_error = math.expm1(min(1.0, k * self.mass_error))  # ‖a‖ ≤ 1 + error, to the power k
+        return Pld(self.discretisation, multiple_up(k, self.max_loss), up(input_error + fourier, 8), total)
 
     def then(self, other: Pld) -> Pld:
         """Return the PLD of this and ``other`` together, on their common discretisation.
@@ -115,13 +116,13 @@ class Pld:
         """
         if other.discretisation != self.discretisation:
             raise InvalidInput("discretisation", other.discretisation, f"{self.discretisation!r}, as of the first PLD")
-        one, two = self.mass.to_dense_pmf(), other.mass.to_dense_pmf()
-        points = 2 * (one.size + two.size)
+        first, second = self.mass.to_dense_pmf(), other.mass.to_dense_pmf()
+        points = 2 * (first.size + second.size)
         self._afford(points)
         fourier = 3 * math.sqrt(points) * FFT_ERROR * math.log2(points)
         error = self.mass_error + other.mass_error * (1 + self.mass_error) + fourier
         return Pld(
-            self.discretisation, up(self.max_loss + other.max_loss, 1), up(error, 8), one.compose(two, TRUNCATION)
+            self.discretisation, up(self.max_loss + other.max_loss, 1), up(error, 8), first.compose(second, TRUNCATION)
         )
 
     def _afford(self, cells: int) -> None:
@@ -132,13 +133,14 @@ class Pld:
             )
 
 
-def _composed_cells(one: DensePLDPmf, k: int) -> int:
+def _composed_cells(mass: DensePLDPmf, k: int) -> int:
     """Return how many cells the library's k-fold composition would have, before it is made.
 
-    It cuts tails by bounds of Chernoff at few, not too small orders: for very large k they keep a share of all k·size cells.
+    It cuts tails by bounds of Chernoff at few, not too small orders: for very large k they keep a
+    share of all k·size cells.
     """
     from dp_accounting.pld import common
 
-    masses = one._probs.tolist()  # noqa: SLF001 - the library says how long a result would be of masses only
+    masses = mass._probs.tolist()  # noqa: SLF001 - the library says how long a result would be of masses only
     low, high = common.compute_self_convolve_bounds(masses, k, TRUNCATION)
     return max(1, int(high - low) + 1)

@@ -81,7 +81,7 @@ class Backend(Protocol):
         """Remove rows, given by their places in the present order, which the others keep."""
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Backend:
-        """Return a program with other variables and rows in place of this one, which is closed; warm where the solver can be."""
+        """Return a program with other variables and rows, warm where the solver can be; this one is closed."""
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         """Maximise weights·γ within ``seconds`` of time (None: no limit)."""
@@ -103,10 +103,10 @@ def open_backend(name: str, entries: int) -> Backend:
     try:
         _module(entry.package)
     except ImportError as err:
-        other = "" if name == "highs" else ", or use backend = 'highs'"
+        alternative = "" if name == "highs" else ", or use backend = 'highs'"
         raise BackendUnavailable(
             f"backend = {name!r} needs the package {entry.package}, which is not installed: "
-            f"pip install {entry.requirement}{other}."
+            f"pip install {entry.requirement}{alternative}."
         ) from err
     backend: Backend = getattr(_module(f"{__name__}.{name}"), entry.class_name)(entries)
     return backend

@@ -51,10 +51,10 @@ class Cvxpy:
         self._rows = np.empty((0, entries))
         self._limits = np.empty(0)
         self._scale = row_scale(entries)
-        installed = cvxpy.installed_solvers()
-        preferred = [(name, options) for name, options in ATTEMPTS if name in installed]
-        known = {name for name, _ in ATTEMPTS}
-        self._attempts = preferred + [(name, {}) for name in installed if name not in known]
+        solvers = cvxpy.installed_solvers()
+        attempts = [(name, options) for name, options in ATTEMPTS if name in solvers]
+        preferred = {name for name, _ in ATTEMPTS}
+        self._attempts = attempts + [(name, {}) for name in solvers if name not in preferred]
         if not self._attempts:
             raise BackendUnavailable("backend = 'cvxpy': CVXPY finds no solver; install one, or use backend = 'highs'.")
 
@@ -66,10 +66,10 @@ class Cvxpy:
         self._rows, self._limits = np.delete(self._rows, rows, axis=0), np.delete(self._limits, rows)
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Cvxpy:
-        other = Cvxpy(start.columns.size)
-        other.add(rows, limits)
+        program = Cvxpy(start.columns.size)
+        program.add(rows, limits)
         self.close()
-        return other
+        return program
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         gamma = cvxpy.Variable(weights.size, bounds=[0.0, 1.0])

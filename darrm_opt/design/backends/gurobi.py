@@ -47,19 +47,19 @@ class Gurobi:
         self._constraints: list[gurobipy.Constr] = []
 
     def add(self, rows: Array, limits: Array) -> None:
-        added = self._model.addConstr((rows * self._scale) @ self._gamma <= limits * self._scale)
-        self._constraints += added.tolist()
+        constraints = self._model.addConstr((rows * self._scale) @ self._gamma <= limits * self._scale)
+        self._constraints += constraints.tolist()
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        gone = set(rows.tolist())
-        self._model.remove([self._constraints[place] for place in gone])
-        self._constraints = [each for place, each in enumerate(self._constraints) if place not in gone]
+        places = set(rows.tolist())
+        self._model.remove([self._constraints[place] for place in places])
+        self._constraints = [constraint for place, constraint in enumerate(self._constraints) if place not in places]
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Gurobi:
-        other = Gurobi(start.columns.size)
-        other.add(rows, limits)
+        program = Gurobi(start.columns.size)
+        program.add(rows, limits)
         self.close()
-        return other
+        return program
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         model = self._model
@@ -70,8 +70,9 @@ class Gurobi:
         except gurobipy.GurobiError as err:
             if err.errno == _TOO_LARGE_FOR_LICENCE:
                 raise BackendUnavailable(
-                    f"Gurobi's licence here does not cover {len(self._constraints)} rows by {weights.size} variables (the one bundled "
-                    "with gurobipy, the extra 'gurobi', stops at 2000 each): use method = 'cuts', backend = 'highs', or a full licence."
+                    f"Gurobi's licence here does not cover {len(self._constraints)} rows by {weights.size} variables "
+                    "(the one bundled with gurobipy, the extra 'gurobi', stops at 2000 each): use method = 'cuts', "
+                    "backend = 'highs', or a full licence."
                 ) from err
             raise
         status = _STATUS.get(model.Status, Status.NUMERICAL)

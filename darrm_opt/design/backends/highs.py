@@ -59,7 +59,8 @@ OPTIONS: dict[str, bool | int | float | str] = {
 CHOSEN_BY_HIGHS, DEVEX = -1, 1
 
 MIN_DEVEX_COLUMNS = 100
-"""From so many variables on Devex prices the dual simplex: rows are dense, and steepest edge costs more than it saves."""
+"""From so many variables on Devex prices the dual simplex: rows are dense, and steepest edge
+costs more than it saves."""
 
 MAX_IDLE = 4
 """Most HiGHS objects kept for later: a solve holds two at a time, that of the best monotone γ and its own."""
@@ -123,12 +124,12 @@ class Highs:
         _check(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Highs:
-        before = self._highs.getBasis()
+        old_basis = self._highs.getBasis()
         self.close()
-        other = Highs(start.columns.size)
-        other.add(rows, limits)
-        if before.valid:
-            columns, slacks = before.col_status, before.row_status
+        program = Highs(start.columns.size)
+        program.add(rows, limits)
+        if old_basis.valid:
+            columns, slacks = old_basis.col_status, old_basis.row_status
             lower, upper = highspy.HighsBasisStatus.kLower, highspy.HighsBasisStatus.kUpper
             basis = highspy.HighsBasis()
             basis.col_status = [
@@ -139,8 +140,8 @@ class Highs:
                 slacks[place] if place >= 0 else highspy.HighsBasisStatus.kBasic for place in start.rows.tolist()
             ]
             basis.valid = True
-            other._highs.setBasis(basis)  # what HiGHS refuses is a cold start
-        return other
+            program._highs.setBasis(basis)  # what HiGHS refuses is a cold start
+        return program
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         highs = self._highs
@@ -169,8 +170,8 @@ class Highs:
             _check(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
             if afresh:
                 self._highs.clearSolver()
-            ran = self._highs.run()
-            if ran != highspy.HighsStatus.kError:
+            call_status = self._highs.run()
+            if call_status != highspy.HighsStatus.kError:
                 status = _STATUS.get(self._highs.getModelStatus(), Status.NUMERICAL)
             if status is not Status.NUMERICAL:
                 break

@@ -1,8 +1,8 @@
 """Kernel library: loads the sources beside it as compiled, or says that there is none.
 
-A wheel built where there was a C compiler holds the library; any other works without it, by the NumPy searches, which are
-also the reference that the kernel is held against. ``DARRM_KERNEL=numpy`` leaves the library alone, ``DARRM_KERNEL=c``
-insists on it.
+A wheel built where there was a C compiler holds the library; any other works without it, by the NumPy searches, which
+are also the reference that the kernel is held against. ``DARRM_KERNEL=numpy`` leaves the library alone,
+``DARRM_KERNEL=c`` insists on it.
 """
 
 # ruff: noqa: PTH118, PTH120, PTH123, PTH208 - nothing else in a first solve loads pathlib, which takes 15 ms
@@ -37,7 +37,7 @@ CHOICES = ("auto", "c", "numpy")
 MIN_THREADED_WORK = 1e7
 """Additions from which a call of the library has a thread: some 10 ms of one."""
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _whole, _double, _array = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
@@ -83,7 +83,7 @@ def kernel() -> ctypes.CDLL | None:
         raise InvalidInput("DARRM_KERNEL", choice, "auto, c or numpy")
     if choice == "numpy":
         return None
-    library = _loaded()
+    library = _load()
     if library is None and choice == "c":
         raise BackendUnavailable(
             "DARRM_KERNEL=c needs the compiled kernel, which is not here or was compiled from another source: "
@@ -93,7 +93,7 @@ def kernel() -> ctypes.CDLL | None:
 
 
 def _source_checksum() -> int:
-    """Return what a library of `SOURCES` states: a CRC-32 of all in the order of their names, against oversight and not malice."""
+    """Return the CRC-32 of `SOURCES` in the order of their names: it guards against oversight, not malice."""
     checksum = 0
     for name in sorted(os.listdir(SOURCES)):
         if name.endswith((".c", ".h")):
@@ -102,7 +102,7 @@ def _source_checksum() -> int:
     return checksum
 
 
-def _loaded() -> ctypes.CDLL | None:
+def _load() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
         library.source_checksum.restype = ctypes.c_uint32
@@ -119,7 +119,7 @@ def _loaded() -> ctypes.CDLL | None:
     return library
 
 
-def in_threads(calls: Sequence[Callable[[int], Found]], threads: int) -> list[Found]:
+def in_threads(calls: Sequence[Callable[[int], Result]], threads: int) -> list[Result]:
     """Return what long calls of the library give, so many at once; ctrl-C, or one that fails, ends all within a moment.
 
     A signal's handler runs in the main thread between two steps of Python, so that thread must wait here and not in the
@@ -133,9 +133,9 @@ def in_threads(calls: Sequence[Callable[[int], Found]], threads: int) -> list[Fo
 
     stop = ctypes.c_int(0)
     with ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(call, ctypes.addressof(stop)) for call in calls]
+        futures = [pool.submit(call, ctypes.addressof(stop)) for call in calls]
         try:
-            return [call.result() for call in running]
+            return [future.result() for future in futures]
         except BaseException:
             stop.value = 1
             raise

@@ -64,8 +64,8 @@ class PrivacyConstraint(NamedTuple):
 
         Its limit is rounded up: it is for upper bounds on what can be had, and proves no privacy.
         """
-        loose = cls.of(problem.loosest, nominal=True)
-        return loose._replace(limit=loose.limit * (1.0 + 32 * UNIT_ROUNDOFF))
+        constraint = cls.of(problem.loosest, nominal=True)
+        return constraint._replace(limit=constraint.limit * (1.0 + 32 * UNIT_ROUNDOFF))
 
     def error(self, largest: float) -> float:
         """Return a bound on |computed − exact| of φ where γ ≤ ``largest``.
@@ -89,7 +89,10 @@ class PrivacyConstraint(NamedTuple):
         return self.q * on_data + on_neighbour
 
     def signed_masses(self, counts: Counts) -> tuple[Array, Array]:
-        """Return H(p) and H(1−p′) as linear functions of γ(⌊K/2⌋+1..K), one row a multiset: the parts of `rows`, the same for every target."""
+        """Return H(p) and H(1−p′) as linear functions of γ(⌊K/2⌋+1..K), one row a multiset.
+
+        These parts of `rows` are the same for every target.
+        """
         return self._signed_mass(counts, self.corners.p), self._signed_mass(counts, self.corners.reflected)
 
     def values(self, signed: Array, counts: Counts) -> Array:
@@ -113,30 +116,31 @@ class PrivacyConstraint(NamedTuple):
         on_neighbour = -(self._signed_mass(counts, self.corners.reflected) @ upper)
         return (1.0 + on_data) / 2, (1.0 + on_neighbour) / 2
 
-    def _signed_mass(self, counts: Counts, at: Array) -> Array:
-        """α_l − α_{K−l} for l > K/2, where the voters of corner k answer 1 with probability ``at[k]``.
+    def _signed_mass(self, counts: Counts, chances: Array) -> Array:
+        """α_l − α_{K−l} for l > K/2, where the voters of corner k answer 1 with probability ``chances[k]``.
 
         Many multisets share the same answers (p does not see where p′ went), so each is computed once.
         """
         library = kernel()
         if library is not None:
-            return _compiled_signed_mass(library, self.K, counts, at)
-        certain = at == 1.0
-        inside = np.array(sorted(set(at[(at > 0.0) & ~certain].tolist())))
-        grouped = np.stack([counts[:, at == t].sum(axis=1) for t in inside] + [counts[:, certain].sum(axis=1)], axis=1)
-        distinct, where = np.unique(grouped, axis=0, return_inverse=True)
+            return _compiled_signed_mass(library, self.K, counts, chances)
+        certain = chances == 1.0
+        inside = np.array(sorted(set(chances[(chances > 0.0) & ~certain].tolist())))
+        groups = np.stack(
+            [counts[:, chances == t].sum(axis=1) for t in inside] + [counts[:, certain].sum(axis=1)], axis=1
+        )
+        distinct, inverse = np.unique(groups, axis=0, return_inverse=True)
         masses = mass(inside, distinct[:, :-1], distinct[:, -1], self.K)
         signed = masses[:, self.K // 2 + 1 :] - masses[:, : (self.K + 1) // 2][:, ::-1]
-        taken: Array = signed[where.reshape(-1)]
-        return taken
+        return np.asarray(signed[inverse.reshape(-1)])
 
 
-def _compiled_signed_mass(library: ctypes.CDLL, K: int, counts: Counts, at: Array) -> Array:
+def _compiled_signed_mass(library: ctypes.CDLL, K: int, counts: Counts, chances: Array) -> Array:
     """Return the same by the kernel."""
     counts = np.ascontiguousarray(counts, dtype=np.int64)
     signed = np.empty((counts.shape[0], (K + 1) // 2))
     stepwise = K <= MAX_STEPWISE_K
-    inputs = (K, at.size, at.ctypes.data, counts.ctypes.data, counts.shape[0], stepwise)
+    inputs = (K, chances.size, chances.ctypes.data, counts.ctypes.data, counts.shape[0], stepwise)
     if library.signed_mass(*inputs, signed.ctypes.data) != DONE:
         raise MemoryError
     return signed

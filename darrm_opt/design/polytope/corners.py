@@ -149,9 +149,9 @@ class ConstraintGenerator:
         counts[:, ZERO] = K - moving - counts[:, ONE]
         ceiling = np.full(rank.size, moving + q - 1)
         for bars in range(q - 1, 0, -1):
-            placed = np.array([math.comb(place, bars) for place in range(moving + q)])
-            bar = np.searchsorted(placed, composition, side="right") - 1
-            composition = composition - placed[bar]
+            ranks = np.array([math.comb(place, bars) for place in range(moving + q)])
+            bar = np.searchsorted(ranks, composition, side="right") - 1
+            composition = composition - ranks[bar]
             counts[:, 2 + bars] = ceiling - bar - 1
             ceiling = bar
         counts[:, 2] = ceiling

@@ -68,18 +68,18 @@ def layers(signed: Array, x: float, y: float, most: int, width: int | None = Non
     """
     K = signed.size - 1
     width = most if width is None else width
-    room = max((min(s // 2, width) + 1) * (K - s + 1) for s in range(most + 1))
-    buffers, product = (np.empty(room), np.empty(room)), np.empty(CACHE_ENTRIES + K + 1)
+    size = max((min(s // 2, width) + 1) * (K - s + 1) for s in range(most + 1))
+    buffers, product = (np.empty(size), np.empty(size)), np.empty(CACHE_ENTRIES + K + 1)
     layer, first = signed[np.newaxis, :], 0
     yield 0, 0, layer
     for s in range(1, most + 1):
         start = max((s + 1) // 2, s - width)
         rows, entries = s - start + 1, K - s + 1
         following = buffers[s % 2][: rows * entries].reshape(rows, entries)
-        older = layer[start - first :]  # nx = start..s−1 take one more y
-        many = max(1, CACHE_ENTRIES // entries)
-        for row in range(0, rows - 1, many):
-            _step_into(following[row : min(row + many, rows - 1)], older[row : row + many], y, x, product)
+        previous = layer[start - first :]  # nx = start..s−1 take one more y
+        batch = max(1, CACHE_ENTRIES // entries)
+        for row in range(0, rows - 1, batch):
+            _step_into(following[row : min(row + batch, rows - 1)], previous[row : row + batch], y, x, product)
         _step_into(following[-1:], layer[-1:], x, y, product)  # nx = s takes one more x
         layer, first = following, start
         yield s, start, layer
@@ -106,13 +106,13 @@ def at_ends(rows: Array, q: float) -> Array:
 
 def extremes(layer: Array, q: float) -> tuple[Array, Array]:
     """Return the largest and the least φ of each row (`at_ends`), shape (rows,), without keeping the rest."""
-    rows, many = layer.shape[0], max(1, CACHE_ENTRIES // layer.shape[1])
+    rows, batch = layer.shape[0], max(1, CACHE_ENTRIES // layer.shape[1])
     most, least = np.empty(rows), np.empty(rows)
-    for row in range(0, rows, many):
-        here = slice(row, row + many)
-        values = at_ends(layer[here], q)
-        values.max(axis=1, out=most[here])
-        values.min(axis=1, out=least[here])
+    for row in range(0, rows, batch):
+        part = slice(row, row + batch)
+        values = at_ends(layer[part], q)
+        values.max(axis=1, out=most[part])
+        values.min(axis=1, out=least[part])
     return most, least
 
 
@@ -142,17 +142,19 @@ def mass(probabilities: Array, counts: Integers, ones: Integers, K: int) -> Arra
         step's transpose: the same convex weights, so the same bound; for `_mass_by_convolution` see there).
     """
     if K > MAX_STEPWISE_K:
-        rows = [_mass_by_convolution(probabilities, row, int(one), K) for row, one in zip(counts, ones, strict=True)]
+        rows = [
+            _mass_by_convolution(probabilities, row, int(certain), K) for row, certain in zip(counts, ones, strict=True)
+        ]
         return np.array(rows).reshape(-1, K + 1)
     masses = np.zeros((counts.shape[0], K + 1))
     masses[np.arange(counts.shape[0]), ones] = 1.0
-    for t, many in zip(probabilities, counts.T, strict=True):
-        for done in range(int(many.max(initial=0))):
-            going = np.flatnonzero(many > done)
-            part = masses[going]
-            stepped = (1.0 - t) * part
-            stepped[:, 1:] += t * part[:, :-1]
-            masses[going] = stepped
+    for t, trials in zip(probabilities, counts.T, strict=True):
+        for trial in range(int(trials.max(initial=0))):
+            unfinished = np.flatnonzero(trials > trial)
+            part = masses[unfinished]
+            next_masses = (1.0 - t) * part
+            next_masses[:, 1:] += t * part[:, :-1]
+            masses[unfinished] = next_masses
     return masses
 
 
@@ -163,8 +165,8 @@ MAX_STEPWISE_K = 200
 def _mass_by_convolution(probabilities: Array, counts: Integers, ones: int, K: int) -> Array:
     """Return one row of `mass`. Ratios from the mode outward carry 4u a step and matter over fewer than K/2 steps."""
     mass = np.ones(1)
-    for t, many in sorted(zip(probabilities, counts, strict=True), key=lambda kind: kind[1]):
-        mass = np.convolve(mass, _binomial(float(t), int(many)))
+    for t, count in sorted(zip(probabilities, counts, strict=True), key=lambda kind: kind[1]):
+        mass = np.convolve(mass, _binomial(float(t), int(count)))
     row = np.zeros(K + 1)
     row[ones : ones + mass.size] = mass
     return row
@@ -176,5 +178,4 @@ def _binomial(t: float, trials: int) -> Array:
     k = np.arange(trials)
     ratio = (trials - k) / (k + 1) * (t / (1.0 - t))
     mass = np.concatenate([np.cumprod(1.0 / ratio[:mode][::-1])[::-1], [1.0], np.cumprod(ratio[mode:])])
-    normalised: Array = mass / mass.sum()
-    return normalised
+    return np.asarray(mass / mass.sum())

@@ -68,8 +68,8 @@ class BallConstraint:
         zero, one, xy, yx, up, down, up_to_one, down_from_one = [*map(int, counts), 0, 0, 0, 0][:8]
         n1, n0 = one + up_to_one + down_from_one, zero + up + down
         signed = [self.exact(value) for value in noise.signed]
-        for t, many in ((self.x, xy), (self.y, yx)):
-            for _ in range(many):
+        for t, count in ((self.x, xy), (self.y, yx)):
+            for _ in range(count):
                 signed = self.step(signed, t)
         on_data = self._near_ends(signed, down, up_to_one)[n1 - up_to_one]
         on_neighbour = self._near_ends(signed, down_from_one, up)[n0 - up]
@@ -91,19 +91,19 @@ class BallConstraint:
         for n1 in range(n + 1):
             n0 = n - n1
             for down, up_to_one in product(range(min(n0, moving) + 1), range(min(n1, moving) + 1)):
-                left = moving - down - up_to_one
-                if left < 0:
+                remaining = moving - down - up_to_one
+                if remaining < 0:
                     continue
                 on_data = self.q * table[down, up_to_one][n1 - up_to_one]
-                for up in range(min(n0 - down, left) + 1):
-                    for down_from_one in range(min(n1 - up_to_one, left - up) + 1):
+                for up in range(min(n0 - down, remaining) + 1):
+                    for down_from_one in range(min(n1 - up_to_one, remaining - up) + 1):
                         value = on_data + table[down_from_one, up][n0 - up]
                         zero, one = n0 - up - down, n1 - up_to_one - down_from_one
                         yield (zero, one, nx, ny, up, down, up_to_one, down_from_one), value.upper()
 
     def _near_ends(self, signed: list[Any], near_zero: int, near_one: int) -> list[Any]:
-        for t, many in ((self.Delta, near_zero), (1 - self.Delta, near_one)):
-            for _ in range(many):
+        for t, count in ((self.Delta, near_zero), (1 - self.Delta, near_one)):
+            for _ in range(count):
                 signed = self.step(signed, t)
         return signed
 
@@ -120,18 +120,18 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
     ball = BallConstraint(problem)
     by_x = [ball.exact(value) for value in noise.signed]
     worst: Any = None
-    where: tuple[int, ...] = ()
+    worst_counts: tuple[int, ...] = ()
     for nx in range(ball.affected + 1):
         by_y = by_x
         for ny in range(ball.affected - nx + 1):
             for multiset, upper in ball.skeletons(by_y, nx, ny):
                 if worst is None or upper > worst:
-                    worst, where = upper, multiset
+                    worst, worst_counts = upper, multiset
             by_y = ball.step(by_y, ball.y) if len(by_y) > 1 else by_y
         by_x = ball.step(by_x, ball.x) if len(by_x) > 1 else by_x
     constraint = PrivacyConstraint.of(problem)
     value, bound = _outward(worst)
-    counts = np.array(where[: len(constraint.corners.labels)], dtype=np.int64)
+    counts = np.array(worst_counts[: len(constraint.corners.labels)], dtype=np.int64)
     return WorstCase(bound, value, counts, np.empty((0, counts.size), dtype=np.int64), "ball", bound - value)
 
 

@@ -35,8 +35,8 @@ def terms_of(mean: float) -> int:
     if mean > MAX_DIRECT_MEAN:
 
         def log_of(k: int) -> float:  # an upper bound on ln(mean^k/k!)
-            grown, shrunk = k * math.log(mean), math.lgamma(k + 1)
-            return grown - shrunk + 8 * UNIT_ROUNDOFF * (grown + shrunk)
+            power, factorial = k * math.log(mean), math.lgamma(k + 1)
+            return power - factorial + 8 * UNIT_ROUNDOFF * (power + factorial)
 
         import bisect
 
@@ -55,10 +55,10 @@ def binomial(trials: Indices, Delta: float, terms: int) -> Array:
     From the end that is likelier: (1−Δ)^trials would underflow for Δ near 1, and all other masses with it.
     """
     if Delta > 1 / 2:
-        most = int(trials.max(initial=0))
-        zeros = _ratios_from(np.power(Delta, trials), trials, (1.0 - Delta) / Delta, most)
-        left = trials - np.arange(terms + 1)[:, np.newaxis]
-        ones: Array = np.where(left >= 0, np.take_along_axis(zeros, np.maximum(left, 0), axis=0), 0.0)
+        max_trials = int(trials.max(initial=0))
+        zeros = _ratios_from(np.power(Delta, trials), trials, (1.0 - Delta) / Delta, max_trials)
+        zero_counts = trials - np.arange(terms + 1)[:, np.newaxis]
+        ones: Array = np.where(zero_counts >= 0, np.take_along_axis(zeros, np.maximum(zero_counts, 0), axis=0), 0.0)
         return ones
     return _ratios_from(np.exp(trials * math.log1p(-Delta)), trials, Delta / (1.0 - Delta), terms)
 
@@ -75,10 +75,10 @@ def _ratios_from(first: Array, trials: Indices, odds: float, terms: int) -> Arra
 def expected(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, Delta: float, moving: int) -> Array:
     """Return E[A[i](N + Bin(plus, Δ) − Bin(minus, Δ))] for some rows i and places N, shape (many,)."""
     terms = min(terms_of(moving * Delta), moving)
-    up, down = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
+    plus_masses, minus_masses = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
     weights = np.zeros((2 * terms + 1, i.size))  # of the offsets −terms..terms
     for t in range(terms + 1):
-        weights[t : t + terms + 1] += up[t] * down[::-1]
+        weights[t : t + terms + 1] += plus_masses[t] * minus_masses[::-1]
     offsets = np.arange(-terms, terms + 1)[:, np.newaxis]
     weights *= A[i, np.minimum(np.maximum(N + offsets, 0), A.shape[1] - 1)]
     mean: Array = weights.sum(axis=0)
@@ -115,14 +115,14 @@ def bound_by_extremes(
     Source: ours.
     """
     terms = min(terms_of(moving * Delta), moving)
-    up, down = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
+    plus_masses, minus_masses = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
     t = np.arange(terms + 1)[:, np.newaxis]
-    most = A.shape[1] - 1
-    above = np.maximum.accumulate(A[i, np.minimum(N + t, most)], axis=0)
+    last = A.shape[1] - 1
+    above = np.maximum.accumulate(A[i, np.minimum(N + t, last)], axis=0)
     below = np.maximum.accumulate(A[i, np.maximum(N - t, 0)], axis=0)
     mean = np.zeros(i.size)
-    for weight, largest in zip(up, above, strict=True):
-        mean += weight * np.sum(down * np.maximum(largest, below), axis=0)
+    for weight, largest in zip(plus_masses, above, strict=True):
+        mean += weight * np.sum(minus_masses * np.maximum(largest, below), axis=0)
     return mean
 
 
@@ -130,25 +130,26 @@ def expected_all(A: Array, N: int, most_plus: int, most_minus: int, Delta: float
     """Return E[A(N + Bin(a, Δ) − Bin(a′, Δ))] for all a ≤ most_plus, a′ ≤ most_minus, as a table [a, a′]."""
     terms = min(terms_of(moving * Delta), moving)
     t = np.arange(terms + 1)
-    near = A[np.clip(N + t[:, np.newaxis] - t, 0, A.size - 1)]
+    window = A[np.clip(N + t[:, np.newaxis] - t, 0, A.size - 1)]
     masses = _all_binomials(max(most_plus, most_minus, moving), Delta, terms)
-    mean: Array = masses[:, : most_plus + 1].T @ near @ masses[:, : most_minus + 1]
+    mean: Array = masses[:, : most_plus + 1].T @ window @ masses[:, : most_minus + 1]
     return mean
 
 
 @functools.lru_cache(maxsize=4)
-def _all_binomials(most: int, Delta: float, terms: int) -> Array:
+def _all_binomials(max_trials: int, Delta: float, terms: int) -> Array:
     """Return `binomial` for 0..most trials: the same for all skeletons of a layer."""
-    return binomial(np.arange(most + 1), Delta, terms)
+    return binomial(np.arange(max_trials + 1), Delta, terms)
 
 
 def evaluation_error(mean: float) -> float:
     """Return a bound on |computed − exact| of such a mean, relative to max|A|, for aΔ and a′Δ up to ``mean``.
 
-    The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is that of
-    all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one 6u more, so a product of two at most
-    (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any order); all
-    weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and `bound_by_distance`, which have no more.
+    The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is
+    that of all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one 6u more, so a product of two at
+    most (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any order);
+    all weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and
+    `bound_by_distance`, which have no more.
     """
     terms = terms_of(mean)
     return (20 + 8 * mean + 20 * terms) * UNIT_ROUNDOFF + 2 * TAIL

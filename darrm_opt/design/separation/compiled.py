@@ -1,15 +1,17 @@
-"""Compiled search: the worst case by the kernel's `separation.c`, with the sieves of `pruned` and the join of `separable`.
+"""Compiled search: the worst case by the kernel's `separation.c`.
+
+It has the sieves of `pruned` and the join of `separable`.
 
 The kernel goes through the columns of the blossom (all ny ≤ nx of one nx), each row while it is in the cache, both
-halves of the mirror at once. A column depends on its nx alone, and finds are ordered by value, then by counts: so columns
-are shared among threads in any way, and the answer does not depend on their number.
+halves of the mirror at once. A column depends on its nx alone, and finds are ordered by value, then by counts: so
+columns are shared among threads in any way, and the answer does not depend on their number.
 
 Where no cuts are wanted, what beats no find may be left out (`Collector.level`). So that this does not depend on the
 order of the columns either, a column knows its own finds and those of a first pass over the faces (ny = 0).
 
 Whatever the kernel leaves out is charged at the bound of a sieve, as in `pruned`; one sieve is its own, the reach of a
-row (docs/proofs.md). γ made with the kernel and without agree within 1e-9: rows and cuts come in another order, and both
-end at the same optimum of the canonical goal.
+row (docs/proofs.md). γ made with the kernel and without agree within 1e-9: rows and cuts come in another order, and
+both end at the same optimum of the canonical goal.
 """
 
 from __future__ import annotations
@@ -64,20 +66,19 @@ def search_columns(
     collector.tick()
     whole = r if width is None else width
 
-    def search(asked: Settle, width: int, start: float) -> KernelResult:
+    def search(mode: Settle, width: int, start: float) -> KernelResult:
         if _work(constraint, width) <= MIN_THREADED_WORK:
-            return _search(library, signed, constraint, collector, asked, _Columns(0, 1, width), start)
-        threads = (
-            thread_count()
-        )  # on the faces, what each part repeats (the first row of every column) is most of the work
+            return _search(library, signed, constraint, collector, mode, _Columns(0, 1, width), start)
+        # on the faces, what each part repeats (the first row of every column) is most of the work
+        threads = thread_count()
         parts = min(r + 1, threads * PARTS_PER_THREAD) if threads > 1 and width > 0 else 1
         columns = (_Columns(first, parts, width) for first in range(parts))
-        calls = [partial(_search, library, signed, constraint, collector, asked, some, start) for some in columns]
-        return _merged(in_threads(calls, threads), collector.most)
+        calls = [partial(_search, library, signed, constraint, collector, mode, part, start) for part in columns]
+        return _merge(in_threads(calls, threads), collector.most)
 
     if not collector.most and constraint.corners.Delta > 0 and (_work(constraint, r) > MIN_PRUNED_WORK or whole < r):
         faces = search("never", 0, -LARGEST)
-        collector.take(faces, proved=False)
+        collector.take(faces, complete=False)
         if whole == 0 and settle == "never":
             collector.leave_out(faces.left_out)
             return
@@ -94,8 +95,8 @@ class _Columns(NamedTuple):
 
 def thread_count() -> int:
     """Return how many threads a large search takes: ``OMP_NUM_THREADS`` if that is set, else the processors allowed."""
-    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return max(1, int(asked)) if asked.isdecimal() else len(os.sched_getaffinity(0))
+    setting = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return max(1, int(setting)) if setting.isdecimal() else len(os.sched_getaffinity(0))
 
 
 def _work(constraint: PrivacyConstraint, width: int) -> float:
@@ -135,16 +136,18 @@ def _search(
     tables = _tables(constraint)  # held: the cache may forget them while the library reads the arrays
     collector.check(library.separate(tables.reference, search))
     counts = np.array(search.counts[:corners], dtype=np.int64)
-    kept = search.kept
-    return KernelResult(_real(search.value), counts, _real(search.left_out), values[:kept], cuts[:kept, :corners])
+    cut_count = search.kept
+    return KernelResult(
+        _real(search.value), counts, _real(search.left_out), values[:cut_count], cuts[:cut_count, :corners]
+    )
 
 
-def _merged(parts: list[KernelResult], most: int) -> KernelResult:
+def _merge(parts: list[KernelResult], most: int) -> KernelResult:
     """Return what one search of all columns finds: of the cuts the first by value, then by counts."""
     worst = min(parts, key=lambda part: (-part.value, part.counts.tolist()))
     values, cuts = np.concatenate([part.values for part in parts]), np.concatenate([part.cuts for part in parts])
-    first = np.lexsort((*cuts.T[::-1], -values))[:most]
-    return KernelResult(worst.value, worst.counts, max(part.left_out for part in parts), values[first], cuts[first])
+    order = np.lexsort((*cuts.T[::-1], -values))[:most]
+    return KernelResult(worst.value, worst.counts, max(part.left_out for part in parts), values[order], cuts[order])
 
 
 class _TablesOf:
@@ -177,9 +180,9 @@ def _tables(constraint: PrivacyConstraint) -> _TablesOf:
 
 @lru_cache(maxsize=16)
 def _binomials(r: int, Delta: float) -> tuple[Array, Indices, Array]:
-    """Return (Pr[Bin(a, Δ) = t] at [a, t], `binomials.terms_of` and the tail of `pruned._local_bend` by voters M that move).
+    """Return (Pr[Bin(a, Δ) = t] at [a, t], `binomials.terms_of`, the tail of `pruned._local_bend`), both by M.
 
-    Only for M with a mean M·Δ for which a sum over the terms is worth it.
+    M counts the voters that move. Only for M with a mean M·Δ for which a sum over the terms is worth it.
     """
     mean: Array = np.arange(r + 1, dtype=np.float64) * Delta
     mean = mean[mean <= MAX_EVALUATED_MEAN]

@@ -1,4 +1,4 @@
-"""First-order choice: the corners that voters near 0 and 1 prefer to first order in Δ, and a bound on what that could miss.
+"""First-order choice: the corners that voters near 0 and 1 prefer to first order in Δ, and a bound on its loss.
 
 Notation as in `separable`. Writing U_N(a, a′) = E[A(N + Bin(a, Δ) − Bin(a′, Δ))] and D[j] = A[j+1] − A[j], one more
 voter on a kind changes φ by Δ times a slope:
@@ -56,9 +56,9 @@ class Skeletons:
         """Voters near 0."""
         return self.rows.n - self.n1
 
-    def only(self, kept: NDArray[np.bool_]) -> Skeletons:
+    def only(self, mask: NDArray[np.bool_]) -> Skeletons:
         """Return some of them."""
-        return Skeletons(self.rows, self.i[kept], self.n1[kept], self.moving)
+        return Skeletons(self.rows, self.i[mask], self.n1[mask], self.moving)
 
     def fill(self, zero_first: NDArray[np.bool_]) -> tuple[Indices, Indices]:
         """Split the budget between the ends: as many as possible at the one named first, the rest at the other."""
@@ -80,10 +80,10 @@ class Slopes:
     down_from_one: Array
 
     @classmethod
-    def of(cls, at: Skeletons, q: float) -> Slopes:
+    def of(cls, skeletons: Skeletons, q: float) -> Slopes:
         """Slopes at some skeletons; 0 where an end has no voter to move."""
-        A, i, n1, n0 = at.rows.values, at.i, at.n1, at.n0
-        n = at.rows.n
+        A, i, n1, n0 = skeletons.rows.values, skeletons.i, skeletons.n1, skeletons.n0
+        n = skeletons.rows.n
         at1, at0 = A[i, n1], A[i, n0]
         return cls(
             q * (A[i, np.minimum(n1 + 1, n)] - at1),
@@ -92,13 +92,13 @@ class Slopes:
             A[i, np.minimum(n0 + 1, n)] - at0,
         )
 
-    def gain(self, at: Skeletons) -> Array:
+    def gain(self, skeletons: Skeletons) -> Array:
         """Return the largest first-order gain of each skeleton, divided by Δ."""
         zero = np.maximum(np.maximum(self.down, self.up), 0.0)
         one = np.maximum(np.maximum(self.up_to_one, self.down_from_one), 0.0)
-        t0, t1 = at.fill(zero >= one)  # an end that gains nothing comes last
-        best: Array = zero * t0 + one * t1
-        return best
+        t0, t1 = skeletons.fill(zero >= one)  # an end that gains nothing comes last
+        gains: Array = zero * t0 + one * t1
+        return gains
 
 
 @dataclass(frozen=True)
@@ -111,18 +111,18 @@ class Choice:
     down_from_one: Indices
     overlap: Array
 
-    def counts(self, at: Skeletons) -> Counts:
+    def counts(self, skeletons: Skeletons) -> Counts:
         """Return the multisets of the choice."""
-        counts = np.zeros((at.i.size, 8), dtype=np.int64)
-        counts[:, XY], counts[:, YX] = at.rows.nx[at.i], at.rows.ny[at.i]
+        counts = np.zeros((skeletons.i.size, 8), dtype=np.int64)
+        counts[:, XY], counts[:, YX] = skeletons.rows.nx[skeletons.i], skeletons.rows.ny[skeletons.i]
         counts[:, UP], counts[:, DOWN] = self.up, self.down
         counts[:, UP_TO_ONE], counts[:, DOWN_FROM_ONE] = self.up_to_one, self.down_from_one
-        counts[:, ZERO] = at.n0 - self.up - self.down
-        counts[:, ONE] = at.n1 - self.up_to_one - self.down_from_one
+        counts[:, ZERO] = skeletons.n0 - self.up - self.down
+        counts[:, ONE] = skeletons.n1 - self.up_to_one - self.down_from_one
         return counts
 
 
-def first_order_choice(slopes: Slopes, at: Skeletons, q: float, e: Array) -> Choice:
+def first_order_choice(slopes: Slopes, skeletons: Skeletons, q: float, e: Array) -> Choice:
     """Put each end's voters on its best kind (or none), and bound what any other multiset could gain.
 
     Any multiset becomes the chosen one by exchanges: its voters go to the chosen kind of their end (losing at most the
@@ -132,7 +132,7 @@ def first_order_choice(slopes: Slopes, at: Skeletons, q: float, e: Array) -> Cho
 
     Args:
         slopes: at the skeletons.
-        at: the skeletons.
+        skeletons: the skeletons.
         q: e^(−target ε).
         e: bound on the error of a slope at each skeleton, shape (many,).
     """
@@ -140,12 +140,14 @@ def first_order_choice(slopes: Slopes, at: Skeletons, q: float, e: Array) -> Cho
     zero, low0, rival0 = _pick(down, q * e, up, e)
     one, low1, rival1 = _pick(up_to_one, q * e, down_from_one, e)
     zero_first = np.maximum(down, up) >= np.maximum(up_to_one, down_from_one)
-    t0, t1 = at.fill(zero_first)  # an end that stays comes last
-    overlap = np.minimum(at.n0, at.moving) * np.maximum(rival0 - low0, 0.0)
-    overlap += np.minimum(at.n1, at.moving) * np.maximum(rival1 - low1, 0.0)
+    t0, t1 = skeletons.fill(zero_first)  # an end that stays comes last
+    overlap = np.minimum(skeletons.n0, skeletons.moving) * np.maximum(rival0 - low0, 0.0)
+    overlap += np.minimum(skeletons.n1, skeletons.moving) * np.maximum(rival1 - low1, 0.0)
     high0, high1 = np.maximum(down + q * e, up + e), np.maximum(up_to_one + q * e, down_from_one + e)
     exchange = np.maximum(np.where(zero_first, high1 - low0, high0 - low1), 0.0)
-    overlap += np.where((zero > 0) & (one > 0) & (at.rows.n > at.moving), at.moving * exchange, 0.0)
+    overlap += np.where(
+        (zero > 0) & (one > 0) & (skeletons.rows.n > skeletons.moving), skeletons.moving * exchange, 0.0
+    )
     return Choice(
         np.where(zero == 1, t0, 0),
         np.where(zero == 2, t0, 0),
@@ -155,10 +157,10 @@ def first_order_choice(slopes: Slopes, at: Skeletons, q: float, e: Array) -> Cho
     )
 
 
-def _pick(one: Array, one_e: Array, two: Array, two_e: Array) -> tuple[Indices, Array, Array]:
+def _pick(first: Array, first_e: Array, second: Array, second_e: Array) -> tuple[Indices, Array, Array]:
     """Return (0 none, 1, or 2; its lower slope; the best rival's upper slope) for each skeleton."""
-    kind = np.where((one <= 0) & (two <= 0), 0, np.where(one >= two, 1, 2))
-    low = np.choose(kind, [np.zeros_like(one), one - one_e, two - two_e])
-    high1, high2 = one + one_e, two + two_e
+    kind = np.where((first <= 0) & (second <= 0), 0, np.where(first >= second, 1, 2))
+    low = np.choose(kind, [np.zeros_like(first), first - first_e, second - second_e])
+    high1, high2 = first + first_e, second + second_e
     rival = np.choose(kind, [np.maximum(high1, high2), np.maximum(high2, 0.0), np.maximum(high1, 0.0)])
     return kind, low, rival

@@ -57,7 +57,8 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
     else:
         _offer_by_matrices(signed, constraint, collector, terms)
     largest = float(np.abs(signed).max())
-    # however the products are added up: the table's masses carry r steps' error in sum, their products and sums one more each; two tails are cut off
+    # however the products are added up: the table's masses carry r steps' error in sum, their products and sums one
+    # more each; two tails are cut off
     extra = (1.0 + constraint.q) * largest * ((constraint.affected + terms + 3) * STEP_ERROR + TAIL)
     return collector.result(constraint.error(largest) + extra, "monotone")
 
@@ -68,25 +69,25 @@ def _offer_by_matrices(signed: Array, constraint: PrivacyConstraint, collector: 
     stationary = constraint.K - r
     _check_memory(r, terms)
     mass = _binomial_table(r, corners.Delta, terms, collector)
-    shifted = _shifted_masses(mass) if mass.shape[0] > MAX_TERMS else None
+    shifted_mass = _shifted_masses(mass) if mass.shape[0] > MAX_TERMS else None
     coefficients, block = signed, max(1, MAX_TABLE_ENTRIES // (r + 1))
     for i in range(r + 1):
         j = np.arange(r - i + 1)[:, np.newaxis]
-        for first in range(0, stationary + 1, block):
+        for start in range(0, stationary + 1, block):
             collector.tick()
-            s1 = np.arange(first, min(first + block, stationary + 1))
+            s1 = np.arange(start, min(start + block, stationary + 1))
             # E[A_i(j + s₀ + Bin(k, Δ))]: j and k, s₀ and s₁ exchanged
             on_data, on_neighbour = (
                 _shifted_means(coefficients, r - i - j + ones, j[:, 0], mass)
-                if shifted is None
-                else shifted[: r - i + 1, i:] @ sliding_window_view(coefficients, stationary + 1)[:, ones]
+                if shifted_mass is None
+                else shifted_mass[: r - i + 1, i:] @ sliding_window_view(coefficients, stationary + 1)[:, ones]
                 for ones in (s1, stationary - s1)
             )
             values = constraint.q * on_data + on_neighbour[::-1]
-            best = np.unravel_index(int(values.argmax()), values.shape)
-            if values[best] > collector.floor:
-                where = (np.array([part]) for part in (i, best[0], first + best[1]))
-                collector.offer(values[best][np.newaxis], _chain(constraint, *where))
+            index = np.unravel_index(int(values.argmax()), values.shape)
+            if values[index] > collector.floor:
+                multiset = (np.array([part]) for part in (i, index[0], start + index[1]))
+                collector.offer(values[index][np.newaxis], _chain(constraint, *multiset))
         if i < r:
             coefficients = step(coefficients, corners.x, corners.y)
 
@@ -111,17 +112,17 @@ def _offer_compiled(
     """Offer the same by the kernel."""
     r, corners = constraint.affected, constraint.corners
     signed = np.ascontiguousarray(signed)
-    values, found = np.empty(r + 1), np.empty((r + 1, 2), dtype=np.int64)
+    values, splits = np.empty(r + 1), np.empty((r + 1, 2), dtype=np.int64)
     numbers = (corners.x, corners.y, constraint.q, corners.Delta, terms, min(collector.remaining, LARGEST))
     inputs = (constraint.K, r, signed.ctypes.data, *numbers)
 
     def call(stop: int) -> int:
-        return int(library.search_monotone(*inputs, stop or None, values.ctypes.data, found.ctypes.data))
+        return int(library.search_monotone(*inputs, stop or None, values.ctypes.data, splits.ctypes.data))
 
     work = (constraint.K - r + 1) * (terms + 2) * r * (r + 1) / 2
     collector.check(call(0) if work <= MIN_THREADED_WORK else in_threads([call], 1)[0])
     i = np.flatnonzero(values > collector.floor)
-    collector.offer(values[i], _chain(constraint, i, found[i, 0], found[i, 1]))
+    collector.offer(values[i], _chain(constraint, i, splits[i, 0], splits[i, 1]))
 
 
 def _chain(constraint: PrivacyConstraint, i: Indices, down: Indices, ones: Indices) -> Counts:
@@ -135,30 +136,33 @@ def _chain(constraint: PrivacyConstraint, i: Indices, down: Indices, ones: Indic
     return counts
 
 
-def _shifted_means(A: Array, at: np.ndarray, trials: np.ndarray, mass: Array) -> Array:
-    """Return E[A(at + Bin(trials, Δ))], shape of ``at``; trials belongs to its first axis."""
-    mean = np.zeros(at.shape)
+def _shifted_means(A: Array, places: np.ndarray, trials: np.ndarray, mass: Array) -> Array:
+    """Return E[A(places + Bin(trials, Δ))], shape of ``places``; trials belongs to its first axis."""
+    mean = np.zeros(places.shape)
     for t in range(mass.shape[0]):
         weight = mass[t, trials][:, np.newaxis]
-        mean += weight * A[np.minimum(at + t, A.size - 1)]
+        mean += weight * A[np.minimum(places + t, A.size - 1)]
     return mean
 
 
 def _shifted_masses(mass: Array) -> Array:
-    """Return P[j, l] = Pr[r − j + Bin(j, Δ) = l], shape (r+1, r+1), so that E[A_i(r−i−j + s + Bin(j, Δ))] = Σ_l P[j, l]·A_i(l−i+s)."""
+    """Return P[j, l] = Pr[r − j + Bin(j, Δ) = l], shape (r+1, r+1).
+
+    So E[A_i(r−i−j + s + Bin(j, Δ))] = Σ_l P[j, l]·A_i(l−i+s).
+    """
     terms, r = mass.shape[0] - 1, mass.shape[1] - 1
-    shifted = np.zeros((r + 1, r + 1))
+    table = np.zeros((r + 1, r + 1))
     for j in range(r + 1):
-        some = min(j, terms) + 1
-        shifted[j, r - j : r - j + some] = mass[:some, j]
-    return shifted
+        count = min(j, terms) + 1
+        table[j, r - j : r - j + count] = mass[:count, j]
+    return table
 
 
-def _binomial_table(most: int, Delta: float, terms: int, collector: Collector) -> Array:
+def _binomial_table(max_trials: int, Delta: float, terms: int, collector: Collector) -> Array:
     """Return Pr[Bin(trials, Δ) = t], shape (terms+1, most+1), by one convolution step a trial."""
-    table = np.zeros((terms + 1, most + 1))
+    table = np.zeros((terms + 1, max_trials + 1))
     table[0, 0] = 1.0
-    for trials in range(most):
+    for trials in range(max_trials):
         if trials % 64 == 0:
             collector.tick()
         table[:, trials + 1] = (1.0 - Delta) * table[:, trials]

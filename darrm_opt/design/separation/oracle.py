@@ -26,7 +26,8 @@ from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.noise import Array, NoiseFunction
 
 ERRORS_BELOW_LIMIT = 100
-"""How many rounding errors below the limit a search for a proof goes: a solver's answer leaves its rows some 20 short."""
+"""How many rounding errors below the limit a search for a proof goes: a solver's answer leaves
+its rows some 20 short."""
 
 
 def worst_case(
@@ -44,9 +45,9 @@ def worst_case(
     Args:
         noise: γ, for the constraint's K.
         constraint: the privacy constraint.
-        above: multisets with φ above this are reported as cuts; those at or below may be left out once that is
-            proved, so this is also the least bound returned. Default: the limit less `ERRORS_BELOW_LIMIT` rounding errors, so that
-            what a solver and `repair` leave near the limit is looked at, and named.
+        above: multisets with φ above this are reported as cuts; those at or below may be left out once that is proved,
+            so this is also the least bound returned. Default: the limit less `ERRORS_BELOW_LIMIT` rounding errors, so
+            that what a solver and `repair` leave near the limit is looked at, and named.
         most: how many cuts at most.
         settle: when what the bounds of `pruned` leave open is searched completely, where affordable.
         stored: the layers of ``noise``, where the caller searches it more than once.
@@ -126,20 +127,20 @@ def search_layers(
     corners = constraint.corners
     for s, first, layer in stored or layers(noise.signed, corners.x, corners.y, constraint.affected, width):
         collector.tick()
-        most, least = extremes(layer, constraint.q)
-        for best, mirrored in ((most, False), (-least, True)):
-            rows = np.flatnonzero(best > collector.floor)
+        largest, least = extremes(layer, constraint.q)
+        for values, mirrored in ((largest, False), (-least, True)):
+            rows = np.flatnonzero(values > collector.floor)
             if rows.size:
-                values = at_ends(layer[rows], constraint.q)
-                n1 = values.argmin(axis=1) if mirrored else values.argmax(axis=1)
-                collector.offer(best[rows], _stationary(first + rows, s, n1, constraint.K, mirrored=mirrored))
+                row_values = at_ends(layer[rows], constraint.q)
+                n1 = row_values.argmin(axis=1) if mirrored else row_values.argmax(axis=1)
+                collector.offer(values[rows], _stationary(first + rows, s, n1, constraint.K, mirrored=mirrored))
 
 
 def _stationary(nx: Indices, s: int, n1: Indices, K: int, *, mirrored: bool) -> Counts:
     counts = np.zeros((nx.size, 4), dtype=np.int64)
     order = [YX, XY, ZERO, ONE] if mirrored else [XY, YX, ONE, ZERO]
-    for column, many in zip(order, (nx, s - nx, n1, K - s - n1), strict=True):
-        counts[:, column] = many
+    for column, voters in zip(order, (nx, s - nx, n1, K - s - n1), strict=True):
+        counts[:, column] = voters
     return counts
 
 

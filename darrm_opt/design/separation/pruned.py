@@ -21,8 +21,8 @@ Three sieves, each a proved upper bound of φ; what passes all is evaluated, not
 
 4. *One kind an end.* The true slope of one more voter is within e = M·Δ·S of the first-order one. If at both ends the
    best kind beats the others by more than that, the worst multiset has all its voters on the best kinds, and φ is
-   evaluated there. If not, `first_order.first_order_choice` bounds what another choice gains, which is added. Here S is taken near N and
-   n − N: Z = X + Y leaves the window T with E[C(Z,2); Z > T] ≤ ½(MΔ)²·(MΔ)^(T−1)/(T−1)!.
+   evaluated there. If not, `first_order.first_order_choice` bounds what another choice gains, which is added. Here S is
+   taken near N and n − N: Z = X + Y leaves the window T with E[C(Z,2); Z > T] ≤ ½(MΔ)²·(MΔ)^(T−1)/(T−1)!.
 
 What then still has an overlap, and passes the level asked for, is searched completely: U_N over all (a, a′) of one
 skeleton is a product of three small matrices (binomial masses on both sides of A's values near N), O(n²).
@@ -65,7 +65,7 @@ LAYERS_BETWEEN_ROW_BOUNDS = 8
 
 @dataclass(frozen=True)
 class _Search:
-    """One search: the constraint, the collector, the rounding of A, and when to search completely what the sieves leave open."""
+    """One search: the constraint, the collector, the rounding of A, and when to search what the sieves leave open."""
 
     constraint: PrivacyConstraint
     collector: Collector
@@ -77,11 +77,11 @@ class _Search:
         """Whether what the sieves leave open now is to be searched completely."""
         return self.settle == "always" or (self.settle == "until a cut" and not self.collector.cut)
 
-    def passing(self, bounds: Array) -> NDArray[np.bool_]:
+    def above_level(self, bounds: Array) -> NDArray[np.bool_]:
         """Return which bounds lie above the level; the rest is left out, and charged at its own bound."""
-        passed: NDArray[np.bool_] = bounds > self.collector.level
-        self.collector.leave_out(float(bounds.max(initial=-np.inf, where=~passed)))
-        return passed
+        is_above: NDArray[np.bool_] = bounds > self.collector.level
+        self.collector.leave_out(float(bounds.max(initial=-np.inf, where=~is_above)))
+        return is_above
 
 
 def search_pruned(
@@ -118,13 +118,13 @@ def search_pruned(
         for best, mirrored in ((most, False), (-least, True)):
             _offer_best(best, layer, nx, s, search, mirrored=mirrored)
             bound = best + gain
-            passed = bound > collector.level
-            collector.leave_out(float(bound[~passed].max(initial=-np.inf)))
-            if passed.any():
-                A, nx_in, ny_in = layer[passed], nx[passed], s - nx[passed]
+            is_open = bound > collector.level
+            collector.leave_out(float(bound[~is_open].max(initial=-np.inf)))
+            if is_open.any():
+                A, nx_in, ny_in = layer[is_open], nx[is_open], s - nx[is_open]
                 if mirrored:  # exchange the two answers: φ becomes −φ, ones become zeros
                     A, nx_in, ny_in = -A[:, ::-1], ny_in, nx_in
-                rows = _OpenRows(Rows(A, nx_in, ny_in), at_ends(A, constraint.q), bounds.bend[passed])
+                rows = _OpenRows(Rows(A, nx_in, ny_in), at_ends(A, constraint.q), bounds.bend[is_open])
                 _search_rows(search, rows, float(bound.max()), moving)
     error = search_error(constraint, largest)
     return collector.result(error, "complete" if collector.is_complete else "first-order")
@@ -145,14 +145,14 @@ class _RowBounds:
             self.bend = np.abs(np.diff(D, axis=1)).max(axis=1, initial=0.0) + 4 * self._fuzz
             return
         # all rows but the last descend by one y from the row of the same nx, the last by one x from the one before
-        kept = self.slope.size - layer.shape[0] + 1
-        self.slope = np.concatenate((self.slope[kept:], self.slope[-1:]))
-        self.bend = np.concatenate((self.bend[kept:], self.bend[-1:]))
+        start = self.slope.size - layer.shape[0] + 1
+        self.slope = np.concatenate((self.slope[start:], self.slope[-1:]))
+        self.bend = np.concatenate((self.bend[start:], self.bend[-1:]))
 
 
 @dataclass(frozen=True)
 class _OpenRows:
-    """Rows that passed sieve 1: φ with everybody near an end at it, shape (many, n+1), and the rows' max|2nd difference|."""
+    """Rows that passed sieve 1: φ with everybody at their ends, shape (many, n+1), and max|2nd difference|."""
 
     rows: Rows
     at_ends: Array
@@ -172,9 +172,9 @@ def _offer_best(best: Array, layer: Array, nx: Indices, s: int, search: _Search,
     search.collector.offer(best[row : row + 1], counts)
 
 
-def _search_rows(search: _Search, suspects: _OpenRows, bound: float, moving: int) -> None:
+def _search_rows(search: _Search, open_rows: _OpenRows, bound: float, moving: int) -> None:
     """Sieves 2 to 4, then complete search, for the rows that passed sieve 1 (φ ≤ ``bound`` on all of them)."""
-    constraint, collector, rows = search.constraint, search.collector, suspects.rows
+    constraint, collector, rows = search.constraint, search.collector, open_rows.rows
     mean = moving * constraint.corners.Delta
     affordable = (rows.n + 1) * (moving + 1) ** 2 <= MAX_TABLE_ENTRIES
     if mean > MAX_EVALUATED_MEAN:
@@ -183,92 +183,93 @@ def _search_rows(search: _Search, suspects: _OpenRows, bound: float, moving: int
         else:
             collector.leave_out(bound)
         return
-    left = _apply_sieves(search, suspects, moving)
+    skeletons = _apply_sieves(search, open_rows, moving)
     collector.tick()
-    if affordable and left.i.size > rows.n + MAX_SKELETONS_PER_ROW * rows.nx.size:
-        of = np.unique(left.i)  # whole rows at once cost less than so many skeletons one by one
-        search_separable(Rows(rows.values[of], rows.nx[of], rows.ny[of]), constraint, collector)
+    if affordable and skeletons.i.size > rows.n + MAX_SKELETONS_PER_ROW * rows.nx.size:
+        indices = np.unique(skeletons.i)  # whole rows at once cost less than so many skeletons one by one
+        search_separable(Rows(rows.values[indices], rows.nx[indices], rows.ny[indices]), constraint, collector)
         return
-    for row, n1 in zip(left.i, left.n1, strict=True):
+    for row, n1 in zip(skeletons.i, skeletons.n1, strict=True):
         _search_skeleton(search, rows, int(row), int(n1), moving)
 
 
-def _apply_sieves(search: _Search, suspects: _OpenRows, moving: int) -> Skeletons:
+def _apply_sieves(search: _Search, open_rows: _OpenRows, moving: int) -> Skeletons:
     """Apply sieves 2 to 4: return the skeletons that they leave open, and charge the bounds of all others."""
-    constraint, collector, rows = search.constraint, search.collector, suspects.rows
+    constraint, collector, rows = search.constraint, search.collector, open_rows.rows
     A, q, Delta = rows.values, constraint.q, constraint.corners.Delta
-    i, n1 = _sieve_by_steepest_kind(search, suspects, moving)
+    i, n1 = _sieve_by_steepest_kind(search, open_rows, moving)
     if collector.most:  # a search for cuts promises the level it was asked for; a proof, what each sieve came to
         collector.leave_out(collector.level)
-    at = Skeletons(rows, i, n1, moving)
+    skeletons = Skeletons(rows, i, n1, moving)
     if i.size == 0:
-        return at
+        return skeletons
     # sieve 2: the first-order gain, and the second differences' share
-    slopes = Slopes.of(at, q)
-    bound = suspects.at_ends[i, n1] + Delta * (slopes.gain(at) + 2 * search.fuzz * moving)
-    bound += 0.5 * (moving * Delta) ** 2 * suspects.bend[i]
-    at = _sieve_by_extremes(search, at.only(search.passing(bound)))
-    if at.i.size == 0:
-        return at
-    # sieve 4: the multiset that is best to first order is evaluated and offered; ``overlap`` bounds what another could gain
-    slopes = Slopes.of(at, q)
-    e = moving * Delta * (_local_bend(A, suspects.bend, at, moving * Delta) + 4 * search.fuzz) + 2 * search.fuzz
-    choice = first_order_choice(slopes, at, q, e)
-    values = q * expected(A, at.i, at.n1, choice.down, choice.up_to_one, Delta, moving)
-    values += expected(A, at.i, at.n0, choice.down_from_one, choice.up, Delta, moving)
-    collector.offer(values, choice.counts(at))
+    slopes = Slopes.of(skeletons, q)
+    bound = open_rows.at_ends[i, n1] + Delta * (slopes.gain(skeletons) + 2 * search.fuzz * moving)
+    bound += 0.5 * (moving * Delta) ** 2 * open_rows.bend[i]
+    skeletons = _sieve_by_extremes(search, skeletons.only(search.above_level(bound)))
+    if skeletons.i.size == 0:
+        return skeletons
+    # sieve 4: the multiset that is best to first order is evaluated and offered; ``overlap`` bounds
+    # what another could gain
+    slopes = Slopes.of(skeletons, q)
+    e = moving * Delta * (_local_bend(A, open_rows.bend, skeletons, moving * Delta) + 4 * search.fuzz) + 2 * search.fuzz
+    choice = first_order_choice(slopes, skeletons, q, e)
+    values = q * expected(A, skeletons.i, skeletons.n1, choice.down, choice.up_to_one, Delta, moving)
+    values += expected(A, skeletons.i, skeletons.n0, choice.down_from_one, choice.up, Delta, moving)
+    collector.offer(values, choice.counts(skeletons))
     bounds = values + Delta * choice.overlap
     # open: another choice might be better, might pass the level, and the search is to go on
-    uncertain = choice.overlap > 0
-    left_open = uncertain & (bounds > collector.level) & search.goes_on
-    collector.leave_out(float(bounds[uncertain & ~left_open].max(initial=-np.inf)))
-    return at.only(left_open)
+    is_uncertain = choice.overlap > 0
+    is_open = is_uncertain & (bounds > collector.level) & search.goes_on
+    collector.leave_out(float(bounds[is_uncertain & ~is_open].max(initial=-np.inf)))
+    return skeletons.only(is_open)
 
 
-def _sieve_by_extremes(search: _Search, at: Skeletons) -> Skeletons:
+def _sieve_by_extremes(search: _Search, skeletons: Skeletons) -> Skeletons:
     """Sieve 3: coarsely for whole rows, then one by one, a cache-full at a time."""
-    A, q, Delta = at.rows.values, search.constraint.q, search.constraint.corners.Delta
-    of, row = np.unique(at.i, return_inverse=True)
-    reach = bound_by_distance(A[of], min(at.moving, at.rows.n), Delta)
-    at = at.only(search.passing(q * reach[row, at.n1] + reach[row, at.n0]))
-    above = np.zeros(at.i.size, dtype=bool)
-    many = max(1, CACHE_ENTRIES // (terms_of(at.moving * Delta) + 1))
-    for start in range(0, at.i.size, many):
-        part = slice(start, start + many)
-        i, n0, n1 = at.i[part], at.n0[part], at.n1[part]
-        most0, most1 = np.minimum(n0, at.moving), np.minimum(n1, at.moving)
-        bound = q * bound_by_extremes(A, i, n1, most0, most1, Delta, at.moving)
-        bound += bound_by_extremes(A, i, n0, most1, most0, Delta, at.moving)
-        above[part] = search.passing(bound)
+    A, q, Delta = skeletons.rows.values, search.constraint.q, search.constraint.corners.Delta
+    indices, row = np.unique(skeletons.i, return_inverse=True)
+    bounds = bound_by_distance(A[indices], min(skeletons.moving, skeletons.rows.n), Delta)
+    skeletons = skeletons.only(search.above_level(q * bounds[row, skeletons.n1] + bounds[row, skeletons.n0]))
+    is_above = np.zeros(skeletons.i.size, dtype=bool)
+    batch = max(1, CACHE_ENTRIES // (terms_of(skeletons.moving * Delta) + 1))
+    for start in range(0, skeletons.i.size, batch):
+        part = slice(start, start + batch)
+        i, n0, n1 = skeletons.i[part], skeletons.n0[part], skeletons.n1[part]
+        most0, most1 = np.minimum(n0, skeletons.moving), np.minimum(n1, skeletons.moving)
+        bound = q * bound_by_extremes(A, i, n1, most0, most1, Delta, skeletons.moving)
+        bound += bound_by_extremes(A, i, n0, most1, most0, Delta, skeletons.moving)
+        is_above[part] = search.above_level(bound)
         search.collector.tick()
-    return at.only(above)
+    return skeletons.only(is_above)
 
 
-def _sieve_by_steepest_kind(search: _Search, suspects: _OpenRows, moving: int) -> tuple[Indices, Indices]:
+def _sieve_by_steepest_kind(search: _Search, open_rows: _OpenRows, moving: int) -> tuple[Indices, Indices]:
     """Return (row, n₁) of the skeletons that pass sieve 2 with every voter on the steepest kind of both ends.
 
     Coarser than sieve 2 itself, but whole arrays at a time: most rows are on the list for a few skeletons only.
     """
-    A, q, mean = suspects.rows.values, search.constraint.q, moving * search.constraint.corners.Delta
-    slack = 0.5 * mean**2 * suspects.bend + 2 * mean * search.fuzz
+    A, q, mean = open_rows.rows.values, search.constraint.q, moving * search.constraint.corners.Delta
+    slack = 0.5 * mean**2 * open_rows.bend + 2 * mean * search.fuzz
     level = search.collector.level - slack
-    many = max(1, CACHE_ENTRIES // A.shape[1])
-    found: list[tuple[Indices, Indices]] = []
-    for row in range(0, A.shape[0], many):
-        part = slice(row, row + many)
+    batch = max(1, CACHE_ENTRIES // A.shape[1])
+    parts: list[tuple[Indices, Indices]] = []
+    for row in range(0, A.shape[0], batch):
+        part = slice(row, row + batch)
         steepest = np.zeros_like(A[part])
         forward = np.diff(A[part], axis=1)
         np.maximum(forward, 0.0, out=steepest[:, :-1])
         np.maximum(steepest[:, 1:], -forward, out=steepest[:, 1:])
         bound = np.maximum(q * steepest, steepest[:, ::-1])
         bound *= mean
-        bound += suspects.at_ends[part]
-        passed = bound > level[part, np.newaxis]
-        i, n1 = np.nonzero(passed)
-        found.append((i + row, n1))
-        largest = bound.max(axis=1, initial=-np.inf, where=~passed)
+        bound += open_rows.at_ends[part]
+        is_above = bound > level[part, np.newaxis]
+        i, n1 = np.nonzero(is_above)
+        parts.append((i + row, n1))
+        largest = bound.max(axis=1, initial=-np.inf, where=~is_above)
         search.collector.leave_out(float((largest + slack[part]).max()))
-    return np.concatenate([i for i, _ in found]), np.concatenate([n1 for _, n1 in found])
+    return np.concatenate([i for i, _ in parts]), np.concatenate([n1 for _, n1 in parts])
 
 
 def _search_skeleton(search: _Search, rows: Rows, row: int, n1: int, moving: int) -> None:
@@ -277,29 +278,29 @@ def _search_skeleton(search: _Search, rows: Rows, row: int, n1: int, moving: int
     A, Delta = rows.values[row], search.constraint.corners.Delta
     n0 = rows.n - n1
     m0, m1 = min(n0, moving), min(n1, moving)
-    here = slice(row, row + 1)
+    part = slice(row, row + 1)
     offer_worst_of_skeleton(
         expected_all(A, n1, m0, m1, Delta, moving)[np.newaxis],
         expected_all(A, n0, m1, m0, Delta, moving)[np.newaxis],
-        Rows(rows.values[here], rows.nx[here], rows.ny[here]),
+        Rows(rows.values[part], rows.nx[part], rows.ny[part]),
         (n0, n1, moving),
         search.constraint.q,
         search.collector,
     )
 
 
-def _local_bend(A: Array, bend: Array, at: Skeletons, mean: float) -> Array:
+def _local_bend(A: Array, bend: Array, skeletons: Skeletons, mean: float) -> Array:
     """Return max|second difference| near n₁ and near n₀, plus what the tail beyond the window may add."""
     n = A.shape[1] - 1
     window = terms_of(mean) + 1
     # mean^(T−1)/(T−1)! factor by factor: the power and the factorial alone overflow
     tail = math.prod(mean / k for k in range(1, window)) * (1 + window * 4 * UNIT_ROUNDOFF)
-    rows, row = np.unique(at.i, return_inverse=True)
-    padded = np.zeros((rows.size, n + 2 * window + 4))
-    padded[:, window + 2 : window + 1 + n] = np.abs(np.diff(A[rows], 2, axis=1))
-    near, width, wanted = padded, 1, 2 * window + 4
-    while 2 * width <= wanted:  # maxima over windows of twice the width
-        near, width = np.maximum(near[:, :-width], near[:, width:]), 2 * width
-    near = np.maximum(near[:, : n + 1], near[:, wanted - width :])
-    local: Array = np.maximum(near[row, at.n1], near[row, at.n0])
-    return local + tail * bend[at.i]
+    rows, row = np.unique(skeletons.i, return_inverse=True)
+    bends = np.zeros((rows.size, n + 2 * window + 4))
+    bends[:, window + 2 : window + 1 + n] = np.abs(np.diff(A[rows], 2, axis=1))
+    maxima, width, full_width = bends, 1, 2 * window + 4
+    while 2 * width <= full_width:  # maxima over windows of twice the width
+        maxima, width = np.maximum(maxima[:, :-width], maxima[:, width:]), 2 * width
+    maxima = np.maximum(maxima[:, : n + 1], maxima[:, full_width - width :])
+    local: Array = np.maximum(maxima[row, skeletons.n1], maxima[row, skeletons.n0])
+    return local + tail * bend[skeletons.i]

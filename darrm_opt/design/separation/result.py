@@ -30,8 +30,9 @@ class WorstCase:
         value: largest φ found, as computed; attained at ``counts`` up to rounding.
         counts: the multiset where it was found, shape (corners,).
         cuts: multisets above the wanted level, worst first.
-        method: how the constraint set was covered: "complete" (nothing but rounding lies between value and bound), "first-order" (a Taylor remainder lies
-            there too), "monotone" (complete for γ that do not decrease away from K/2) or "ball".
+        method: how the constraint set was covered: "complete" (nothing but rounding lies between value and
+            bound), "first-order" (a Taylor remainder lies there too), "monotone" (complete for γ that do not
+            decrease away from K/2) or "ball".
         error: the part of ``bound`` that is charged for rounding.
     """
 
@@ -44,7 +45,7 @@ class WorstCase:
 
 
 class KernelResult(NamedTuple):
-    """Result of a search by the compiled kernel: the worst multiset, a bound on what it left out, and cuts, the worst first."""
+    """Result of a search by the kernel: the worst multiset, a bound on what it left out, and cuts, the worst first."""
 
     value: float
     counts: Counts
@@ -87,7 +88,7 @@ class Collector:
 
     @property
     def level(self) -> float:
-        """Multisets proved to lie at or below this may be left out: where no cuts are wanted, also what beats no find."""
+        """Level at or below which multisets may be left out: without cuts, also what does not beat the worst one."""
         return self.above if self.most else max(self.above, self.value)
 
     @property
@@ -102,21 +103,21 @@ class Collector:
         worst = int(np.argmax(values))
         if values[worst] > self.value:
             self.value, self.counts = float(values[worst]), counts[worst].copy()
-        keep = np.flatnonzero(values > self.above)
-        if keep.size and self.most:
-            keep = keep[np.argsort(-values[keep], kind="stable")[: self.most]]
-            self._values.append(values[keep])
-            self._counts.append(counts[keep])
+        indices = np.flatnonzero(values > self.above)
+        if indices.size and self.most:
+            indices = indices[np.argsort(-values[indices], kind="stable")[: self.most]]
+            self._values.append(values[indices])
+            self._counts.append(counts[indices])
 
-    def take(self, found: KernelResult, *, proved: bool = True) -> None:
-        """Take what the compiled kernel found; ``proved`` says that it bounds everything else."""
-        if found.value > self.value:
-            self.value, self.counts = found.value, found.counts
-        if proved:
-            self.leave_out(found.left_out)
-        if found.values.size:
-            self._values.append(found.values)
-            self._counts.append(found.cuts)
+    def take(self, result: KernelResult, *, complete: bool = True) -> None:
+        """Take what the compiled kernel found; ``complete`` says that it bounds everything else."""
+        if result.value > self.value:
+            self.value, self.counts = result.value, result.counts
+        if complete:
+            self.leave_out(result.left_out)
+        if result.values.size:
+            self._values.append(result.values)
+            self._counts.append(result.cuts)
 
     @property
     def remaining(self) -> float:

@@ -34,15 +34,15 @@ def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Colle
     moving = constraint.affected - int(rows.nx[0] + rows.ny[0])
     part = max(1, MAX_TABLE_ENTRIES // ((n + 1) * (moving + 1) ** 2))
     for start in range(0, rows.nx.size, part):
-        here = slice(start, start + part)
-        table = _near_end_table(rows.values[here], constraint.corners.Delta, moving)
+        block = slice(start, start + part)
+        table = _near_end_table(rows.values[block], constraint.corners.Delta, moving)
         for n1 in range(n + 1):
             collector.tick()
             m0, m1 = min(n - n1, moving), min(n1, moving)
             offer_worst_of_skeleton(
                 table[:, n1, : m0 + 1, : m1 + 1],
                 table[:, n - n1, : m1 + 1, : m0 + 1],
-                Rows(rows.values[here], rows.nx[here], rows.ny[here]),
+                Rows(rows.values[block], rows.nx[block], rows.ny[block]),
                 (n - n1, n1, moving),
                 constraint.q,
                 collector,
@@ -53,71 +53,73 @@ def _near_end_table(rows: Array, Delta: float, moving: int) -> Array:
     """U[i, N, a, a′] for every row i; −inf where a > n − N, a′ > N or a + a′ > moving."""
     n = rows.shape[1] - 1
     table = np.full((rows.shape[0], n + 1, moving + 1, moving + 1), -np.inf)
-    after_a = rows
+    coefficients_a = rows
     for a in range(moving + 1):
-        after = after_a
+        coefficients = coefficients_a
         for a1 in range(moving - a + 1):
-            table[:, a1 : n - a + 1, a, a1] = after
-            after = step(after, 1.0 - Delta, Delta)
-        after_a = step(after_a, Delta, 1.0 - Delta)
+            table[:, a1 : n - a + 1, a, a1] = coefficients
+            coefficients = step(coefficients, 1.0 - Delta, Delta)
+        coefficients_a = step(coefficients_a, Delta, 1.0 - Delta)
     return table
 
 
 def offer_worst_of_skeleton(
-    mine: Array, theirs: Array, rows: Rows, ends: tuple[int, int, int], q: float, collector: Collector
+    on_data: Array, on_neighbour: Array, rows: Rows, ends: tuple[int, int, int], q: float, collector: Collector
 ) -> None:
     """Offer the worst multiset of one skeleton of each row, from its two blossoms.
 
     Args:
-        mine: U_{n₁}(a, a′), shape (many, min(n₀, moving)+1, min(n₁, moving)+1).
-        theirs: U_{n₀}(b′, b), shape (many, min(n₁, moving)+1, min(n₀, moving)+1).
+        on_data: U_{n₁}(a, a′), shape (many, min(n₀, moving)+1, min(n₁, moving)+1).
+        on_neighbour: U_{n₀}(b′, b), shape (many, min(n₁, moving)+1, min(n₀, moving)+1).
         rows: their nx and ny, shape (many,).
         ends: n₀, n₁ and how many of these may move, the same for all.
         q: e^(−target ε).
         collector: takes what is found.
     """
-    many = mine.shape[0]
+    count = on_data.shape[0]
     n0, n1, _ = ends
     # the best value of each row over all splits of the budget, and where it was attained: (A, A′, σ, σ′)
-    best = np.full(many, -np.inf)
-    split = np.zeros((many, 4), dtype=np.int64)
-    for own, other, p_part, p_prime_part in _splits(mine, theirs, *ends):
-        joint = (q * p_part + p_prime_part).reshape(many, -1)
-        where = joint.argmax(axis=1)
-        values = joint[np.arange(many), where]
-        better = values > best
-        best[better] = values[better]
-        A, A1 = np.divmod(where, mine.shape[2])
-        split[better] = np.stack(np.broadcast_arrays(A, A1, own, other), axis=1)[better]
+    best = np.full(count, -np.inf)
+    split = np.zeros((count, 4), dtype=np.int64)
+    for budget, budget_prime, p_part, p_prime_part in _splits(on_data, on_neighbour, *ends):
+        joint = (q * p_part + p_prime_part).reshape(count, -1)
+        indices = joint.argmax(axis=1)
+        values = joint[np.arange(count), indices]
+        is_better = values > best
+        best[is_better] = values[is_better]
+        A, A1 = np.divmod(indices, on_data.shape[2])
+        split[is_better] = np.stack(np.broadcast_arrays(A, A1, budget, budget_prime), axis=1)[is_better]
     # a maximum over a ≤ A, a′ ≤ A′ does not say where it lies: look that up for the few rows that matter
-    interesting = np.flatnonzero(best > collector.floor)
-    counts = np.zeros((interesting.size, 8), dtype=np.int64)
-    for found, i in zip(counts, interesting, strict=True):
-        A, A1, own, other = split[i]
-        a, a1 = _argmax_within(mine[i], A, A1, own)
-        b1, b = _argmax_within(theirs[i], n1 - A1, n0 - A, other)
-        found[[XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE]] = rows.nx[i], rows.ny[i], b, a, a1, b1
-        found[ZERO], found[ONE] = n0 - a - b, n1 - a1 - b1
-    collector.offer(best[interesting], counts)
+    open_rows = np.flatnonzero(best > collector.floor)
+    counts = np.zeros((open_rows.size, 8), dtype=np.int64)
+    for row, i in zip(counts, open_rows, strict=True):
+        A, A1, budget, budget_prime = split[i]
+        a, a1 = _argmax_within(on_data[i], A, A1, budget)
+        b1, b = _argmax_within(on_neighbour[i], n1 - A1, n0 - A, budget_prime)
+        row[[XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE]] = rows.nx[i], rows.ny[i], b, a, a1, b1
+        row[ZERO], row[ONE] = n0 - a - b, n1 - a1 - b1
+    collector.offer(best[open_rows], counts)
 
 
-def _splits(mine: Array, theirs: Array, n0: int, n1: int, moving: int) -> Iterator[tuple[int, int, Array, Array]]:
+def _splits(
+    on_data: Array, on_neighbour: Array, n0: int, n1: int, moving: int
+) -> Iterator[tuple[int, int, Array, Array]]:
     """Yield (σ, σ′, M_{n₁}(A, A′), M_{n₀}(n₁ − A′, n₀ − A)), the first with a + a′ ≤ σ, the second with b + b′ ≤ σ′.
 
     With everyone affected (moving = n₀ + n₁) the sums never bind and one split is all there is.
     """
-    most0, most1 = mine.shape[1] - 1, mine.shape[2] - 1
-    left1 = np.minimum(n1 - np.arange(most1 + 1), most1)
-    left0 = np.minimum(n0 - np.arange(most0 + 1), most0)
-    seen = np.ix_(np.arange(mine.shape[0]), left1, left0)
+    most0, most1 = on_data.shape[1] - 1, on_data.shape[2] - 1
+    room1 = np.minimum(n1 - np.arange(most1 + 1), most1)
+    room0 = np.minimum(n0 - np.arange(most0 + 1), most0)
+    grid_index = np.ix_(np.arange(on_data.shape[0]), room1, room0)
     if moving >= n0 + n1:
-        yield moving, moving, _running_maximum(mine), _running_maximum(theirs)[seen].swapaxes(1, 2)
+        yield moving, moving, _running_maximum(on_data), _running_maximum(on_neighbour)[grid_index].swapaxes(1, 2)
         return
     total = np.add.outer(np.arange(most0 + 1), np.arange(most1 + 1))
-    for used in range(moving + 1):
-        p_part = _running_maximum(np.where(total <= used, mine, -np.inf))
-        p_prime_part = _running_maximum(np.where(moving - used >= total.T, theirs, -np.inf))
-        yield used, moving - used, p_part, p_prime_part[seen].swapaxes(1, 2)
+    for budget in range(moving + 1):
+        p_part = _running_maximum(np.where(total <= budget, on_data, -np.inf))
+        p_prime_part = _running_maximum(np.where(moving - budget >= total.T, on_neighbour, -np.inf))
+        yield budget, moving - budget, p_part, p_prime_part[grid_index].swapaxes(1, 2)
 
 
 def _running_maximum(table: Array) -> Array:
@@ -127,6 +129,6 @@ def _running_maximum(table: Array) -> Array:
 def _argmax_within(table: Array, A: int, A1: int, total: int) -> tuple[int, int]:
     """Return the (a, a′) that attains M(A, A′) with a + a′ ≤ total."""
     box = table[: A + 1, : A1 + 1]
-    allowed = np.add.outer(np.arange(box.shape[0]), np.arange(box.shape[1])) <= total
-    a, a1 = np.unravel_index(int(np.where(allowed, box, -np.inf).argmax()), box.shape)
+    is_allowed = np.add.outer(np.arange(box.shape[0]), np.arange(box.shape[1])) <= total
+    a, a1 = np.unravel_index(int(np.where(is_allowed, box, -np.inf).argmax()), box.shape)
     return int(a), int(a1)

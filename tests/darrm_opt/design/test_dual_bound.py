@@ -121,9 +121,9 @@ def test_a_growing_program_bounds_all_its_answers(shape: str) -> None:
             assert answer.is_monotone
         last = bound
     assert growing.rows == sum(map(len, blocks)) + (shape == "monotone")
-    assert len(growing.unknown(blocks[0])) == 0
+    assert len(growing.new_multisets(blocks[0])) == 0
     fresh = blocks[0] + np.array([1, -1] + [0] * (blocks[0].shape[1] - 2))
-    assert len(growing.unknown(fresh)) > 0
+    assert len(growing.new_multisets(fresh)) > 0
 
 
 def test_every_status_is_advice() -> None:

@@ -32,13 +32,13 @@ def some_knots(rng: np.random.Generator, entries: int, *, monotone: bool) -> Kno
 def test_rows_and_values_are_reduced_by_the_same_matrix(entries: int, monotone: bool) -> None:
     rng = np.random.default_rng(entries)
     knots = some_knots(rng, entries, monotone=monotone)
-    matrix = np.stack([knots.expanded(unit) for unit in np.eye(knots.many)], axis=1)
+    matrix = np.stack([knots.expand(unit) for unit in np.eye(knots.size)], axis=1)
     rows = rng.standard_normal((5, entries))
-    assert knots.reduced(rows) == pytest.approx(rows @ matrix, abs=1e-12)
-    assert knots.reduced(rows[0]) == pytest.approx(rows[0] @ matrix, abs=1e-12)
+    assert knots.reduce(rows) == pytest.approx(rows @ matrix, abs=1e-12)
+    assert knots.reduce(rows[0]) == pytest.approx(rows[0] @ matrix, abs=1e-12)
     assert matrix.min() >= 0
     assert matrix.sum(axis=1).max() <= 1 + 1e-12 or monotone  # increments: each at most its segment's
-    assert (knots.expanded(np.ones(knots.many)) <= 1 + 1e-12).all()
+    assert (knots.expand(np.ones(knots.size)) <= 1 + 1e-12).all()
 
 
 @SHAPES
@@ -46,21 +46,21 @@ def test_with_every_coordinate_a_knot_nothing_changes(monotone: bool) -> None:
     rng = np.random.default_rng(0)
     knots = Knots(np.arange(20), 20, monotone)
     rows, values = rng.standard_normal((4, 20)), rng.random(20)
-    assert knots.reduced(rows) == pytest.approx(rows, abs=1e-15)
-    assert knots.expanded(values) == pytest.approx(values, abs=1e-15)
-    assert knots.refined(rng.standard_normal(20), values, 0.0) is None
+    assert knots.reduce(rows) == pytest.approx(rows, abs=1e-15)
+    assert knots.expand(values) == pytest.approx(values, abs=1e-15)
+    assert knots.refine(rng.standard_normal(20), values, 0.0) is None
 
 
 def test_new_knots_lie_where_most_is_lost() -> None:
     knots = Knots(np.array([0, 50, 99]), 100, monotone=False)
     costs, z = np.zeros(100), np.full(100, 0.5)
     costs[[20, 70]] = [1.0, -2.0]
-    refined = knots.refined(costs, z, 0.1)
+    refined = knots.refine(costs, z, 0.1)
     assert refined is not None
     assert {20, 70} <= set(refined.places.tolist()) <= {0, 19, 20, 21, 50, 69, 70, 71, 99}
-    assert knots.refined(costs, z, 1.5) is None  # as much may be lost
+    assert knots.refine(costs, z, 1.5) is None  # as much may be lost
     at_bounds = np.where(costs > 0, 1.0, 0.0)
-    assert knots.refined(costs, at_bounds, 0.0) is None  # complementary slackness holds everywhere
+    assert knots.refine(costs, at_bounds, 0.0) is None  # complementary slackness holds everywhere
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
@@ -87,7 +87,7 @@ def test_the_bound_is_one_for_the_whole_program(monkeypatch: pytest.MonkeyPatch,
         if not coarse.refine(goal.weights, 1e-9):
             break
         assert coarse.bound(goal.weights) >= best - 1e-12  # the multipliers are still those of the same rows
-        coarse.add(coarse.unknown(rows))
+        coarse.add(coarse.new_multisets(rows))
     assert len(values) > 1
     assert coarse.bound(goal.weights) == pytest.approx(best, abs=1e-7)
     assert values[-1] == pytest.approx(best, abs=1e-7)
@@ -106,15 +106,15 @@ def test_rows_that_are_far_from_binding_leave_the_solver_and_return(
     program.add(rows)
     _, before = program.maximise(goal.weights, None)
     bound = program.bound(goal.weights)
-    assert not len(program.unknown(rows))
+    assert not len(program.new_multisets(rows))
     program.drop_slack_rows()
-    gone = program.unknown(rows)
+    gone = program.new_multisets(rows)
     assert 0 < len(gone) < len(rows)
     _, after = program.maximise(goal.weights, None)
     assert goal.value(after) == pytest.approx(goal.value(before), abs=1e-8)
     assert program.bound(goal.weights) == pytest.approx(bound, abs=1e-8)
     assert (program.add(gone) == constraint.rows(gone)).all()
-    assert not len(program.unknown(rows))
+    assert not len(program.new_multisets(rows))
     assert program.rows == len(rows)  # they are the same rows as before
     _, again = program.maximise(goal.weights, None)
     assert goal.value(again) == pytest.approx(goal.value(before), abs=1e-8)
@@ -138,7 +138,7 @@ def test_answers_by_knots_are_as_good_and_as_private(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Knots, "initial", seen)
     staged = solve(problem, shape=shape, tolerance=1e-6)  # type: ignore[arg-type]
     assert made
-    assert all(knots.many < knots.entries for knots in made)
+    assert all(knots.size < knots.entries for knots in made)
     assert staged.status is Status.OPTIMAL
     assert staged.gap <= 1e-6
     assert exact.utility - 1e-6 <= staged.utility <= exact.upper_bound

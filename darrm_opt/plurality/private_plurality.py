@@ -25,9 +25,9 @@ class PrivatePlurality:
 
     Args:
         mechanism: a `PluralitySolution`, a `RuleMechanism`, or a `NoisyMaximum`.
-        budget: what is charged before a class leaves. A `PluralityLog` (a file; resumable by release ids), for a rule also a
-            `PrivacyBudget` (in memory; each release is an event of the problem's target), or None: the caller keeps the account.
-            A mechanism with a cap needs a log, which counts its labels.
+        budget: what is charged before a class leaves. A `PluralityLog` (a file; resumable by release ids), for a rule
+            also a `PrivacyBudget` (in memory; each release is an event of the problem's target), or None: the caller
+            keeps the account. A mechanism with a cap needs a log, which counts its labels.
         source: source of chance; None for the operating system, which privacy requires.
 
     Guarantees:

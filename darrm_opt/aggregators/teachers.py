@@ -183,12 +183,18 @@ def train_one(
     template: Any = estimator  # an estimator, or what makes one
     teacher = copy.deepcopy(template) if hasattr(template, "fit") and not isinstance(template, type) else template()
     if hasattr(teacher, "get_params"):
-        state = int(np.random.SeedSequence(place).generate_state(1)[0])
-        seeds = {
-            name: state
-            for name, value in teacher.get_params().items()
-            if name.split("__")[-1] == "random_state" and value is None
-        }
-        teacher.set_params(**seeds)
+        teacher.set_params(**random_states(teacher, place))
     teacher.fit(X[members], labels)
     return teacher
+
+
+def random_states(estimator: Any, place: tuple[int, int, int]) -> dict[str, int]:
+    """Return a value for each parameter ``random_state`` of an estimator that is None, decided by its place alone.
+
+    Args:
+        estimator: with scikit-learn's ``get_params``.
+        place: public whole numbers.
+    """
+    state = int(np.random.SeedSequence(place).generate_state(1)[0])
+    parameters = estimator.get_params().items()
+    return {name: state for name, value in parameters if name.split("__")[-1] == "random_state" and value is None}

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darrm_opt.aggregators.teacher_layout import slot_partition
-from darrm_opt.aggregators.teachers import ConstantVote
+from darrm_opt.aggregators.teachers import ConstantVote, random_states
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_budgets import ReleaseCounter, ReopenedLog
 from darrm_opt.problem import Privacy, whole_number
@@ -109,13 +109,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ign
         if (y == y[0]).all():
             return ConstantVote(y[0])  # many classifiers refuse a single class
         voter = self._new_voter()
-        state = int(np.random.SeedSequence(place).generate_state(1)[0])
-        seeds = {
-            name: state
-            for name, value in voter.get_params().items()
-            if name.split("__")[-1] == "random_state" and value is None
-        }
-        return voter.set_params(**seeds).fit(X, y)
+        return voter.set_params(**random_states(voter, place)).fit(X, y)
 
     def _new_voter(self) -> Any:
         return clone(LogisticRegression() if self.estimator is None else self.estimator)

@@ -106,9 +106,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         source = SystemRandomness() if self.source is None else self.source
         noise = [discrete_gaussian(Fraction(sigma) ** 2, source) for _ in range(rows.shape[1])]
         noisy_numbers = [round(weight / step) + sample for weight, sample in zip(weights.tolist(), noise, strict=True)]
-        released = np.array([float(number) for number in noisy_numbers]) * step
+        private_weights = np.array([float(number) for number in noisy_numbers]) * step
         self.classes_ = classes
-        self.coef_, self.intercept_ = released[None, :-1], released[-1:]
+        self.coef_, self.intercept_ = private_weights[None, :-1], private_weights[-1:]
         self.privacy_ = privacy
         return self
 

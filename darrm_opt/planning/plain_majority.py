@@ -16,8 +16,8 @@ from darrm_opt.problem import Privacy
 
 def majority(request: PlanRequest) -> Option:
     """Return the plain majority of all voters: post-processing of private models, else by its total privacy."""
-    if (drawn := _from_draw(request)) is not None:
-        return drawn
+    if (option := _from_draw(request)) is not None:
+        return option
     if not request.private:
         why = (
             "Voters that are not private, without noise: one record can turn the answer with certainty, and no finite "
@@ -76,10 +76,10 @@ def _from_models(request: PlanRequest) -> Option:
     """Return the majority of models trained once: post-processing."""
     r, K, total = request.affected, request.K, request.total
     models = compose_models({request.voter: r}, total.delta)
-    many = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
+    subset = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
     if models.epsilon <= total.epsilon:
         why = (
-            f"A record affects at most {many}: the {K} models themselves are ({text_above(models.epsilon, '.4g')}, "
+            f"A record affects at most {subset}: the {K} models themselves are ({text_above(models.epsilon, '.4g')}, "
             f"{text_above(models.delta, '.4g')})-DP, and so is everything computed from them. The plain majority needs "
             "neither noise nor a limit of queries."
         )

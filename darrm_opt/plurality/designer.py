@@ -192,8 +192,8 @@ def design_releases(
         options += _selection_options(problem, queries, law)
     if total.delta > 0:
         options += _noise_options(problem, queries, law)
-    ordered = sorted(options, key=lambda option: -option.utility)
-    best = {option.name: option for option in reversed(ordered)}  # of two of one name the better one
+    by_utility = sorted(options, key=lambda option: -option.utility)
+    best = {option.name: option for option in reversed(by_utility)}  # of two of one name the better one
     return ReleaseDesign(
         problem.K,
         problem.classes,
@@ -201,7 +201,7 @@ def design_releases(
         total,
         problem.affected,
         law.objective,
-        tuple(option for option in ordered if best[option.name] is option),
+        tuple(option for option in by_utility if best[option.name] is option),
         law.samples,
     )
 

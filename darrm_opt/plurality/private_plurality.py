@@ -120,10 +120,10 @@ class PrivatePlurality:
     def _draw(self, counts: VoteTable, before: int = 0) -> Labels:
         """Return an answer for each row of counts, where ``before`` classes were released already."""
         cap, labels = self._mechanism.cap, np.full(len(counts), ABSTENTION, dtype=np.int16)
-        released = before
+        label_count = before
         for place, row in enumerate(counts.tolist()):
-            if cap is not None and released >= cap:
+            if cap is not None and label_count >= cap:
                 break  # the answers say that the cap is reached: from here on nothing depends on the votes
             labels[place] = self._mechanism.draw(tuple(row), self._source)
-            released += int(labels[place] != ABSTENTION)
+            label_count += int(labels[place] != ABSTENTION)
         return labels

@@ -74,8 +74,8 @@ def leader_chances(counts: CountTable, sigma: float) -> Array:
 
 def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:
     """Return Pr[largest count + discrete Gaussian noise σ ≥ threshold], same shape as ``largest``."""
-    needed = np.ceil(threshold - largest).astype(np.intp)
-    return np.asarray(LatticeNoise(sigma, 0.0).at_least(needed))
+    least_noise = np.ceil(threshold - largest).astype(np.intp)
+    return np.asarray(LatticeNoise(sigma, 0.0).at_least(least_noise))
 
 
 def selection_chances(counts: CountTable, name: str, rate: float) -> Array:

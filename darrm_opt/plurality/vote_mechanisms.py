@@ -408,15 +408,15 @@ def _shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:
 
 def _most_fitting(epsilon: Callable[[int], float], total: float) -> int:
     """Return about the most releases whose ε fits, up to `PRECISION`, from below; 0 if not even one does."""
-    fitting, too_many, guess = 0, MAX_RELEASES + 1, 1
-    while too_many - fitting > max(1.0, PRECISION * fitting):
+    lower, upper, guess = 0, MAX_RELEASES + 1, 1
+    while upper - lower > max(1.0, PRECISION * lower):
         spent = epsilon(guess)
         fits = spent <= total
-        fitting, too_many = (guess, too_many) if fits else (fitting, guess)
+        lower, upper = (guess, upper) if fits else (lower, guess)
         # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
         aim = guess * min(total / spent, 1e4) ** 2 * (1 + PRECISION / 2 if fits else 1 - PRECISION / 2)
-        guess = min(max(math.floor(aim), fitting + 1), too_many - 1)
-    return fitting
+        guess = min(max(math.floor(aim), lower + 1), upper - 1)
+    return lower
 
 
 def _sigma(value: float, argument: str) -> float:

@@ -109,5 +109,5 @@ def _meeting(words: NDArray[np.uint64], unfinished: NDArray[np.uint64]) -> Index
     """Return where a word equals a digit after which some coin of the table goes on."""
     if not unfinished.size:
         return np.empty(0, dtype=np.intp)
-    near = unfinished.take(np.searchsorted(unfinished, words), mode="clip")
-    return np.flatnonzero(near == words)
+    nearest = unfinished.take(np.searchsorted(unfinished, words), mode="clip")
+    return np.flatnonzero(nearest == words)

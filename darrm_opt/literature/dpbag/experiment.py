@@ -124,9 +124,9 @@ def run_experiment(
     def noisy(
         name: str, plan: LaplacePlan | GnmaxPlan, cast: Any, partition: Partition, **more: Any
     ) -> AggregatorResult:
-        released = label_pool(cast, partition, plan, source=source)
+        release = label_pool(cast, partition, plan, source=source)
         parameter = ("lambda", plan.lam) if isinstance(plan, LaplacePlan) else ("sigma", plan.sigma)
-        return _result(data, name, released.labels, released.guarantee, parameter, cast, plan.noise.wins, **more)
+        return _result(data, name, release.labels, release.guarantee, parameter, cast, plan.noise.wins, **more)
 
     dpbag_minus = noisy("dpbag-", dpbag_plan, votes, partition)
     # DPBag releases what DPBag- releases; what it adds is an account that stays with the owner

@@ -159,19 +159,19 @@ def high_probability(
     delta = positive_delta(privacy.delta)
     epsilon = max(privacy.epsilon, epsilon_floor(samples, delta))
     if epsilon >= MAX_USEFUL:
-        needed = least_samples(Privacy(epsilon, delta)) if math.isfinite(epsilon) else 1
+        samples_needed = least_samples(Privacy(epsilon, delta)) if math.isfinite(epsilon) else 1
         reason = (
             f"epsilon = {epsilon:.6g} is at least 1/9, so the threshold 9·epsilon is no less than the largest loss, 1"
         )
-        return HighProbability(1.0, 1.0, epsilon, needed, vacuous=True, reason=reason)
+        return HighProbability(1.0, 1.0, epsilon, samples_needed, vacuous=True, reason=reason)
     pair = Privacy(epsilon, delta)
     failure = failure_probability(pair, sides=sides)
-    needed = least_samples(pair)
+    samples_needed = least_samples(pair)
     if failure >= 1:
         reason = f"the failure probability {failure:.6g} is at least 1: delta is too large for epsilon"
-        return HighProbability(1.0, 1.0, epsilon, needed, vacuous=True, reason=reason)
+        return HighProbability(1.0, 1.0, epsilon, samples_needed, vacuous=True, reason=reason)
     limit = threshold(epsilon) if constant == "nine" or delta > epsilon else rederived_threshold(pair)
-    return HighProbability(limit, failure, epsilon, needed, vacuous=False, reason="")
+    return HighProbability(limit, failure, epsilon, samples_needed, vacuous=False, reason="")
 
 
 def threshold(epsilon: float) -> float:

@@ -112,13 +112,13 @@ def _accumulated(
     """
     spent, done, charged, counts = start, 0, 0, increment
     while done < count:
-        following, next_increment = increment_at(position)
-        if spent < following:  # with the increment of the grid point before, until s passes this one
-            steps = min(count - done, math.ceil((following - spent) / increment))
+        next_s, next_increment = increment_at(position)
+        if spent < next_s:  # with the increment of the grid point before, until s passes this one
+            steps = min(count - done, math.ceil((next_s - spent) / increment))
             spent = up(spent + steps * increment, 8)
             done += steps
             charged += steps if start or increment < counts else 0
-        if spent >= following:
+        if spent >= next_s:
             increment = min(increment, next_increment)
             position += 1
     return GaussianCost(spent, up(charged * slack, 4) if charged else 0.0)
@@ -162,10 +162,10 @@ def _increment(release: PowerDivergence, s: float, slack: float) -> float:
     """Return a t for which the one-step inequality holds at s and every larger s, rounded up."""
     unit = release.shift**2
     orders = np.linspace(0.5, last_order(unit, s, slack), ORDER_INTERVALS + 1)
-    needed = release.at(orders[1:]) * (1 + ROUNDING)
+    divergences = release.at(orders[1:]) * (1 + ROUNDING)
 
     def holds(t: float) -> bool:
-        return bool(np.all(needed <= gaussian_increase(s, t, orders[:-1])))
+        return bool(np.all(divergences <= gaussian_increase(s, t, orders[:-1])))
 
     upper = unit if release.within_gaussian else 2 * unit
     if not holds(upper):

@@ -65,10 +65,10 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
     single = lattice_bit_values(sigma, 0.0, 1, orders)
     pair = np.max([lattice_bit_values(sigma / math.sqrt(2), offset, 1, orders) for offset in (0.0, 0.5)], axis=0)
     first = math.ceil(MIN_MEAN * sigma)
-    hidden = np.max([_censored(sigma, 0.0, -first, shift, orders) for shift in (1, -1)], axis=0)
-    growth = np.where(orders > 1, 1 + np.abs(orders * (orders - 1)) * hidden, 1.0)
+    tail = np.max([_censored(sigma, 0.0, -first, shift, orders) for shift in (1, -1)], axis=0)
+    growth = np.where(orders > 1, 1 + np.abs(orders * (orders - 1)) * tail, 1.0)
     third_rare = pair + math.exp(-(MAX_SUM**2) / 4) * gaussian_divergence(mu, orders)
-    outside = np.maximum(growth * single + hidden, third_rare)
+    outside = np.maximum(growth * single + tail, third_rare)
     values = np.maximum(_inside(sigma, first, math.ceil(MAX_SUM * sigma), orders), outside)
     return PowerDivergence(
         orders, values * (1 + 1e-9), mu, "three cells on the lattice: enumerated", within_gaussian=False

@@ -206,8 +206,8 @@ def _outside(sigma: float, orders: Array) -> Array:
     mu = math.sqrt(2) * h
     product = np.abs(orders * (orders - 1))
     single = bit_values(h, orders)
-    hidden = np.maximum(*(censored_divergence(least_mean(sigma), shift, orders) for shift in (h, -h)))
-    growth = np.where(orders > 1, 1 + product * hidden, 1.0)
-    one_rare = growth * single + hidden
+    tail = np.maximum(*(censored_divergence(least_mean(sigma), shift, orders) for shift in (h, -h)))
+    growth = np.where(orders > 1, 1 + product * tail, 1.0)
+    one_rare = growth * single + tail
     third_rare = bit_values(mu, orders) + float(ndtr(-MAX_SUM / math.sqrt(2))) * gaussian_divergence(mu, orders)
     return np.asarray(np.maximum(one_rare, third_rare) * (1 + 64 * ULP))

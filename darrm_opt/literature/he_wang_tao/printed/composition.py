@@ -115,11 +115,11 @@ def composition_iii_printed(
     claimed = min(1.0, second_delta(epsilon, delta, k, total) + _tail(epsilon, k, total))
     exact = optimal_delta_of_sequence(counts, total)
     at_inputs = Counterexample("the hardest mechanism for these inputs", total, claimed, exact)
-    printed = PrintedTheorem(
+    theorem = PrintedTheorem(
         "composition theorem III", total, claimed, exact, at_inputs if claimed < exact * (1 - 1e-9) else RESPONSE
     )
     return require_acknowledgement(
-        printed, "tail_composition() or optimal_composition()", acknowledge_unsound=acknowledge_unsound
+        theorem, "tail_composition() or optimal_composition()", acknowledge_unsound=acknowledge_unsound
     )
 
 
@@ -206,9 +206,9 @@ def _leaking(
 ) -> PrintedTheorem:
     exact = optimal_delta_of_sequence(counts, total)
     at_inputs = Counterexample("the mechanisms that leak with their own delta, at these inputs", total, claimed, exact)
-    printed = PrintedTheorem(name, total, claimed, exact, at_inputs if claimed < exact * (1 - 1e-9) else LEAK)
+    theorem = PrintedTheorem(name, total, claimed, exact, at_inputs if claimed < exact * (1 - 1e-9) else LEAK)
     return require_acknowledgement(
-        printed,
+        theorem,
         "kov_composition_of_sequence() or optimal_composition_of_sequence()",
         acknowledge_unsound=acknowledge_unsound,
     )

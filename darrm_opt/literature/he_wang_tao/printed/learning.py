@@ -100,8 +100,8 @@ def sgld_printed(
     """
     rate, step, total = _sgld_total(records, batch, lipschitz, sigma, steps, delta, slack)
     claimed = second_delta(2 * rate * step, rate * delta, steps, total)
-    printed = PrintedTheorem("Theorem 7 (SGLD)", total, claimed, None, SGLD_RUN)
-    return require_acknowledgement(printed, "sgld()", acknowledge_unsound=acknowledge_unsound)
+    theorem = PrintedTheorem("Theorem 7 (SGLD)", total, claimed, None, SGLD_RUN)
+    return require_acknowledgement(theorem, "sgld()", acknowledge_unsound=acknowledge_unsound)
 
 
 def sgld_last_term_printed(
@@ -133,8 +133,8 @@ def sgld_last_term_printed(
     logarithm = -(total + most) / 2
     logarithm += steps * (math.log(2 * most) - math.log1p(math.exp(step_epsilon)) - math.log(most - total))
     logarithm -= (total + most) / (2 * step_epsilon) * math.log((most + total) / (most - total))
-    printed = PrintedTheorem("Theorem 7's last term", total, math.exp(logarithm), None, SGLD_RUN)
-    return require_acknowledgement(printed, "sgld()", acknowledge_unsound=acknowledge_unsound)
+    theorem = PrintedTheorem("Theorem 7's last term", total, math.exp(logarithm), None, SGLD_RUN)
+    return require_acknowledgement(theorem, "sgld()", acknowledge_unsound=acknowledge_unsound)
 
 
 def federated_step_printed(
@@ -203,8 +203,8 @@ def federated_printed(
     step = federated_step_printed(cohort, sigma, delta, radical=radical, acknowledge_unsound=True).epsilon
     rate, total = _sampled_total(clients, "clients", cohort, "cohort", rounds, step, slack)
     claimed = second_delta(2 * rate * step, rate * delta, rounds, total)
-    printed = PrintedTheorem("Theorem 8 (federated learning)", total, claimed, None, FEDERATED_RUN)
-    return require_acknowledgement(printed, "federated()", acknowledge_unsound=acknowledge_unsound)
+    theorem = PrintedTheorem("Theorem 8 (federated learning)", total, claimed, None, FEDERATED_RUN)
+    return require_acknowledgement(theorem, "federated()", acknowledge_unsound=acknowledge_unsound)
 
 
 def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsound: bool = False) -> PrintedTheorem:
@@ -219,8 +219,8 @@ def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsoun
     """
     epsilon = positive(epsilon, "epsilon", "a finite number of nats above 0")
     beta = math.exp(-epsilon) * positive_delta(delta) / epsilon * math.log(2 / epsilon)
-    printed = PrintedTheorem("Theorem 1", 9 * epsilon, beta, None, IMPOSSIBLE)
-    return require_acknowledgement(printed, "high_probability()", acknowledge_unsound=acknowledge_unsound)
+    theorem = PrintedTheorem("Theorem 1", 9 * epsilon, beta, None, IMPOSSIBLE)
+    return require_acknowledgement(theorem, "high_probability()", acknowledge_unsound=acknowledge_unsound)
 
 
 def _sgld_total(
@@ -253,5 +253,5 @@ def _shift(batch: int, lipschitz: float, sigma: float) -> tuple[int, float]:
 def _gaussian(name: str, shift: float, epsilon: float, delta: float, acknowledge_unsound: bool) -> PrintedTheorem:  # noqa: FBT001 (private: the public functions take it by name)
     exact = gaussian_delta(shift, epsilon)
     mechanism = f"the Gaussian mechanism with a shift of {shift:.6g} standard deviations"
-    printed = PrintedTheorem(name, epsilon, delta, exact, Counterexample(mechanism, epsilon, delta, exact))
-    return require_acknowledgement(printed, "gaussian_epsilon()", acknowledge_unsound=acknowledge_unsound)
+    theorem = PrintedTheorem(name, epsilon, delta, exact, Counterexample(mechanism, epsilon, delta, exact))
+    return require_acknowledgement(theorem, "gaussian_epsilon()", acknowledge_unsound=acknowledge_unsound)

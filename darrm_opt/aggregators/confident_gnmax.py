@@ -127,13 +127,13 @@ def confident_labels(
     source = source or SystemRandomness()
     check, noise = GaussianNoise.of_sigma(plan.sigma_threshold), GaussianNoise.of_sigma(plan.sigma)
     labels: list[int] = []
-    left = plan.n_answers
+    answers_left = plan.n_answers
     for counts in vote_counts(array[:, :, : plan.n_queries], plan.n_classes):
-        if not left:
+        if not answers_left:
             break
         if int(counts.max()) + check.draw(source) >= plan.threshold:
             labels.append(noisy_argmax(counts, noise, source))
-            left -= 1
+            answers_left -= 1
         else:
             labels.append(ABSTAIN)
     return ConfidentLabels(np.array(labels, dtype=np.int64), plan.guarantee)

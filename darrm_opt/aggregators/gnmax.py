@@ -97,29 +97,29 @@ def gnmax_sigma(
     r = whole_number(affected, "affected", "a number of votes, at least 1")
 
     def variance(order: float) -> float:
-        left = epsilon - c / (order - 1) if order > 1 else 0.0
-        return Q * r * r * order / left if left > 0 else math.inf
+        epsilon_left = epsilon - c / (order - 1) if order > 1 else 0.0
+        return Q * r * r * order / epsilon_left if epsilon_left > 0 else math.inf
 
     if search == "continuous":
-        best = 1 + (c + math.sqrt(c * c + epsilon * c)) / epsilon
+        best_order = 1 + (c + math.sqrt(c * c + epsilon * c)) / epsilon
     elif search == "grid":
-        least = 1 + c / epsilon
-        steps = math.floor((GRID_END - least) / GRID_STEP)
+        least_order = 1 + c / epsilon
+        steps = math.floor((GRID_END - least_order) / GRID_STEP)
         if steps < 1:
             raise InvalidInput(
                 "epsilon",
                 epsilon,
-                f"large enough that 1 + ln(1/delta)/epsilon = {least:g} is below 500",
+                f"large enough that 1 + ln(1/delta)/epsilon = {least_order:g} is below 500",
                 "Use 'continuous'.",
             )
-        best = min((least + GRID_STEP * i for i in range(1, steps + 1)), key=variance)
+        best_order = min((least_order + GRID_STEP * i for i in range(1, steps + 1)), key=variance)
     else:
         raise InvalidInput("search", search, "'continuous' or 'grid'")
-    sigma = math.sqrt(variance(best)) * GUARD
+    sigma = math.sqrt(variance(best_order)) * GUARD
     if not math.isfinite(sigma):
         accepted = "a number of nats that is neither so small that σ is infinite nor so large that λ − 1 rounds to 0"
         raise InvalidInput("epsilon", epsilon, accepted)
-    return GnmaxNoise(sigma, best)
+    return GnmaxNoise(sigma, best_order)
 
 
 def gnmax_epsilon(sigma: float, delta: float, *, queries: int = 1, affected: int = 1) -> float:
@@ -174,10 +174,10 @@ class GnmaxPlan:
         n_partitions: partitions, ≥ 1: votes that one record can move.
         n_classes: ≥ 2.
         delta: δ of all labels together [probability], in (0, 1).
-        accountant: ``rdp`` of noisy counts, the papers'; ``pld`` of noisy counts (`gnmax_pld`). ``best`` is the least of
-            the tight RDP of noisy counts and, for two classes, of ``two_class``: the exact account of one released bit,
-            composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes, seconds for a
-            thousand labels.
+        accountant: ``rdp`` of noisy counts, the papers'; ``pld`` of noisy counts (`gnmax_pld`). ``best`` is the least
+            of the tight RDP of noisy counts and, for two classes, of ``two_class``: the exact account of one released
+            bit, composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes, seconds for
+            a thousand labels.
         adjacency: as the partition's.
 
     Raises:
@@ -263,37 +263,37 @@ class GnmaxPlan:
             cost = _label_cost(plan(0, sigma))
             return plan(largest_count(lambda T: cost(T)[0] <= epsilon, MAX_LABELS), sigma)
         whole_number(n_labels, "n_labels", "a number of labels, at least 1")
-        enough = gnmax_sigma(epsilon, target.delta, queries=n_labels, affected=n_partitions).sigma
+        rdp_sigma = gnmax_sigma(epsilon, target.delta, queries=n_labels, affected=n_partitions).sigma
         if accountant == "rdp" or (accountant == "best" and n_classes != 2):
-            return plan(n_labels, enough)
-        return plan(n_labels, least_noise(lambda sigma: plan(n_labels, sigma).guarantee.epsilon <= epsilon, enough))
+            return plan(n_labels, rdp_sigma)
+        return plan(n_labels, least_noise(lambda sigma: plan(n_labels, sigma).guarantee.epsilon <= epsilon, rdp_sigma))
 
 
 def _label_cost(plan: GnmaxPlan) -> Callable[[int], tuple[float, str]]:
     """Return the function from a number of labels at the plan's noise to (ε, basis), by its accountant."""
     teachers = plan.n_chunks * plan.n_partitions
-    bit = None
+    bit_costs = None
     if (
         plan.accountant in ("best", "two_class", "bits")
         and plan.n_classes == 2
         and plan.noise.loses(teachers) >= MIN_PROBABILITY
     ):
         vote = TwoClassVote(teachers, plan.noise, plan.n_partitions)
-        bit = vote.costs(plan.delta, TWO_CLASS_ORDERS, exact=plan.accountant == "bits")
+        bit_costs = vote.costs(plan.delta, TWO_CLASS_ORDERS, exact=plan.accountant == "bits")
 
     def cost(T: int) -> tuple[float, str]:
-        options = bit(T) if bit else []
+        options = bit_costs(T) if bit_costs else []
         if plan.accountant == "best" and T > 0:
             divergences = T * gaussian_rdp(plan.sigma, ORDERS, math.sqrt(2) * plan.n_partitions) * GUARD
             options.append((rdp_epsilon(divergences, plan.delta)[0], "GNMax, RDP of noisy counts, tight conversion"))
         if plan.accountant == "pld":
-            counts = gnmax_pld_epsilon(
+            counts_epsilon = gnmax_pld_epsilon(
                 plan.sigma, plan.delta, queries=T, affected=plan.n_partitions, n_classes=plan.n_classes
             )
-            options.append((counts, "GNMax, PLD of noisy counts"))
+            options.append((counts_epsilon, "GNMax, PLD of noisy counts"))
         elif plan.accountant in ("best", "rdp") or not options:
-            counts = gnmax_epsilon(plan.sigma, plan.delta, queries=T, affected=plan.n_partitions)
-            options.append((counts, "GNMax, RDP of noisy counts"))
+            counts_epsilon = gnmax_epsilon(plan.sigma, plan.delta, queries=T, affected=plan.n_partitions)
+            options.append((counts_epsilon, "GNMax, RDP of noisy counts"))
         return min(options)
 
     return cost

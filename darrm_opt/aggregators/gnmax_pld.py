@@ -17,8 +17,8 @@ from darrm_opt.noise import Array
 from darrm_opt.problem import whole_number
 
 TAIL_ERROR = 2.0**-38
-"""Relative error of a tail probability, 4e-12: an exponential errs by its exponent, at most 400, in ulps, and deciding which
-w has a loss above ε errs by a few ulps of ε and r²/σ²."""
+"""Relative error of a tail probability, 4e-12: an exponential errs by its exponent, at most 400, in ulps, and deciding
+which w has a loss above ε errs by a few ulps of ε and r²/σ²."""
 
 REACH = 14.0
 """Losses are kept up to this many standard deviations of w; what lies beyond, below 1e-43, counts as infinite."""
@@ -98,15 +98,15 @@ class CountsProfile:
 
     def __call__(self, epsilons: Array) -> Array:
         """Return δ at each ε [nats]."""
-        return np.asarray(np.max([self._moved(epsilons, r) for r in range(1, self.affected + 1)], axis=0))
+        return np.asarray(np.max([self._delta(epsilons, r) for r in range(1, self.affected + 1)], axis=0))
 
-    def _moved(self, epsilons: Array, r: int) -> Array:
+    def _delta(self, epsilons: Array, r: int) -> Array:
         """Return Pr[L > ε] − e^ε·Pr′[L > ε]; under the neighbour w is larger by 2r, so both are tails of w."""
         w = np.floor((epsilons * self.variance - r * r) / r).astype(np.int64) + 1  # the least w with L > ε
-        here, there = self._tail(w), self._tail(w + 2 * r)
+        on_data, on_neighbour = self._tail(w), self._tail(w + 2 * r)
         with np.errstate(over="ignore", invalid="ignore"):  # inf·0 where the tail is empty
-            lost = np.where(there > 0, np.exp(epsilons) * there * (1 - TAIL_ERROR), 0.0)
-        return np.clip(here * (1 + TAIL_ERROR) - lost, 0.0, 1.0)
+            neighbour_term = np.where(on_neighbour > 0, np.exp(epsilons) * on_neighbour * (1 - TAIL_ERROR), 0.0)
+        return np.clip(on_data * (1 + TAIL_ERROR) - neighbour_term, 0.0, 1.0)
 
     def _tail(self, w: NDArray[np.int64]) -> Array:
         """Return Pr[difference of two samples ≥ w]."""

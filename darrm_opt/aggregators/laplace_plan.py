@@ -48,9 +48,9 @@ class LaplacePlan:
         n_partitions: partitions, ≥ 1: votes that one record can move.
         n_classes: ≥ 2.
         delta: δ of all labels together [probability], in [0, 1); 0 for pure privacy.
-        accountant: ``moments`` is the papers', or 2λ per query where that is less. ``best`` is the least of these, of the
-            optimal composition of 2λ-private queries and, for two classes, of ``two_class``: the exact account of one
-            released bit, composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes,
+        accountant: ``moments`` is the papers', or 2λ per query where that is less. ``best`` is the least of these, of
+            the optimal composition of 2λ-private queries and, for two classes, of ``two_class``: the exact account of
+            one released bit, composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes,
             seconds for a thousand labels.
         adjacency: the neighbours for which one record moves at most ``n_partitions`` votes; decided by the
             partition (`slot_partition` replace, `hashed_partition` add_remove).
@@ -147,9 +147,9 @@ class LaplacePlan:
             return cls(T, lam, n_chunks, n_partitions, n_classes, target.delta, accountant, adjacency)
 
         if n_labels is None:
-            chosen = plan(0, 2.0 / whole_number(n_chunks, "n_chunks", "at least 1") if lam is None else lam)
-            cost = label_cost(chosen)
-            return plan(largest_count(lambda T: cost(T)[0] <= epsilon, MAX_LABELS), chosen.lam)
+            empty_plan = plan(0, 2.0 / whole_number(n_chunks, "n_chunks", "at least 1") if lam is None else lam)
+            cost = label_cost(empty_plan)
+            return plan(largest_count(lambda T: cost(T)[0] <= epsilon, MAX_LABELS), empty_plan.lam)
         whole_number(n_labels, "n_labels", "a number of labels, at least 1")
         inverse = least_noise(lambda noise: plan(n_labels, 1 / noise).guarantee.epsilon <= epsilon, n_labels / epsilon)
         return plan(n_labels, 1 / inverse)
@@ -157,11 +157,11 @@ class LaplacePlan:
 
 def label_cost(plan: LaplacePlan) -> Callable[[int], tuple[float, str]]:
     """Return the function from a number of labels at the plan's noise to (ε, basis), by its accountant."""
-    bit = _bit_costs(plan)
+    bit_costs = _bit_costs(plan)
     compose_pure = pure_composition(pure_epsilon(plan.lam), plan.delta)
 
     def cost(T: int) -> tuple[float, str]:
-        options = bit(T) if bit else []
+        options = bit_costs(T) if bit_costs else []
         if plan.accountant in ("best", "moments") or not options:
             options.append((pure_epsilon(plan.lam, T), "Laplace noise, pure composition"))
             if plan.delta > 0:
@@ -182,12 +182,12 @@ def _bit_costs(plan: LaplacePlan) -> Costs | None:
     return vote.costs(plan.delta, ORDERS, exact=plan.accountant == "bits")
 
 
-def least_noise(affordable: Callable[[float], bool], guess: float) -> float:
+def least_noise(fits: Callable[[float], bool], guess: float) -> float:
     """Return an affordable amount of noise within `PRECISION` of the least; cost falls with noise."""
-    enough = guess
-    while not affordable(enough):
-        enough *= 2
-    short = enough / 2
-    while affordable(short):
-        short, enough = short / 2, short
-    return least_fitting(affordable, short, enough, PRECISION)
+    upper = guess
+    while not fits(upper):
+        upper *= 2
+    lower = upper / 2
+    while fits(lower):
+        lower, upper = lower / 2, lower
+    return least_fitting(fits, lower, upper, PRECISION)

@@ -169,15 +169,15 @@ def saa_lam_for(n_labels: int, epsilon: float, delta: float, *, orders: Iterable
     n_labels = whole_number(n_labels, "n_labels", "a number of labels, at least 1")
     epsilon, log_delta = checked_epsilon(epsilon), log_one_over(delta)
     l = checked_orders(orders)
-    best = float(np.max((epsilon - log_delta / l) / (2 * n_labels * (l + 1))))
-    if best <= 0:
+    lam_squared = float(np.max((epsilon - log_delta / l) / (2 * n_labels * (l + 1))))
+    if lam_squared <= 0:
         raise InvalidInput(
             "epsilon",
             epsilon,
             f"more than {epsilon_floor(delta, l):.6g} nats, which ln(1/delta) over the largest order costs",
             "Raise epsilon or delta, or allow larger orders.",
         )
-    lam = math.sqrt(best)
+    lam = math.sqrt(lam_squared)
     while moments_epsilon(n_labels, lam, delta, l) > epsilon:
         lam *= 1 - 2.0**-45
     return lam
@@ -236,10 +236,10 @@ def checked_orders(orders: Iterable[float]) -> Array:
     Raises:
         InvalidInput: they are not.
     """
-    listed = list(orders)
-    if not listed or not all(math.isfinite(l) and l >= 1 for l in listed):
-        raise InvalidInput("orders", listed, "at least one order, each a finite number, at least 1")
-    return np.array(listed, dtype=np.float64)
+    values = list(orders)
+    if not values or not all(math.isfinite(l) and l >= 1 for l in values):
+        raise InvalidInput("orders", values, "at least one order, each a finite number, at least 1")
+    return np.array(values, dtype=np.float64)
 
 
 def checked_lam(lam: float) -> float:

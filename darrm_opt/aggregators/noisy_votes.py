@@ -30,8 +30,8 @@ from darrm_opt.randomness.source import RandomSource, SystemRandomness
 Kind = Literal["discrete", "continuous"]
 
 
-class _Symmetric(ABC):
-    """Noise that favours neither of two classes: who leads by some votes wins as often as the other would, leading by them."""
+class _SymmetricNoise(ABC):
+    """Noise that favours neither of two classes: the one that leads by some votes wins as often as the other would."""
 
     @abstractmethod
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
@@ -51,7 +51,7 @@ class _Symmetric(ABC):
 
 
 @dataclass(frozen=True)
-class LaplaceNoise(_Symmetric):
+class LaplaceNoise(_SymmetricNoise):
     """Discrete Laplace noise: Pr[x] ∝ e^(−|x|/scale).
 
     Args:
@@ -93,7 +93,7 @@ class LaplaceNoise(_Symmetric):
 
 
 @dataclass(frozen=True)
-class GaussianNoise(_Symmetric):
+class GaussianNoise(_SymmetricNoise):
     """Discrete Gaussian noise: Pr[x] ∝ e^(−x²/(2·variance)).
 
     Args:

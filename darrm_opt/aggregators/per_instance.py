@@ -70,7 +70,7 @@ def vote_spread(votes: Any, chunks: Any, n_classes: int) -> NDArray[np.float64]:
     >>> vote_spread([[[0], [1]], [[1], [1]]], [[0, 0]], 2)
     array([[0.5]])
     """
-    votes, chunks = _checked(votes, chunks, n_classes)
+    votes, chunks = _checked_arrays(votes, chunks, n_classes)
     return np.asarray(_spread_votes(votes, chunks, n_classes) / votes.shape[0], dtype=np.float64)
 
 
@@ -85,12 +85,12 @@ def record_weights(votes: Any, chunks: Any, n_classes: int) -> list[Fraction]:
     >>> record_weights([[[0, 0], [1, 1]], [[1, 1], [1, 0]]], [[0, 0], [1, 1]], 2)
     [Fraction(1, 2), Fraction(5, 4)]
     """
-    votes, chunks = _checked(votes, chunks, n_classes)
+    votes, chunks = _checked_arrays(votes, chunks, n_classes)
     k, _, Q = votes.shape
-    at_once = max(1, _BLOCK // max(1, chunks.size))
+    block_size = max(1, _BLOCK // max(1, chunks.size))
     totals = np.zeros(chunks.shape[0], dtype=np.int64)
-    for start in range(0, Q, at_once):
-        spread = _spread_votes(votes[:, :, start : start + at_once], chunks, n_classes)
+    for start in range(0, Q, block_size):
+        spread = _spread_votes(votes[:, :, start : start + block_size], chunks, n_classes)
         totals += (spread**2).sum(axis=1)
     return [Fraction(int(total), k * k) for total in totals]
 
@@ -110,16 +110,16 @@ def star_spread(votes: Any, n_classes: int, rule: StarRule = "adversarial") -> N
     Raises:
         InvalidInput: votes of another shape, or no such rule.
     """
-    votes, _ = _checked(votes, np.zeros((1, np.shape(votes)[0]), dtype=np.int64), n_classes)
+    votes, _ = _checked_arrays(votes, np.zeros((1, np.shape(votes)[0]), dtype=np.int64), n_classes)
     k = votes.shape[0]
     if rule == "last_chunk":
-        least = min_over_classes(votes[:, -1, :], n_classes)
+        fewest = min_over_classes(votes[:, -1, :], n_classes)
     elif rule == "adversarial":
         # The fewest votes class c can have among one teacher of each partition: those whose every chunk votes c.
-        least = np.min([(votes == c).all(axis=1).sum(axis=0) for c in range(n_classes)], axis=0)
+        fewest = np.min([(votes == c).all(axis=1).sum(axis=0) for c in range(n_classes)], axis=0)
     else:
         raise InvalidInput("rule", rule, "'adversarial' or 'last_chunk'")
-    return np.asarray((k - least) / k, dtype=np.float64)
+    return np.asarray((k - fewest) / k, dtype=np.float64)
 
 
 def per_instance_loss(
@@ -175,8 +175,8 @@ def record_losses(
     """
     lam, log_delta, l = checked_lam(lam), log_one_over(delta), checked_orders(orders)
     S = np.array([float_above(weight) for weight in weights])[:, None]
-    each = np.min(2 * lam * lam * S * (l + 1) + log_delta / l, axis=1) * GUARD
-    return np.where(S[:, 0] == 0, 0.0, each)
+    losses = np.min(2 * lam * lam * S * (l + 1) + log_delta / l, axis=1) * GUARD
+    return np.where(S[:, 0] == 0, 0.0, losses)
 
 
 def min_over_classes(votes: IntArray, n_classes: int) -> IntArray:
@@ -195,10 +195,10 @@ def checked_votes(votes: Any, partition: Partition, n_classes: int) -> IntArray:
     Raises:
         InvalidInput: they are none, or not those of the partition's teachers.
     """
-    checked, _ = _checked(votes, partition.chunks, n_classes)
-    if checked.shape[1] != partition.n_chunks:
-        raise InvalidInput("votes", checked.shape, f"shape ({partition.n_partitions}, {partition.n_chunks}, n_queries)")
-    return checked
+    array, _ = _checked_arrays(votes, partition.chunks, n_classes)
+    if array.shape[1] != partition.n_chunks:
+        raise InvalidInput("votes", array.shape, f"shape ({partition.n_partitions}, {partition.n_chunks}, n_queries)")
+    return array
 
 
 def _spread_votes(votes: IntArray, chunks: IntArray, n_classes: int) -> IntArray:
@@ -212,7 +212,7 @@ def _exact_sum_of_squares(spread: NDArray[np.float64], k: int) -> Fraction:
     return Fraction(int((np.rint(spread * k).astype(np.int64) ** 2).sum()), k * k)
 
 
-def _checked(votes: Any, chunks: Any, n_classes: int) -> tuple[IntArray, IntArray]:
+def _checked_arrays(votes: Any, chunks: Any, n_classes: int) -> tuple[IntArray, IntArray]:
     n_classes = whole_number(n_classes, "n_classes", "a number of classes, at least 2", least=2)
     array = np.asarray(votes)
     if array.ndim != 3 or 0 in array.shape[:2] or array.dtype.kind not in "iu":

@@ -207,11 +207,11 @@ def _checked_key(key: Any) -> bytes:
 
 
 def _hash(record: object, partition: int, key: bytes) -> int:
-    plain = record.item() if isinstance(record, np.generic) else record
-    if type(plain) not in (str, bytes, int):  # not isinstance: True is not an identifier
+    identifier = record.item() if isinstance(record, np.generic) else record
+    if type(identifier) not in (str, bytes, int):  # not isinstance: True is not an identifier
         raise InvalidInput("record_ids", record, "text, bytes or whole numbers")
     # The type is part of what is hashed, so 1 and "1" are two records.
-    content = plain if isinstance(plain, bytes) else str(plain).encode()
-    name = type(plain).__name__.encode() + b":" + content
+    content = identifier if isinstance(identifier, bytes) else str(identifier).encode()
+    name = type(identifier).__name__.encode() + b":" + content
     digest = hashlib.blake2b(partition.to_bytes(8, "big") + name, key=key, digest_size=16).digest()
     return int.from_bytes(digest, "big")

@@ -131,10 +131,10 @@ def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
     Raises:
         InvalidInput: they are not.
     """
-    listed = tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
-    if len(listed) < 2 or len(set(listed)) != len(listed):
+    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
+    if len(labels) < 2 or len(set(labels)) != len(labels):
         raise InvalidInput("classes", classes, "at least two different classes")
-    return listed
+    return labels
 
 
 def class_numbers(labels: NDArray[Any], classes: tuple[Any, ...], argument: str) -> NDArray[np.int64]:
@@ -177,18 +177,24 @@ def train_one(
     """
     if members.size == 0:
         return ConstantVote(classes[0])
-    own = y[members]
-    if (own == own[0]).all():  # many classifiers refuse a single class
-        return ConstantVote(own[0])
-    made: Any = estimator  # an estimator, or what makes one
-    teacher = copy.deepcopy(made) if hasattr(made, "fit") and not isinstance(made, type) else made()
+    labels = y[members]
+    if (labels == labels[0]).all():  # many classifiers refuse a single class
+        return ConstantVote(labels[0])
+    template: Any = estimator  # an estimator, or what makes one
+    teacher = copy.deepcopy(template) if hasattr(template, "fit") and not isinstance(template, type) else template()
     if hasattr(teacher, "get_params"):
-        unset = [
-            name
-            for name, value in teacher.get_params().items()
-            if name.split("__")[-1] == "random_state" and value is None
-        ]
-        state = int(np.random.SeedSequence(place).generate_state(1)[0])
-        teacher.set_params(**dict.fromkeys(unset, state))
-    teacher.fit(X[members], own)
+        teacher.set_params(**random_states(teacher, place))
+    teacher.fit(X[members], labels)
     return teacher
+
+
+def random_states(estimator: Any, place: tuple[int, int, int]) -> dict[str, int]:
+    """Return a value for each parameter ``random_state`` of an estimator that is None, decided by its place alone.
+
+    Args:
+        estimator: with scikit-learn's ``get_params``.
+        place: public whole numbers.
+    """
+    state = int(np.random.SeedSequence(place).generate_state(1)[0])
+    parameters = estimator.get_params().items()
+    return {name: state for name, value in parameters if name.split("__")[-1] == "random_state" and value is None}

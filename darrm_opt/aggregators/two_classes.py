@@ -85,8 +85,8 @@ class TwoClassVote:
     def _neighbours(self) -> tuple[IntArray, IntArray]:
         """Numbers of ones (v, v′) of the neighbours furthest apart: v ± affected, within 0..K."""
         v = np.arange(self.K + 1)
-        nearest = np.concatenate([np.minimum(v + self.affected, self.K), np.maximum(v - self.affected, 0)])
-        return np.tile(v, 2), nearest
+        other = np.concatenate([np.minimum(v + self.affected, self.K), np.maximum(v - self.affected, 0)])
+        return np.tile(v, 2), other
 
     @property
     def pairs(self) -> tuple[Array, Array]:
@@ -118,9 +118,9 @@ class TwoClassVote:
         if not 0 <= delta < 1:
             raise InvalidInput("delta", delta, "a probability in [0, 1)")
         p, other = self.pairs
-        above = p * (1 + PROBABILITY_ERROR) - delta
-        most = float(np.max(above / (other * (1 - PROBABILITY_ERROR))))
-        return math.log(most) * GUARD if most > 1 else 0.0
+        excess = p * (1 + PROBABILITY_ERROR) - delta
+        ratio = float(np.max(excess / (other * (1 - PROBABILITY_ERROR))))
+        return math.log(ratio) * GUARD if ratio > 1 else 0.0
 
     def moments(self, orders: Iterable[float] = ORDERS) -> Array:
         """Return the worst moment at each order l ≥ 1: max of ln Σ_o p_o·(p_o/p′_o)^l, rounded up.
@@ -138,7 +138,7 @@ class TwoClassVote:
         return np.asarray(np.max(moment + 2.0**-50 * (l + 1) * size, axis=1), dtype=np.float64)
 
     def region(self) -> BitRegion:
-        """Return the polygon that contains every pair that neighbours can show, for `accounting.bits.recursion.compose_bits`."""
+        """Return a polygon that contains every pair that neighbours can show, for `bits.recursion.compose_bits`."""
         from darrm_opt.accounting.bits.region import outer_region
 
         p, other = self.pairs
@@ -150,7 +150,7 @@ class TwoClassVote:
         return outer_region(slopes, [self._excess(float(slope)) for slope in slopes])
 
     def composed_epsilon(self, queries: int, delta: float, *, points: int = 4001) -> float:
-        """Return the ε of ``queries`` adaptive releases at ``delta``: the exact composition of bits, tightest and slowest.
+        """Return ε of ``queries`` adaptive releases at ``delta`` by the exact composition of bits: tightest, slowest.
 
         Args:
             queries: ≥ 0.
@@ -179,7 +179,7 @@ class TwoClassVote:
         Returns:
             T ↦ [(ε, which account), …].
         """
-        once = self.epsilon(delta)
+        one_release = self.epsilon(delta)
         compose_pure = pure_composition(self.epsilon(0.0), delta)
         orders = tuple(orders)
         moments = self.moments(orders)
@@ -187,7 +187,7 @@ class TwoClassVote:
         def cost(T: int) -> list[tuple[float, str]]:
             options = [(compose_pure(T), "two-class vote, optimal composition of its pure epsilon")]
             if T == 1:
-                options.append((once, "two-class vote, exact"))
+                options.append((one_release, "two-class vote, exact"))
             if delta > 0:
                 options.append((tight_epsilon(T * moments, delta, orders), "two-class vote, exact moments"))
             if exact and delta > 0:  # at δ = 0 the optimal composition of the pure ε is exact

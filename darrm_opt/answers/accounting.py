@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def composition_to_dict(
-    each: Privacy,
+    privacy: Privacy,
     queries: int,
     slack: float,
     total_delta: float | None = None,
@@ -37,13 +37,13 @@ def composition_to_dict(
     """Return the total privacy of ``queries`` releases by each account.
 
     Args:
-        each: (ε, δ) of one release, ε finite.
+        privacy: (ε, δ) of one release, ε finite.
         queries: Q, 1..`MAX_RELEASES`.
         slack: δ′ of the closed form ``kov_composition`` [probability], in [0, 1).
-        total_delta: δ at which every account but ``basic_composition`` and ``kov_composition`` is asked [probability]; None for that of
-            ``kov_composition``.
-        release: the γ that is released; with it also ``profile``, ``bits`` and ``total_privacy``, and ``models`` for voters that were
-            trained once, which the other accounts then take as not private.
+        total_delta: δ at which every account but ``basic_composition`` and ``kov_composition`` is asked [probability];
+            None for that of ``kov_composition``.
+        release: the γ that is released; with it also ``profile``, ``bits`` and ``total_privacy``, and ``models`` for
+            voters that were trained once, which the other accounts then take as not private.
         fresh: whether the voters of the release are (`darrm_opt.problem.FRESH`).
 
     Raises:
@@ -56,16 +56,20 @@ def composition_to_dict(
         raise InvalidInput(
             "fresh", fresh, "no fresh without voters", "(epsilon, delta) of a release is all that counts here."
         )
-    wanted = total_delta_of(each, queries, slack) if total_delta is None else probability(total_delta, "total_delta")
+    delta = total_delta_of(privacy, queries, slack) if total_delta is None else probability(total_delta, "total_delta")
     answer = {
-        "simple": _account_to_dict(lambda: basic_composition(each.epsilon, each.delta, queries)),
-        "general": _account_to_dict(lambda: kov_composition(each.epsilon, each.delta, queries, slack)),
+        "simple": _account_to_dict(lambda: basic_composition(privacy.epsilon, privacy.delta, queries)),
+        "general": _account_to_dict(lambda: kov_composition(privacy.epsilon, privacy.delta, queries, slack)),
     }
     if release is None:
-        answer["optimal"] = _account_to_dict(lambda: optimal_composition(each.epsilon, each.delta, queries, wanted))
-        answer["pld"] = _account_to_dict(lambda: pld_composition(each.epsilon, each.delta, queries, wanted).privacy)
+        answer["optimal"] = _account_to_dict(
+            lambda: optimal_composition(privacy.epsilon, privacy.delta, queries, delta)
+        )
+        answer["pld"] = _account_to_dict(
+            lambda: pld_composition(privacy.epsilon, privacy.delta, queries, delta).privacy
+        )
         return answer
-    total = total_privacy(release, queries, wanted, fresh=fresh)
+    total = total_privacy(release, queries, delta, fresh=fresh)
     names = ["optimal", "pld", "profile", "bits"]
     if release.effective(queries, fresh=fresh) is not release:  # (mε, δ) is no longer what one release costs
         names = ["simple", "general", *names, "models"]
@@ -122,29 +126,29 @@ def compare_mechanisms(argument: dict[str, Any], report: Report) -> dict[str, An
 
 
 def compose_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the total privacy of ``queries`` releases, each (``epsilon``, ``delta``), or of ``gamma`` for ``problem``."""
+    """Return the total privacy of ``queries`` releases of (``epsilon``, ``delta``), or of ``gamma`` for ``problem``."""
     from darrm_opt.accounting.release_profile import Release
 
     report(None)
     release = None
     if argument["problem"] is not None:
         release = Release.of((argument["gamma"], problem_from_record(argument["problem"])))
-    each = Privacy(argument["epsilon"], argument["delta"])
+    privacy = Privacy(argument["epsilon"], argument["delta"])
     return composition_to_dict(
-        each, argument["queries"], argument["slack"], argument["total_delta"], release, fresh=argument["fresh"]
+        privacy, argument["queries"], argument["slack"], argument["total_delta"], release, fresh=argument["fresh"]
     )
 
 
-def comparison_to_dict(found: Comparison) -> dict[str, Any]:
+def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as plain data: the voters, the budget, and a row for each mechanism."""
-    voters = problem_record(found.problem)
+    voters = problem_record(comparison.problem)
     return {
         "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
-        "fresh": found.fresh,
-        "queries": found.queries,
-        "total": {"epsilon": found.total.epsilon, "delta": found.total.delta},
-        "objective": found.objective,
-        "draw": None if found.bags is None else _subsampling_to_dict(found.bags, found.problem.K),
+        "fresh": comparison.fresh,
+        "queries": comparison.queries,
+        "total": {"epsilon": comparison.total.epsilon, "delta": comparison.total.delta},
+        "objective": comparison.objective,
+        "draw": None if comparison.bags is None else _subsampling_to_dict(comparison.bags, comparison.problem.K),
         "rows": [
             {
                 "name": row.name,
@@ -156,10 +160,10 @@ def comparison_to_dict(found: Comparison) -> dict[str, Any]:
                 "disagreement": row.disagreement,
                 "tv_error": row.tv_error,
             }
-            for row in found.rows
+            for row in comparison.rows
         ],
-        "without_noise": found.without_noise,
-        "not_compared": found.not_compared,
+        "without_noise": comparison.without_noise,
+        "not_compared": comparison.not_compared,
     }
 
 
@@ -196,32 +200,32 @@ def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     )
 
 
-def plan_to_dict(found: Plan) -> dict[str, Any]:
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain data: the request as it was understood, the advice, and a row for each option."""
-    asked = found.request
-    voters = problem_record(asked.voters)
+    request = plan.request
+    voters = problem_record(request.voters)
     return {
         "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
-        "fresh": asked.fresh,
-        "draw": None if asked.bags is None else _subsampling_to_dict(asked.bags, asked.K),
-        "queries": asked.queries,
-        "total": _privacy_to_dict(asked.total),
-        "prior": str(asked.objective),
-        "least_accuracy": asked.least_accuracy,
-        "verdict": found.verdict,
-        "advice": found.advice,
-        "options": [_option_to_dict(option) for option in found.options],
+        "fresh": request.fresh,
+        "draw": None if request.bags is None else _subsampling_to_dict(request.bags, request.K),
+        "queries": request.queries,
+        "total": _privacy_to_dict(request.total),
+        "prior": str(request.objective),
+        "least_accuracy": request.least_accuracy,
+        "verdict": plan.verdict,
+        "advice": plan.advice,
+        "options": [_option_to_dict(option) for option in plan.options],
         "suggestions": [
             {
-                "change": each.change,
-                "queries": each.queries,
-                "total": _privacy_to_dict(each.total),
-                "accuracy": each.accuracy,
-                "words": each.words,
+                "change": suggestion.change,
+                "queries": suggestion.queries,
+                "total": _privacy_to_dict(suggestion.total),
+                "accuracy": suggestion.accuracy,
+                "words": suggestion.words,
             }
-            for each in found.suggestions
+            for suggestion in plan.suggestions
         ],
-        "warnings": list(found.warnings),
+        "warnings": list(plan.warnings),
     }
 
 
@@ -244,41 +248,41 @@ def _privacy_to_dict(privacy: Privacy) -> dict[str, float]:
     return {"epsilon": privacy.epsilon, "delta": privacy.delta}
 
 
-def lesson_to_dict(lesson: AggregatorExperiment) -> dict[str, Any]:
+def lesson_to_dict(experiment: AggregatorExperiment) -> dict[str, Any]:
     """Return a lesson as plain data: the data, the budget, and a row for each aggregator."""
     return {
-        "data": lesson.data.name,
-        "records": len(lesson.data.y),
-        "labels": len(lesson.data.truth),
-        "teachers": lesson.n_chunks,
-        "partitions": lesson.n_partitions,
-        "total": {"epsilon": lesson.total.epsilon, "delta": lesson.total.delta},
+        "data": experiment.data.name,
+        "records": len(experiment.data.y),
+        "labels": len(experiment.data.truth),
+        "teachers": experiment.n_chunks,
+        "partitions": experiment.n_partitions,
+        "total": {"epsilon": experiment.total.epsilon, "delta": experiment.total.delta},
         "stopping": "the number of labels is fixed before the data are looked at, and paid for in advance",
-        "accuracy_without_noise": lesson.teachers_accuracy,
-        "aggregators": [_aggregator_to_dict(each) for each in lesson.taught],
+        "accuracy_without_noise": experiment.teachers_accuracy,
+        "aggregators": [_aggregator_to_dict(result) for result in experiment.taught],
     }
 
 
-def _aggregator_to_dict(each: AggregatorResult) -> dict[str, Any]:
-    guarantee = each.guarantee
-    told: dict[str, Any] = {
-        "name": each.name,
-        each.noise[0]: each.noise[1],
+def _aggregator_to_dict(result: AggregatorResult) -> dict[str, Any]:
+    guarantee = result.guarantee
+    row: dict[str, Any] = {
+        "name": result.name,
+        result.noise[0]: result.noise[1],
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta,
         "adjacency": guarantee.adjacency,
         "basis": guarantee.basis,
-        "accuracy": each.accuracy,
-        "expected_accuracy": each.expected_accuracy,
-        "labels": each.labels.tolist(),
+        "accuracy": result.accuracy,
+        "expected_accuracy": result.expected_accuracy,
+        "labels": result.labels.tolist(),
     }
-    if each.loss is not None and each.records is not None:
-        told["for_the_owner_only"] = {
-            "warning": each.loss.warning,
-            "epsilon_of_this_dataset": each.loss.epsilon,
+    if result.loss is not None and result.records is not None:
+        row["for_the_owner_only"] = {
+            "warning": result.loss.warning,
+            "epsilon_of_this_dataset": result.loss.epsilon,
             "epsilon_of_records": dict(
-                zip(("least", "median", "largest"), np.quantile(each.records, (0, 0.5, 1)).tolist(), strict=True)
+                zip(("least", "median", "largest"), np.quantile(result.records, (0, 0.5, 1)).tolist(), strict=True)
             ),
-            "labels_by_the_stopping_rule_of_the_source": each.leaking_labels,
+            "labels_by_the_stopping_rule_of_the_source": result.leaking_labels,
         }
-    return told
+    return row

@@ -1,4 +1,4 @@
-"""Curves as plain data: errors of γ_opt and the baselines over p or m, privacy profiles, the inverse of a trade-off; and their tasks."""
+"""Curves as plain data: errors over p or m, privacy profiles, the inverse of a trade-off; and their tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ MAX_POINTS = 100_001
 
 
 def p_grid(points: Any) -> list[float]:
-    """Return ``points`` probabilities from 0.5 to 1, evenly spaced, 2 to `MAX_POINTS`: below 0.5 the errors are the same.
+    """Return ``points`` probabilities from 0.5 to 1, evenly spaced; below 0.5 the errors are the same.
+
+    Args:
+        points: how many, 2 to `MAX_POINTS`.
 
     Raises:
         InvalidInput: another number of points.
@@ -72,7 +75,7 @@ def allowance_grid(K: int, most: int) -> list[float]:
 def error_curves_over_p(
     solution: Solution, p: Sequence[float], baselines: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Return both errors at each p that all voters share, of the solution and of the baselines named (None: the usual)."""
+    """Return both errors of the solution and of the baselines (None: the usual) at each p that all voters share."""
     curves = {}
     for name, noise in compared_noise(solution, baselines).items():
         errors = error_curve(noise, p)
@@ -142,8 +145,8 @@ def compute_error_curve(argument: dict[str, Any], report: Report) -> dict[str, A
 
     report(None)
     solution = solution_from_record(argument["solution"])
-    drawn = error_curves_over_p(solution, p_grid(argument["points"]), argument["baselines"])
-    return {**drawn, "left_out": reasons_left_out(solution.problem, argument["baselines"] or (), drawn["curves"])}
+    answer = error_curves_over_p(solution, p_grid(argument["points"]), argument["baselines"])
+    return {**answer, "left_out": reasons_left_out(solution.problem, argument["baselines"] or (), answer["curves"])}
 
 
 def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -152,23 +155,23 @@ def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 
     report(None)
     problem, gamma = problem_from_record(argument["problem"]), argument["gamma"]
-    wanted = argument["epsilons"]
-    if wanted is None:
-        wanted = epsilon_grid(problem.target.epsilon, argument["points"])
-    found = privacy_profile(gamma, problem, wanted)
-    return {"epsilon": list(wanted), "delta": found.deltas.tolist(), "attained": found.attained.tolist()}
+    epsilons = argument["epsilons"]
+    if epsilons is None:
+        epsilons = epsilon_grid(problem.target.epsilon, argument["points"])
+    profile = privacy_profile(gamma, problem, epsilons)
+    return {"epsilon": list(epsilons), "delta": profile.deltas.tolist(), "attained": profile.attained.tolist()}
 
 
 def find_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return what `least_parameter` finds for its arguments, ``epsilon`` perhaps "inf"; reports how many solves are done."""
+    """Return the result of `least_parameter`, ``epsilon`` perhaps "inf"; reports how many solves are done."""
     from darrm_opt.design.inverse import least_parameter
 
     epsilon = argument["epsilon"]
     arguments = {**argument, "epsilon": float("inf") if epsilon == "inf" else epsilon}
-    found = least_parameter(**arguments, progress=lambda done, of: report({"done": done, "of": of}))
-    below = found.below
+    least = least_parameter(**arguments, progress=lambda done, of: report({"done": done, "of": of}))
+    below = least.below
     return {
-        **{name: getattr(found, name) for name in ("parameter", "value", "measure", "wanted", "reached", "is_least")},
+        **{name: getattr(least, name) for name in ("parameter", "value", "measure", "wanted", "reached", "is_least")},
         "below": None if below is None else {name: getattr(below, name) for name in ("value", "reached", "bound")},
-        "solutions": [solution_record(each.solution) for each in (found, below) if each is not None],
+        "solutions": [solution_record(point.solution) for point in (least, below) if point is not None],
     }

@@ -41,8 +41,8 @@ def table_seconds(partitions: int, problem: PluralityProblem) -> float:
 def options_seconds(problem: PluralityProblem, queries: int) -> float:
     """Return about how long `design_releases` takes [s]: tables, accounts of noise, and the chances of vote counts."""
     tables = has_table(problem.K, problem.classes, MAX_RULE_PARTITIONS)
-    listed = has_table(problem.K, problem.classes)
-    numbers = partition_count(problem.K, problem.classes) * problem.classes if listed else SAMPLED_NUMBERS
+    enumerable = has_table(problem.K, problem.classes)
+    numbers = partition_count(problem.K, problem.classes) * problem.classes if enumerable else SAMPLED_NUMBERS
     solves = 1 if queries == 1 or problem.target.delta == 0 else 1 + COMPOSED_SOLVES
     return NOISE_SECONDS + NUMBER_SECONDS * numbers + (solves * plurality_seconds(problem) if tables else 0.0)
 
@@ -53,7 +53,7 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     problem = problem_from_record(argument["problem"])
     objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
     try:
-        found = design_releases(
+        design = design_releases(
             problem.K,
             problem.classes,
             problem.target,
@@ -65,11 +65,11 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         if err.argument not in ("counts", "chances"):
             raise
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
-    return {**found.as_dict(), "prior": argument["prior"], "mechanism": found.best.mechanism.record()}
+    return {**design.as_dict(), "prior": argument["prior"], "mechanism": design.best.mechanism.record()}
 
 
 def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the optimal rule of a ``problem`` under ``prior``, ``ties`` and ``price``, and the utility of each mechanism."""
+    """Return the optimal rule of a ``problem`` under a ``prior``, and the utility of each mechanism."""
     report(None)
     problem = problem_from_record(argument["problem"])
     objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
@@ -78,5 +78,5 @@ def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]
         objective.weights(cells)
     except InvalidInput as err:  # a prior of other voters or classes
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
-    found = compare_mechanisms(problem, objective, time_limit=argument["time_limit"])
-    return {**found.as_dict(), "rule": plurality_record(found.solution)}
+    comparison = compare_mechanisms(problem, objective, time_limit=argument["time_limit"])
+    return {**comparison.as_dict(), "rule": plurality_record(comparison.solution)}

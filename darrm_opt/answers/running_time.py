@@ -7,11 +7,12 @@ The reduced constraint set is counted in closed form. The expected time of a sol
 
     s = target ε / voter ε,
 
-fitted by least squares to processor times of a solve (`tests/campaigns/cost.py`: K = 11 to 201, s = 1.5 to 10, Δ = 0 to 0.3
-with K·Δ up to 10, the objectives rectangular and shared(1,1), one core of an AMD EPYC, 2026-11-22, with the
-compiled kernel), by whether voters have a Δ. Beyond K = 201 it extrapolates; the last term, not fitted, is for single designs
-of K = 301 to 5001 at s = 3, which take longer, and errs upward at larger s. Objectives over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and
-`enumerate` costs `ROW_SECONDS` a row and voter instead (from `benchmarks/results.md`: K = 11 and 15).
+fitted by least squares to processor times of a solve (`tests/campaigns/cost.py`: K = 11 to 201, s = 1.5 to 10, Δ = 0 to
+0.3 with K·Δ up to 10, the objectives rectangular and shared(1,1), one core of an AMD EPYC, 2026-11-22, with the
+compiled kernel), by whether voters have a Δ. Beyond K = 201 it extrapolates; the last term, not fitted, is for single
+designs of K = 301 to 5001 at s = 3, which take longer, and errs upward at larger s. Objectives over scenarios cost
+`SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs `ROW_SECONDS` a row and voter instead (from
+`benchmarks/results.md`: K = 11 and 15).
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
         InvalidInput: more than `MAX_ESTIMATED_VOTERS` voters, or more rows than can be enumerated.
 
     >>> from darrm_opt.problem import Problem
-    >>> found = estimate_cost(DesignSpec(Problem.from_allowance(K=35, m=3, epsilon=0.1, Delta=1e-5)))
-    >>> found.constraints, found.method, 0.002 < found.seconds < 0.02
+    >>> estimate = estimate_cost(DesignSpec(Problem.from_allowance(K=35, m=3, epsilon=0.1, Delta=1e-5)))
+    >>> estimate.constraints, estimate.method, 0.002 < estimate.seconds < 0.02
     (26978328, 'cuts', True)
     """
     problem = request.problem
@@ -112,19 +113,19 @@ def constraint_count(problem: Problem) -> int:
     >>> constraint_count(Problem.from_allowance(K=35, m=3, epsilon=0.1))
     8436
     """
-    moving = 6 if problem.voter.delta > 0 else 2
+    corners = 6 if problem.voter.delta > 0 else 2
     r, K = problem.affected, problem.K
-    return (K + 1) * math.comb(r + moving, moving) - moving * math.comb(r + moving, moving + 1)
+    return (K + 1) * math.comb(r + corners, corners) - corners * math.comb(r + corners, corners + 1)
 
 
 def _cut_seconds(problem: Problem) -> float:
     m = problem.m
-    at_three, power = _fitted(problem.K, problem.voter.delta)
+    at_three, power = _time_and_power(problem.K, problem.voter.delta)
     return max(MIN_SOLVE_SECONDS, at_three * math.pow(max((3.0 if m is None else m) / 3, 1.0), power))
 
 
 @lru_cache(maxsize=256)
-def _fitted(K: int, Delta: float) -> tuple[float, float]:
+def _time_and_power(K: int, Delta: float) -> tuple[float, float]:
     """Return the expected time at target ε ≤ 3 voter ε [s], and the power c by which it falls beyond."""
     a, b, c, d, e = COEFFICIENTS_APPROXIMATE if Delta > 0 else COEFFICIENTS_PURE
     size = math.log(K / 101)
@@ -134,8 +135,8 @@ def _fitted(K: int, Delta: float) -> tuple[float, float]:
 def _scenario_seconds(request: DesignSpec) -> float:
     if not isinstance(request.objective, ScenarioObjective):
         return 0.0
-    asked = dict(request.objective.parameters)
-    return SCENARIO_SECONDS * asked.get("points", asked.get("scenarios", 0.0)) * request.problem.K
+    parameters = dict(request.objective.parameters)
+    return SCENARIO_SECONDS * parameters.get("points", parameters.get("scenarios", 0.0)) * request.problem.K
 
 
 PLAN_SOLVES = 60
@@ -149,28 +150,31 @@ MAX_PLAN_QUERIES = 300
 
 
 SUBSAMPLED_PLAN_ACCOUNTS = 80
-"""Approximate number of accounts that a plan computes where voters are subsampled, each an average over affected voters."""
+"""Approximate number of accounts that a plan computes where voters are subsampled, each an average."""
 
 
 def plan_seconds(
-    of_a_solve: float, queries: int, time_limit: float | None = None, account_seconds: float = 0.0
+    solve_time: float, queries: int, time_limit: float | None = None, account_seconds: float = 0.0
 ) -> float:
     """Return the expected time of a plan [s], from that of one solve; with a limit, little longer than that.
 
     Args:
-        of_a_solve: time of one design [s].
+        solve_time: time of one design [s].
         queries: Q ≥ 1.
         time_limit: of the plan [s]; None for none.
         account_seconds: what the accounts of a draw take (`plan_account_seconds`) [s].
     """
-    seconds = PLAN_SOLVES * of_a_solve + PLAN_QUERY_SECONDS * min(queries, MAX_PLAN_QUERIES) + account_seconds
-    return seconds if time_limit is None else min(seconds, time_limit + of_a_solve)
+    seconds = PLAN_SOLVES * solve_time + PLAN_QUERY_SECONDS * min(queries, MAX_PLAN_QUERIES) + account_seconds
+    return seconds if time_limit is None else min(seconds, time_limit + solve_time)
 
 
 def plan_account_seconds(
     problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any], *, fresh: bool = False
 ) -> float:
-    """Return the expected time of the accounts of a plan where voters are subsampled [s]; 0 where they are not, or are too many to compute."""
+    """Return the expected time of the accounts of a plan where voters are subsampled [s].
+
+    0 where they are not, or where the accounts are too long to be computed.
+    """
     from darrm_opt.accounting.errors import TooMuchWork
 
     try:
@@ -181,13 +185,13 @@ def plan_account_seconds(
 
 
 COMPARISON_SOLVES = 100
-"""Approximate number of γ that a comparison designs: for the best target (without a draw) and for the whole sequence."""
+"""Approximate number of γ that a comparison designs: for the best target (without a draw) and the sequence."""
 
 COMPARISON_ACCOUNTS, SUBSAMPLED_COMPARISON_ACCOUNTS = 75, 50
-"""Approximate number of accounts that a comparison computes; where voters are subsampled it looks for no best target."""
+"""Approximate number of accounts of a comparison; where voters are subsampled it looks for no best target."""
 
 ACCOUNT_SECONDS, ACCOUNT_RELEASE_SECONDS = 1e-2, {True: 3e-4, False: 1e-4}
-"""Time for one account, and for each release in it, of fresh votes or not, where a record affects a fixed number of voters [s]."""
+"""Time for one account, and for each release in it, fresh or not [s]; a record affects a fixed number of voters."""
 
 SUBSAMPLED_RELEASE_SECONDS = 2e-4
 """Time for one release and one number of affected voters in one account, where voters are subsampled [s]."""
@@ -210,30 +214,34 @@ def comparison_account_seconds(
 def _steps_of_draw(
     problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any], *, fresh: bool
 ) -> float | None:
-    """Return the size of one account where voters are subsampled, None where they are not; raises `TooMuchWork` for too large a one."""
+    """Return the size of one account where voters are subsampled, None where they are not.
+
+    Raises:
+        TooMuchWork: it is too large.
+    """
     from darrm_opt.accounting.freshness import effective_voters
     from darrm_opt.bagging.bags import checked_bags
     from darrm_opt.comparison.compare import check_comparable, mixture_steps
 
     bags = checked_bags(problem, **draw)
     voters = effective_voters(problem, queries, fresh=fresh)
-    reach = None if bags is None else bags.affected_distribution(problem.K)
-    check_comparable(voters, queries, total, reach)
-    return None if reach is None else mixture_steps(voters, queries, total, reach)
+    distribution = None if bags is None else bags.affected_distribution(problem.K)
+    check_comparable(voters, queries, total, distribution)
+    return None if distribution is None else mixture_steps(voters, queries, total, distribution)
 
 
 SEARCHED_DECADES = 6
 """Powers of ten among which the inverse question bisects, about."""
 
 
-def inverse_seconds(of_a_solve: float, digits: int) -> float:
+def inverse_seconds(solve_time: float, digits: int) -> float:
     """Return the expected time of the inverse question [s]: a solve for each step of a bisection among decimal numbers.
 
     Raises:
         InvalidInput: a number of digits that is not searched.
     """
     check_digits(digits)
-    return of_a_solve * math.log2(SEARCHED_DECADES * 9 * 10.0 ** (digits - 1))
+    return solve_time * math.log2(SEARCHED_DECADES * 9 * 10.0 ** (digits - 1))
 
 
 BALL_ROW_SECONDS = 1.1e-6

@@ -1,9 +1,9 @@
 """Bagged models: a trainer and a predictor by majority, with the certificate of what the draw alone guarantees.
 
-Draw subsamples, train one model on each, predict by their majority; no noise is added. Everything that is predicted is computed from the
-draw and from coins that look at no record, so the models, and any number of predictions, are private as a whole, by the probability that
-a record is not drawn. That holds because the estimator sees its own subsample and nothing else: scaling, feature selection or early
-stopping belong inside it.
+Draw subsamples, train one model on each, predict by their majority; no noise is added. Everything that is predicted is
+computed from the draw and from coins that look at no record, so the models, and any number of predictions, are private
+as a whole, by the probability that a record is not drawn. That holds because the estimator sees its own subsample and
+nothing else: scaling, feature selection or early stopping belong inside it.
 
 Source: Liu, Jia, Gong, "On the intrinsic differential privacy of bagging", Definition 2 and Theorems 2 to 4.
 """
@@ -55,14 +55,14 @@ class BaggingCertificate:
         Raises:
             InvalidInput: the draw does not give the guarantee that is written down.
         """
-        found = _guarantee(self.draws, self.form)
-        if self.guarantee.epsilon < found.epsilon or self.guarantee.delta < found.delta:
+        guarantee = _guarantee(self.draws, self.form)
+        if self.guarantee.epsilon < guarantee.epsilon or self.guarantee.delta < guarantee.delta:
             raise InvalidInput(
                 "guarantee",
                 self.guarantee,
-                f"at least ({found.epsilon!r}, {found.delta!r}), which is what the draw gives",
+                f"at least ({guarantee.epsilon!r}, {guarantee.delta!r}), which is what the draw gives",
             )
-        return found
+        return guarantee
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +90,8 @@ class BaggedModels:
         Raises:
             InvalidInput: a model predicts what is no class.
         """
-        predicted = [class_numbers(np.asarray(model.predict(X)), self.classes, "prediction") for model in self.models]
-        return np.stack([np.bincount(each, minlength=len(self.classes)) for each in np.transpose(predicted)])
+        predictions = [class_numbers(np.asarray(model.predict(X)), self.classes, "prediction") for model in self.models]
+        return np.stack([np.bincount(labels, minlength=len(self.classes)) for labels in np.transpose(predictions)])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class with most votes for each row of X; of several, the first in ``classes``.
@@ -129,7 +129,7 @@ def train_bagged(
         sampling: without replacement, ``independent`` or ``disjoint`` subsamples.
         form: ``zero`` for (0, δ), ``paper`` for the published (ε, δ).
         classes: all classes, a public list: taken from the data it would tell which classes occur.
-        seed: public; with the model's place it sets every parameter ``random_state`` that the estimator has and is None.
+        seed: public; with the model's place it sets every ``random_state`` of the estimator that is None.
         source: source of the draw; None for the operating system.
 
     Guarantees:
@@ -148,8 +148,10 @@ def train_bagged(
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
     draws = Draws(len(y), subsample_size, n_models, replacement, sampling)
     certificate = BaggingCertificate.of(draws, form)
-    drawn = draw_subsamples(len(y), subsample_size, n_models, replacement=replacement, sampling=sampling, source=source)
-    models = [train_one(estimator, X, y, members, classes, (seed, 0, i)) for i, members in enumerate(drawn)]
+    subsamples = draw_subsamples(
+        len(y), subsample_size, n_models, replacement=replacement, sampling=sampling, source=source
+    )
+    models = [train_one(estimator, X, y, members, classes, (seed, 0, i)) for i, members in enumerate(subsamples)]
     return BaggedModels(tuple(models), classes, certificate)
 
 

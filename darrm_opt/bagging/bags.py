@@ -1,24 +1,22 @@
 """Bags: K models, each trained on a subsample of one dataset, and how many of them one record affects.
 
 This is what a sound account of DPBag rests on. The source's per-record account counts, at the dataset at hand, how the
-teachers that saw a record voted; that is no (ε, δ) guarantee (`per_instance`). What can be counted without looking at the data
-is how many teachers saw the record, since the draw does not look either: for each of K models alike the chance of being
-reached is
+teachers that saw a record voted; that is no (ε, δ) guarantee (`per_instance`). What can be counted without looking at
+the data is how many teachers saw the record, since the draw does not look either: for each of K models alike the chance
+of being reached is
 
     with replacement              1 − (1 − 1/n)^k     and the number of affected models is Binomial(K, that),
     without, independent          k/n                 likewise,
     without, disjoint             one model with chance K·k/n, none otherwise.
 
-`accounting.mixture` averages the exact cost over that law. Neighbours may replace a record, where both share the draw; or add
-or remove one, where n is the smaller size: a draw that misses the record is a draw from the others, so both can be drawn
-together such that only models that drew it differ.
+`accounting.mixture` averages the exact cost over that law. Neighbours may replace a record, where both share the draw;
+or add or remove one, where n is the smaller size: a draw that misses the record is a draw from the others, so both can
+be drawn together such that only models that drew it differ.
 
 A model may see its own subsample and nothing else, and where it is private itself, its (ε, Δ) must hold for a subsample
 that is given: privacy that comes from the draw is counted here, once.
 
-Drawing Bagging's subsamples, exactly as `bagging_guarantee` assumes they are drawn.
-
-The draw *is* the privacy, so it comes from the operating system and is exactly uniform.
+The draw *is* the privacy, so it comes from the operating system, exactly uniform, as `bagging_guarantee` assumes it.
 """
 
 from __future__ import annotations
@@ -85,15 +83,15 @@ class Bags:
         K = whole_number(K, "K", "a whole number of voters, at least 1")
         if self.sampling == "independent":
             return AffectedDistribution.binomial(K, self._chance)
-        drawn = K * self.subsample_size
-        if drawn > self.n:
+        records = K * self.subsample_size
+        if records > self.n:
             raise InvalidInput(
                 "subsample_size",
                 self.subsample_size,
                 f"at most n / K = {self.n // K} for {K} disjoint subsamples",
             )
-        one = Fraction(drawn, self.n)
-        return AffectedDistribution((float_above(1 - one), float_above(one), *[0.0] * (K - 1)))
+        chance = Fraction(records, self.n)
+        return AffectedDistribution((float_above(1 - chance), float_above(chance), *[0.0] * (K - 1)))
 
     @property
     def _chance(self) -> Fraction:
@@ -111,9 +109,9 @@ def checked_bags(
         InvalidInput: half of it is said, or ``affected`` is too: the draw decides that.
     """
     if n is None and subsample_size is None:
-        for name, value, usual in (("replacement", replacement, True), ("sampling", sampling, "independent")):
-            if value != usual:
-                raise InvalidInput(name, value, f"{usual!r} without n and subsample_size", "Say what is drawn.")
+        for name, value, default in (("replacement", replacement, True), ("sampling", sampling, "independent")):
+            if value != default:
+                raise InvalidInput(name, value, f"{default!r} without n and subsample_size", "Say what is drawn.")
         return None
     if n is None:
         raise InvalidInput("n", None, "the number of records, with subsample_size")
@@ -158,7 +156,7 @@ def draw_subsamples(
     Raises:
         InvalidInput: as `bagging_guarantee`.
 
-    >>> [len(chosen) for chosen in draw_subsamples(100, 10, 3)]
+    >>> [len(members) for members in draw_subsamples(100, 10, 3)]
     [10, 10, 10]
     """
     draws = Draws(n, subsample_size, n_models, replacement, sampling)
@@ -168,16 +166,16 @@ def draw_subsamples(
         return [np.array([source.below(n) for _ in range(k)], dtype=np.int64) for _ in range(N)]
     if sampling == "independent":
         return [np.array(_first_of_shuffle(n, k, source), dtype=np.int64) for _ in range(N)]
-    together = _first_of_shuffle(n, N * k, source)
-    return [np.array(together[i * k : (i + 1) * k], dtype=np.int64) for i in range(N)]
+    records = _first_of_shuffle(n, N * k, source)
+    return [np.array(records[i * k : (i + 1) * k], dtype=np.int64) for i in range(N)]
 
 
 def _first_of_shuffle(n: int, k: int, source: RandomSource) -> list[int]:
-    """Return k different numbers below n in uniformly random order: k steps of a shuffle of which only the moved entries are kept."""
-    moved: dict[int, int] = {}
-    chosen = []
+    """Return k different numbers below n in uniformly random order: k steps of a shuffle, stored sparsely."""
+    displaced: dict[int, int] = {}
+    members = []
     for place in range(k):
         other = place + source.below(n - place)
-        chosen.append(moved.get(other, other))
-        moved[other] = moved.get(place, place)
-    return chosen
+        members.append(displaced.get(other, other))
+        displaced[other] = displaced.get(place, place)
+    return members

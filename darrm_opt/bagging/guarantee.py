@@ -73,11 +73,11 @@ class Draws:
             raise InvalidInput("sampling", self.sampling, "'independent' or 'disjoint'")
         if self.replacement:
             return
-        at_once = 1 if self.sampling == "independent" else N
-        if at_once * k < n:
+        joint_models = 1 if self.sampling == "independent" else N
+        if joint_models * k < n:
             return
-        why = "delta = 1, which is no privacy" if at_once * k == n else "no more than n records to draw from"
-        advice = f"Without replacement there is {why}: draw less."
+        reason = "delta = 1, which is no privacy" if joint_models * k == n else "no more than n records to draw from"
+        advice = f"Without replacement there is {reason}: draw less."
         if k >= n:
             raise InvalidInput("subsample_size", k, f"at most n - 1 = {n - 1}", advice)
         if n <= N:
@@ -226,10 +226,10 @@ def bagging_max_draws(n: int, *, delta: float, epsilon: float | None = None, rep
             raise InvalidInput("epsilon", epsilon, "a finite number of nats, at least 0")
         epsilon_limit = as_written(epsilon)
 
-    def within(count: int) -> bool:
+    def fits(count: int) -> bool:
         if not replacement and count > n - 1:
             return False
         draws = Draws(n, count, 1, replacement, "disjoint")
         return draws.delta <= delta_limit and (epsilon_limit is None or draws.paper_epsilon <= epsilon_limit)
 
-    return largest_count(within, MAX_DRAWS)
+    return largest_count(fits, MAX_DRAWS)

@@ -1,4 +1,4 @@
-"""Baselines that γ_opt is compared with: the registries of those that a target decides and of those that a total calibrates.
+"""Baselines that γ_opt is compared with: those that a target decides, and those that are calibrated to a total.
 
 Comparisons, plans, curves, their schemas and their messages take the names from here.
 """
@@ -27,8 +27,8 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
 MAX_SCALING = 1e-9
-"""Largest share of a baseline that its proof may remove: a baseline that is exactly private, as γ_Sub is, loses 1e-12 to
-rounding and to the canonical numbers of the problem; one that is not private loses far more."""
+"""Largest share of a baseline that its proof may remove: a baseline that is exactly private, as γ_Sub is, loses 1e-12
+to rounding and to the canonical numbers of the problem; one that is not private loses far more."""
 
 
 def _subsampled(make: Callable[[int, int], NoiseFunction], problem: Problem) -> NoiseFunction | None:
@@ -48,12 +48,12 @@ def _gnmax(problem: Problem) -> NoiseFunction | None:
         return None
     from darrm_opt.aggregators.gnmax import gnmax_sigma
 
-    chosen = gnmax_sigma(problem.target.epsilon, problem.target.delta, affected=problem.affected)
-    return noise_function(problem.K, GaussianNoise.of_sigma(chosen.sigma))
+    noise = gnmax_sigma(problem.target.epsilon, problem.target.delta, affected=problem.affected)
+    return noise_function(problem.K, GaussianNoise.of_sigma(noise.sigma))
 
 
 @dataclass(frozen=True)
-class CalibratedMechanism:
+class OneParameterMechanism:
     """Mechanism with one parameter, which a comparison or a plan calibrates to a total budget.
 
     Attributes:
@@ -77,8 +77,8 @@ def _share_of_one_voter(K: int) -> float:
     return 1 / K
 
 
-CALIBRATED: dict[str, CalibratedMechanism] = {
-    "gnmax": CalibratedMechanism(
+CALIBRATED: dict[str, OneParameterMechanism] = {
+    "gnmax": OneParameterMechanism(
         "1/sigma",
         lambda K, inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)),
         _share_of_one_voter,
@@ -86,7 +86,7 @@ CALIBRATED: dict[str, CalibratedMechanism] = {
         "Release the vote with Gaussian noise",
         lambda inverse: f"Gaussian noise of σ = {1 / inverse:.4g} votes on each count.",
     ),
-    "permute_and_flip": CalibratedMechanism(
+    "permute_and_flip": OneParameterMechanism(
         "rate",
         permute_and_flip,
         _share_of_one_voter,
@@ -94,7 +94,7 @@ CALIBRATED: dict[str, CalibratedMechanism] = {
         "Release the vote with Laplace noise on the difference",
         lambda rate: f"Laplace (or geometric) noise of scale {1 / rate:.4g} votes on the difference of the counts.",
     ),
-    "exponential_mechanism": CalibratedMechanism(
+    "exponential_mechanism": OneParameterMechanism(
         "rate",
         exponential_mechanism,
         _share_of_one_voter,
@@ -102,7 +102,7 @@ CALIBRATED: dict[str, CalibratedMechanism] = {
         "Release the vote by the exponential mechanism",
         lambda rate: f"Either answer with probability proportional to e^({rate:.4g}·votes).",
     ),
-    "saa": CalibratedMechanism(
+    "saa": OneParameterMechanism(
         "1/scale",
         lambda K, inverse: noise_function(K, LaplaceNoise(1 / inverse)),
         _share_of_one_voter,
@@ -110,7 +110,7 @@ CALIBRATED: dict[str, CalibratedMechanism] = {
         "Release the vote with Laplace noise",
         lambda inverse: f"Laplace noise of scale {1 / inverse:.4g} votes on each count.",
     ),
-    "subsampling": CalibratedMechanism(
+    "subsampling": OneParameterMechanism(
         "voters",
         subsampling_mixture,
         lambda _: 1.0,
@@ -118,14 +118,15 @@ CALIBRATED: dict[str, CalibratedMechanism] = {
         "Release the majority of a few voters, drawn anew for each query",
         lambda voters: f"The majority of {voters:.4g} voters on average, drawn anew for each query.",
     ),
-    "randomized_response": CalibratedMechanism(
+    "randomized_response": OneParameterMechanism(
         "gamma",
         lambda K, share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
         lambda _: 0.5,
         lambda _: 1.0,
         "Release the majority by randomised response",
         lambda share: (
-            f"The majority is right with probability {(1 + share) / 2:.4g}, however clear the vote is (γ = {share:.4g})."
+            f"The majority is right with probability {(1 + share) / 2:.4g}, however clear the vote is "
+            f"(γ = {share:.4g})."
         ),
     ),
 }
@@ -152,8 +153,8 @@ def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> d
         problem: what they must be private for.
         names: which, of `BASELINES` and `OTHER_BASELINES`; None for all of `BASELINES`.
 
-    A baseline that is not defined for the problem (subsampling without a whole m ≥ 1) or not private there (a δ below its own)
-    is left out: the comparison is at equal privacy.
+    A baseline that is not defined for the problem (subsampling without a whole m ≥ 1) or not private there (a δ below
+    its own) is left out: the comparison is at equal privacy.
 
     >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
     >>> sorted(private_baselines(problem))
@@ -162,13 +163,13 @@ def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> d
     makers = (
         BASELINES if names is None else {name: (BASELINES | OTHER_BASELINES)[name] for name in dict.fromkeys(names)}
     )
-    made = {name: make(problem) for name, make in makers.items()}
-    proved = {name: certify_unscaled(problem, noise) for name, noise in made.items() if noise is not None}
-    return {name: noise for name, noise in proved.items() if noise is not None}
+    candidates = {name: make(problem) for name, make in makers.items()}
+    private = {name: certify_unscaled(problem, noise) for name, noise in candidates.items() if noise is not None}
+    return {name: noise for name, noise in private.items() if noise is not None}
 
 
-def reasons_left_out(problem: Problem, names: Sequence[str], shown: Container[str]) -> dict[str, str]:
-    """Return the reason for each of the baselines ``names`` that is not among ``shown``.
+def reasons_left_out(problem: Problem, names: Sequence[str], compared: Container[str]) -> dict[str, str]:
+    """Return the reason for each of the baselines ``names`` that is not among ``compared``.
 
     >>> problem = Problem.from_allowance(K=11, m=0.5, epsilon=0.1)
     >>> names = ["subsampling", "gnmax", "majority"]
@@ -176,7 +177,7 @@ def reasons_left_out(problem: Problem, names: Sequence[str], shown: Container[st
     'It is not private for this problem.'
     """
     makers = BASELINES | OTHER_BASELINES
-    missing = [name for name in dict.fromkeys(names) if name not in shown]
+    missing = [name for name in dict.fromkeys(names) if name not in compared]
     undefined = {name for name in missing if makers[name](problem) is None}
     return {name: _UNDEFINED.get(name, _NOT_DEFINED) if name in undefined else _NOT_PRIVATE for name in missing}
 
@@ -193,5 +194,5 @@ _UNDEFINED = dict.fromkeys(
 
 def certify_unscaled(problem: Problem, noise: NoiseFunction) -> NoiseFunction | None:
     """Return a γ as it is proved private for a problem, if that costs no more than `MAX_SCALING` of it; else None."""
-    proved, _ = certify(problem, noise)
-    return proved if np.all(proved.values >= noise.values * (1 - MAX_SCALING)) else None
+    private_noise, _ = certify(problem, noise)
+    return private_noise if np.all(private_noise.values >= noise.values * (1 - MAX_SCALING)) else None

@@ -1,10 +1,10 @@
 """Comparison of mechanisms for a majority: same voters, same neighbours, same total privacy, same number of queries.
 
 Every mechanism for a vote between two answers that looks at the number of ones only, treats both answers alike and is
-never worse than a coin *is* a noise function, γ(l) = 2·Pr[1 | l ones] − 1 for l > K/2 (Lemma 3.3 of the paper): GNMax and
-SAA with their noise too. So one account serves all of them, the exact recursion on the bits of that γ, at the voters' own
-privacy; each mechanism has one parameter, which is calibrated to the total budget; and what remains to compare is how often
-each is wrong.
+never worse than a coin *is* a noise function, γ(l) = 2·Pr[1 | l ones] − 1 for l > K/2 (Lemma 3.3 of the paper): GNMax
+and SAA with their noise too. So one account serves all of them, the exact recursion on the bits of that γ, at the
+voters' own privacy; each mechanism has one parameter, which is calibrated to the total budget; and what remains to
+compare is how often each is wrong.
 
     optimal_sequence     the best γ known for all releases: `design_sequence`, γ_opt of one target or any row below
     randomized_response  γ_const, by its probability
@@ -13,17 +13,17 @@ each is wrong.
     gnmax                Gaussian noise on each count, by σ
     permute_and_flip     Laplace (or geometric) noise on the difference of the counts, by its rate
     exponential_mechanism  either answer with probability ∝ e^(rate·votes), by its rate
-    saa                  Laplace noise on each count, by its scale, accounted for by the most voters that a record can affect
+    saa                  Laplace noise on each count, by its scale, accounted for by the most voters a record affects
     dpbag                the same noise, accounted for by the distribution of the affected voters
     majority             the plain majority, if it fits
 
-Where the voters are models trained on subsamples (`Bags`), chance decides how many of them one record affects. Every row is
-accounted for by the average over that law (`accounting.mixture`), so γ_opt still is never less useful than the others. The
-exception: the account of SAA ignores which voters a record affects, and with bags its row is DPBag−, on which the row dpbag
-improves. Without a draw, a record affects exactly ``affected`` voters, as with that many partitions: then these two rows are
-equal.
+Where the voters are models trained on subsamples (`Bags`), chance decides how many of them one record affects. Every
+row is accounted for by the average over that law (`accounting.mixture`), so γ_opt still is never less useful than the
+others. The exception: the account of SAA ignores which voters a record affects, and with bags its row is DPBag−, on
+which the row dpbag improves. Without a draw, a record affects exactly ``affected`` voters, as with that many
+partitions: then these two rows are equal.
 
-DPBag's own account is not in the table: it computes each record's loss from the private votes and is no (ε, δ) guarantee.
+DPBag's own account is not in the table: it is computed from the private votes and is no (ε, δ) guarantee.
 
 Comparisons that would take much longer than a minute are refused before any of the work is done (`check_comparable`).
 """
@@ -51,7 +51,7 @@ from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.budgeting.best_target import best_target, check_total
 from darrm_opt.budgeting.calibration import calibrate
 from darrm_opt.budgeting.sequence_design import MAX_QUERIES, design_sequence
-from darrm_opt.comparison.baselines import CALIBRATED, CalibratedMechanism
+from darrm_opt.comparison.baselines import CALIBRATED, OneParameterMechanism
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -69,7 +69,7 @@ ESTIMATE_PRECISION, MIXTURE_PRECISION = 2e-2, 5e-3
 """As `PRECISION`, for a first calibration by an estimate, and for an account that is an average over many counts."""
 
 ADAPTIVITY_MARGIN = 0.95
-"""Share of the value found by the estimate at which the account starts: an adversary gets a little more than estimated."""
+"""Share of the estimated value at which the account starts: an adversary gets a little more than estimated."""
 
 NOT_COMPARED = {
     "dpbag_data_dependent": "DPBag's own per-record loss is computed from the private votes and is no (epsilon, delta) "
@@ -156,19 +156,20 @@ def compare(
         total: (ε, δ) of all of them together, ε > 0 and finite.
         objective: what γ_opt maximises and the rows are ordered by. For votes of your own, `histogram` of them.
         prior: how votes fall, for the errors; None for the objective's own.
-        n: records in the dataset, ≥ 2, where each voter is a model trained on a subsample of its own; neighbours replace one
-            record. The voters' (ε, Δ) must hold with the subsample given.
+        n: records in the dataset, ≥ 2, where each voter is a model trained on a subsample of its own; neighbours
+            replace one record. The voters' (ε, Δ) must hold with the subsample given.
         subsample_size: records drawn for one model, with ``n``.
         replacement: whether a record can be drawn twice within a subsample.
         sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`accounting.FRESH`).
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`accounting.FRESH`).
         progress: called with each row as soon as it is known.
 
     Guarantees:
-        Every row's γ, released ``queries`` times, is within ``total``: by the exact recursion on its bits, averaged over the
-        draw where there is one, with voters that were trained once taken as not private; or, without a draw, as their models
-        together are within it. No row that fits has a larger utility than "optimal_sequence", but for rounding.
+        Every row's γ, released ``queries`` times, is within ``total``: by the exact recursion on its bits, averaged
+        over the draw where there is one, with voters that were trained once taken as not private; or, without a draw,
+        as their models together are within it. No row that fits has a larger utility than "optimal_sequence", but for
+        rounding.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -182,12 +183,12 @@ def compare(
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     check_total(total)
-    chosen = as_objective(objective)
-    votes = prior if prior is not None or not isinstance(chosen, Objective) else chosen.prior
+    goal = as_objective(objective)
+    votes = prior if prior is not None or not isinstance(goal, Objective) else goal.prior
     if votes is None:
-        raise InvalidInput("prior", None, "how votes fall", f"The objective {chosen} has no prior of its own.")
-    own = prior is None and isinstance(chosen, Objective) and chosen.measure == "tv"
-    measure: Literal["tv_error", "disagreement"] = "tv_error" if own else "disagreement"
+        raise InvalidInput("prior", None, "how votes fall", f"The objective {goal} has no prior of its own.")
+    own_prior = prior is None and isinstance(goal, Objective) and goal.measure == "tv"
+    measure: Literal["tv_error", "disagreement"] = "tv_error" if own_prior else "disagreement"
     bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
     distribution = None if bags is None else bags.affected_distribution(problem.K)
     composed_problem = effective_voters(problem, queries, fresh=fresh)
@@ -199,7 +200,7 @@ def compare(
         total=total,
         distribution=distribution,
         fresh=fresh,
-        utility=chosen.linear_goal(problem.K).utility,
+        utility=goal.linear_goal(problem.K).utility,
         votes=votes,
     )
     rows = []
@@ -208,44 +209,35 @@ def compare(
         if progress is not None:
             progress(row)
     without_noise = _without_noise(terms, rows[-1])
-    if rows[-1].noise is not None:  # no γ is more useful than the plain majority
-        rows.insert(0, replace(rows[-1], name="optimal_sequence"))
-        return _sorted(terms, objective=str(chosen), rows=rows, measure=measure, bags=bags, without_noise=without_noise)
-    seeds = [each.noise for each in rows if each.noise is not None]
-    if distribution is None:  # a target of one release is no account of a draw
-        K, voter, affected = problem.K, problem.voter, problem.affected
-        seeds.append(best_target(K, voter, queries, total, affected, chosen, fresh=fresh).solution.noise)
-    design = design_sequence(problem, queries, total, chosen, seeds=seeds, distribution=distribution, fresh=fresh)
-    each = terms.spent(design.noise, 1)  # finite: all Q of them are within the total
-    best = terms.row("optimal_sequence", "epsilon_each", value=each, noise=design.noise, spent=design.total.epsilon)
-    rows = [best, *rows]
-    return _sorted(terms, objective=str(chosen), rows=rows, measure=measure, bags=bags, without_noise=without_noise)
-
-
-def _sorted(
-    terms: _SharedTerms,
-    *,
-    objective: str,
-    rows: list[ComparisonRow],
-    measure: Literal["tv_error", "disagreement"],
-    bags: Bags | None,
-    without_noise: str,
-) -> Comparison:
-    """Return the comparison, the most useful row first; ties as they came, so the optimum before the others."""
-    rows = sorted(rows, key=lambda each: (each.utility is None, -(each.utility or 0.0)))
+    rows.insert(0, _optimal_sequence(terms, goal, rows))  # first, and the sort is stable: before what is as useful
+    rows.sort(key=lambda row: (row.utility is None, -(row.utility or 0.0)))
     return Comparison(
-        problem=terms.problem,
-        queries=terms.queries,
-        total=terms.total,
-        objective=objective,
-        prior=terms.votes,
+        problem=problem,
+        queries=queries,
+        total=total,
+        objective=str(goal),
+        prior=votes,
         rows=tuple(rows),
         not_compared=dict(NOT_COMPARED),
         measure=measure,
         bags=bags,
-        fresh=terms.fresh,
+        fresh=fresh,
         without_noise=without_noise,
     )
+
+
+def _optimal_sequence(terms: _SharedTerms, goal: AnyObjective, rows: list[ComparisonRow]) -> ComparisonRow:
+    """Return the row of the best γ for all releases, given those of all other mechanisms, the plain majority's last."""
+    if rows[-1].noise is not None:  # no γ is more useful than the plain majority
+        return replace(rows[-1], name="optimal_sequence")
+    problem, queries, total, fresh = terms.problem, terms.queries, terms.total, terms.fresh
+    seeds = [row.noise for row in rows if row.noise is not None]
+    if terms.distribution is None:  # a target of one release is no account of a draw
+        K, voter, affected = problem.K, problem.voter, problem.affected
+        seeds.append(best_target(K, voter, queries, total, affected, goal, fresh=fresh).solution.noise)
+    design = design_sequence(problem, queries, total, goal, seeds=seeds, distribution=terms.distribution, fresh=fresh)
+    epsilon_each = terms.spent(design.noise, 1)  # finite: all Q of them are within the total
+    return terms.row("optimal_sequence", "epsilon_each", epsilon_each, design.noise, design.total.epsilon)
 
 
 def _without_noise(terms: _SharedTerms, majority: ComparisonRow) -> str:
@@ -255,17 +247,17 @@ def _without_noise(terms: _SharedTerms, majority: ComparisonRow) -> str:
     count = 0 if terms.fresh else private_model_count(terms.problem, terms.total)
     if count == 0:
         return ""
-    kept = 1.0 - disagreement(subsampling(terms.problem.K, count), terms.votes)
+    agreement = 1.0 - disagreement(subsampling(terms.problem.K, count), terms.votes)
     return (
-        f"Without noise: the plain majority of any {count} of the {terms.problem.K} models, chosen without looking at the data, is "
-        f"within this total for any number of queries, and is the majority of all with probability {kept:.4f} "
-        "(`darrm plan`: fewer_voters)."
+        f"Without noise: the plain majority of any {count} of the {terms.problem.K} models, chosen without looking at "
+        "the data, is within this total for any number of queries, and is the majority of all with probability "
+        f"{agreement:.4f} (`darrm plan`: fewer_voters)."
     )
 
 
 @dataclass(frozen=True)
 class _SharedTerms:
-    """Terms that all mechanisms share: the voters, as given and as in `effective_voters`, the budget, the account, the utility."""
+    """Terms that all mechanisms share: voters (as given and as in `effective_voters`), budget, account and utility."""
 
     problem: Problem
     composed_problem: Problem
@@ -317,18 +309,18 @@ class _SharedTerms:
         )
         return self.row("majority", "gamma", 1.0, NoiseFunction(np.ones(K + 1)), spent)
 
-    def calibrated(self, name: str, mechanism: CalibratedMechanism) -> ComparisonRow:
+    def calibrated(self, name: str, mechanism: OneParameterMechanism) -> ComparisonRow:
         """Return the row of a mechanism with a real parameter, calibrated to the budget."""
         K, budget, precision = self.problem.K, self.total.epsilon, PRECISION
-        nothing = self.row(name, mechanism.parameter, None, None)
+        empty_row = self.row(name, mechanism.parameter, None, None)
         make, start, most = partial(mechanism.make, K), mechanism.start(K), mechanism.most(K)
         if self.distribution is not None:
-            scout = calibrate(_with_cost(make, self.estimate), budget, most, guess=start, precision=ESTIMATE_PRECISION)
-            if scout is None:  # what exceeds the budget by an estimate from below does not fit
-                return nothing
-            start, precision = ADAPTIVITY_MARGIN * scout.value, MIXTURE_PRECISION
-        end = calibrate(_with_cost(make, self.cost), budget, most, guess=start, precision=precision)
-        return nothing if end is None else self.row(name, mechanism.parameter, end.value, end.result, end.cost)
+            first = calibrate(_with_cost(make, self.estimate), budget, most, guess=start, precision=ESTIMATE_PRECISION)
+            if first is None:  # what exceeds the budget by an estimate from below does not fit
+                return empty_row
+            start, precision = ADAPTIVITY_MARGIN * first.value, MIXTURE_PRECISION
+        best = calibrate(_with_cost(make, self.cost), budget, most, guess=start, precision=precision)
+        return empty_row if best is None else self.row(name, mechanism.parameter, best.value, best.result, best.cost)
 
     def calibrated_count(
         self, name: str, parameter: str, make: Callable[[int, int], NoiseFunction], most: int
@@ -340,14 +332,12 @@ class _SharedTerms:
             costs[count] = self.cost(make(K, count))
             return costs[count] <= budget
 
-        # The account of a draw is slow: an estimate from below first excludes what cannot fit, and is close to the answer.
-        likely = (
-            most
-            if self.distribution is None
-            else largest_count_between(lambda count: self.estimate(make(K, count)) <= budget, 0, most + 1)
-        )
-        near = self.distribution is not None and likely > 0 and fits(likely)
-        count = likely if near else largest_count_between(fits, 0, likely + 1)
+        fits_most = False
+        if self.distribution is not None:
+            # The account of a draw is slow: an estimate from below, close to the answer, excludes what cannot fit.
+            most = largest_count_between(lambda count: self.estimate(make(K, count)) <= budget, 0, most + 1)
+            fits_most = most > 0 and fits(most)
+        count = most if fits_most else largest_count_between(fits, 0, most + 1)
         if not count:
             return self.row(name, parameter, None, None)
         return self.row(name, parameter, count, make(K, count), costs[count])
@@ -358,11 +348,11 @@ def _with_cost(
 ) -> Callable[[float], tuple[NoiseFunction, float]]:
     """Return the γ of a parameter, and its cost."""
 
-    def made(value: float) -> tuple[NoiseFunction, float]:
+    def noise_and_cost(value: float) -> tuple[NoiseFunction, float]:
         noise = make(value)
         return noise, price(noise)
 
-    return made
+    return noise_and_cost
 
 
 def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> Iterator[ComparisonRow]:
@@ -385,11 +375,11 @@ def _tv_error(noise: NoiseFunction, votes: Prior) -> float | None:
 
 
 MAX_MIXTURE_STEPS = 15_000
-"""Releases times numbers of affected voters, in one account: about a minute or two for the whole comparison. Without a draw that is what
-`MAX_QUERIES` releases take, the best target included."""
+"""Releases times numbers of affected voters, in one account: about a minute or two for the whole comparison. Without a
+draw that is what `MAX_QUERIES` releases take, the best target included."""
 
 PRIVATE_STEPS = 25
-"""Voters for which a step takes as long again where they are private, as the region of what they show then has more sides."""
+"""Voters for which a step takes as long again where they are private: the region of their bits has more sides."""
 
 
 def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution) -> float:
@@ -413,7 +403,7 @@ def check_comparable(problem: Problem, queries: int, total: Privacy, distributio
         return
     fewer = int(queries * MAX_MIXTURE_STEPS / steps)
     raise TooMuchWork(
-        f"{queries} releases of {problem.K} voters, averaged over the draw of their subsamples, would take minutes. Ask for "
-        f"about {fewer} queries at most, for fewer voters, or leave out n and subsample_size: affected = {problem.K} is then "
-        "accounted for, which is as safe and less useful."
+        f"{queries} releases of {problem.K} voters, averaged over the draw of their subsamples, would take minutes. "
+        f"Ask for about {fewer} queries at most, for fewer voters, or leave out n and subsample_size: "
+        f"affected = {problem.K} is then accounted for, which is as safe and less useful."
     )

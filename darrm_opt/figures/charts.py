@@ -13,22 +13,20 @@ from darrm_opt.figures.style import (
     ERROR,
     MEASURES,
     Measure,
-    called,
+    display_name,
     draw_error,
     draw_gamma,
     draw_legend,
     draw_line,
+    drawing_order,
     guarantee,
-    look,
-    ordered,
     sheet,
+    style_of,
     voters,
 )
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -116,7 +114,7 @@ def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str,
     figure, panels = sheet(problem, 2, title=voters(problem))
     x = np.array(ms, dtype=np.float64)
     for axes, measure in zip(panels, MEASURES, strict=True):
-        for name in ordered(errors):
+        for name in drawing_order(errors):
             values = [math.nan if value is None else value for value in errors[name][measure]]
             draw_line(axes, x, np.array(values, dtype=np.float64), name, marked=True)
         axes.set(
@@ -135,7 +133,7 @@ def mechanisms_figure(comparison: Comparison) -> Figure:
     """Draw how often each mechanism of a comparison errs, and the γ that each amounts to.
 
     Args:
-        comparison: from `darrm_opt.comparison.compare.compare`; mechanisms that do not fit the budget are named, without a bar.
+        comparison: from `darrm_opt.comparison.compare.compare`; mechanisms that do not fit are named, without a bar.
 
     Raises:
         BackendUnavailable: matplotlib is not installed.
@@ -148,7 +146,7 @@ def mechanisms_figure(comparison: Comparison) -> Figure:
     errors = [getattr(row, comparison.measure) for row in rows]
     for place, (row, error) in enumerate(zip(rows, errors, strict=True)):
         if error is not None:
-            left.barh(place, error, color=look(row.name)[0], height=0.65)
+            left.barh(place, error, color=style_of(row.name)[0], height=0.65)
         left.annotate(
             "does not fit" if error is None else f"{error:.3g}",
             (error or 0.0, place),
@@ -157,7 +155,7 @@ def mechanisms_figure(comparison: Comparison) -> Figure:
             va="center",
             color="0.4" if error is None else "black",
         )
-    left.set_yticks(range(len(rows)), [called(row.name) for row in rows])
+    left.set_yticks(range(len(rows)), [display_name(row.name) for row in rows])
     widest = max((error for error in errors if error is not None), default=0.5)
     left.set(xlabel=f"mean {ERROR[comparison.measure]}", xlim=(0, 1.15 * widest or 1.0), ylim=(-0.7, len(rows) - 0.3))
     left.grid(visible=False, axis="y")

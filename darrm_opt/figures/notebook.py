@@ -1,4 +1,7 @@
-"""Notebook figure: a matplotlib figure that shows itself, without pyplot. Imported where figures are drawn: it needs matplotlib."""
+"""Notebook figure: a matplotlib figure that shows itself, without pyplot.
+
+Imported where figures are drawn, since it needs matplotlib.
+"""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ def render(figure: Figure, file_format: str) -> bytes:
     import matplotlib as mpl
 
     buffer = io.BytesIO()
-    undated: dict[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    metadata: dict[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with mpl.rc_context({"svg.hashsalt": "darrm-opt", "svg.fonttype": "path"}):
-        figure.savefig(buffer, format=file_format, dpi=160, metadata=undated[file_format])
+        figure.savefig(buffer, format=file_format, dpi=160, metadata=metadata[file_format])
     return buffer.getvalue()
 
 

@@ -28,7 +28,7 @@ MEASURES: tuple[Measure, ...] = ("tv_error", "disagreement")
 
 _NEUTRAL = ("tab:gray", "x", ":")
 _STYLE = {
-    # Colours of Okabe and Ito (and a brown), told apart by colour-blind readers; marker and line say the same in black and white.
+    # Colours of Okabe and Ito (and a brown), told apart by colour-blind readers; in black and white by marker and line.
     "optimal": ("#D55E00", "o", "-"),
     "optimal_sequence": ("#D55E00", "o", "-"),
     "double_subsampling": ("#009E73", "D", "-."),
@@ -60,25 +60,25 @@ ERROR = {
 }
 
 
-def look(name: str) -> tuple[str, str, str]:
+def style_of(name: str) -> tuple[str, str, str]:
     """Return colour, marker and line of a noise function, the same ones for all that have no look of their own."""
     return _STYLE.get(name, _NEUTRAL)
 
 
-def called(name: str) -> str:
+def display_name(name: str) -> str:
     """Return what a legend calls a noise function."""
     return _NAME.get(name, name)
 
 
-def ordered(names: Iterable[str]) -> list[str]:
+def drawing_order(names: Iterable[str]) -> list[str]:
     """Return the names in drawing order: the optimum last, on top of what it is compared with.
 
-    >>> ordered(["optimal", "another", "subsampling", "gnmax"])
+    >>> drawing_order(["optimal", "another", "subsampling", "gnmax"])
     ['gnmax', 'subsampling', 'another', 'optimal']
     """
-    given = list(names)
-    known = [name for name in _STYLE if name in given]
-    return [*reversed(known[1:]), *(name for name in given if name not in _STYLE), *known[:1]]
+    requested = list(names)
+    styled = [name for name in _STYLE if name in requested]
+    return [*reversed(styled[1:]), *(name for name in requested if name not in _STYLE), *styled[:1]]
 
 
 POINTS = 401
@@ -97,16 +97,16 @@ def sheet(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, li
 
     figure = Figure(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06))
     draw_title(figure, title or f"{voters(problem)}; release {guarantee(problem.target)}")
-    return figure, styled(figure.subplots(1, panels))
+    return figure, style_panels(figure.subplots(1, panels))
 
 
-def styled(axes: Any) -> list[Axes]:
+def style_panels(axes: Any) -> list[Axes]:
     """Return panels as a list, each with the grid and the frame that all figures have."""
     panels = list(np.atleast_1d(axes).ravel())
-    for each in panels:
-        each.grid(visible=True, color="0.88", linewidth=0.7)
-        each.set_axisbelow(True)
-        each.spines[["top", "right"]].set_visible(False)
+    for panel in panels:
+        panel.grid(visible=True, color="0.88", linewidth=0.7)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
     return panels
 
 
@@ -114,7 +114,7 @@ def draw_gamma(axes: Axes, curves: Mapping[str, NoiseFunction]) -> None:
     """Draw γ(l) over l on one panel."""
     from matplotlib.ticker import MaxNLocator
 
-    for name in ordered(curves):
+    for name in drawing_order(curves):
         values = curves[name].values
         draw_line(axes, np.arange(values.size, dtype=np.float64), values, name, marked=True)
     axes.set(
@@ -128,7 +128,7 @@ def draw_gamma(axes: Axes, curves: Mapping[str, NoiseFunction]) -> None:
 def draw_error(axes: Axes, curves: Mapping[str, NoiseFunction], measure: Measure) -> None:
     """Draw an error over the p that all voters share on one panel."""
     p = np.linspace(0.5, 1.0, POINTS)
-    for name in ordered(curves):
+    for name in drawing_order(curves):
         draw_line(axes, p, getattr(error_curve(curves[name], p), measure), name, marked=False)
     axes.set(
         xlabel=r"$p$, the chance of each voter to say 1  (the same at $1-p$)", ylabel=ERROR[measure], xlim=(0.5, 1)
@@ -138,7 +138,7 @@ def draw_error(axes: Axes, curves: Mapping[str, NoiseFunction], measure: Measure
 
 def draw_line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
     """Draw one line in the look of its name; ``marked``: with a marker at each point, where they are few."""
-    colour, marker, dashes = look(name)
+    colour, marker, dashes = style_of(name)
     axes.plot(
         x,
         y,
@@ -147,7 +147,7 @@ def draw_line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
         linewidth=1.8,
         marker=marker if marked and x.size <= MARKERS else None,
         markersize=5.5 if x.size <= 40 else 3,
-        label=called(name),
+        label=display_name(name),
     )
 
 
@@ -163,17 +163,17 @@ def draw_title(figure: Figure, title: str) -> None:
 
 
 def draw_legend(figure: Figure, panel: int = 0) -> None:
-    """One legend below all panels, for the lines of one of them, this design first; in as many columns as the figure is wide."""
+    """Draw one legend below all panels, for the lines of one of them, this design first."""
     handles, labels = figure.axes[panel].get_legend_handles_labels()
-    across = max(1, min(4, int(figure.get_figwidth() / LEGEND_INCHES)))
-    figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=across, frameon=False)
+    columns = max(1, min(4, int(figure.get_figwidth() / LEGEND_INCHES)))
+    figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=columns, frameon=False)
 
 
 def voters(problem: Problem) -> str:
     """Return who votes, in words."""
     kind = "not private" if problem.voter.epsilon == math.inf else f"each {guarantee(problem.voter)}"
-    reach = "" if problem.affected == problem.K else f", a record reaches {problem.affected}"
-    return f"K = {problem.K} voters, {kind}{reach}"
+    affected = "" if problem.affected == problem.K else f", a record reaches {problem.affected}"
+    return f"K = {problem.K} voters, {kind}{affected}"
 
 
 def guarantee(privacy: Privacy) -> str:

@@ -39,12 +39,12 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
         queries: predictions wanted; fewer and the answers are better.
         voter_privacy: `Privacy` of one voter's training, if ``estimator`` is private itself (such as
             `PrivateLogisticRegression`); None: it is not. A claim that is not true makes this one untrue.
-        design: where γ comes from, as a function of the problem: ``DarrmClient(url).gamma`` fetches it from the service or
-            a table; None: it is made here.
-        release_log: a file that counts the predictions across processes and restarts, created if there is none (`ReleaseLog`);
-            None: this object counts them, and copies made of it (pickle, deepcopy, fork) have nothing left. Fitted again
-            on the same records, only a release log remembers: it is charged for each prediction, or, where the plan is the
-            plain majority, for each fit.
+        design: where γ comes from, as a function of the problem: ``DarrmClient(url).gamma`` fetches it from the service
+            or a table; None: it is made here.
+        release_log: a file that counts the predictions across processes and restarts, created if there is none
+            (`ReleaseLog`); None: this object counts them, and copies made of it (pickle, deepcopy, fork) have nothing
+            left. Fitted again on the same records, only a release log remembers: it is charged for each prediction, or,
+            where the plan is the plain majority, for each fit.
         classes: the two classes, public; None: those that occur in ``y``, taken to be public.
         random_state: for the parts and the training of voters that are not private, never for what is released. An int,
             a NumPy RandomState, or None for the operating system's.
@@ -55,9 +55,9 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
         voters_: the trained voters. Not private unless ``voter_privacy`` says so: never publish.
 
     Guarantees:
-        Everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP, each row being chosen freely in
-        view of earlier predictions; the number of records is public. A row that is asked twice is charged twice. There are
-        no probabilities to ask for, since they would tell how the votes fell.
+        Everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP, each row being chosen freely
+        in view of earlier predictions; the number of records is public. A row that is asked twice is charged twice.
+        There are no probabilities to ask for, since they would tell how the votes fell.
         With a ``release_log`` that holds over all fits that share it, on the same records.
         Errors while training, and the time it takes, are not covered: train where the records may be seen.
 
@@ -104,8 +104,8 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
             y: labels of two classes, shape (n,).
 
         Raises:
-            InvalidInput: a parameter is outside its range, more than two classes, or a release log of another γ or another
-                number of predictions.
+            InvalidInput: a parameter is outside its range, more than two classes, or a release log of another γ or
+                another number of predictions.
             BudgetSpent: the plan is the plain majority, and the release log allows no more fits.
         """
         X, numbers, K, overlap = self._training_data(X, y)
@@ -123,7 +123,7 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
 
     @property
     def privacy_spent_(self) -> Privacy:
-        """(ε, δ) of all predictions, as in the base class; of a plain majority with a release log, the total of all fits."""
+        """(ε, δ) of all predictions; of a plain majority with a release log, the total of all fits."""
         check_is_fitted(self)
         if self.plan_.queries is None and self.release_log is not None:
             return Privacy(self.epsilon, self.delta)
@@ -173,8 +173,8 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
             return super()._fit_voter(X, y, place)
         # To answer for it without training, where its part has one class, would tell so.
         voter = self._new_voter()
-        both = {"classes": [0, 1]} if "classes" in voter.get_params() else {}
-        return voter.set_params(**both).fit(X, y)
+        parameters = {"classes": [0, 1]} if "classes" in voter.get_params() else {}
+        return voter.set_params(**parameters).fit(X, y)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

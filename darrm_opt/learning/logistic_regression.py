@@ -1,12 +1,13 @@
 """A private voter: logistic regression with output perturbation, in whole numbers where privacy is decided.
 
-The objective J(w) = mean log(1 + e^(−y·w·x)) + (λ/2)|w|², with every |x| ≤ 1, is λ-strongly convex and the loss 1-Lipschitz, so
-replacing one of n records moves its minimiser by at most 2/(nλ) (Chaudhuri, Monteleoni, Sarwate 2011, Corollary 8). A point
-where |∇J| ≤ λτ is within τ of it, so what is computed moves by at most s = 2/(nλ) + 2τ.
+The objective J(w) = mean log(1 + e^(−y·w·x)) + (λ/2)|w|², with every |x| ≤ 1, is λ-strongly convex and the loss
+1-Lipschitz, so replacing one of n records moves its minimiser by at most 2/(nλ) (Chaudhuri, Monteleoni, Sarwate 2011,
+Corollary 8). A point where |∇J| ≤ λτ is within τ of it, so what is computed moves by at most s = 2/(nλ) + 2τ.
 
-The weights are then rounded to a grid of step g, which moves the d whole numbers by at most s/g + √d, and a discrete Gaussian
-of parameter σ is added to each: (s/g + √d)²/(2σ²)-zCDP (Canonne, Kamath, Steinke 2020, Theorem 14), drawn exactly. Its Rényi
-curve is that of the Gaussian, and gives (ε, δ). No float carries the noise, so its last bits tell nothing.
+The weights are then rounded to a grid of step g, which moves the d whole numbers by at most s/g + √d, and a discrete
+Gaussian of parameter σ is added to each: (s/g + √d)²/(2σ²)-zCDP (Canonne, Kamath, Steinke 2020, Theorem 14), drawn
+exactly. Its Rényi curve is that of the Gaussian, and gives (ε, δ). No float carries the noise, so its last bits tell
+nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         source: where chance comes from; None for the operating system.
 
     Guarantees:
-        ``coef_`` and ``intercept_``, and so every prediction, are together (ε, δ)-DP, the number of records being public.
+        ``coef_``, ``intercept_`` and so every prediction are together (ε, δ)-DP; the number of records is public.
 
     Source: see the module.
 
@@ -89,25 +90,25 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             InvalidInput: a parameter is outside its range, or there are not two classes.
             SolveFailed: the minimum was not found to the precision that the proof needs; nothing is released.
         """
-        privacy = Privacy(_above(self.epsilon, "epsilon"), _above(self.delta, "delta"))
-        strength = _above(self.regularization, "regularization")
+        privacy = Privacy(_positive(self.epsilon, "epsilon"), _positive(self.delta, "delta"))
+        strength = _positive(self.regularization, "regularization")
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         classes = two_classes(y, self.classes)
         signs = np.where(y == classes[1], 1.0, -1.0)
         n, rows = len(X), self._rows(X)
-        moved = 2 / (n * strength)
-        weights = minimum(rows, signs, strength, CLOSE * moved)
-        moved *= (1 + 2 * CLOSE) * (1 + 1e-9)  # the last factor: rounding in these few lines
-        step = FINE * moved
+        sensitivity = 2 / (n * strength)
+        weights = minimum(rows, signs, strength, CLOSE * sensitivity)
+        sensitivity *= (1 + 2 * CLOSE) * (1 + 1e-9)  # the last factor: rounding in these few lines
+        step = FINE * sensitivity
         shift = (1 / FINE + math.sqrt(rows.shape[1])) * (1 + 1e-9)
         sigma = smallest_sigma(privacy, shift)
         source = SystemRandomness() if self.source is None else self.source
         noise = [discrete_gaussian(Fraction(sigma) ** 2, source) for _ in range(rows.shape[1])]
-        whole = [round(weight / step) + drawn for weight, drawn in zip(weights.tolist(), noise, strict=True)]
-        released = np.array([float(number) for number in whole]) * step
+        noisy_numbers = [round(weight / step) + sample for weight, sample in zip(weights.tolist(), noise, strict=True)]
+        private_weights = np.array([float(number) for number in noisy_numbers]) * step
         self.classes_ = classes
-        self.coef_, self.intercept_ = released[None, :-1], released[-1:]
+        self.coef_, self.intercept_ = private_weights[None, :-1], private_weights[-1:]
         self.privacy_ = privacy
         return self
 
@@ -115,18 +116,18 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         """Return how far each row is on the side of the second class."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        decided: Array = self._rows(X) @ np.append(self.coef_[0], self.intercept_)
-        return decided
+        distances: Array = self._rows(X) @ np.append(self.coef_[0], self.intercept_)
+        return distances
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row; any number of times, at no further cost."""
         check_is_fitted(self)
-        predicted: NDArray[Any] = self.classes_.take((self.decision_function(X) > 0).astype(np.intp))
-        return predicted
+        predictions: NDArray[Any] = self.classes_.take((self.decision_function(X) > 0).astype(np.intp))
+        return predictions
 
     def _rows(self, X: Array) -> Array:
         """Return rows (x, 1)/√2 with |x| ≤ 1: of norm at most 1, also after rounding."""
-        norm = _above(self.data_norm, "data_norm")
+        norm = _positive(self.data_norm, "data_norm")
         lengths = np.linalg.norm(X, axis=1)
         scaled = X / np.maximum(lengths, norm)[:, None]
         rows: Array = np.column_stack([scaled, np.ones(len(X))]) * (math.sqrt(0.5) * (1 - 1e-9))
@@ -140,8 +141,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         return tags
 
 
-def minimum(rows: Array, signs: Array, strength: float, within: float) -> Array:
-    """Return a point within ``within`` of the minimiser of J, by damped Newton steps.
+def minimum(rows: Array, signs: Array, strength: float, distance: float) -> Array:
+    """Return a point within ``distance`` of the minimiser of J, by damped Newton steps.
 
     Raises:
         SolveFailed: it could not be shown to be.
@@ -149,28 +150,28 @@ def minimum(rows: Array, signs: Array, strength: float, within: float) -> Array:
     n, d = rows.shape
     weights = np.zeros(d)
 
-    def gradient(at: Array) -> Array:
-        margins = signs * (rows @ at)
-        pull: Array = strength * at - (signs * expit(-margins)) @ rows / n
-        return pull
+    def gradient(point: Array) -> Array:
+        margins = signs * (rows @ point)
+        value: Array = strength * point - (signs * expit(-margins)) @ rows / n
+        return value
 
     slope = gradient(weights)
     for _ in range(MAX_STEPS):
         size = float(np.linalg.norm(slope))
         # Rounding: sums of n and d terms, each at most 1 + |w| in size, and √d of them in the norm.
-        unsure = (n + d + 100) * 2.0**-50 * (2 + float(np.linalg.norm(weights))) * math.sqrt(d)
-        if size + unsure <= strength * within:
+        rounding = (n + d + 100) * 2.0**-50 * (2 + float(np.linalg.norm(weights))) * math.sqrt(d)
+        if size + rounding <= strength * distance:
             return weights
         chances = expit(rows @ weights)
         curvature = (rows * (chances * (1 - chances))[:, None]).T @ rows / n + strength * np.eye(d)
         direction, length = np.linalg.solve(curvature, slope), 1.0
         while length > 1e-6:
-            further = weights - length * direction
-            there = gradient(further)
-            if float(np.linalg.norm(there)) < (1 - length / 4) * size:
+            candidate = weights - length * direction
+            candidate_slope = gradient(candidate)
+            if float(np.linalg.norm(candidate_slope)) < (1 - length / 4) * size:
                 break
             length /= 2
-        weights, slope = further, there
+        weights, slope = candidate, candidate_slope
     raise SolveFailed(
         "the minimum was not found to the precision that privacy needs: raise regularization; nothing is released."
     )
@@ -195,25 +196,25 @@ def expit(values: Array) -> Array:
     return np.asarray(of(values), dtype=np.float64)
 
 
-def two_classes(y: NDArray[Any], given: Any) -> NDArray[Any]:
+def two_classes(y: NDArray[Any], public: Any) -> NDArray[Any]:
     """Return the two classes, in order.
 
     Args:
         y: labels.
-        given: the classes, public; None: those in ``y``.
+        public: the classes, public; None: those in ``y``.
 
     Raises:
         InvalidInput: not two classes, or a label that is none of them.
     """
-    classes: NDArray[Any] = np.unique(y if given is None else given)
+    classes: NDArray[Any] = np.unique(y if public is None else public)
     if len(classes) > 2:
         # The words that scikit-learn's own checks look for, then ours.
         raise InvalidInput(
             "y",
             f"{len(classes)} classes",
             "two classes",
-            "Only binary classification is supported. The type of the target is multiclass. One release is one bit: for "
-            "more classes train one such classifier for each, and divide the budget among them.",
+            "Only binary classification is supported. The type of the target is multiclass. One release is one bit: "
+            "for more classes train one such classifier for each, and divide the budget among them.",
         )
     if len(classes) < 2:
         raise InvalidInput("y", "one class", "two classes", "With one class there is nothing to learn: give classes.")
@@ -222,7 +223,7 @@ def two_classes(y: NDArray[Any], given: Any) -> NDArray[Any]:
     return classes
 
 
-def _above(value: Any, argument: str) -> float:
+def _positive(value: Any, argument: str) -> float:
     number = real_number(value, argument, "a finite number above 0")
     if not 0 < number < math.inf:
         raise InvalidInput(argument, value, "a finite number above 0")

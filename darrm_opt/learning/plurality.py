@@ -16,7 +16,7 @@ from darrm_opt.problem import Privacy
 
 
 class PrivatePluralityClassifier(PrivateVotingClassifier):
-    """A classifier of C classes whose predictions, all together, are (ε, δ)-DP for the replacement of one training record.
+    """A classifier of C classes whose predictions, all together, are (ε, δ)-DP for the replacement of one record.
 
     Args:
         estimator: any scikit-learn classifier, copied for each voter; None: `LogisticRegression`.
@@ -25,10 +25,10 @@ class PrivatePluralityClassifier(PrivateVotingClassifier):
         epsilon: total ε of all predictions [nats].
         delta: total δ of all predictions [probability].
         queries: predictions wanted; fewer and the answers are better.
-        prior: how votes are expected to fall (`darrm_opt.plurality.parse_prior`); it decides how good the answers are, not
-            how private.
+        prior: how votes are expected to fall (`darrm_opt.plurality.parse_prior`): for accuracy alone, not privacy.
         release_log: a file that counts the predictions across processes and restarts, created if there is none
-            (`PluralityLog`); None: this object counts them, and copies made of it (pickle, deepcopy, fork) have nothing left.
+            (`PluralityLog`); None: this object counts them, and copies made of it (pickle, deepcopy, fork) have nothing
+            left.
         classes: the classes, public; None: those that occur in ``y``, taken to be public.
         random_state: for the parts and the training of voters, never for what is released.
 
@@ -38,8 +38,9 @@ class PrivatePluralityClassifier(PrivateVotingClassifier):
         voters_: the trained voters. Not private: never publish.
 
     Guarantees:
-        As `PrivateMajorityClassifier`: everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP.
-        The voters are not private and need not be: what is accounted for is that a record changes ``overlap`` of them.
+        As `PrivateMajorityClassifier`: everything that `predict` returns, over all calls, is (``epsilon``,
+        ``delta``)-DP. The voters are not private and need not be: what is accounted for is that a record changes
+        ``overlap`` of them.
 
     >>> X = np.repeat(np.eye(3), 60, axis=0)
     >>> model = PrivatePluralityClassifier(n_voters=12, epsilon=4.0, queries=2, random_state=0)
@@ -80,8 +81,8 @@ class PrivatePluralityClassifier(PrivateVotingClassifier):
             y: labels, shape (n,).
 
         Raises:
-            InvalidInput: a parameter is outside its range, fewer than two classes, a label that is no class, or a release log
-                of another mechanism or another number of predictions.
+            InvalidInput: a parameter is outside its range, fewer than two classes, a label that is no class, or a
+                release log of another mechanism or another number of predictions.
         """
         X, numbers, K, overlap = self._training_data(X, y)
         self.plan_: PluralityPlan = plurality_plan(

@@ -74,8 +74,8 @@ class ReopenedLog:
 
     def charge_and_release(self, count: int, draw: Callable[[], Answers]) -> Answers:
         """Draw ``count`` releases, charge and return them, as `DurableLog.charge_and_release`."""
-        released: Answers = self._open().charge_and_release(count, draw)
-        return released
+        answers: Answers = self._open().charge_and_release(count, draw)
+        return answers
 
     def _open(self) -> DurableLog[Any, Any]:
         log = self._kind(self._path)

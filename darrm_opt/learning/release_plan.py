@@ -1,17 +1,18 @@
 """Release plan: how K trained voters release their majority within a total (ε, δ), decided before the data are seen.
 
-Voters are trained once and asked many times. What one query releases says something of all later answers, so the releases
-of *trained* private voters do not compose as if each voter were drawn afresh. Two accounts hold all the same, and the
-better of them is taken:
+Voters are trained once and asked many times. What one query releases says something of all later answers, so the
+releases of *trained* private voters do not compose as if each voter were drawn afresh. Two accounts hold all the same,
+and the better of them is taken:
 
-* **post-processing**: a record reaches r voters, each (ε, Δ)-DP, so all models together are as private as r of them composed,
-  and so is everything computed from them: the plain majority, for as many queries as one likes;
-* **fixed models**: whatever the models are, given the randomness that they were trained with, a record changes at most r of
-  them. That is a DaRRM with ε = inf and affected = r, whose coins are drawn afresh for each query, so its releases compose.
+* **post-processing**: a record reaches r voters, each (ε, Δ)-DP, so all models together are as private as r of them
+  composed, and so is everything computed from them: the plain majority, for as many queries as one likes;
+* **fixed models**: whatever the models are, given the randomness that they were trained with, a record changes at most
+  r of them. That is a DaRRM with ε = inf and affected = r, whose coins are drawn afresh for each query, so its releases
+  compose.
 
 A single query is a release of fresh voters: there the γ for private voters holds, and it is the best.
 
-`darrm_opt.planning` weighs more than this, such as noise on counts; a classifier wants the γ alone, which is quick to find.
+`darrm_opt.planning` weighs more than this, such as noise on counts; a classifier needs the γ alone, which is quick.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem, whole_number
 
 MAX_EXACT = 1000
-"""Queries beyond which the exact account is not asked, as it would take minutes: the targets are then those of the optimal
-composition, which needs more privacy of each release."""
+"""Queries beyond which the exact account is not asked, as it would take minutes: the targets are then those of the
+optimal composition, which needs more privacy of each release."""
 
 
 @dataclass(frozen=True)
@@ -91,49 +92,57 @@ def voting_plan(
                 None,
                 None,
                 models,
-                f"A record reaches {affected} of the {K} voters, and {affected} of them together are within the total: so "
-                "is everything computed from their models. The plain majority needs no noise and no limit.",
+                f"A record reaches {affected} of the {K} voters, and {affected} of them together are within the total: "
+                "so is everything computed from their models. The plain majority needs no noise and no limit.",
             )
         if queries == 1:
-            single = _designed(design or solve, Problem(K, voter, total, affected))
+            single = _checked_solution(design or solve, Problem(K, voter, total, affected))
             return VotingPlan("noisy majority", single, 1, total, "One query: the best γ for voters of that privacy.")
-    solution = _many(K, affected, queries, total) if design is None else _shared(K, affected, queries, total, design)
+    solution = (
+        _best_solution(K, affected, queries, total)
+        if design is None
+        else _best_split(K, affected, queries, total, design)
+    )
     return VotingPlan(
         "noisy majority",
         solution,
         queries,
         total,
         f"A record changes at most {affected} of the {K} models, whatever they are: the best γ for that, at "
-        f"({text_above(solution.problem.target.epsilon, '.4g')}, {text_above(solution.problem.target.delta, '.4g')}) a query, so that {queries} of them fit in the total.",
+        f"({text_above(solution.problem.target.epsilon, '.4g')}, {text_above(solution.problem.target.delta, '.4g')}) a "
+        f"query, so that {queries} of them fit in the total.",
     )
 
 
 @lru_cache(maxsize=64)
-def _many(K: int, affected: int, queries: int, total: Privacy) -> Solution:
+def _best_solution(K: int, affected: int, queries: int, total: Privacy) -> Solution:
     """Return the best γ of which ``queries`` releases fit in the total."""
     if 1 < queries <= MAX_EXACT:
         return best_target(K, Privacy(math.inf), queries, total, affected).solution
-    return _shared(K, affected, queries, total, solve)
+    return _best_split(K, affected, queries, total, solve)
 
 
-def _shared(K: int, affected: int, queries: int, total: Privacy, design: Design) -> Solution:
+def _best_split(K: int, affected: int, queries: int, total: Privacy, design: Design) -> Solution:
     """Return the better γ of two splits of δ between the queries and their composition."""
     shares = sorted({total.delta} if queries == 1 else {0.0, total.delta / (2 * queries)})
     targets = [total if queries == 1 else Privacy(epsilon_each(total, delta, queries), delta) for delta in shares]
-    return max((_designed(design, _fixed(K, affected, target)) for target in targets), key=lambda found: found.utility)
+    return max(
+        (_checked_solution(design, _fixed_models(K, affected, target)) for target in targets),
+        key=lambda solution: solution.utility,
+    )
 
 
-def _designed(design: Design, problem: Problem) -> Solution:
+def _checked_solution(design: Design, problem: Problem) -> Solution:
     """Return the γ of exactly that problem; whoever releases with it proves it again.
 
     Raises:
         InvalidInput: the design answered another question.
     """
-    found = design(problem)
-    if found.problem != problem:
-        raise InvalidInput("design", found.problem, f"the γ of {problem}", "It answered another question.")
-    return found
+    solution = design(problem)
+    if solution.problem != problem:
+        raise InvalidInput("design", solution.problem, f"the γ of {problem}", "It answered another question.")
+    return solution
 
 
-def _fixed(K: int, affected: int, target: Privacy) -> Problem:
+def _fixed_models(K: int, affected: int, target: Privacy) -> Problem:
     return Problem(K, Privacy(math.inf), target, affected)

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darrm_opt.aggregators.teacher_layout import slot_partition
-from darrm_opt.aggregators.teachers import ConstantVote
+from darrm_opt.aggregators.teachers import ConstantVote, random_states
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_budgets import ReleaseCounter, ReopenedLog
 from darrm_opt.problem import Privacy, whole_number
@@ -26,8 +26,8 @@ from darrm_opt.randomness.source import SeededRandomnessForTestsOnly, SystemRand
 class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
     """Base of the classifiers that train K voters and release what they say together.
 
-    A subclass has the parameters ``estimator``, ``n_voters``, ``overlap``, ``classes`` and ``random_state``, chooses the
-    classes (`_public_classes`) and releases answers to votes (`_release`).
+    A subclass has the parameters ``estimator``, ``n_voters``, ``overlap``, ``classes`` and ``random_state``, chooses
+    the classes (`_public_classes`) and releases answers to votes (`_release`).
 
     Attributes:
         classes_: the classes.
@@ -48,8 +48,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ign
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
         votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in self.voters_])
-        predicted: NDArray[Any] = self.classes_.take(self._release(votes))
-        return predicted
+        predictions: NDArray[Any] = self.classes_.take(self._release(votes))
+        return predictions
 
     @property
     def queries_left_(self) -> float:
@@ -59,9 +59,10 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ign
 
     @property
     def privacy_spent_(self) -> Privacy:
-        """(ε, δ) of all predictions, and, with a release log, of all fits that share it: the total, once anything is charged.
+        """(ε, δ) of all predictions, and, with a release log, of all fits that share it.
 
-        Nothing less is proved, as the answers may decide how many predictions are asked for.
+        The total, once anything is charged: nothing less is proved, as the answers may decide how many predictions are
+        asked for.
         """
         return Privacy(0.0) if self.queries_left_ == self.plan_.queries else self.plan_.total
 
@@ -90,12 +91,12 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ign
 
     def _fit_voters(self, X: Any, y: NDArray[Any], parts: int, overlap: int) -> list[Any]:
         """Return ``overlap`` voters for each record, each trained on one of ``parts`` parts."""
-        given = self.random_state
-        if isinstance(given, np.random.RandomState):
-            given = int(given.randint(2**31 - 1))
+        random_state = self.random_state
+        if isinstance(random_state, np.random.RandomState):
+            random_state = int(random_state.randint(2**31 - 1))
         # Privacy does not rest on who sees which record, nor on the seeds, only on their not depending on the records.
-        source = SystemRandomness() if given is None else SeededRandomnessForTestsOnly(int(given))
-        seed = secrets.randbits(64) if given is None else int(given)
+        source = SystemRandomness() if random_state is None else SeededRandomnessForTestsOnly(int(random_state))
+        seed = secrets.randbits(64) if random_state is None else int(random_state)
         partition = slot_partition(len(X), parts, overlap, source=source)
         voters = []
         for j, i in product(range(overlap), range(parts)):
@@ -108,13 +109,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ign
         if (y == y[0]).all():
             return ConstantVote(y[0])  # many classifiers refuse a single class
         voter = self._new_voter()
-        state = int(np.random.SeedSequence(place).generate_state(1)[0])
-        seeds = {
-            name: state
-            for name, value in voter.get_params().items()
-            if name.split("__")[-1] == "random_state" and value is None
-        }
-        return voter.set_params(**seeds).fit(X, y)
+        return voter.set_params(**random_states(voter, place)).fit(X, y)
 
     def _new_voter(self) -> Any:
         return clone(LogisticRegression() if self.estimator is None else self.estimator)

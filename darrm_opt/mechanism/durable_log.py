@@ -1,11 +1,11 @@
 """Durable log: the releases of one mechanism on a file, where a release is charged once and never free.
 
-A release is one line, written before its answers leave: how many, its id, and the answers themselves. So there is no moment
-at which something is released and not charged, or charged and lost: a job that was killed asks again under the same id and
-is given the answers that are there, or draws them now if its line never came to be.
+A release is one line, written before its answers leave: how many, its id, and the answers themselves. So there is no
+moment at which something is released and not charged, or charged and lost: a job that was killed asks again under the
+same id and is given the answers that are there, or draws them now if its line never came to be.
 
-What is stored is public already, once released: the mechanism, the budget, counts, ids, answers. Never votes, nor anything
-computed from them but the answers.
+What is stored is public already, once released: the mechanism, the budget, counts, ids, answers. Never votes, nor
+anything computed from them but the answers.
 """
 
 from __future__ import annotations
@@ -161,11 +161,11 @@ class DurableLog(ABC, Generic[Subject, Answers]):
             release_id = checked_id(release_id)
         with self._journal.locked() as file:
             if release_id is not None and release_id in self._places:
-                before = self._places[release_id][1]
-                if before != count:
+                count_before = self._places[release_id][1]
+                if count_before != count:
                     raise ReleaseIdTaken(
-                        f"the release id {release_id!r} was used for {before} releases, not {count}: choose another id. "
-                        "Nothing was charged and nothing was released."
+                        f"the release id {release_id!r} was used for {count_before} releases, not {count}: choose "
+                        "another id. Nothing was charged and nothing was released."
                     )
                 return self._answers(file, release_id)
             spent = self._totals["count"]
@@ -174,8 +174,8 @@ class DurableLog(ABC, Generic[Subject, Answers]):
             answers = draw()
             if answers.shape != (count,):
                 raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
-            named = {} if release_id is None else {"id": release_id, "bits": self._encode(answers)}
-            file.append({**self._summary_fields(answers), **named})
+            named_fields = {} if release_id is None else {"id": release_id, "bits": self._encode(answers)}
+            file.append({**self._summary_fields(answers), **named_fields})
             return answers
 
     def check_is_for(self, subject: Subject, argument: str = "release_log") -> None:
@@ -193,7 +193,8 @@ class DurableLog(ABC, Generic[Subject, Answers]):
                 argument,
                 str(self.path),
                 f"the release log of this {self.SUBJECT}",
-                "The limit of a release log is proved for one mechanism: give another one a log and a part of the total of its own.",
+                "The limit of a release log is proved for one mechanism: give another one a log and a part of the "
+                "total of its own.",
             )
 
     @classmethod
@@ -326,8 +327,8 @@ class DurableLog(ABC, Generic[Subject, Answers]):
         header = self._header
         if header.get("kind") != self.KIND or header.get("format") != self.FORMAT:
             raise BudgetUnreadable(
-                f"{self.path} is not a release log of format {self.FORMAT} for one {self.SUBJECT}, which this version reads "
-                "and writes."
+                f"{self.path} is not a release log of format {self.FORMAT} for one {self.SUBJECT}, which this version "
+                "reads and writes."
             )
         self._subject = self._read_subject(header)
         self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
@@ -335,8 +336,8 @@ class DurableLog(ABC, Generic[Subject, Answers]):
         self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
         if self._budget is not None and header["version"] != __version__ and not self._limit_is_proved(self._budget):
             raise BudgetUnreadable(
-                f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and this "
-                f"version, {__version__}, cannot prove it: refusing to go on."
+                f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and "
+                f"this version, {__version__}, cannot prove it: refusing to go on."
             )
 
 

@@ -22,8 +22,8 @@ class BudgetSpent(BudgetExceeded):
         self.spent = spent
         self.asked = asked
         super().__init__(
-            f"{asked} releases were asked and {limit - spent} are left: the budget, {budget}, allows {limit} in all and "
-            f"{spent} are spent. Nothing was charged and nothing was released."
+            f"{asked} releases were asked and {limit - spent} are left: the budget, {budget}, allows {limit} in all "
+            f"and {spent} are spent. Nothing was charged and nothing was released."
         )
 
 

@@ -1,15 +1,16 @@
 """An append-only file of records that survives kill -9, torn writes, and several processes at once.
 
-A line is ``<checksum> <JSON>``; the checksum covers the line and all lines before it, so a line that was changed, moved or
-removed in the middle is found. Whoever reads or writes holds an exclusive lock on the file itself (``flock``), and opens
-it anew each time, so that threads and forked children exclude each other too.
+A line is ``<checksum> <JSON>``; the checksum covers the line and all lines before it, so a line that was changed, moved
+or removed in the middle is found. Whoever reads or writes holds an exclusive lock on the file itself (``flock``), and
+opens it anew each time, so that threads and forked children exclude each other too.
 
-A record counts once `append` has returned: then it is on the disk (``fsync``). What a crash leaves of a line that was being
-written has no end of line; it never counted, and is cut off by the next who comes. Any other fault refuses the file: to go
-on from it could make something free that was charged.
+A record counts once `append` has returned: then it is on the disk (``fsync``). What a crash leaves of a line that was
+being written has no end of line; it never counted, and is cut off by the next who comes. Any other fault refuses the
+file: to go on from it could make something free that was charged.
 
-Not covered: a copy of the file is a second file; an older version put back in its place is not recognised by a process that
-starts afterwards; the checksum finds damage, not forgery; locks need a local file system, or an NFS that supports them.
+Not covered: a copy of the file is a second file; an older version put back in its place is not recognised by a process
+that starts afterwards; the checksum finds damage, not forgery; locks need a local file system, or an NFS with
+locks.
 """
 
 from __future__ import annotations
@@ -84,17 +85,17 @@ class Journal:
 
     def _same_file(self, file: BinaryIO) -> None:
         state = os.fstat(file.fileno())
-        here = (state.st_dev, state.st_ino)
-        if self._identity not in (None, here) or state.st_size < self._end:
+        identity = (state.st_dev, state.st_ino)
+        if self._identity not in (None, identity) or state.st_size < self._end:
             raise ReleaseLogDamaged(
                 f"the release log {self._path} was replaced or cut while it was in use: nothing is released."
             )
-        self._identity = here
+        self._identity = identity
 
     def _catch_up(self, file: BinaryIO) -> None:
         """Read what others have added, and cut off what a crash left."""
-        known = self._end
-        file.seek(known)
+        start = self._end
+        file.seek(start)
         with os.fdopen(os.dup(file.fileno()), "rb") as lines:
             for line in lines:
                 record = self._read(line)
@@ -104,11 +105,11 @@ class Journal:
                         os.fsync(file.fileno())
                         break
                     raise ReleaseLogDamaged(
-                        f"the release log {self._path} is damaged at byte {self._end}: nothing is released. Put back the file "
-                        "as it was, with every line that it had, or create another with a budget of its own."
+                        f"the release log {self._path} is damaged at byte {self._end}: nothing is released. Put back "
+                        "the file as it was, with every line that it had, or create another with a budget of its own."
                     )
                 self._take(record, line)
-        if self._end > known:
+        if self._end > start:
             os.fsync(file.fileno())  # whoever wrote these lines may have died before they were on the disk
 
     def _read(self, line: bytes) -> Record | None:
@@ -119,7 +120,7 @@ class Journal:
         return record
 
     def _is_torn(self, line: bytes) -> bool:
-        """Return whether a line that cannot be read is the last one, cut short; not one whose end of line was changed."""
+        """Return whether an unreadable line is the last one, cut short; not one whose end of line was changed."""
         return not line.endswith(b"\n") and self._read(line[:-1] + b"\n") is None
 
     def _take(self, record: Record, line: bytes) -> None:
@@ -130,9 +131,9 @@ class Journal:
     def _append(self, file: BinaryIO, record: Record) -> None:
         line = _line(self._chain, record)
         file.seek(self._end)
-        left = memoryview(line)
-        while left:
-            left = left[file.write(left) :]
+        rest = memoryview(line)
+        while rest:
+            rest = rest[file.write(rest) :]
         os.fsync(file.fileno())
         self._take(record, line)
 
@@ -169,15 +170,15 @@ def create(path: str | os.PathLike[str], first: Record) -> None:
     """
     target = Path(path)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
-    beside = Path(name)
+    draft = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(_line("", first))
             file.flush()
             os.fsync(file.fileno())
-        os.link(beside, target)  # unlike a replacement, this fails where another was quicker
+        os.link(draft, target)  # unlike a replacement, this fails where another was quicker
     finally:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
     flush_folder(target.absolute().parent)
 
 

@@ -29,30 +29,31 @@ class PrivateMajority:
 
     Args:
         solution: a `Solution`, or a pair (gamma, problem). Its privacy is proved here, again, from the doubles in it.
-        budget: what is charged before a bit leaves. A `ReleaseLog` (a file; resumable by release ids), a `PrivacyBudget`
-            (in memory), or None: the caller keeps the account.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
-            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
-            (`accounting.freshness.FRESH`). It decides what a `PrivacyBudget` is charged: each release, an event of the problem's
-            target, where voters are fresh or not private; else the models that one record reaches, once, before the
-            first release through this object, which is then for the votes of these models alone. A `ReleaseLog` has a
-            word of its own, and must not be asked for more than that.
+        budget: what is charged before a bit leaves. A `ReleaseLog` (a file; resumable by release ids), a
+            `PrivacyBudget` (in memory), or None: the caller keeps the account.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+            (`accounting.freshness.FRESH`). It decides what a `PrivacyBudget` is charged: each release, an event of the
+            problem's target, where voters are fresh or not private; else the models that one record reaches, once,
+            before the first release through this object, which is then for the votes of these models alone. A
+            `ReleaseLog` has a word of its own, and must not be asked for more than that.
         source: where chance comes from; None for the operating system, which privacy requires.
 
     Guarantees:
-        With l ones among the votes the bit is 1 with probability exactly (1 + g(l))/2, g(l) = sign(l − K/2)·γ(l), for the
-        doubles in γ. One bit is thus (mε, δ)-DP, for voters and neighbours as the problem says.
+        With l ones among the votes the bit is 1 with probability exactly (1 + g(l))/2, g(l) = sign(l − K/2)·γ(l), for
+        the doubles in γ. One bit is thus (mε, δ)-DP, for voters and neighbours as the problem says.
         Bits leave only after they are charged; a refusal charges and releases nothing.
         How much randomness is read, and which steps are taken, does not depend on the votes.
 
         Not covered, so do not let others observe it: reading the votes and refusing malformed ones; the time of single
-        machine instructions, caches (a table of K+1 words is looked up at the number of ones) and what NumPy does inside;
-        copies of votes and of unreleased chance that stay in memory, in a swap file or in a core dump. Voters must answer
-        independently of each other, given the data, and nothing but the bit may leave.
+        machine instructions, caches (a table of K+1 words is looked up at the number of ones) and what NumPy does
+        inside; copies of votes and of unreleased chance that stay in memory, in a swap file or in a core dump. Voters
+        must answer independently of each other, given the data, and nothing but the bit may leave.
 
     Raises:
         NotPrivate: γ is not private for the problem, or cannot be proved to be.
-        InvalidInput: no solution, a release log of another γ or problem, or one for voters that were trained once with ``fresh=True``.
+        InvalidInput: no solution, a release log of another γ or problem, or one for voters that were trained once with
+            ``fresh=True``.
 
     Source: Algorithm 1 and Lemma 3.4 of the paper.
 
@@ -70,10 +71,10 @@ class PrivateMajority:
         fresh: bool = False,
         source: RandomSource | None = None,
     ) -> None:
-        given = self._release = Release.of(solution)
-        noise = given.noise
-        once = effective_voters(given.problem, MAX_RELEASES, fresh=fresh) is not given.problem
-        self._charged_once, self._charged = once, False
+        release = self._release = Release.of(solution)
+        noise = release.noise
+        charged_once = effective_voters(release.problem, MAX_RELEASES, fresh=fresh) is not release.problem
+        self._charged_once, self._charged = charged_once, False
         if isinstance(budget, ReleaseLog):
             budget.check_is_for(self._release, "budget")
             if fresh and not budget.fresh:
@@ -84,7 +85,7 @@ class PrivateMajority:
             raise InvalidInput("budget", budget, "a ReleaseLog, a PrivacyBudget, or None")
         self._budget = budget
         self._source = SystemRandomness() if source is None else source
-        K = given.problem.K
+        K = release.problem.K
         l = np.arange(K + 1)
         chance = noise.values.copy()
         chance[2 * l == K] = 0.0  # a tie is a fair coin whatever γ(K/2) is
@@ -165,8 +166,8 @@ class PrivateMajority:
                 budget.charge(self.problem.voter, self.problem.affected)
             except BudgetExceeded as err:
                 raise BudgetExceeded(
-                    f"{err} These are the models that one record reaches, charged once for all releases, as fresh=True was not "
-                    "said. Voters that are taken as not private (epsilon = inf) are charged release by release."
+                    f"{err} These are the models that one record reaches, charged once for all releases, as fresh=True "
+                    "was not said. Voters that are taken as not private (epsilon = inf) are charged release by release."
                 ) from err
             self._charged = True
 

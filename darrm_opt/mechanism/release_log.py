@@ -63,9 +63,10 @@ class ReleaseLog(DurableLog[Release, Bits]):
             released: a `Solution`, or a pair (gamma, problem); proved private first.
             budget: total (ε, δ) of all releases; how many fit is proved by the tightest account, see `most_releases`.
             queries: or this many releases, whose total cost is then for the caller to know.
-            fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
-                False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
-                (`accounting.freshness.FRESH`). Such a log is for the releases of one training: other models, another log.
+            fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+                answer; False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+                (`accounting.freshness.FRESH`). Such a log is for the releases of one training: other models, another
+                log.
             first: how many are about to be released: a log that allows fewer is not created.
 
         Returns:
@@ -112,8 +113,8 @@ class ReleaseLog(DurableLog[Release, Bits]):
             The log, on disk.
 
         Raises:
-            InvalidInput: an existing log is for another γ, another budget, or voters that were trained once; or `create`
-                refuses an argument, ``budget`` and ``queries`` both None among them.
+            InvalidInput: an existing log is for another γ, another budget, or voters that were trained once; or
+                `create` refuses an argument, ``budget`` and ``queries`` both None among them.
             DarrmError: what `create` and opening a log raise, for the same reasons.
         """
         release = Release.of(released)
@@ -141,8 +142,9 @@ class ReleaseLog(DurableLog[Release, Bits]):
     def _read_header(self) -> None:
         if self._header.get("kind") == self.KIND and self._header.get("format") == 1:
             raise BudgetUnreadable(
-                f"{self.path} is a release log of format 1, which does not say whether voters are fresh: its limit may allow "
-                "too many releases of voters that were trained once. Create another, with what is left of the total."
+                f"{self.path} is a release log of format 1, which does not say whether voters are fresh: its limit may "
+                "allow too many releases of voters that were trained once. Create another, with what is left of the "
+                "total."
             )
         super()._read_header()
 

@@ -1,4 +1,4 @@
-"""Planner: from voters, queries and a total (ε, δ) to the most accurate mechanism, or to the finding that no noise is needed.
+"""Planner: from voters, queries and a total (ε, δ) to the most accurate mechanism, the plain majority if that fits.
 
 request           the question, and which account of the voters holds for it
 options           one mechanism as an option, a suggestion, and the plan, as values

@@ -29,10 +29,10 @@ POINTS = 2001
 """Grid points of the accounts during calibration: coarse, hence fast, and sound."""
 
 PRECISION, PURE_PRECISION = 5e-3, 1e-7
-"""Share of the budget that a calibration may leave unused; at a total δ of 0, of the parameter: there a proof is yes or no."""
+"""Share of the budget that a calibration may leave unused; at a total δ of 0, of the parameter."""
 
 MAX_QUERIES = 500
-"""Most queries for which every mechanism is compared: each account takes seconds, and γ_opt gains on the others with every query."""
+"""Most queries for which every mechanism is compared: each account takes seconds, and γ_opt gains with every query."""
 
 NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
@@ -45,7 +45,7 @@ MAX_COUNTS = 3
 """Numbers of affected voters for which γ_opt is designed if chance decides the number."""
 
 COIN = 1e-6
-"""Share of a γ that is given up where it has no proof for a record that affects all voters, however unlikely such a record is."""
+"""Share of a γ that is given up where it has no proof for a record, however unlikely, that affects all voters."""
 
 MARGINS = (1e-9, 1e-6, 1e-3, 1e-1)
 """Shares by which the target of a γ is raised above the ε of its profile until `verify` proves it."""
@@ -58,28 +58,28 @@ def optimal(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option
     """
     if request.affected_distribution is not None and request.total.delta > 0:
         return _optimal_of_draw(request, request.affected_distribution, seeds)
-    asked = request.released
-    found = best_target(
-        asked.K,
-        asked.voter,
+    voters = request.released
+    best = best_target(
+        voters.K,
+        voters.voter,
         request.queries,
         request.total,
-        asked.affected,
+        voters.affected,
         request.objective,
         fresh=request.fresh,
         stop=request.stop,
     )
-    each, spent, account = found.target, found.total, found.account
+    target, spent, account = best.target, best.total, best.account
     # If not by that account, it fits by basic composition, which the accounts on a grid exceed slightly.
     if spent.epsilon > request.total.epsilon:
-        spent, account = basic_composition(each.epsilon, each.delta, request.queries), "simple"
+        spent, account = basic_composition(target.epsilon, target.delta, request.queries), "simple"
         if not (spent.epsilon <= request.total.epsilon and spent.delta <= request.total.delta):
             return Option.unfit("optimal", request, "No target was found of which all releases are proved to fit.")
     why = (
-        f"Every release is ({text_above(each.epsilon, '.4g')}, {text_above(each.delta, '.4g')})-DP, the best split of the total over "
-        f"{request.queries:,} of them. {request.composing()}"
+        f"Every release is ({text_above(target.epsilon, '.4g')}, {text_above(target.delta, '.4g')})-DP, the best split "
+        f"of the total over {request.queries:,} of them. {request.composing()}"
     )
-    solution = found.solution
+    solution = best.solution
     return Option(
         mechanism="optimal",
         voters=request.K,
@@ -97,31 +97,32 @@ def optimal(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option
 def _optimal_of_draw(
     request: PlanRequest, distribution: AffectedDistribution, seeds: Sequence[NoiseFunction]
 ) -> Option:
-    """Return γ_opt for one affected voter, or for the number that adds most to the total, which depends on γ: a few are tried.
+    """Return γ_opt for one affected voter, or for the number of them that adds most to the total.
 
-    The best target of that number gives the shape; its ε and its δ are then scaled until the average over all numbers fits.
+    That number depends on γ, so a few are tried. The best target of each gives the shape; its ε and its δ are then
+    scaled until the average over all numbers fits.
     """
-    asked, queries, total = request.released, request.queries, request.total
-    check_comparable(asked, queries, total, distribution)
-    one = Privacy(total.epsilon, min(MAX_DELTA, total.delta / max(total.delta, distribution.chances[1])))
-    found = {1: _optimal_of_count(request, one, with_affected(asked, 1))}
-    while len(found) < MAX_COUNTS and not request.stop():
-        around, typical = heaviest_count(asked, queries, total, distribution, seeds, fresh=request.fresh)
-        if typical.affected in found:
+    voters, queries, total = request.released, request.queries, request.total
+    check_comparable(voters, queries, total, distribution)
+    budget = Privacy(total.epsilon, min(MAX_DELTA, total.delta / max(total.delta, distribution.chances[1])))
+    options = {1: _optimal_of_count(request, budget, with_affected(voters, 1))}
+    while len(options) < MAX_COUNTS and not request.stop():
+        budget, typical_voters = heaviest_count(voters, queries, total, distribution, seeds, fresh=request.fresh)
+        if typical_voters.affected in options:
             break
-        found[typical.affected] = option = _optimal_of_count(request, around, typical)
+        options[typical_voters.affected] = option = _optimal_of_count(request, budget, typical_voters)
         seeds = () if option.noise is None else (option.noise,)
-    return max(found.values(), key=lambda option: option.accuracy or 0.0)
+    return max(options.values(), key=lambda option: option.accuracy or 0.0)
 
 
-def _optimal_of_count(request: PlanRequest, around: Privacy, voters: Problem) -> Option:
-    """Return γ_opt for voters of whom a record affects a fixed number, made for the budget ``around`` and accounted for by the draw."""
+def _optimal_of_count(request: PlanRequest, budget: Privacy, voters: Problem) -> Option:
+    """Return γ_opt for a fixed number of affected voters, made for ``budget`` and accounted for by the draw."""
     queries = request.queries
     shape = best_target(
         voters.K,
         voters.voter,
         queries,
-        around,
+        budget,
         voters.affected,
         request.objective,
         fresh=request.fresh,
@@ -131,20 +132,21 @@ def _optimal_of_count(request: PlanRequest, around: Privacy, voters: Problem) ->
     def scaled(share: float) -> Privacy:
         return Privacy(min(share * shape.epsilon, MAX_TARGET_EPSILON), min(share * shape.delta, MAX_DELTA))
 
-    def made(share: float) -> tuple[NoiseFunction, float]:
+    def noise_and_cost(share: float) -> tuple[NoiseFunction, float]:
         noise = solve(Problem(voters.K, voters.voter, scaled(share), voters.affected), request.objective).noise
         return noise, cost(noise, request)[0]
 
-    budget = request.total.epsilon
-    end = calibrate(made, budget, MAX_SHARE, guess=1.0, precision=PRECISION, stop=request.stop)
-    if end is None:
-        return Option.unfit("optimal", request, TIME_IS_UP if request.stop() else NOTHING_FITS)
-    each = scaled(end.value)
-    why = (
-        f"Every release is ({text_above(each.epsilon, '.4g')}, {text_above(each.delta, '.4g')})-DP for a record that affects {voters.affected} of the "
-        f"voters; their total is the average over the draw. {request.composing()}"
+    best = calibrate(
+        noise_and_cost, request.total.epsilon, MAX_SHARE, guess=1.0, precision=PRECISION, stop=request.stop
     )
-    return _option("optimal", request, end.result, end.cost, "bits", why)
+    if best is None:
+        return Option.unfit("optimal", request, TIME_IS_UP if request.stop() else NOTHING_FITS)
+    target = scaled(best.value)
+    why = (
+        f"Every release is ({text_above(target.epsilon, '.4g')}, {text_above(target.delta, '.4g')})-DP for a record "
+        f"that affects {voters.affected} of the voters; their total is the average over the draw. {request.composing()}"
+    )
+    return _option("optimal", request, best.result, best.cost, "bits", why)
 
 
 def optimal_sequence(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option:
@@ -156,7 +158,7 @@ def optimal_sequence(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) 
         return Option.unfit("optimal_sequence", request, why)
     if request.affected_distribution is not None:
         check_comparable(request.released, request.queries, request.total, request.affected_distribution)
-    found = design_sequence(
+    design = design_sequence(
         request.released,
         request.queries,
         request.total,
@@ -167,7 +169,7 @@ def optimal_sequence(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) 
         stop=request.stop,
     )
     why = f"Each bit reveals as much as, repeated {request.queries:,} times, costs the total. {request.composing()}"
-    return _option("optimal_sequence", request, found.noise, found.total.epsilon, "bits", why)
+    return _option("optimal_sequence", request, design.noise, design.total.epsilon, "bits", why)
 
 
 def calibrated(name: Mechanism, request: PlanRequest) -> Option:
@@ -176,50 +178,52 @@ def calibrated(name: Mechanism, request: PlanRequest) -> Option:
         return _calibrated_without_delta(name, request)
     mechanism, most = CALIBRATED[name], CALIBRATED[name].most(request.K)
 
-    def made(value: float) -> tuple[NoiseFunction, float]:
+    def noise_and_cost(value: float) -> tuple[NoiseFunction, float]:
         noise = mechanism.make(request.K, value)
         return noise, cost(noise, request)[0]
 
-    budget = request.total.epsilon
-    guess = min(most, 1 / request.K)
-    end = calibrate(made, budget, most, guess=guess, precision=PRECISION, stop=request.stop)
-    if end is None:
+    budget, guess = request.total.epsilon, min(most, 1 / request.K)
+    best = calibrate(noise_and_cost, budget, most, guess=guess, precision=PRECISION, stop=request.stop)
+    if best is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
-    epsilon, account = cost(end.result, request)
-    return _option(name, request, end.result, epsilon, account, f"{mechanism.words(end.value)} {request.composing()}")
+    epsilon, account = cost(best.result, request)
+    return _option(name, request, best.result, epsilon, account, f"{mechanism.words(best.value)} {request.composing()}")
 
 
 def _calibrated_without_delta(name: Mechanism, request: PlanRequest) -> Option:
-    """Return a mechanism with one parameter at a total δ of 0, calibrated so that each release is proved private for an equal share.
+    """Return a mechanism with one parameter at a total δ of 0, each release proved private for an equal share.
 
     There the releases' ε add up, and no account does better: a pair with the largest loss may be shown every time.
     """
-    asked, total, queries = request.released, request.total, request.queries
+    voters, total, queries = request.released, request.total, request.queries
     mechanism, most = CALIBRATED[name], CALIBRATED[name].most(request.K)
     # a target is put on a decimal grid: it must not come to lie above
     share = total.epsilon / queries * (1 if queries == 1 else 1 - 2 * 10.0 ** (1 - GRID_DIGITS))
-    problem = Problem(asked.K, asked.voter, Privacy(share), asked.affected)
+    problem = Problem(voters.K, voters.voter, Privacy(share), voters.affected)
 
-    def made(value: float) -> tuple[NoiseFunction, float]:
+    def noise_and_cost(value: float) -> tuple[NoiseFunction, float]:
         noise = mechanism.make(request.K, value)
-        proved = certify_unscaled(problem, noise)
-        return (noise, math.inf) if proved is None else (proved, 0.0)
+        private_noise = certify_unscaled(problem, noise)
+        return (noise, math.inf) if private_noise is None else (private_noise, 0.0)
 
     guess = min(most, 1 / request.K)
-    end = calibrate(made, total.epsilon, most, guess=guess, precision=PURE_PRECISION, stop=request.stop)
-    if end is None:
+    best = calibrate(noise_and_cost, total.epsilon, most, guess=guess, precision=PURE_PRECISION, stop=request.stop)
+    if best is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     spent = basic_composition(problem.target.epsilon, 0.0, queries)
-    why = f"{mechanism.words(end.value)} Each release is {text_above(problem.target.epsilon, '.4g')}-DP, and their ε add up. {request.composing()}"
+    why = (
+        f"{mechanism.words(best.value)} Each release is {text_above(problem.target.epsilon, '.4g')}-DP, and their ε "
+        f"add up. {request.composing()}"
+    )
     return Option(
         mechanism=name,
         voters=request.K,
         why=why,
-        accuracy=request.accuracy(end.result),
+        accuracy=request.accuracy(best.result),
         queries=queries,
         spent=spent,
         account="simple",
-        noise=end.result,
+        noise=best.result,
         problem=problem,
     )
 
@@ -233,10 +237,10 @@ def cost(noise: NoiseFunction, request: PlanRequest) -> tuple[float, str]:
 
 def _mixture_cost(noise: NoiseFunction, request: PlanRequest, distribution: AffectedDistribution) -> tuple[float, str]:
     """Return the same if chance decides how many voters one record affects."""
-    asked, queries, total = request.released, request.queries, request.total
-    check_comparable(asked, queries, total, distribution)
+    voters, queries, total = request.released, request.queries, request.total
+    check_comparable(voters, queries, total, distribution)
     try:
-        return mixture_epsilon(noise, asked, queries, total.delta, distribution, fresh=request.fresh), "bits"
+        return mixture_epsilon(noise, voters, queries, total.delta, distribution, fresh=request.fresh), "bits"
     except DeltaTooSmall:
         return math.inf, "none"
 
@@ -269,14 +273,14 @@ def _option(
 
 def provable_problem(noise: NoiseFunction, request: PlanRequest) -> Problem | None:
     """Return the problem of one release for which `verify` proves a γ, at the δ of the total and nearly the least ε."""
-    asked, delta = request.released, request.total.delta
+    voters, delta = request.released, request.total.delta
     try:
-        least = NoisyMajority(noise, asked).profile.epsilon(delta)
+        least = NoisyMajority(noise, voters).profile.epsilon(delta)
     except DeltaTooSmall:
         return None
     for margin in MARGINS:
         epsilon = min(least * (1 + margin) + 1e-3 * margin, MAX_TARGET_EPSILON)
-        problem = Problem(asked.K, asked.voter, Privacy(epsilon, delta), asked.affected)
+        problem = Problem(voters.K, voters.voter, Privacy(epsilon, delta), voters.affected)
         try:
             verify(problem, noise)
         except NotPrivate:

@@ -34,8 +34,8 @@ class Option:
         accuracy: Pr[release = majority that was voted] under the prior [probability]; None if it does not fit.
         queries: answers allowed; None: without limit.
         spent: (ε, δ) of all of them together, proved; None if it does not fit.
-        account: the account that proves ``spent``: "post-processing" of the models, "votes" (the composition of all votes), or of the
-            released bits "bits", "profile", "optimal" or "simple". "none" if it does not fit.
+        account: the account that proves ``spent``: "post-processing" of the models, "votes" (the composition of all
+            votes), or of the released bits "bits", "profile", "optimal" or "simple". "none" if it does not fit.
         noise: γ of one release; None if the plain majority (of some voters) is released.
         problem: voters and (ε, δ) for which `verify` proves γ; None likewise.
         solution: γ with its certificate, if it is the γ_opt of one target.
@@ -80,8 +80,9 @@ class Option:
             objective: what the plan's accuracy weighs (`PlanRequest.objective`).
 
         Guarantees:
-            γ is that of the option, bit for bit, under a certificate for ``problem``. Of γ_opt of one target it is the solution
-            itself; of any other γ nothing is claimed of the optimum: the upper bound is 1 and the status `Status.PLANNED`.
+            γ is that of the option, bit for bit, under a certificate for ``problem``. Of γ_opt of one target it is the
+            solution itself; of any other γ nothing is claimed of the optimum: the upper bound is 1 and the status
+            `Status.PLANNED`.
 
         Raises:
             InvalidInput: the option is a plain majority, or does not fit: it has no γ.

@@ -15,13 +15,13 @@ from darrm_opt.problem import Privacy
 
 
 def majority(request: PlanRequest) -> Option:
-    """Return the plain majority of all voters: post-processing of trained models that are private together, else by its total privacy."""
-    if (drawn := _from_draw(request)) is not None:
-        return drawn
+    """Return the plain majority of all voters: post-processing of private models, else by its total privacy."""
+    if (option := _from_draw(request)) is not None:
+        return option
     if not request.private:
         why = (
-            "Voters that are not private, without noise: one record can turn the answer with certainty, and no finite ε "
-            "covers that."
+            "Voters that are not private, without noise: one record can turn the answer with certainty, and no finite "
+            "ε covers that."
         )
         return Option.unfit("majority", request, why)
     return _from_fresh_answers(request) if request.fresh else _from_models(request)
@@ -30,8 +30,8 @@ def majority(request: PlanRequest) -> Option:
 def fewer_voters(request: PlanRequest) -> Option:
     """Return the plain majority of as many trained models as are private enough together, chosen without the data.
 
-    A record that affects r models affects at most n of any n. Under a random choice an answer is, on average, as far from
-    the majority of all as subsampling n voters; all queries share one choice.
+    A record that affects r models affects at most n of any n. Under a random choice an answer is, on average, as far
+    from the majority of all as subsampling n voters; all queries share one choice.
     """
     name: Mechanism = "fewer_voters"
     if not request.private:
@@ -48,8 +48,8 @@ def fewer_voters(request: PlanRequest) -> Option:
         return Option.unfit(name, request, "All voters fit: see majority.")
     why = (
         f"Keep any {n} of the {request.K} models, chosen without looking at the data, and discard the others: a record "
-        f"affects at most {n} of them, and {n} together are within the total. Their plain majority is post-processing, for "
-        "any number of queries."
+        f"affects at most {n} of them, and {n} together are within the total. Their plain majority is post-processing, "
+        "for any number of queries."
     )
     spent = compose_models({voter: n}, total.delta)
     accuracy = request.accuracy(subsampling(request.K, n))
@@ -76,15 +76,17 @@ def _from_models(request: PlanRequest) -> Option:
     """Return the majority of models trained once: post-processing."""
     r, K, total = request.affected, request.K, request.total
     models = compose_models({request.voter: r}, total.delta)
-    many = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
+    subset = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
     if models.epsilon <= total.epsilon:
         why = (
-            f"A record affects at most {many}: the {K} models themselves are ({text_above(models.epsilon, '.4g')}, {text_above(models.delta, '.4g')})-DP, "
-            "and so is everything computed from them. The plain majority needs neither noise nor a limit of queries."
+            f"A record affects at most {subset}: the {K} models themselves are ({text_above(models.epsilon, '.4g')}, "
+            f"{text_above(models.delta, '.4g')})-DP, and so is everything computed from them. The plain majority needs "
+            "neither noise nor a limit of queries."
         )
         return Option(mechanism="majority", voters=K, why=why, accuracy=1.0, spent=models, account="post-processing")
     if models.epsilon < math.inf:
-        why = f"A record affects {r} of the {K} models: together they cost ε = {text_above(models.epsilon, '.4g')}, more than the total."
+        cost = text_above(models.epsilon, ".4g")
+        why = f"A record affects {r} of the {K} models: together they cost ε = {cost}, more than the total."
     else:
         why = (
             f"The models' own Δ, of {r} of them together, is more than the δ of the total: nothing is proved at that δ."
@@ -107,6 +109,9 @@ def _from_fresh_answers(request: PlanRequest) -> Option:
             else "No finite ε is proved at that δ"
         )
         return Option.unfit("majority", request, f"{cost}, more than the total.")
-    why = f"{answers} ε = {text_above(epsilon, '.4g')} at that δ, within the total: noise would only make the answers worse."
+    why = (
+        f"{answers} ε = {text_above(epsilon, '.4g')} at that δ, within the total: noise would only make the answers "
+        "worse."
+    )
     spent = Privacy(epsilon, total.delta)
     return Option(mechanism="majority", voters=K, why=why, accuracy=1.0, queries=Q, spent=spent, account=account)

@@ -56,18 +56,18 @@ def plan(
         total: (ε, δ) of all answers together, ε > 0 and finite.
         affected: voters that one record can influence, 1..K; None means all K.
         prior: how votes fall, as the objective that has it or its text (its measure does not count).
-        fresh: True where the voters answer every query with fresh, independent randomness, each answer (ε, Δ)-DP by itself
-            (local randomisers, private predictions, the clients of a round); False where they are models trained once,
-            (ε, Δ)-DP as a whole. If neither is certain, pass ``voter`` = None, which is valid for both.
+        fresh: True where the voters answer every query with fresh, independent randomness, each answer (ε, Δ)-DP by
+            itself (local randomisers, private predictions, the clients of a round); False where they are models trained
+            once, (ε, Δ)-DP as a whole. If neither is certain, pass ``voter`` = None, which is valid for both.
         least_accuracy: below this an option is useless [probability], in [0.5, 1).
         mechanisms: those to compare, of `MECHANISMS`.
-        n: records, ≥ 2, where each voter is a model trained on a random subsample of its own, as in `compare`; then ``affected``
-            is not given.
+        n: records, ≥ 2, where each voter is a model trained on a random subsample of its own, as in `compare`; then
+            ``affected`` is not given.
         subsample_size: records drawn for one model, with ``n``.
         replacement: whether a record can be drawn twice within a subsample.
         sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-        time_limit: about how long to search [s], > 0: the mechanism in progress then keeps its best result so far, later ones
-            are left out, and a warning says so. None: no limit.
+        time_limit: about how long to search [s], > 0: the mechanism in progress then keeps its best result so far,
+            later ones are left out, and a warning says so. None: no limit.
         progress: called with each option as soon as it is known.
 
     Returns:
@@ -84,8 +84,8 @@ def plan(
 
     >>> plan(11, Privacy(0.5), 1000, Privacy(1.0), affected=1).verdict
     'plain majority'
-    >>> found = plan(5, None, 5, Privacy(4.0, 1e-5), affected=1, mechanisms=("optimal", "randomized_response"))
-    >>> found.best.mechanism, found.best.spent.epsilon <= 4.0
+    >>> noisy = plan(5, None, 5, Privacy(4.0, 1e-5), affected=1, mechanisms=("optimal", "randomized_response"))
+    >>> noisy.best.mechanism, noisy.best.spent.epsilon <= 4.0
     ('optimal', True)
     """
     request = PlanRequest.of(
@@ -115,10 +115,10 @@ def plan(
         warnings += (NO_DELTA,)
     if best is not None and best.accuracy is not None and best.accuracy >= request.least_accuracy:
         return Plan(request, tuple(options), "noisy majority", _advice(best, request), (), warnings)
-    noise = next((each.noise for each in options if each.fits and each.noise is not None), None)
-    found = suggestions(request, noise)
-    advice = " ".join([_no_option_advice(best, request), *(suggestion.words for suggestion in found)])
-    return Plan(request, tuple(options), "none", advice, found, warnings)
+    noise = next((option.noise for option in options if option.fits and option.noise is not None), None)
+    changes = suggestions(request, noise)
+    advice = " ".join([_no_option_advice(best, request), *(suggestion.words for suggestion in changes)])
+    return Plan(request, tuple(options), "none", advice, changes, warnings)
 
 
 def _deadline(time_limit: float | None) -> Callable[[], bool]:
@@ -135,7 +135,7 @@ def _deadline(time_limit: float | None) -> Callable[[], bool]:
 def _evaluate(
     request: PlanRequest, mechanisms: tuple[Mechanism, ...], progress: Callable[[Option], None] | None
 ) -> list[Option]:
-    """Return an option for each mechanism; the search ends if the plain majority fits, since nothing is more accurate."""
+    """Return an option for each mechanism; none after the plain majority if that fits, being the most accurate."""
     options: list[Option] = []
     for mechanism in sorted(mechanisms, key=_order):
         option = _option(mechanism, request, options)
@@ -152,14 +152,14 @@ def _order(mechanism: Mechanism) -> int:
     return [*_SEEDED].index(mechanism) + 1 if mechanism in _SEEDED else 0
 
 
-def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> Option:
+def _option(mechanism: Mechanism, request: PlanRequest, options: list[Option]) -> Option:
     if request.stop():
         return Option.unfit(mechanism, request, noisy.TIME_IS_UP)
     if mechanism not in _QUICK and request.queries > noisy.MAX_QUERIES:
         return Option.unfit(
             mechanism, request, f"Not computed for more than {noisy.MAX_QUERIES:,} queries: see optimal."
         )
-    seeds = [each.noise for each in known if each.noise is not None]
+    seeds = [option.noise for option in options if option.noise is not None]
     try:
         if mechanism in _SEEDED:
             return _SEEDED[mechanism](request, seeds)
@@ -183,11 +183,11 @@ _QUICK = {"majority", "fewer_voters", "optimal", "gnmax"}
 
 def _check_mechanisms(mechanisms: Iterable[str]) -> tuple[Mechanism, ...]:
     accepted = f"one or more of {', '.join(MECHANISMS)}"
-    asked = (mechanisms,) if isinstance(mechanisms, str) else tuple(mechanisms)
-    wrong = [mechanism for mechanism in asked if mechanism not in MECHANISMS]
-    if wrong or not asked:
-        raise InvalidInput("mechanisms", wrong[0] if wrong else None, accepted)
-    return tuple(mechanism for mechanism in MECHANISMS if mechanism in asked)
+    names = (mechanisms,) if isinstance(mechanisms, str) else tuple(mechanisms)
+    unknown = [mechanism for mechanism in names if mechanism not in MECHANISMS]
+    if unknown or not names:
+        raise InvalidInput("mechanisms", unknown[0] if unknown else None, accepted)
+    return tuple(mechanism for mechanism in MECHANISMS if mechanism in names)
 
 
 def _rank(option: Option) -> tuple[bool, float, int]:
@@ -195,23 +195,26 @@ def _rank(option: Option) -> tuple[bool, float, int]:
 
 
 def _advice(best: Option, request: PlanRequest) -> str:
-    shown = f"Right with probability {best.accuracy:.4f} under the prior {request.objective.name}."
-    named = {
+    accuracy = f"Right with probability {best.accuracy:.4f} under the prior {request.objective.name}."
+    action = {
         "optimal": "Release γ_opt of one target",
         "optimal_sequence": "Release the γ made for all queries together",
         "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
         "majority": "Release the plain majority",
         **{name: mechanism.advice for name, mechanism in CALIBRATED.items()},
     }[best.mechanism]
-    return f"{named}. {shown} {best.why}"
+    return f"{action}. {accuracy} {best.why}"
 
 
 def _no_option_advice(best: Option | None, request: PlanRequest) -> str:
     total = request.total
-    wanted = f"an accuracy of {request.least_accuracy:g} over {request.queries:,} queries within ({total.epsilon:g}, {total.delta:g})"
+    goal = (
+        f"an accuracy of {request.least_accuracy:g} over {request.queries:,} queries within "
+        f"({total.epsilon:g}, {total.delta:g})"
+    )
     if best is None or best.accuracy is None:
-        return f"No option fits: nothing gives {wanted}."
-    return f"No option is useful: the best has accuracy {best.accuracy:.4f}, and nothing gives {wanted}."
+        return f"No option fits: nothing gives {goal}."
+    return f"No option is useful: the best has accuracy {best.accuracy:.4f}, and nothing gives {goal}."
 
 
 def _warnings(request: PlanRequest) -> tuple[str, ...]:
@@ -219,13 +222,13 @@ def _warnings(request: PlanRequest) -> tuple[str, ...]:
     voter, total = request.voter, request.total
     if request.private and total.delta < voter.delta:
         warnings.append(
-            f"total_delta = {total.delta:g} is below Delta = {voter.delta:g}: all answers together must fail less often than a "
-            "single voter. Were the two swapped?"
+            f"total_delta = {total.delta:g} is below Delta = {voter.delta:g}: all answers together must fail less "
+            "often than a single voter. Were the two swapped?"
         )
     if request.private and request.fresh and request.queries > 1:
         warnings.append(
-            "fresh: this is valid only if every voter draws new randomness for every query, independently of the others. For "
-            "models that are trained once and then queried it is not, and the total would be wrong."
+            "fresh: this is valid only if every voter draws new randomness for every query, independently of the "
+            "others. For models that are trained once and then queried it is not, and the total would be wrong."
         )
     if request.K % 2 == 0:
         warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")

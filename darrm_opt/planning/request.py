@@ -1,10 +1,11 @@
 """Plan request: the question to the planner, and which account of the voters holds for it.
 
-The decisive point is what one release reveals about the next. Voters with fresh, independent randomness in every answer stay
-independent given the data whatever was released before, so releases of a γ for their (ε, Δ) compose. Models that are
-trained once answer with the same randomness every time: an earlier bit carries information about a model, and through it
-about all its later answers, so releases of such a γ do *not* compose. Two accounts hold for those: that of the models
-themselves, after which everything is post-processing; and that of models taken as not private, of which a record changes some.
+The decisive point is what one release reveals about the next. Voters with fresh, independent randomness in every answer
+stay independent given the data whatever was released before, so releases of a γ for their (ε, Δ) compose. Models that
+are trained once answer with the same randomness every time: an earlier bit carries information about a model, and
+through it about all its later answers, so releases of such a γ do *not* compose. Two accounts hold for those: that of
+the models themselves, after which everything is post-processing; and that of models taken as not private, of which a
+record changes some.
 """
 
 from __future__ import annotations
@@ -107,17 +108,17 @@ class PlanRequest:
         least = real_number(least_accuracy, "least_accuracy", accepted)
         if not 0.5 <= least < 1:
             raise InvalidInput("least_accuracy", least_accuracy, accepted, "A fair coin has 0.5.")
-        chosen = as_objective(prior)
-        if not isinstance(chosen, Objective):
+        goal = as_objective(prior)
+        if not isinstance(goal, Objective):
             raise InvalidInput("prior", prior, _PRIOR)
-        objective = Objective(chosen.name, chosen.parameters, "agreement")
+        objective = Objective(goal.name, goal.parameters, "agreement")
         objective.weights(problem.K)  # a histogram that is not one of K voters is refused here
         bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
         if bags is not None:
             bags.affected_distribution(problem.K)  # K disjoint subsamples of more than n records are refused here
         # the lesser of what was asked and of what it rounds to: no plan spends more than was asked
-        allowed = Privacy(min(total.epsilon, problem.target.epsilon), min(total.delta, problem.target.delta))
-        return cls(problem.K, problem.voter, queries, allowed, problem.affected, objective, fresh, least, bags, stop)
+        budget = Privacy(min(total.epsilon, problem.target.epsilon), min(total.delta, problem.target.delta))
+        return cls(problem.K, problem.voter, queries, budget, problem.affected, objective, fresh, least, bags, stop)
 
     @property
     def prior(self) -> Prior:
@@ -154,7 +155,8 @@ class PlanRequest:
         """Return the reason why releases compose, as text."""
         affected = f"one record affects at most {self.affected} of the {self.K} voters"
         if self.bags is not None:
-            affected = f"chance decides how many of the {self.K} voters one record affects, {self.bags.affected_distribution(self.K).mean:.3g} on average"
+            mean = self.bags.affected_distribution(self.K).mean
+            affected = f"chance decides how many of the {self.K} voters one record affects, {mean:.3g} on average"
         if not self.private:
             return f"The voters are not private: {affected}, and every release uses fresh randomness of its own."
         if self.queries == 1:
@@ -162,7 +164,7 @@ class PlanRequest:
         if self.fresh:
             return "Every answer has fresh randomness, so the voters' own privacy holds in every release."
         return (
-            "Models trained once answer with the same randomness every time, so earlier releases carry information about "
-            f"later answers and the models' own privacy does not compose over releases. They are taken as not private: "
-            f"{affected}, and every release uses fresh randomness of its own."
+            "Models trained once answer with the same randomness every time, so earlier releases carry information "
+            "about later answers and the models' own privacy does not compose over releases. They are taken as not "
+            f"private: {affected}, and every release uses fresh randomness of its own."
         )

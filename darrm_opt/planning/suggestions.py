@@ -1,7 +1,7 @@
 """Suggestions: fewer queries or a larger total that make an option useful if none is. Each is proved, none a guess.
 
-The given γ is scaled up until it is accurate enough; then the accounts give how many releases of it fit the total, and the
-total of all queries. Both hold; another γ may need slightly less.
+The given γ is scaled up until it is accurate enough; then the accounts give how many releases of it fit the total, and
+the total of all queries. Both hold; another γ may need slightly less.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ def suggestions(request: PlanRequest, noise: NoiseFunction | None) -> tuple[Sugg
         request: the question.
         noise: γ of the most accurate option, which is not accurate enough; None if there is none.
     """
-    found = [_private_models_total(request)]
+    candidates = [_private_models_total(request)]
     release = None if noise is None else _accurate_release(noise, request)
     if release is not None:
         accuracy = request.accuracy(release.noise)
-        found += [_fewer_queries(release, accuracy, request), _larger_total(release, accuracy, request)]
-    return tuple(each for each in found if each is not None)
+        candidates += [_fewer_queries(release, accuracy, request), _larger_total(release, accuracy, request)]
+    return tuple(suggestion for suggestion in candidates if suggestion is not None)
 
 
 def _accurate_release(noise: NoiseFunction, request: PlanRequest) -> Release | None:
     """Return the γ scaled until it is accurate enough, if one release of it can be proved private."""
 
-    def turned(factor: float) -> NoiseFunction:
+    def scaled(factor: float) -> NoiseFunction:
         return NoiseFunction(np.minimum(noise.values * factor, 1.0), request.K)
 
     low, high = 1.0, 1.0
-    while request.accuracy(turned(high)) < request.least_accuracy:
+    while request.accuracy(scaled(high)) < request.least_accuracy:
         low, high = high, 2 * high
         if high > MAX_FACTOR:
             return None
     if high > low:
-        high = least_fitting(lambda factor: request.accuracy(turned(factor)) >= request.least_accuracy, low, high)
-    enough = turned(high)
-    problem = provable_problem(enough, request)
-    return None if problem is None else Release(enough, problem)
+        high = least_fitting(lambda factor: request.accuracy(scaled(factor)) >= request.least_accuracy, low, high)
+    accurate_noise = scaled(high)
+    problem = provable_problem(accurate_noise, request)
+    return None if problem is None else Release(accurate_noise, problem)
 
 
 def _fewer_queries(release: Release, accuracy: float, request: PlanRequest) -> Suggestion | None:
@@ -77,9 +77,9 @@ def _larger_total(release: Release, accuracy: float, request: PlanRequest) -> Su
         epsilon, _ = cost(release.noise, request)
     if not total.epsilon < epsilon <= MAX_TARGET_EPSILON:
         return None
-    enough = Privacy(float(text_above(epsilon, ".4g")), total.delta)  # rounded up to the digits that the text shows
-    words = f"Allow a total ε of {enough.epsilon:g} at the same δ."
-    return Suggestion("total", request.queries, enough, accuracy, words)
+    larger = Privacy(float(text_above(epsilon, ".4g")), total.delta)  # rounded up to the digits that the text shows
+    words = f"Allow a total ε of {larger.epsilon:g} at the same δ."
+    return Suggestion("total", request.queries, larger, accuracy, words)
 
 
 def _private_models_total(request: PlanRequest) -> Suggestion | None:
@@ -92,9 +92,9 @@ def _private_models_total(request: PlanRequest) -> Suggestion | None:
         models = compose_models({request.voter: r}, min(2 * r * request.voter.delta, 0.5))
     if models.epsilon > MAX_TARGET_EPSILON:
         return None
-    enough = Privacy(float(text_above(models.epsilon, ".4g")), float(text_above(models.delta, ".4g")))
+    larger = Privacy(float(text_above(models.epsilon, ".4g")), float(text_above(models.delta, ".4g")))
     words = (
-        f"Allow a total of ({enough.epsilon:g}, {enough.delta:g}): then the models themselves are private "
+        f"Allow a total of ({larger.epsilon:g}, {larger.delta:g}): then the models themselves are private "
         "enough, and their plain majority needs no noise, for any number of queries."
     )
-    return Suggestion("total", None, enough, 1.0, words)
+    return Suggestion("total", None, larger, 1.0, words)

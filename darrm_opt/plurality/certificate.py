@@ -56,8 +56,8 @@ def exp_bounds(epsilon: float) -> tuple[int, int]:
     """
     digits = 40 + math.ceil(epsilon / math.log(10))
     context = decimal.Context(prec=digits, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
-    near = context.exp(decimal.Decimal(epsilon))
-    below, above = Fraction(context.next_minus(near)), Fraction(context.next_plus(near))
+    nearest = context.exp(decimal.Decimal(epsilon))
+    below, above = Fraction(context.next_minus(nearest)), Fraction(context.next_plus(nearest))
     if epsilon == 0:
         return 1 << EXPONENT_BITS, 1 << EXPONENT_BITS
     return math.floor(below * 2**EXPONENT_BITS), math.ceil(above * 2**EXPONENT_BITS)
@@ -127,18 +127,19 @@ def verify_rule(problem: PluralityProblem, rule: PluralityRule) -> PluralityCert
     >>> round(verify_rule(problem, PluralityRule.of(problem, [0.0] * 4)).margin, 6)
     0.25
     """
-    found = excess(problem, rule)
-    before, after, released = edge_text(problem, rule, found.edge)
-    if found.value > 0:
-        shown = ", ".join("no class" if each == ABSTENTION else f"class {each + 1}" for each in released)
+    worst = excess(problem, rule)
+    before, after, released = edge_text(problem, rule, worst.edge)
+    if worst.value > 0:
+        outputs = ", ".join("no class" if output == ABSTENTION else f"class {output + 1}" for output in released)
         raise NotPrivate(
-            f"the rule is not private: from the counts {before} to {after} the chance of {{{shown}}} needs δ larger by "
-            f"{float(found.value):.3g} than allowed. Use certify_rule() to mix it with the uniform rule until it is private.",
+            f"the rule is not private: from the counts {before} to {after} the chance of {{{outputs}}} needs δ larger "
+            f"by {float(worst.value):.3g} than allowed. Use certify_rule() to mix it with the uniform rule until it is "
+            "private.",
             {f"{before} -> {after}": problem.affected},
-            float(found.value),
+            float(worst.value),
         )
     return PluralityCertificate(
-        max(0.0, -float_above(found.value)), before, after, released, len(problem.histograms.left)
+        max(0.0, -float_above(worst.value)), before, after, released, len(problem.histograms.left)
     )
 
 
@@ -161,10 +162,10 @@ def certify_rule(problem: PluralityProblem, rule: PluralityRule) -> tuple[Plural
     mixed, step = rule, 0.0
     slack = float(np.expm1(problem.target.epsilon)) / rule.outputs + problem.target.delta
     for _ in range(64):
-        found = float_above(excess(problem, mixed).value)
-        if found <= 0:
+        violation = float_above(excess(problem, mixed).value)
+        if violation <= 0:
             return mixed, verify_rule(problem, mixed)
-        share = 1.0 if slack == 0 else min(1.0, found / (found + slack) * (1 + 2.0**-20) + 2.0**-50)
+        share = 1.0 if slack == 0 else min(1.0, violation / (violation + slack) * (1 + 2.0**-20) + 2.0**-50)
         step = min(1.0, max(share, 2 * step))  # the first step is enough but for rounding; no proof rests on that
         mixed = PluralityRule.of(problem, mixed.values * (1.0 - step))
     uniform = PluralityRule.of(problem, rule.values * 0.0)
@@ -183,7 +184,7 @@ def edge_text(
     before: list[int] = []
     after: list[int] = []
     released: list[int] = []
-    groups = sorted(zip(*(each[edge].tolist() for each in (cells.left, cells.right, cells.sizes)), strict=True))
+    groups = sorted(zip(*(column[edge].tolist() for column in (cells.left, cells.right, cells.sizes)), strict=True))
     for left, right, size in groups:
         worst = (numerators[left] << EXPONENT_BITS) > numerators[right] * low
         for _ in range(size):

@@ -28,7 +28,7 @@ class MechanismComparison:
     @property
     def utilities(self) -> dict[str, float]:
         """Utility of each mechanism, by name (`PluralityObjective`)."""
-        return {name: utility(found.rule, self.solution.objective) for name, found in self.mechanisms.items()}
+        return {name: utility(mechanism.rule, self.solution.objective) for name, mechanism in self.mechanisms.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
@@ -44,7 +44,7 @@ class MechanismComparison:
             "status": solution.status.value,
             "margin": solution.certificate.margin,
             "utilities": self.utilities,
-            "rates": {name: found.rate for name, found in self.mechanisms.items()},
+            "rates": {name: mechanism.rate for name, mechanism in self.mechanisms.items()},
         }
 
 
@@ -73,7 +73,7 @@ def compare_mechanisms(
     goal = as_objective(objective)
     solution = solve_plurality(problem, goal, time_limit=time_limit)
     labelling = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
-    found = {name: calibrate_mechanism(labelling, name) for name in MECHANISMS}
+    mechanisms = {name: calibrate_mechanism(labelling, name) for name in MECHANISMS}
     if problem.abstention:
-        found["confident_gnmax"] = calibrate_confident(problem, lambda rule: utility(rule, goal))
-    return MechanismComparison(solution, found)
+        mechanisms["confident_gnmax"] = calibrate_confident(problem, lambda rule: utility(rule, goal))
+    return MechanismComparison(solution, mechanisms)

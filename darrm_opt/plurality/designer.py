@@ -1,19 +1,19 @@
-"""Design of many class releases: every mechanism within one total (ε, δ), with its shares of right, wrong and abstained answers.
+"""Design of many class releases: every mechanism within one total (ε, δ), with its shares of right and wrong answers.
 
 Q queries come, and each is answered by a class or by ⊥. An *option* is a mechanism for all of them, private as a whole:
 
     gnmax              the largest noisy count, Q labels
     confident_gnmax    Q checks, and a label only where a check passes and fewer than ``cap`` labels were released
     optimal            the linear program's rule, one table for each release
-    permute_and_flip, exponential, laplace    as tables, for the label alone; the first two without one where there are too many
-                                              partitions for tables
+    permute_and_flip, exponential, laplace    as tables, for the label alone; where partitions are too many for tables,
+                                              the first two without one
 
 All are held to the same neighbours, the same transcript (classes and ⊥, nothing else) and the same total, and all are
-judged by Pr[right] − price·Pr[wrong] over the same law of votes. Which parameters are proposed is a search on a grid; what they
-cost is then proved, and shares are those of the noise that is drawn, on whole numbers.
+judged by Pr[right] − price·Pr[wrong] over the same law of votes. Which parameters are proposed is a search on a grid;
+what they cost is then proved, and shares are those of the noise that is drawn, on whole numbers.
 
-With queries drawn independently from the law, checks pass with one chance p, so that N ~ Binomial(Q, p) of them pass and
-E[min(N, cap)] labels are released; each released label has the law of votes given that its check passed.
+With queries drawn independently from the law, checks pass with one chance p, so that N ~ Binomial(Q, p) of them pass
+and E[min(N, cap)] labels are released; each released label has the law of votes given that its check passed.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ class ReleaseOption:
         utility: right − price·wrong, a query.
         epsilon: proved ε of all answers together at the total's δ, at most the total's [nats].
         account: how it was proved.
-        parameters: what was chosen: sigma, check_sigma, threshold [votes] and cap; or the (ε, δ) of each release, and its rate
-            [nats a vote] where there is no table.
-        gap: of the optimum, by how much another table of the same (ε, δ) each could raise the utility, at most; None of the others.
+        parameters: what was chosen: sigma, check_sigma, threshold [votes] and cap; or the (ε, δ) of each release, and
+            its rate [nats a vote] where there is no table.
+        gap: of the optimum, by how much another table of the same (ε, δ) each could raise the utility, at most; None of
+            the others.
         mechanism: what releases, its cap included.
     """
 
@@ -93,8 +94,8 @@ class ReleaseOption:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the option as plain data, without its mechanism."""
-        named = ("name", "right", "wrong", "abstained", "utility", "epsilon", "account", "parameters", "gap")
-        return {each: getattr(self, each) for each in named}
+        names = ("name", "right", "wrong", "abstained", "utility", "epsilon", "account", "parameters", "gap")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ class ReleaseDesign:
         affected: votes that one record can move.
         objective: law of votes, ties and price.
         options: in order of decreasing utility.
-        samples: how many vote counts stand for the prior where there are too many to list them: then shares are estimates,
-            with a standard error below 1/√samples. None: the whole law, or past votes.
+        samples: how many vote counts stand for the prior where there are too many to list them: then shares are
+            estimates, with a standard error below 1/√samples. None: the whole law, or past votes.
     """
 
     K: int
@@ -162,15 +163,15 @@ def design_releases(
         total: (ε, δ) of all answers together; ε > 0 and finite.
         queries: Q ≥ 1.
         affected: votes that one record can move.
-        objective: the law of votes and the price of a wrong label, as for `solve_plurality`. The parameters depend on it: past
-            votes must be public, or not protected.
+        objective: the law of votes and the price of a wrong label, as for `solve_plurality`. The parameters depend on
+            it: past votes must be public, or not protected.
 
     Returns:
         Tables only up to `MAX_RULE_PARTITIONS` partitions, noise only where δ > 0. With price 0 nothing abstains.
 
     Guarantees:
-        Each option is ``total``-DP over all queries, each chosen freely in view of earlier answers; ``option.epsilon`` is proved for
-        what is drawn. Shares are expectations under the law, and no guarantee.
+        Each option is ``total``-DP over all queries, each chosen freely in view of earlier answers; ``option.epsilon``
+        is proved for what is drawn. Shares are expectations under the law, and no guarantee.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -191,8 +192,8 @@ def design_releases(
         options += _selection_options(problem, queries, law)
     if total.delta > 0:
         options += _noise_options(problem, queries, law)
-    ordered = sorted(options, key=lambda option: -option.utility)
-    first = {option.name: option for option in reversed(ordered)}  # of two of one name the better one
+    by_utility = sorted(options, key=lambda option: -option.utility)
+    best = {option.name: option for option in reversed(by_utility)}  # of two of one name the better one
     return ReleaseDesign(
         problem.K,
         problem.classes,
@@ -200,7 +201,7 @@ def design_releases(
         total,
         problem.affected,
         law.objective,
-        tuple(option for option in ordered if first[option.name] is option),
+        tuple(option for option in by_utility if best[option.name] is option),
         law.samples,
     )
 
@@ -238,8 +239,8 @@ def _selection_options(problem: PluralityProblem, queries: int, law: VoteLaw) ->
 def _noise_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
     """Yield GNMax, and where wrong labels have a price Confident-GNMax, at the noise that a discrete account proves."""
     K, classes, total, affected = problem.K, problem.classes, problem.target, problem.affected
-    known = {"classes": classes, "affected": affected, "precision": SIGMA_PRECISION}
-    plain = calibrate_noise(total, queries, noise="discrete", **known)  # type: ignore[arg-type]
+    common = {"classes": classes, "affected": affected, "precision": SIGMA_PRECISION}
+    plain = calibrate_noise(total, queries, noise="discrete", **common)  # type: ignore[arg-type]
     sigma = plain.label_sigma
     right = float(law.judged @ leader_chances(law.counts, sigma))
     yield _option(
@@ -258,39 +259,39 @@ def _noise_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Ite
     proposals: list[tuple[float, float, int]] = []  # utility, σ₁/σ, cap
     for share in CHECK_COSTS:
         check_sigma = max(1.0, sigma / math.sqrt(2 * share))
-        passes = [pass_chances(largest, each, check_sigma) for each in thresholds]
-        for cap in sorted({max(1, math.ceil(each * queries)) for each in CAP_SHARES}):
+        passes = [pass_chances(largest, threshold, check_sigma) for threshold in thresholds]
+        for cap in sorted({max(1, math.ceil(cap_share * queries)) for cap_share in CAP_SHARES}):
             label_sigma = max(1.0, sigma * math.sqrt(cap / queries / (1 - share)))
             leads = leader_chances(law.counts, label_sigma)
-            utility = max(law.utility(law.checked_shares(leads, each, queries, cap)) for each in passes)
+            utility = max(law.utility(law.checked_shares(leads, chances, queries, cap)) for chances in passes)
             proposals.append((utility, check_sigma / label_sigma, cap))
     _, ratio, cap = max(proposals)
-    found = calibrate_noise(total, cap, checks=queries, check_ratio=ratio, noise="discrete", **known)  # type: ignore[arg-type]
-    check_sigma = found.releases[1].sigma
-    leads = leader_chances(law.counts, found.label_sigma)
+    calibration = calibrate_noise(total, cap, checks=queries, check_ratio=ratio, noise="discrete", **common)  # type: ignore[arg-type]
+    check_sigma = calibration.releases[1].sigma
+    leads = leader_chances(law.counts, calibration.label_sigma)
     shares = {
-        float(each): law.checked_shares(leads, pass_chances(largest, each, check_sigma), queries, cap)
-        for each in thresholds
+        float(threshold): law.checked_shares(leads, pass_chances(largest, threshold, check_sigma), queries, cap)
+        for threshold in thresholds
     }
-    threshold = max(shares, key=lambda each: law.utility(shares[each]))
+    threshold = max(shares, key=lambda threshold: law.utility(shares[threshold]))
     noises = {"threshold": threshold, "check_sigma": check_sigma}
     mechanism = NoisyMaximum(
-        K, classes, found.label_sigma, **noises, affected=affected, cap=cap if cap < queries else None
+        K, classes, calibration.label_sigma, **noises, affected=affected, cap=cap if cap < queries else None
     )
     yield _option(
         law,
         "confident_gnmax",
         shares[threshold],
-        (found.cost.epsilon, found.cost.labels_recursion.method),
-        {"sigma": found.label_sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap},
+        (calibration.cost.epsilon, calibration.cost.labels_recursion.method),
+        {"sigma": calibration.label_sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap},
         mechanism,
     )
 
 
 def _table_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
-    """Yield the linear program's rule and the mechanisms that people use, as tables: the better of two accounts of each.
+    """Yield the linear program's rule and the mechanisms that people use, as tables, by each of two accounts.
 
-    One charges every release an (ε, δ), by optimal composition; the other takes δ = 0 for each and composes the laws themselves.
+    One charges every release an (ε, δ), by optimal composition; the other takes δ = 0 for each and composes the laws.
     """
     abstention = law.objective.price > 0
     total, K, classes, affected = problem.target, problem.K, problem.classes, problem.affected
@@ -298,9 +299,9 @@ def _table_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Ite
     gaps: dict[PluralityRule, float] = {}
 
     def optimal(target: Privacy) -> PluralityRule:
-        found = solve_plurality(PluralityProblem(K, classes, target, affected, abstention=abstention), law.objective)
-        gaps[found.rule] = found.gap
-        return found.rule
+        solution = solve_plurality(PluralityProblem(K, classes, target, affected, abstention=abstention), law.objective)
+        gaps[solution.rule] = solution.gap
+        return solution.rule
 
     def calibrated(name: str) -> Callable[[Privacy], PluralityRule]:
         return lambda target: (
@@ -317,11 +318,11 @@ def _table_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Ite
             ).rule
         )
     for name, make in makers.items():
-        each = release_target(total, queries)
-        found = [(make(each), each, total.epsilon, "optimal composition of (ε, δ)")]
+        equal = release_target(total, queries)
+        tables = [(make(equal), equal, total.epsilon, "optimal composition of (ε, δ)")]
         if queries > 1 and total.delta > 0 and name != "confident_gnmax":
-            found.append(_composed_table(make, total, queries, affected))
-        for rule, target, epsilon, account in found:
+            tables.append(_composed_table(make, total, queries, affected))
+        for rule, target, epsilon, account in tables:
             parameters = {"epsilon": target.epsilon, "delta": target.delta}
             mechanism = RuleMechanism(PluralityProblem(K, classes, target, affected, abstention=rule.abstention), rule)
             gap = gaps[rule] if name == "optimal" else None
@@ -336,11 +337,11 @@ def _composed_table(
 
     def cost(rule: PluralityRule) -> tuple[float, str]:
         p, q = edge_laws(rule, affected)
-        proved = composed_epsilon([(table_divergence(p, q), queries)], total.delta)
-        return proved.epsilon, proved.method
+        bound = composed_epsilon([(table_divergence(p, q), queries)], total.delta)
+        return bound.epsilon, bound.method
 
     target = Privacy(start, 0.0)
-    found = (make(target), target, total.epsilon, "optimal composition of (ε, 0)")
+    best = (make(target), target, total.epsilon, "optimal composition of (ε, 0)")
     low, high = 1.0, MAX_SCALE
     while high - low > SCALE_PRECISION * low:
         scale = math.sqrt(low * high)
@@ -348,7 +349,7 @@ def _composed_table(
         rule = make(target)
         epsilon, account = cost(rule)
         if epsilon <= total.epsilon:
-            low, found = scale, (rule, target, epsilon, account)
+            low, best = scale, (rule, target, epsilon, account)
         else:
             high = scale
-    return found
+    return best

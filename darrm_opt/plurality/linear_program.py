@@ -5,8 +5,8 @@
     subject to  Σ_v mult_λ(v)·x[λ, v] + x[λ, ⊥] = 1                        one row a partition
                 Σ_{c ∈ S} (e^−ε·x_c − x′_c) ≤ e^−ε·δ                       one row an edge and set of outputs S
 
-Edges times sets are far too many rows; `Cuts` holds those that an optimum needed. Any multipliers y ≥ 0 of the cuts prove
-a bound, whoever made them, since the rest is a maximum over a product of simplices (weak duality):
+Edges times sets are far too many rows; `Cuts` holds those that an optimum needed. Any multipliers y ≥ 0 of the cuts
+prove a bound, whoever made them, since the rest is a maximum over a product of simplices (weak duality):
 
     w·x ≤ bᵀy + (w − Aᵀy)·x ≤ bᵀy + Σ_λ max_v (w − Aᵀy)_{λ,v}/mult_λ(v)
 """
@@ -62,13 +62,13 @@ class Cuts:
         return len(self._seen)
 
     def violated(self, x: Array, above: float) -> tuple[Index, Masks, float]:
-        """Return the edges whose worst set exceeds the limit by more than ``above``, the sets, and the largest excess."""
+        """Return the edges whose worst set exceeds the limit by more than ``above``, these sets, the largest excess."""
         cells = self._cells
         outputs = cells.sizes * (self.inverse * x[cells.left] - x[cells.right])
         worst = outputs > 0
-        by = np.where(worst, outputs, 0.0).sum(axis=1) - self.limit
-        edges = np.flatnonzero(by > above)
-        return edges, worst[edges], float(by.max(initial=-math.inf))
+        excess = np.where(worst, outputs, 0.0).sum(axis=1) - self.limit
+        edges = np.flatnonzero(excess > above)
+        return edges, worst[edges], float(excess.max(initial=-math.inf))
 
     def add(self, edges: Index, sets: Masks) -> sparse.csr_array:
         """Keep those of the constraints that are new, and return their rows."""
@@ -90,17 +90,17 @@ class Cuts:
 
     def _rows(self, edges: Index, sets: Masks) -> sparse.csr_array:
         cells = self._cells
-        counted = (cells.sizes[edges] * sets).astype(np.float64).ravel()
+        coefficients = (cells.sizes[edges] * sets).astype(np.float64).ravel()
         row = np.repeat(np.arange(len(edges)), cells.left.shape[1])
-        made = sparse.coo_array(
+        matrix = sparse.coo_array(
             (
-                np.concatenate([self.inverse * counted, -counted]),
+                np.concatenate([self.inverse * coefficients, -coefficients]),
                 (np.concatenate([row, row]), np.concatenate([cells.left[edges].ravel(), cells.right[edges].ravel()])),
             ),
             shape=(len(edges), cells.values.size),
         ).tocsr()
-        made.eliminate_zeros()
-        return made
+        matrix.eliminate_zeros()
+        return matrix
 
     def dual_bound(self, weights: Array, multipliers: Array) -> float:
         """Return a proven upper bound on w·x over all private rules, from any multipliers (negative ones become 0).
@@ -124,7 +124,7 @@ class PluralityProgram:
 
     def __init__(self, cells: Histograms, weights: Array) -> None:
         self._highs = highspy.Highs()
-        many, partitions = cells.values.size, len(cells.partitions)
+        cell_count, partition_count = cells.values.size, len(cells.partitions)
         options: dict[str, bool | int | float | str] = {
             "output_flag": False,
             "threads": 1,  # one value per process, or a second instance fails
@@ -135,23 +135,22 @@ class PluralityProgram:
         }
         for name, value in options.items():
             self._check(self._highs.setOptionValue(name, value), f"option {name}")
-        self._check(self._highs.addVars(many, np.zeros(many), 1.0 / cells.multiplicities), "addVars")
+        self._check(self._highs.addVars(cell_count, np.zeros(cell_count), 1.0 / cells.multiplicities), "addVars")
         self._check(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
-        self._check(self._highs.changeColsCost(many, np.arange(many, dtype=np.int32), weights), "changeColsCost")
-        sums = (
-            partitions, np.ones(partitions), np.ones(partitions), many, cells.starts.astype(np.int32),
-            np.arange(many, dtype=np.int32), cells.multiplicities.astype(np.float64),
-        )  # fmt: skip
+        ones, columns = np.ones(partition_count), np.arange(cell_count, dtype=np.int32)
+        self._check(self._highs.changeColsCost(cell_count, columns, weights), "changeColsCost")
+        starts, multiplicities = cells.starts.astype(np.int32), cells.multiplicities.astype(np.float64)
+        sums = (partition_count, ones, ones, cell_count, starts, columns, multiplicities)
         self._check(self._highs.addRows(*sums), "addRows")
-        self._partitions, self._many = partitions, many
+        self._partition_count, self._cell_count = partition_count, cell_count
 
     def add(self, rows: sparse.csr_array, limit: float) -> None:
         """Add rows · x ≤ limit."""
-        many = rows.shape[0]
+        count = rows.shape[0]
         status = self._highs.addRows(
-            many,
-            np.full(many, -highspy.kHighsInf),
-            np.full(many, limit * ROW_SCALE),
+            count,
+            np.full(count, -highspy.kHighsInf),
+            np.full(count, limit * ROW_SCALE),
             rows.nnz,
             rows.indptr[:-1].astype(np.int32),
             rows.indices.astype(np.int32),
@@ -177,16 +176,16 @@ class PluralityProgram:
                 self._check(highs.setOptionValue(name, value), f"option {name}")
             if afresh:
                 highs.clearSolver()
-            ran = highs.run()
+            outcome = highs.run()
             status = highs.getModelStatus()
-            optimal = ran != highspy.HighsStatus.kError and status == highspy.HighsModelStatus.kOptimal
+            optimal = outcome != highspy.HighsStatus.kError and status == highspy.HighsModelStatus.kOptimal
             if optimal or status == highspy.HighsModelStatus.kTimeLimit:
                 break
         solution = highs.getSolution()
         x = np.asarray(solution.col_value, dtype=np.float64)
-        multipliers = np.asarray(solution.row_dual, dtype=np.float64)[self._partitions :] * ROW_SCALE
-        if x.size != self._many:
-            x = np.zeros(self._many)
+        multipliers = np.asarray(solution.row_dual, dtype=np.float64)[self._partition_count :] * ROW_SCALE
+        if x.size != self._cell_count:
+            x = np.zeros(self._cell_count)
         return optimal, x, multipliers, max(0, int(highs.getInfo().simplex_iteration_count))
 
     @staticmethod

@@ -49,9 +49,9 @@ REACH = 12.0
 
 def exponential_table(cells: Histograms, rate: float) -> Array:
     """Return the exponential mechanism's probabilities, shape (cells,)."""
-    raised = _flip_chances(cells, rate)
-    sums = np.add.reduceat(raised * cells.multiplicities, cells.starts)
-    table: Array = raised / sums[cells.owners]
+    weights = _flip_chances(cells, rate)
+    sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
+    table: Array = weights / sums[cells.owners]
     return table
 
 
@@ -61,8 +61,8 @@ def permute_and_flip_table(cells: Histograms, rate: float) -> Array:
     # The integrand has degree C − 1 in s: Gauss–Legendre with that many nodes is exact.
     s, ds = gauss_legendre(cells.classes // 2 + 1)
     misses = 1 - table[:, None] * s
-    whole = np.multiply.reduceat(misses ** cells.multiplicities[:, None], cells.starts, axis=0)
-    chances: Array = table * ((whole[cells.owners] / misses) @ ds)
+    product = np.multiply.reduceat(misses ** cells.multiplicities[:, None], cells.starts, axis=0)
+    chances: Array = table * ((product[cells.owners] / misses) @ ds)
     return chances
 
 
@@ -166,7 +166,7 @@ def confident_table(cells: Histograms, rate: float, threshold: float, check_shar
 
 
 def calibrate_confident(problem: PluralityProblem, utility: Callable[[PluralityRule], float]) -> CalibratedMechanism:
-    """Return Confident-GNMax at the threshold and the split of noise of the largest utility, of `THRESHOLDS` × `CHECK_SHARES`.
+    """Return Confident-GNMax at the most useful threshold and split of noise, of `THRESHOLDS` × `CHECK_SHARES`.
 
     Args:
         problem: with abstention.
@@ -177,13 +177,13 @@ def calibrate_confident(problem: PluralityProblem, utility: Callable[[PluralityR
     """
     if not problem.abstention:
         raise InvalidInput("abstention", problem.abstention, "a problem with abstention")
-    cells, found = problem.histograms, []
+    cells, mechanisms = problem.histograms, []
     for threshold in sorted({problem.K * share for share in THRESHOLDS}):
         for check_share in CHECK_SHARES:
             table = partial(confident_table, cells, threshold=threshold, check_share=check_share)
             rate = _largest_rate(problem, table, 1e-4)
-            found.append(_certified(problem, "confident_gnmax", rate, table(rate)))
-    return max(found, key=lambda each: utility(each.rule))
+            mechanisms.append(_certified(problem, "confident_gnmax", rate, table(rate)))
+    return max(mechanisms, key=lambda mechanism: utility(mechanism.rule))
 
 
 def _certified(problem: PluralityProblem, name: str, rate: float, table: Array) -> CalibratedMechanism:
@@ -210,8 +210,8 @@ def _largest_rate(problem: PluralityProblem, table: Callable[[float], Array], pr
 @lru_cache(maxsize=16)
 def gauss_legendre(nodes: int) -> tuple[Array, Array]:
     """Return Gauss–Legendre nodes and weights on [0, 1]: exact for polynomials of degree below 2·nodes."""
-    at, weights = np.polynomial.legendre.leggauss(nodes)
-    return (at + 1) / 2, weights / 2
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    return (points + 1) / 2, weights / 2
 
 
 def _flip_chances(cells: Histograms, rate: float) -> Array:
@@ -250,8 +250,8 @@ def _noisy_maximum(
     F = below(z[None, :] - rate * counts[:, None])
     # Φ is kept above 0 so that the product of all can be divided by one; where that matters f is 0 anyway.
     votes, silent = np.maximum(cells.values, 0), cells.values == ABSTENTION
-    one = np.maximum(F, SMALLEST)[votes]
-    whole = np.multiply.reduceat(one ** np.where(silent, 0, cells.multiplicities)[:, None], cells.starts, axis=0)
-    table: Array = (whole[cells.owners] / one * f[votes]) @ dz
+    factors = np.maximum(F, SMALLEST)[votes]
+    product = np.multiply.reduceat(factors ** np.where(silent, 0, cells.multiplicities)[:, None], cells.starts, axis=0)
+    table: Array = (product[cells.owners] / factors * f[votes]) @ dz
     table[silent] = 0.0
     return table

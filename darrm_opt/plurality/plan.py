@@ -40,8 +40,8 @@ class PluralityPlan:
         mechanism: a certified rule, or noise on the counts.
         queries: releases allowed.
         total: (ε, δ) that all of them together cost at most.
-        utility: of a release, expected under the prior; of the continuous Gaussian where the noise is discrete; None where there are
-            too many partitions to say.
+        utility: of a release, expected under the prior; of the continuous Gaussian where the noise is discrete; None
+            where there are too many partitions to say.
         why: in words.
     """
 
@@ -64,10 +64,10 @@ def plurality_plan(
 ) -> PluralityPlan:
     """Return the better of an optimal rule for each release and noise on the counts for all of them.
 
-    This is what an estimator releases by: every answer is a class, and one rule and one calibration are made, nothing more.
-    `design_releases` compares all mechanisms with their shares, and tables under several targets, which takes several times as
-    long, and answers ⊥ where wrong classes have a price; its utilities are of the discrete noise, or estimated where there is
-    no table.
+    This is what an estimator releases by: every answer is a class, and one rule and one calibration are made, nothing
+    more. `design_releases` compares all mechanisms with their shares, and tables under several targets, which takes
+    several times as long, and answers ⊥ where wrong classes have a price; its utilities are of the discrete noise, or
+    estimated where there is no table.
 
     Args:
         K: voters.
@@ -86,26 +86,26 @@ def plurality_plan(
     >>> plurality_plan(11, 3, Privacy(1.0, 1e-5), 1).why[:12]
     'optimal rule'
     """
-    goal, found = as_objective(objective), []
-    few = has_table(K, classes, MAX_RULE_PARTITIONS)
-    if few:
+    goal, plans = as_objective(objective), []
+    has_rule = has_table(K, classes, MAX_RULE_PARTITIONS)
+    if has_rule:
         problem = PluralityProblem(K, classes, release_target(total, queries), affected)
         solution = solve_plurality(problem, goal)
-        each = f"({text_above(problem.target.epsilon, '.4g')}, {text_above(problem.target.delta, '.4g')})"
-        why = f"optimal rule, {each}-DP a release, so that {queries} of them fit in the total by optimal composition"
+        privacy = f"({text_above(problem.target.epsilon, '.4g')}, {text_above(problem.target.delta, '.4g')})"
+        why = f"optimal rule, {privacy}-DP a release, so that {queries} of them fit in the total by optimal composition"
         rule = RuleMechanism(problem, solution.rule)
-        found.append(PluralityPlan(rule, queries, total, solution.utility, why))
-    if total.delta > 0 and (queries > 1 or not few):
+        plans.append(PluralityPlan(rule, queries, total, solution.utility, why))
+    if total.delta > 0 and (queries > 1 or not has_rule):
         noisy, utility = noise_for(total, queries, K=K, classes=classes, affected=affected), None
-        if few:
+        if has_rule:
             cells = PluralityProblem(K, classes, total, affected).histograms
             weights, constant = goal.weights(cells)
             utility = float(weights @ gnmax_table(cells, 1 / noisy.sigma)) + constant
         why = f"GNMax, σ = {noisy.sigma:.4g} votes: the account of {queries} labels, not of counts, fits in the total"
-        found.append(PluralityPlan(noisy, queries, total, utility, why))
-    if not found:
+        plans.append(PluralityPlan(noisy, queries, total, utility, why))
+    if not plans:
         raise InvalidInput("delta", total.delta, "δ above 0 where there are too many partitions for a rule")
-    return max(found, key=lambda plan: -1.0 if plan.utility is None else plan.utility)
+    return max(plans, key=lambda plan: -1.0 if plan.utility is None else plan.utility)
 
 
 def release_target(total: Privacy, queries: int) -> Privacy:
@@ -121,8 +121,8 @@ def release_target(total: Privacy, queries: int) -> Privacy:
     Raises:
         InvalidInput: a number is outside its range.
 
-    >>> each = release_target(Privacy(2.0, 1e-5), 50)
-    >>> 0.04 < each.epsilon < 0.1, 50 * each.delta <= 1e-5
+    >>> target = release_target(Privacy(2.0, 1e-5), 50)
+    >>> 0.04 < target.epsilon < 0.1, 50 * target.delta <= 1e-5
     (True, True)
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
@@ -135,7 +135,7 @@ def release_target(total: Privacy, queries: int) -> Privacy:
 def selection_for(
     name: str, total: Privacy, queries: int, *, K: int, classes: int, affected: int = 1
 ) -> SelectionMechanism:
-    """Return permute-and-flip or the exponential mechanism at about the largest rate of which Q releases fit in a total.
+    """Return a selection mechanism at about the largest rate at which Q releases fit in a total.
 
     Args:
         name: one of `SELECTIONS`.
@@ -146,7 +146,8 @@ def selection_for(
         affected: votes that one record can move.
 
     Guarantees:
-        ``selection_for(...).epsilon(queries, total.delta) <= total.epsilon`` where δ > 0; else Q times ``each`` is within it.
+        ``selection_for(...).epsilon(queries, total.delta) <= total.epsilon`` where δ > 0; else Q times ``each`` is
+        within it.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -156,19 +157,19 @@ def selection_for(
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
 
-    def at(rate: float) -> SelectionMechanism:
+    def mechanism(rate: float) -> SelectionMechanism:
         return SelectionMechanism(name, K, classes, min(rate, MAX_SELECTION_RATE), affected=affected)
 
     def fits(rate: float) -> bool:
-        return at(rate).epsilon(queries, total.delta) <= total.epsilon
+        return mechanism(rate).epsilon(queries, total.delta) <= total.epsilon
 
     start = epsilon_each(total, 0.0, queries) / (2 * affected)
     if total.delta == 0 or queries == 1:
-        return at(start)
+        return mechanism(start)
     start *= 1 - 2.0**-40  # ε of the total is rounded up
     if name == "permute_and_flip" or start >= MAX_SELECTION_RATE:
-        return at(start)
-    return at(largest_fitting(fits, start, 3 * start, RATE_PRECISION))
+        return mechanism(start)
+    return mechanism(largest_fitting(fits, start, 3 * start, RATE_PRECISION))
 
 
 def noise_for(total: Privacy, queries: int, *, K: int, classes: int, affected: int = 1) -> NoisyMaximum:
@@ -196,5 +197,5 @@ def noise_for(total: Privacy, queries: int, *, K: int, classes: int, affected: i
     from darrm_opt.plurality.accounting.calibration import calibrate_noise
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    found = calibrate_noise(total, queries, classes=classes, affected=affected, noise="discrete")
-    return NoisyMaximum(K, classes, found.label_sigma, affected=affected)
+    calibration = calibrate_noise(total, queries, classes=classes, affected=affected, noise="discrete")
+    return NoisyMaximum(K, classes, calibration.label_sigma, affected=affected)

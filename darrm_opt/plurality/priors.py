@@ -1,7 +1,8 @@
 """Priors over votes among C classes, and the utility of a release under them.
 
-Every prior treats the classes alike: it draws a class at random to be the favoured one (or none), then the voters choose
-independently. With a the chance of the favoured class and b = (1−a)/(C−1) that of each other, the partition λ has mass
+Every prior treats the classes alike: it draws a class at random to be the favoured one (or none), then the voters
+choose independently. With a the chance of the favoured class and b = (1−a)/(C−1) that of each other, the partition λ
+has mass
 
     Pr[λ] = K!/Πλ_i! · C!/Π mult! · Σ_v (mult_λ(v)/C)·E[a^v b^(K−v)].
 
@@ -57,10 +58,10 @@ class Favoured:
 
     def __post_init__(self) -> None:
         accepted = "chances of the favoured class, each at least 1/classes and at most 1"
-        given = tuple(real_number(each, "chances", accepted) for each in self.chances)
-        if not given or not all(0 < each <= 1 for each in given):
+        chances = tuple(real_number(chance, "chances", accepted) for chance in self.chances)
+        if not chances or not all(0 < chance <= 1 for chance in chances):
             raise InvalidInput("chances", self.chances, accepted)
-        object.__setattr__(self, "chances", given)
+        object.__setattr__(self, "chances", chances)
 
     def masses(self, cells: Histograms) -> Array:
         """Return the probability of each partition, shape (partitions,).
@@ -89,10 +90,10 @@ class Favoured:
         largest = max(logs)
         if largest == -math.inf:
             return -math.inf
-        return largest + math.log(math.fsum(math.exp(each - largest) for each in logs) / len(logs))
+        return largest + math.log(math.fsum(math.exp(log - largest) for log in logs) / len(logs))
 
     def __str__(self) -> str:
-        return f"favoured({','.join(repr(each) for each in self.chances)})"
+        return f"favoured({','.join(repr(chance) for chance in self.chances)})"
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,8 @@ class FavouredBeta:
 
     def _log_moment(self, votes: int, K: int, classes: int) -> float:
         others = K - votes
-        drawn = _log_beta(self.alpha + votes, self.beta + others) - _log_beta(self.alpha, self.beta)
-        return drawn - others * math.log(classes - 1)
+        log_ratio = _log_beta(self.alpha + votes, self.beta + others) - _log_beta(self.alpha, self.beta)
+        return log_ratio - others * math.log(classes - 1)
 
     def __str__(self) -> str:
         return f"beta({self.alpha!r},{self.beta!r})"
@@ -143,8 +144,8 @@ class Dirichlet:
         front = math.lgamma(total) - math.lgamma(total + cells.K)
         rising = [math.lgamma(self.alpha + votes) - math.lgamma(self.alpha) for votes in range(cells.K + 1)]
         return _normalised(
-            math.exp(_log_arrangements(each) + front + math.fsum(rising[votes] for votes in each))
-            for each in cells.partitions
+            math.exp(_log_arrangements(partition) + front + math.fsum(rising[votes] for votes in partition))
+            for partition in cells.partitions
         )
 
     def __str__(self) -> str:
@@ -167,10 +168,10 @@ class PastVotes:
     def __post_init__(self) -> None:
         accepted = "pairs of vote counts and how often they were seen"
         seen: Counter[Partition] = Counter()
-        for each, times in self.counts:
-            votes = (whole_number(n, "counts", accepted, least=0) for n in each)
+        for partition, times in self.counts:
+            votes = (whole_number(n, "counts", accepted, least=0) for n in partition)
             seen[tuple(sorted(votes, reverse=True))] += whole_number(times, "counts", accepted)
-        if not seen or len({(len(each), sum(each)) for each in seen}) != 1:
+        if not seen or len({(len(partition), sum(partition)) for partition in seen}) != 1:
             raise InvalidInput("counts", "none, or of different voters or classes", accepted)
         object.__setattr__(self, "counts", tuple(sorted(seen.items(), reverse=True)))
 
@@ -212,12 +213,14 @@ class PastVotes:
         """
         self.check_shape(cells.K, cells.classes)
         table = np.zeros(len(cells.partitions))
-        for each, times in self.counts:
-            table[cells.numbers[each]] = times
+        for partition, times in self.counts:
+            table[cells.numbers[partition]] = times
         return _normalised(table)
 
     def __str__(self) -> str:
-        return f"histogram({'; '.join(','.join(map(str, each)) + f':{times}' for each, times in self.counts)})"
+        return (
+            f"histogram({'; '.join(','.join(map(str, partition)) + f':{times}' for partition, times in self.counts)})"
+        )
 
 
 @dataclass(frozen=True)
@@ -296,8 +299,8 @@ def sample_counts(prior: PluralityPrior, K: int, classes: int, size: int) -> Vot
     else:
         raise InvalidInput("prior", str(prior), "favoured, beta, dirichlet or past votes")
     chances /= chances.sum(axis=1, keepdims=True)
-    drawn: VoteTable = np.sort(rng.multinomial(K, chances), axis=1)[:, ::-1].astype(np.int64)
-    return drawn
+    counts: VoteTable = np.sort(rng.multinomial(K, chances), axis=1)[:, ::-1].astype(np.int64)
+    return counts
 
 
 def parse_prior(text: str) -> PluralityPrior:
@@ -311,14 +314,14 @@ def parse_prior(text: str) -> PluralityPrior:
     >>> parse_prior("histogram(3,1,0:5; 2,2,0:1)").counts
     (((3, 1, 0), 5), ((2, 2, 0), 1))
     """
-    written = re.fullmatch(r"\s*([a-z]+)\s*\((.*)\)\s*", text, re.DOTALL) if isinstance(text, str) else None  # type: ignore[redundant-expr]  # typed by people
-    if written is None or written[1] not in ("favoured", "beta", "dirichlet", "histogram"):
+    match = re.fullmatch(r"\s*([a-z]+)\s*\((.*)\)\s*", text, re.DOTALL) if isinstance(text, str) else None  # type: ignore[redundant-expr]  # typed by people
+    if match is None or match[1] not in ("favoured", "beta", "dirichlet", "histogram"):
         raise InvalidInput("prior", text, FORMS)
-    name, inside = written[1], written[2]
+    name, inside = match[1], match[2]
     try:
         if name == "histogram":
-            return PastVotes(tuple(_counted(each) for each in inside.split(";")))
-        numbers = tuple(float(each) for each in inside.split(","))
+            return PastVotes(tuple(_counts_and_times(part) for part in inside.split(";")))
+        numbers = tuple(float(number) for number in inside.split(","))
     except ValueError as err:
         if isinstance(err, InvalidInput):
             raise
@@ -330,9 +333,9 @@ def parse_prior(text: str) -> PluralityPrior:
     return FavouredBeta(*numbers) if name == "beta" else Dirichlet(*numbers)
 
 
-def _counted(text: str) -> tuple[Partition, int]:
+def _counts_and_times(text: str) -> tuple[Partition, int]:
     counts, _, times = text.partition(":")
-    return tuple(int(each) for each in counts.split(",")), int(times or "1")
+    return tuple(int(count) for count in counts.split(",")), int(times or "1")
 
 
 def _favoured_masses(cells: Histograms, log_moment: Callable[[int, int, int], float]) -> Array:
@@ -342,10 +345,11 @@ def _favoured_masses(cells: Histograms, log_moment: Callable[[int, int, int], fl
     def mass(partition: Partition) -> float:
         front = _log_arrangements(partition)
         return math.fsum(
-            many / classes * math.exp(front + moments[votes]) for votes, many in Counter(partition).items()
+            multiplicity / classes * math.exp(front + moments[votes])
+            for votes, multiplicity in Counter(partition).items()
         )
 
-    return _normalised(mass(each) for each in cells.partitions)
+    return _normalised(mass(partition) for partition in cells.partitions)
 
 
 def _log_arrangements(partition: Partition) -> float:
@@ -353,8 +357,8 @@ def _log_arrangements(partition: Partition) -> float:
     ways = math.factorial(sum(partition)) * math.factorial(len(partition))
     for count in partition:
         ways //= math.factorial(count)
-    for many in Counter(partition).values():
-        ways //= math.factorial(many)
+    for multiplicity in Counter(partition).values():
+        ways //= math.factorial(multiplicity)
     return math.log(ways)
 
 

@@ -25,9 +25,9 @@ class PrivatePlurality:
 
     Args:
         mechanism: a `PluralitySolution`, a `RuleMechanism`, or a `NoisyMaximum`.
-        budget: what is charged before a class leaves. A `PluralityLog` (a file; resumable by release ids), for a rule also a
-            `PrivacyBudget` (in memory; each release is an event of the problem's target), or None: the caller keeps the account.
-            A mechanism with a cap needs a log, which counts its labels.
+        budget: what is charged before a class leaves. A `PluralityLog` (a file; resumable by release ids), for a rule
+            also a `PrivacyBudget` (in memory; each release is an event of the problem's target), or None: the caller
+            keeps the account. A mechanism with a cap needs a log, which counts its labels.
         source: source of chance; None for the operating system, which privacy requires.
 
     Guarantees:
@@ -120,10 +120,10 @@ class PrivatePlurality:
     def _draw(self, counts: VoteTable, before: int = 0) -> Labels:
         """Return an answer for each row of counts, where ``before`` classes were released already."""
         cap, labels = self._mechanism.cap, np.full(len(counts), ABSTENTION, dtype=np.int16)
-        released = before
+        label_count = before
         for place, row in enumerate(counts.tolist()):
-            if cap is not None and released >= cap:
+            if cap is not None and label_count >= cap:
                 break  # the answers say that the cap is reached: from here on nothing depends on the votes
             labels[place] = self._mechanism.draw(tuple(row), self._source)
-            released += int(labels[place] != ABSTENTION)
+            label_count += int(labels[place] != ABSTENTION)
         return labels

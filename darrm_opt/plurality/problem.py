@@ -140,16 +140,16 @@ def has_table(K: int, classes: int, most: int = MAX_PARTITIONS) -> bool:
 def partitions(K: int, classes: int) -> Iterator[Partition]:
     """Yield the partitions of K into ``classes`` parts, zeros included: decreasing tuples in lexicographic order."""
 
-    def extend(left: int, parts: int, largest: int) -> Iterator[Partition]:
+    def extend(total: int, parts: int, largest: int) -> Iterator[Partition]:
         if parts == 1:
-            yield (left,)
+            yield (total,)
             return
-        for first in range(-(-left // parts), min(left, largest) + 1):
-            for rest in extend(left - first, parts - 1, first):
+        for first in range(-(-total // parts), min(total, largest) + 1):
+            for rest in extend(total - first, parts - 1, first):
                 yield (first, *rest)
 
     several = min(classes, K)  # the others are 0
-    return ((*each, *(0,) * (classes - several)) for each in extend(K, several, K))
+    return ((*parts, *(0,) * (classes - several)) for parts in extend(K, several, K))
 
 
 def changes(partition: Partition, affected: int) -> Iterator[Partition]:
@@ -163,28 +163,28 @@ def changes(partition: Partition, affected: int) -> Iterator[Partition]:
         The change of each count; they sum to 0, and those of one sign to at most ``affected``.
     """
     # Of the classes without votes no more than ``affected`` can gain one.
-    concerned = min(len(partition), sum(count > 0 for count in partition) + affected)
-    last = concerned - 1
-    left = [sum(partition[at + 1 : concerned]) for at in range(concerned)]
+    length = min(len(partition), sum(count > 0 for count in partition) + affected)
+    last = length - 1
+    votes_after = [sum(partition[place + 1 : length]) for place in range(length)]
 
-    def extend(at: int, gained: int, lost: int, previous: int) -> Iterator[Partition]:
+    def extend(place: int, gained: int, lost: int, previous: int) -> Iterator[Partition]:
         largest = affected - gained
-        if at and partition[at] == partition[at - 1]:
+        if place and partition[place] == partition[place - 1]:
             largest = min(largest, previous)  # among equal counts the larger change first: one order of many
-        least = -min(partition[at], affected - lost)
-        if at == last:
+        least = -min(partition[place], affected - lost)
+        if place == last:
             change = lost - gained
             if least <= change <= largest:
                 yield (change,)
             return
         for change in range(least, largest + 1):
             more, fewer = gained + max(change, 0), lost + max(-change, 0)
-            if more > fewer + min(left[at], affected - fewer):
+            if more > fewer + min(votes_after[place], affected - fewer):
                 break  # the classes that follow cannot lose that many, nor for a larger change
-            for rest in extend(at + 1, more, fewer, change):
+            for rest in extend(place + 1, more, fewer, change):
                 yield (change, *rest)
 
-    rest = (0,) * (len(partition) - concerned)
+    rest = (0,) * (len(partition) - length)
     return ((*change, *rest) for change in extend(0, 0, 0, affected) if any(change))
 
 
@@ -221,7 +221,7 @@ class Histograms:
     @cached_property
     def numbers(self) -> dict[Partition, int]:
         """The place of each partition."""
-        return {each: place for place, each in enumerate(self.partitions)}
+        return {partition: place for place, partition in enumerate(self.partitions)}
 
     @property
     def classes(self) -> int:
@@ -255,42 +255,43 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
             f"at most {MAX_PARTITIONS:,} partitions; {K} votes among {classes} classes have {count}",
             "Use a noisy maximum, which needs no table: see darrm_opt.plurality.noise_for.",
         )
-    every = tuple(partitions(K, classes))
+    all_partitions = tuple(partitions(K, classes))
     starts: list[int] = []
     values: list[int] = []
     multiplicities: list[int] = []
     owners: list[int] = []
     places: list[dict[int, int]] = []
-    for number, partition in enumerate(every):
+    for number, partition in enumerate(all_partitions):
         starts.append(len(values))
-        here = Counter(partition)
+        multiplicity_of = Counter(partition)
         places.append({})
-        for value, many in [*here.items(), *([(ABSTENTION, 1)] if abstention else [])]:
+        for value, multiplicity in [*multiplicity_of.items(), *([(ABSTENTION, 1)] if abstention else [])]:
             places[-1][value] = len(values)
             values.append(value)
-            multiplicities.append(many)
+            multiplicities.append(multiplicity)
             owners.append(number)
-    numbers = {partition: number for number, partition in enumerate(every)}
+    numbers = {partition: number for number, partition in enumerate(all_partitions)}
     edges: list[list[tuple[int, int, int]]] = []
-    for number, partition in enumerate(every):
+    for number, partition in enumerate(all_partitions):
         for change in changes(partition, affected):
-            after = tuple(count + moved for count, moved in zip(partition, change, strict=True))
-            there = places[numbers[tuple(sorted(after, reverse=True))]]
-            groups = Counter((places[number][v], there[w]) for v, w in zip(partition, after, strict=True))
+            after = tuple(count + gain for count, gain in zip(partition, change, strict=True))
+            places_after = places[numbers[tuple(sorted(after, reverse=True))]]
+            groups = Counter((places[number][v], places_after[w]) for v, w in zip(partition, after, strict=True))
             edge = [(v, w, size) for (v, w), size in groups.items()]
             if len(edges) == MAX_EDGES:
                 raise InvalidInput(
                     "affected",
                     affected,
                     f"at most {MAX_EDGES:,} pairs of neighbouring vote counts; here there are more",
-                    "Lower affected or K, or use a noisy maximum, which needs no table: see darrm_opt.plurality.noise_for.",
+                    "Lower affected or K, or use a noisy maximum, which needs no table: see "
+                    "darrm_opt.plurality.noise_for.",
                 )
-            edges.append([*edge, (places[number][ABSTENTION], there[ABSTENTION], 1)] if abstention else edge)
+            edges.append([*edge, (places[number][ABSTENTION], places_after[ABSTENTION], 1)] if abstention else edge)
     width = max((len(edge) for edge in edges), default=1)
     packed = np.zeros((3, len(edges), width), dtype=np.intp)
     for row, edge in enumerate(edges):
         packed[:, row, : len(edge)] = np.array(edge).T
-    made = [np.array(each, dtype=np.intp) for each in (values, multiplicities, owners, starts)] + list(packed)
-    for array in made:
+    arrays = [np.array(column, dtype=np.intp) for column in (values, multiplicities, owners, starts)] + list(packed)
+    for array in arrays:
         array.flags.writeable = False
-    return Histograms(K, every, *made)
+    return Histograms(K, all_partitions, *arrays)

@@ -1,7 +1,7 @@
 """Durable log of plurality releases: the budget of one mechanism on a file, charged once and never free.
 
-What is stored of a mechanism is its record, and of a release how many of its answers are classes and not ⊥; where it has an
-id, the answers themselves, two bytes each.
+What is stored of a mechanism is its record, and of a release how many of its answers are classes and not ⊥; where it
+has an id, the answers themselves, two bytes each.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class PluralityLog(DurableLog[VoteMechanism, Labels]):
 
     Guarantees:
         However many processes use the file, and however they end, no more releases leave than are charged, no more are
-        charged than the budget allows, and releases under one id are charged once. Where the mechanism has a cap, no more
-        classes leave than that.
+        charged than the budget allows, and releases under one id are charged once. Where the mechanism has a cap, no
+        more classes leave than that.
 
     Raises:
         BudgetUnreadable: no such file, or not a release log of a plurality mechanism in this format.
@@ -105,8 +105,8 @@ class PluralityLog(DurableLog[VoteMechanism, Labels]):
             The log, on disk.
 
         Raises:
-            InvalidInput: an existing log is for another mechanism or budget; or `create` refuses an argument, ``budget`` and
-                ``queries`` both None among them.
+            InvalidInput: an existing log is for another mechanism or budget; or `create` refuses an argument,
+                ``budget`` and ``queries`` both None among them.
             DarrmError: what `create` and opening a log raise, for the same reasons.
         """
         return cls._open_or_create(
@@ -135,7 +135,8 @@ class PluralityLog(DurableLog[VoteMechanism, Labels]):
 
         Args:
             count: how many answers.
-            draw: draws them, given how many classes were released before; called at most once, while nobody else may write.
+            draw: draws them, given how many classes were released before; called at most once, while nobody else may
+                write.
             release_id: as for `charge_and_release`.
         """
         return self.charge_and_release(count, lambda: draw(self._totals["labels"]), release_id)

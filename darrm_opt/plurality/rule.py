@@ -53,13 +53,13 @@ class PluralityRule:
             1,
             bool(abstention),
         )
-        many = self._cells.values.size
-        accepted = f"{many} numbers in [0, 1], one for each cell"
+        size = self._cells.values.size
+        accepted = f"{size} numbers in [0, 1], one for each cell"
         try:
             table = np.array(values, dtype=np.float64)
         except (TypeError, ValueError, OverflowError) as err:
             raise InvalidInput("values", type(values).__name__, accepted) from err
-        if table.shape != (many,):
+        if table.shape != (size,):
             raise InvalidInput("values", f"an array of shape {table.shape}", accepted)
         if not bool(np.all((table >= 0) & (table <= 1))):
             raise InvalidInput("values", "a number outside [0, 1]", accepted)
@@ -160,8 +160,8 @@ class PluralityRule:
     @cached_property
     def nearest(self) -> Array:
         """The probabilities as the nearest doubles, shape (cells,)."""
-        below = self.denominator
-        return np.array([each / below for each in self.numerators], dtype=np.float64)
+        denominator = self.denominator
+        return np.array([numerator / denominator for numerator in self.numerators], dtype=np.float64)
 
     def cell_of(self, counts: Sequence[int]) -> tuple[int, ...]:
         """Return the cell of each output for vote counts: the classes in order, then ⊥ if there is one.
@@ -172,14 +172,14 @@ class PluralityRule:
         accepted = f"{self.classes} counts that sum to K = {self.K}"
         if len(counts) != self.classes or min(counts) < 0 or sum(counts) != self.K:
             raise InvalidInput("counts", "counts that are not shown here", accepted)
-        place = self._cells.numbers[tuple(sorted((int(each) for each in counts), reverse=True))]
+        place = self._cells.numbers[tuple(sorted((int(count) for count in counts), reverse=True))]
         first = int(self._cells.starts[place])
-        cells, at = {}, first
-        while at < self._cells.values.size and self._cells.owners[at] == place:
-            cells[int(self._cells.values[at])] = at
-            at += 1
+        cells, cell = {}, first
+        while cell < self._cells.values.size and self._cells.owners[cell] == place:
+            cells[int(self._cells.values[cell])] = cell
+            cell += 1
         last = (cells[ABSTENTION],) if self.abstention else ()
-        return (*(cells[int(each)] for each in counts), *last)
+        return (*(cells[int(count)] for count in counts), *last)
 
     def probabilities(self, counts: Sequence[int]) -> list[Any]:
         """Return the probability of each output for vote counts, as fractions: the classes in order, then ⊥.
@@ -203,9 +203,10 @@ class PluralityRule:
 
 
 def edge_laws(rule: PluralityRule, affected: int) -> tuple[Array, Array]:
-    """Return the laws of a rule's answers on both sides of every edge, shape (edges, outputs) each, for `table_divergence`.
+    """Return the laws of a rule's answers on both sides of every edge, for `table_divergence`.
 
-    Classes with the same counts on both sides have the same ratio, so that they count as one outcome.
+    Two arrays of shape (edges, outputs). Classes with the same counts on both sides have the same ratio, so that they
+    count as one outcome.
     """
     cells = histograms(rule.K, rule.classes, affected, rule.abstention)
     chances = rule.nearest

@@ -19,8 +19,9 @@ from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.problem import real_number
 
 CANONICAL_WEIGHT = 1e-8
-"""Share of the objective that asks for the class with most votes everywhere, also where the prior gives little weight. `gap`
-accounts for it. Where the prior gives no weight at all, it is too small to decide every entry: see the documentation, "One answer"."""
+"""Share of the objective that asks for the class with most votes everywhere, also where the prior gives little weight.
+`gap` accounts for it. Where the prior gives no weight at all, it is too small to decide every entry: see the
+documentation, "One answer"."""
 
 VIOLATION = 2e-12
 """Excess below which a constraint counts as met; what is left is repaired."""
@@ -91,13 +92,13 @@ def solve_plurality(
 
     Args:
         problem: voters, classes and target.
-        objective: the utility of a release; a prior, or the text of one, stands for its probability of a right label given
-            that one class alone leads.
+        objective: the utility of a release; a prior, or the text of one, stands for its probability of a right label
+            given that one class alone leads.
         time_limit: [s]; when it has passed, the best rule so far is returned with a gap.
 
     Guarantees:
-        The rule is (ε, δ)-DP for its doubles exactly as stored; no private rule that sees the counts alone has a utility
-        above ``upper_bound``.
+        The rule is (ε, δ)-DP for its doubles exactly as stored; no private rule that sees the counts alone has a
+        utility above ``upper_bound``.
 
     Raises:
         InvalidInput: an argument is out of range, the prior does not fit, or there are too many partitions.
@@ -110,12 +111,12 @@ def solve_plurality(
     >>> round(solution.utility, 3)
     0.901
     """
-    begun = time.perf_counter()
+    start = time.perf_counter()
     if not isinstance(problem, PluralityProblem):
         raise InvalidInput("problem", problem, "a PluralityProblem")
     if time_limit is not None and not real_number(time_limit, "time_limit", "seconds, above 0") > 0:
         raise InvalidInput("time_limit", time_limit, "seconds, above 0")
-    deadline = math.inf if time_limit is None else begun + time_limit
+    deadline = math.inf if time_limit is None else start + time_limit
     goal = as_objective(objective)
     cells = problem.histograms
     weights, constant = goal.weights(cells)
@@ -127,8 +128,8 @@ def solve_plurality(
     status, rounds, iterations, bound = Status.ITERATION_LIMIT, 0, 0, math.inf
     x, multipliers = inside, np.zeros(0)
     while rounds < MAX_ROUNDS:
-        optimal, x, multipliers, taken = program.solve(deadline - time.perf_counter())
-        rounds, iterations = rounds + 1, iterations + taken
+        optimal, x, multipliers, steps = program.solve(deadline - time.perf_counter())
+        rounds, iterations = rounds + 1, iterations + steps
         if not optimal:
             status = Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.NUMERICAL
             break
@@ -140,23 +141,24 @@ def solve_plurality(
                 edges, sets = deeper[:2]
             else:
                 inside = between
-        before = len(cuts)
+        count_before = len(cuts)
         program.add(cuts.add(edges, sets), cuts.limit)
-        if len(cuts) == before:  # nothing is violated, or nothing that the program does not know already
+        if len(cuts) == count_before:  # nothing is violated, or nothing that the program does not know already
             status = Status.OPTIMAL
             break
     bound = cuts.dual_bound(weights, multipliers)
-    # Constant rules are private whatever the target is: where it leaves next to nothing, repair may cost more than that.
+    # Constant rules are private whatever the target is: where it leaves next to nothing, repair may cost more than
+    # that.
     silent = cells.values == ABSTENTION
     some_class = (1 - 2.0**-50) / cells.classes  # the same double in every cell: exactly constant
     constants = [np.where(silent, 0.0, some_class), np.where(silent, 1.0, 0.0)]
-    candidates = [PluralityRule.normalised(problem, each) for each in (x, inside)][
+    candidates = [PluralityRule.normalised(problem, table) for table in (x, inside)][
         : 1 if status is Status.OPTIMAL else 2
     ]
-    candidates += [PluralityRule.of(problem, each) for each in constants]
-    certified = [certify_rule(problem, each) for each in candidates]
-    rule, certificate = max(certified, key=lambda each: weighted_sum(each[0], weights))
-    statistics = PluralityStatistics(len(cells.partitions), len(cuts), rounds, iterations, time.perf_counter() - begun)
+    candidates += [PluralityRule.of(problem, table) for table in constants]
+    certified = [certify_rule(problem, candidate) for candidate in candidates]
+    rule, certificate = max(certified, key=lambda pair: weighted_sum(pair[0], weights))
+    statistics = PluralityStatistics(len(cells.partitions), len(cuts), rounds, iterations, time.perf_counter() - start)
     return PluralitySolution(
         problem, goal, rule, weighted_sum(rule, weights) + constant, bound + constant, status, certificate, statistics
     )

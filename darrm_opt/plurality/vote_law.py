@@ -1,7 +1,7 @@
 """The law of votes by which mechanisms are judged, and how often each of them releases a leader under it.
 
-Chances are those of the noise that is drawn, on whole numbers. Where vote counts are too many to list, they are drawn from the
-prior, always the same ones.
+Chances are those of the noise that is drawn, on whole numbers. Where vote counts are too many to list, they are drawn
+from the prior, always the same ones.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BLOCK = 5000
 """Numbers of votes whose chances are computed at a time."""
 
 MAX_NODES, MAX_NODES_SMOOTH = 24, 8
-"""Most nodes of the integral over ties, for σ below and from `SMOOTH_SIGMA` on: more change nothing that a double shows."""
+"""Most nodes of the integral over ties, for σ below and from `SMOOTH_SIGMA` on: more change no double."""
 
 SMOOTH_SIGMA = 4.0
 
 SAMPLES, MIN_SAMPLES, SAMPLED_NUMBERS = 2000, 100, 100_000
-"""Most and fewest vote counts that are drawn from a prior where they cannot be listed, and numbers of votes in all of them."""
+"""Most and fewest vote counts drawn from a prior that cannot be listed, and numbers of votes in all of them."""
 
 CountTable = NDArray[np.intp]
 
@@ -37,7 +37,8 @@ CountTable = NDArray[np.intp]
 def leader_chances(counts: CountTable, sigma: float) -> Array:
     """Return Pr[one of the leaders has the largest noisy count], discrete Gaussian noise σ, ties broken uniformly.
 
-    With f and F the law of the noise, d_j how far class j is behind and s the place of a leader among those it ties with,
+    With f and F the law of the noise, d_j how far class j is behind and s the place of a leader among those it ties
+    with,
 
         Pr[a given leader is released] = Σ_x f(x)·∫₀¹ Π_j (F(x + d_j − 1) + s·f(x + d_j)) ds.
 
@@ -73,8 +74,8 @@ def leader_chances(counts: CountTable, sigma: float) -> Array:
 
 def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:
     """Return Pr[largest count + discrete Gaussian noise σ ≥ threshold], same shape as ``largest``."""
-    needed = np.ceil(threshold - largest).astype(np.intp)
-    return np.asarray(LatticeNoise(sigma, 0.0).at_least(needed))
+    least_noise = np.ceil(threshold - largest).astype(np.intp)
+    return np.asarray(LatticeNoise(sigma, 0.0).at_least(least_noise))
 
 
 def selection_chances(counts: CountTable, name: str, rate: float) -> Array:
@@ -87,13 +88,13 @@ def selection_chances(counts: CountTable, name: str, rate: float) -> Array:
     """
     behind = counts[:, :1] - counts
     leaders = np.count_nonzero(behind == 0, axis=1)
-    raised = np.exp(-rate * behind)
+    weights = np.exp(-rate * behind)
     if name == "exponential":
-        return np.asarray(leaders / raised.sum(axis=1))
+        return np.asarray(leaders / weights.sum(axis=1))
     s, ds = gauss_legendre(counts.shape[1] // 2 + 1)
     product = np.ones((len(counts), s.size))
     for column in range(1, counts.shape[1]):
-        product *= 1 - raised[:, column, None] * s
+        product *= 1 - weights[:, column, None] * s
     return np.asarray(np.minimum(leaders * (product @ ds), 1.0))
 
 
@@ -120,7 +121,7 @@ class VoteLaw:
         prior = objective.prior
         if isinstance(prior, PastVotes):
             prior.check_shape(K, classes)
-            self.counts = np.array([each for each, _ in prior.counts], dtype=np.intp)
+            self.counts = np.array([partition for partition, _ in prior.counts], dtype=np.intp)
             masses = np.array([times for _, times in prior.counts], dtype=np.float64)
         elif has_table(K, classes):
             cells = PluralityProblem(K, classes, problem.target).histograms
@@ -142,7 +143,7 @@ class VoteLaw:
     def rule_shares(self, rule: PluralityRule) -> tuple[float, float]:
         """Return the shares of right answers and of answers of a table."""
         cells = rule.cells
-        places = [cells.numbers[tuple(each)] for each in self.counts.tolist()]
+        places = [cells.numbers[tuple(partition)] for partition in self.counts.tolist()]
         leaders = cells.starts[places]
         right = float(self.judged @ (rule.nearest[leaders] * cells.multiplicities[leaders]))
         if not rule.abstention:
@@ -151,10 +152,10 @@ class VoteLaw:
         return right, 1.0 - float(self.judged @ rule.nearest[silent])
 
     def checked_shares(self, leads: Array, passes: Array, queries: int, cap: int) -> tuple[float, float]:
-        """Return the shares of right answers and of answers where a check precedes each label, and ``cap`` labels are allowed."""
+        """Return the shares of right answers and of answers where each label is checked, and ``cap`` are allowed."""
         chance = float(self.masses @ passes)
-        allowed = _released_labels(queries, min(chance, 1.0), cap) / (queries * chance) if chance > 0 else 0.0
-        return allowed * float(self.judged @ (leads * passes)), allowed * float(self.judged @ passes)
+        released = _released_labels(queries, min(chance, 1.0), cap) / (queries * chance) if chance > 0 else 0.0
+        return released * float(self.judged @ (leads * passes)), released * float(self.judged @ passes)
 
 
 def _released_labels(queries: int, chance: float, cap: int) -> float:

@@ -2,12 +2,13 @@
 
 - `RuleMechanism`: a certified table; each output has exactly the probability that `PluralityRule` states;
 - `NoisyMaximum`: GNMax with the discrete Gaussian on every count (for any number of classes, with no table), or
-  Confident-GNMax, which first checks whether the largest count plus noise reaches a threshold. Its account is that of the
-  discrete noise itself (`darrm_opt.plurality.accounting`);
-- `SelectionMechanism`: permute-and-flip and the exponential mechanism, with no table either. Their coins have chances e^−x for
-  rational x, and are tossed without computing them.
+  Confident-GNMax, which first checks whether the largest count plus noise reaches a threshold. Its account is that of
+  the discrete noise itself (`darrm_opt.plurality.accounting`);
+- `SelectionMechanism`: permute-and-flip and the exponential mechanism, with no table either. Their coins have chances
+  e^−x for rational x, and are tossed without computing them.
 
-Source of the discrete Gaussian: Canonne, Kamath, Steinke 2020 (`discrete_gaussian`), and of the coin (`exponential_chance`).
+Source of the discrete Gaussian: Canonne, Kamath, Steinke 2020 (`discrete_gaussian`), and of the coin
+(`exponential_chance`).
 """
 
 from __future__ import annotations
@@ -56,6 +57,10 @@ MECHANISM_KINDS = (RULE_KIND, NOISE_KIND, SELECTION_KIND)
 
 NOISE_FORMAT = 2
 """Version of the record of a noisy maximum; 1 had no cap."""
+
+NOISE_FIELDS = ("K", "classes", "sigma", "threshold", "check_sigma", "affected", "cap")
+SELECTION_FIELDS = ("name", "K", "classes", "rate", "affected")
+"""Fields of the records, which are the arguments of the mechanisms."""
 
 _SIGMA = "a standard deviation, a finite number of votes, at least 1"
 
@@ -143,15 +148,15 @@ class RuleMechanism(VoteMechanism):
             source: random bits.
         """
         cells = self.rule.cell_of(counts)
-        left = source.below(self.rule.denominator)  # uniform; the output is where it falls among the numerators
-        chosen = 0
+        position = source.below(self.rule.denominator)  # uniform; the output is where it falls among the numerators
+        output = 0
         for cell in cells[:-1]:  # all of them, whichever it is
-            left -= self.rule.numerators[cell]
-            chosen += left >= 0
-        return ABSTENTION if chosen == self.classes else int(chosen)
+            position -= self.rule.numerators[cell]
+            output += position >= 0
+        return ABSTENTION if output == self.classes else int(output)
 
     def epsilon(self, releases: int, delta: float) -> float:
-        """Return ε of so many releases together at δ, by optimal composition of (ε, δ)-DP, or of the laws of all neighbours.
+        """Return ε of so many releases together at δ, by optimal composition of (ε, δ)-DP, or of all neighbours' laws.
 
         The second account is for tables with δ = 0 and a total with δ > 0.
 
@@ -165,13 +170,13 @@ class RuleMechanism(VoteMechanism):
 
         target = self.problem.target
         try:
-            found = optimal_composition(target.epsilon, target.delta, releases, delta).epsilon
+            by_composition = optimal_composition(target.epsilon, target.delta, releases, delta).epsilon
         except DeltaTooSmall:
             return math.inf
         if target.delta or not delta:
-            return found
+            return by_composition
         self._divergence = self._divergence or table_divergence(*edge_laws(self.rule, self.affected))
-        return min(found, composed_epsilon([(self._divergence, releases)], delta).epsilon)
+        return min(by_composition, composed_epsilon([(self._divergence, releases)], delta).epsilon)
 
     def fits(self, budget: Privacy, releases: int) -> bool:
         """Return whether so many releases are proved to fit in a total (ε, δ).
@@ -183,12 +188,12 @@ class RuleMechanism(VoteMechanism):
         return PrivacyBudget(budget).fits(self.problem.target, releases) or super().fits(budget, releases)
 
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
-        """Return how many releases fit, by optimal composition of (ε, δ)-DP, or by the laws of all neighbours up to `PRECISION`."""
-        fitting = min(PrivacyBudget(budget).affordable(self.problem.target), MAX_RELEASES)
-        if self.problem.target.delta or not budget.delta or fitting <= 1:
-            return fitting, "optimal"
-        found = _most_fitting(lambda releases: self.epsilon(releases, budget.delta), budget.epsilon)
-        return (fitting, "optimal") if fitting >= found else (found, "laws")
+        """Return how many releases fit, by optimal composition of (ε, δ)-DP, or by all neighbours' laws."""
+        by_composition = min(PrivacyBudget(budget).affordable(self.problem.target), MAX_RELEASES)
+        if self.problem.target.delta or not budget.delta or by_composition <= 1:
+            return by_composition, "optimal"
+        by_laws = _most_fitting(lambda releases: self.epsilon(releases, budget.delta), budget.epsilon)
+        return (by_composition, "optimal") if by_composition >= by_laws else (by_laws, "laws")
 
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data."""
@@ -205,8 +210,8 @@ class NoisyMaximum(VoteMechanism):
         threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
         check_sigma: σ₁ ≥ 1 of the check's noise [votes]; needed with a threshold, and only then.
         affected: votes that one record can move, 1..K.
-        cap: most labels over all releases, ≥ 1, with a threshold only; None: as many as there are releases. `PluralityLog`
-            counts them.
+        cap: most labels over all releases, ≥ 1, with a threshold only; None: as many as there are releases.
+            `PluralityLog` counts them.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -256,7 +261,9 @@ class NoisyMaximum(VoteMechanism):
         return leaders[source.below(len(leaders))]
 
     def epsilon(self, releases: int, delta: float) -> float:
-        """Return ε of so many releases together at δ, rounded up [nats]: each is a check if there is one, and a label up to the cap.
+        """Return ε of so many releases together at δ, rounded up [nats].
+
+        Each is charged its check, if there is one, and up to the cap its label.
 
         Args:
             releases: how many.
@@ -265,38 +272,28 @@ class NoisyMaximum(VoteMechanism):
         from darrm_opt.plurality.accounting.vote_cost import VoteReleases, vote_cost
 
         labels = releases if self.cap is None else min(releases, self.cap)
-        made = [VoteReleases("label", self.sigma, labels, "discrete")]
+        transcript = [VoteReleases("label", self.sigma, labels, "discrete")]
         if self.check_sigma is not None:
-            made.append(VoteReleases("check", self.check_sigma, releases, "discrete"))
-        return vote_cost(made, delta, classes=self.classes, affected=self.affected).epsilon
+            transcript.append(VoteReleases("check", self.check_sigma, releases, "discrete"))
+        return vote_cost(transcript, delta, classes=self.classes, affected=self.affected).epsilon
 
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
-        """Return how many releases fit, up to `PRECISION`; with a threshold each is charged its check, and up to the cap its label."""
+        """Return how many releases fit, up to `PRECISION`, at the cost of `epsilon`."""
         if budget.delta == 0:
             return 0, "vote-cost"
         return _most_fitting(lambda releases: self.epsilon(releases, budget.delta), budget.epsilon), "vote-cost"
 
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data."""
-        return {
-            "kind": NOISE_KIND,
-            "format": NOISE_FORMAT,
-            "K": self.K,
-            "classes": self.classes,
-            "sigma": self.sigma,
-            "threshold": self.threshold,
-            "check_sigma": self.check_sigma,
-            "affected": self.affected,
-            "cap": self.cap,
-        }
+        return {"kind": NOISE_KIND, "format": NOISE_FORMAT, **{name: getattr(self, name) for name in NOISE_FIELDS}}
 
 
 class SelectionMechanism(VoteMechanism):
     """Permute-and-flip or the exponential mechanism at a rate, for any number of voters and classes, sampled exactly.
 
-    With d_c the votes by which class c is behind the leader, both toss coins that succeed with probability e^(−rate·d_c):
-    permute-and-flip for one class after the other in a random order, the exponential mechanism for a class drawn anew each
-    time; the first success is released.
+    With d_c the votes by which class c is behind the leader, both toss coins that succeed with probability
+    e^(−rate·d_c): permute-and-flip for one class after the other in a random order, the exponential mechanism for a
+    class drawn anew each time; the first success is released.
 
     Args:
         name: one of `SELECTIONS`.
@@ -338,12 +335,12 @@ class SelectionMechanism(VoteMechanism):
         """
         rate, largest = Fraction(self.rate), max(counts)
 
-        def accepted(place: int) -> bool:
+        def succeeds(place: int) -> bool:
             return exponential_chance(rate * (largest - counts[place]), source)
 
         if self.name == "permute_and_flip":
-            return next(filter(accepted, shuffled(range(self.classes), source)))  # the leader's coin always succeeds
-        while not accepted(place := source.below(self.classes)):
+            return next(filter(succeeds, shuffled(range(self.classes), source)))  # the leader's coin always succeeds
+        while not succeeds(place := source.below(self.classes)):
             pass
         return place
 
@@ -357,30 +354,24 @@ class SelectionMechanism(VoteMechanism):
         from darrm_opt.accounting.composition.optimal import optimal_composition
         from darrm_opt.plurality.accounting.composition import bounded_range_divergence, composed_epsilon
 
-        found = optimal_composition(self.each.epsilon, 0.0, releases, delta).epsilon
+        by_composition = optimal_composition(self.each.epsilon, 0.0, releases, delta).epsilon
         if self.name == "permute_and_flip" or delta == 0:
-            return found
-        return min(found, composed_epsilon([(bounded_range_divergence(self.each.epsilon), releases)], delta).epsilon)
+            return by_composition
+        return min(
+            by_composition, composed_epsilon([(bounded_range_divergence(self.each.epsilon), releases)], delta).epsilon
+        )
 
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
-        """Return how many releases fit: by optimal composition, or as losses of a bounded range, up to `PRECISION`."""
-        fitting = min(PrivacyBudget(budget).affordable(self.each), MAX_RELEASES)
+        """Return how many releases fit, by optimal composition, or as losses of a bounded range."""
+        by_composition = min(PrivacyBudget(budget).affordable(self.each), MAX_RELEASES)
         if self.name == "permute_and_flip" or budget.delta == 0:
-            return fitting, "optimal"
-        found = _most_fitting(lambda releases: self.epsilon(releases, budget.delta), budget.epsilon)
-        return (fitting, "optimal") if fitting >= found else (found, "bounded range")
+            return by_composition, "optimal"
+        by_range = _most_fitting(lambda releases: self.epsilon(releases, budget.delta), budget.epsilon)
+        return (by_composition, "optimal") if by_composition >= by_range else (by_range, "bounded range")
 
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data."""
-        return {
-            "kind": SELECTION_KIND,
-            "format": 1,
-            "name": self.name,
-            "K": self.K,
-            "classes": self.classes,
-            "rate": self.rate,
-            "affected": self.affected,
-        }
+        return {"kind": SELECTION_KIND, "format": 1, **{name: getattr(self, name) for name in SELECTION_FIELDS}}
 
 
 def mechanism_from_record(record: Any) -> VoteMechanism:
@@ -393,18 +384,9 @@ def mechanism_from_record(record: Any) -> VoteMechanism:
     kind = (record.get("kind"), record.get("format")) if isinstance(record, dict) else None
     try:
         if kind == (SELECTION_KIND, 1):
-            given = (record["name"], record["K"], record["classes"], record["rate"])
-            return SelectionMechanism(*given, affected=record["affected"])
+            return SelectionMechanism(**{name: record[name] for name in SELECTION_FIELDS})
         if kind == (NOISE_KIND, NOISE_FORMAT):
-            return NoisyMaximum(
-                record["K"],
-                record["classes"],
-                record["sigma"],
-                threshold=record["threshold"],
-                check_sigma=record["check_sigma"],
-                affected=record["affected"],
-                cap=record["cap"],
-            )
+            return NoisyMaximum(**{name: record[name] for name in NOISE_FIELDS})
     except KeyError as err:
         raise InvalidInput("mechanism", str(err), f"every field of a {record['kind']}") from err
     problem, rule, _ = rule_from_record(record)
@@ -426,15 +408,15 @@ def _shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:
 
 def _most_fitting(epsilon: Callable[[int], float], total: float) -> int:
     """Return about the most releases whose ε fits, up to `PRECISION`, from below; 0 if not even one does."""
-    fitting, too_many, tried = 0, MAX_RELEASES + 1, 1
-    while too_many - fitting > max(1.0, PRECISION * fitting):
-        spent = epsilon(tried)
+    lower, upper, guess = 0, MAX_RELEASES + 1, 1
+    while upper - lower > max(1.0, PRECISION * lower):
+        spent = epsilon(guess)
         fits = spent <= total
-        fitting, too_many = (tried, too_many) if fits else (fitting, tried)
+        lower, upper = (guess, upper) if fits else (lower, guess)
         # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
-        aim = tried * min(total / spent, 1e4) ** 2 * (1 + PRECISION / 2 if fits else 1 - PRECISION / 2)
-        tried = min(max(math.floor(aim), fitting + 1), too_many - 1)
-    return fitting
+        aim = guess * min(total / spent, 1e4) ** 2 * (1 + PRECISION / 2 if fits else 1 - PRECISION / 2)
+        guess = min(max(math.floor(aim), lower + 1), upper - 1)
+    return lower
 
 
 def _sigma(value: float, argument: str) -> float:

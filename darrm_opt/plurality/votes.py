@@ -50,5 +50,5 @@ def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
     [[1, 0, 2]]
     """
     table = checked_classes(votes, K, classes)
-    counts: VoteTable = np.stack([np.count_nonzero(table == each, axis=1) for each in range(classes)], axis=1)
+    counts: VoteTable = np.stack([np.count_nonzero(table == label, axis=1) for label in range(classes)], axis=1)
     return counts

@@ -76,38 +76,38 @@ class ExactCoins:
         """h₁, h₂, … of each coin: p = Σ h_d·2^(−width·d); shape (n,) each."""
         return tuple(self._heads)
 
-    def toss(self, which: Index, source: RandomSource) -> tuple[Bits, Bits]:
-        """Toss coin ``which[i]`` and a fair coin, for each i.
+    def toss(self, coins: Index, source: RandomSource) -> tuple[Bits, Bits]:
+        """Toss coin ``coins[i]`` and a fair coin, for each i.
 
         Args:
-            which: number of the coin to toss, shape (N,).
+            coins: number of the coin to toss, shape (N,).
             source: where chance comes from.
 
         Returns:
             The coins and the fair coins, each 0 or 1, shape (N,).
         """
-        words = source.words(which.size, self._width + 1)
+        words = source.words(coins.size, self._width + 1)
         fair = (words & np.uint64(1)).astype(np.uint8)
         words >>= np.uint64(1)
-        heads = self._heads[0].take(which)
-        fell = words < heads
+        heads = self._heads[0].take(coins)
+        outcomes = words < heads
         rows = _meeting(words, self._open[0])
         tied = words[rows] == heads[rows]
         for digit, unfinished in zip(self._heads[1:], self._open[1:], strict=True):
             if not rows.size:  # says something of the words and the table, nothing of the votes
                 break
             words = source.words(rows.size, self._width)
-            heads = digit.take(which[rows])
-            fell[rows] |= tied & (words < heads)
+            heads = digit.take(coins[rows])
+            outcomes[rows] |= tied & (words < heads)
             tied &= words == heads
-            met = _meeting(words, unfinished)
-            rows, tied = rows[met], tied[met]
-        return fell.view(np.uint8), fair
+            open_rows = _meeting(words, unfinished)
+            rows, tied = rows[open_rows], tied[open_rows]
+        return outcomes.view(np.uint8), fair
 
 
 def _meeting(words: NDArray[np.uint64], unfinished: NDArray[np.uint64]) -> Index:
     """Return where a word equals a digit after which some coin of the table goes on."""
     if not unfinished.size:
         return np.empty(0, dtype=np.intp)
-    near = unfinished.take(np.searchsorted(unfinished, words), mode="clip")
-    return np.flatnonzero(near == words)
+    nearest = unfinished.take(np.searchsorted(unfinished, words), mode="clip")
+    return np.flatnonzero(nearest == words)

@@ -53,7 +53,7 @@ def discrete_laplace(scale: Fraction, source: RandomSource) -> int:
 
 
 def discrete_gaussian(variance: Fraction, source: RandomSource) -> int:
-    """Return a whole number x with probability exactly proportional to e^(−x²/(2·variance)), variance > 0 (Algorithm 3)."""
+    """Return a whole number x with probability exactly proportional to e^(−x²/(2·variance)) (Algorithm 3)."""
     t = math.isqrt(variance.numerator // variance.denominator) + 1
     while True:
         candidate = discrete_laplace(Fraction(t), source)

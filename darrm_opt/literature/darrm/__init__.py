@@ -14,7 +14,8 @@
 
 Printed theorems of other papers that are false are in `darrm_opt.literature.he_wang_tao.printed`.
 
-Source: S. Jiang, Q. Zhang, G. Joshi, "Optimized Tradeoffs for Private Prediction with Majority Ensembling", TMLR 11/2024.
+Source: S. Jiang, Q. Zhang, G. Joshi,
+"Optimized Tradeoffs for Private Prediction with Majority Ensembling", TMLR 11/2024.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ def canonical(name: str) -> str:
     """
     match = re.fullmatch(r"(figure|fig\.?|table|tab\.?)[\s_-]*0*(\d+)", str(name).strip().lower())
     if match is not None:
-        found = f"{'figure' if match[1].startswith('f') else 'table'}-{match[2]}"
-        if found in REPRODUCTIONS:
-            return found
+        label = f"{'figure' if match[1].startswith('f') else 'table'}-{match[2]}"
+        if label in REPRODUCTIONS:
+            return label
     raise InvalidInput("NAME", name, "one of " + ", ".join(REPRODUCTIONS))
 
 
@@ -86,22 +87,22 @@ def reproduce(name: str, *, data: str | Path | None = None, quick: bool = False,
     """
     kind, _, number = canonical(name).partition("-")
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
-    which = int(number)
+    index = int(number)
     if kind == "figure":
-        return _figure(which, quick=quick, seed=seed)
+        return _figure(index, quick=quick, seed=seed)
     from darrm_opt.literature.darrm.setting import ACCURACY_TABLES
 
-    if which in ACCURACY_TABLES:
+    if index in ACCURACY_TABLES:
         from darrm_opt.literature.darrm.knowledge_transfer import transfer
 
-        return transfer(which, data=None if data is None else str(data), quick=quick, seed=seed)
-    if which == 4:
+        return transfer(index, data=None if data is None else str(data), quick=quick, seed=seed)
+    if index == 4:
         from darrm_opt.literature.darrm.gnmax_noise import table_4
 
         return table_4(quick=quick)
     from darrm_opt.literature.darrm.cost_tables import cost_table, table_3
 
-    return table_3(quick=quick) if which == 3 else cost_table(which, quick=quick)
+    return table_3(quick=quick) if index == 3 else cost_table(index, quick=quick)
 
 
 def _figure(number: int, *, quick: bool, seed: int) -> Reproduction:

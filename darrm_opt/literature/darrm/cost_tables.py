@@ -25,22 +25,22 @@ POINTS = 8001
 """Grid points of the exact account: sound for any number."""
 
 AGREEING = (
-    "The ε that Table {number} prints agree with the paper's account to the three digits printed; these digits are the formula's, "
-    "not copied from the page."
+    "The ε that Table {number} prints agree with the paper's account to the three digits printed; these digits are the "
+    "formula's, not copied from the page."
 )
 """Where the numbers beside Tables 5, 7 and 9 come from."""
 
 SOUND_FOR = (
     (
-        "The paper's account, optimal and exact hold for *fresh* voters: each answer of each voter is (ε, Δ)-DP on its own, as "
-        "Lemma 3.4 supposes. Private teachers that are trained once and asked Q times are not fresh: their answers share the "
-        "randomness of the training, and Q times (mε, δ) does not follow."
+        "The paper's account, optimal and exact hold for *fresh* voters: each answer of each voter is (ε, Δ)-DP on its "
+        "own, as Lemma 3.4 supposes. Private teachers that are trained once and asked Q times are not fresh: their "
+        "answers share the randomness of the training, and Q times (mε, δ) does not follow."
     ),
     (
-        "For teachers trained once on disjoint parts two accounts hold. The models: all of them together are (ε, Δ)-DP, and so is "
-        "whatever is computed from them, however often. The votes: whatever the models are, a record changes one of them, so "
-        "releases compose as those of voters with ε = inf and affected = 1; a γ made for private voters leaks then "
-        "(inf), one made for affected = 1 does not."
+        "For teachers trained once on disjoint parts two accounts hold. The models: all of them together are "
+        "(ε, Δ)-DP, and so is whatever is computed from them, however often. The votes: whatever the models are, "
+        "a record changes one of them, so releases compose as those of voters with ε = inf and affected = 1; a γ made "
+        "for private voters leaks then (inf), one made for affected = 1 does not."
     ),
 )
 """Which account is sound for which voters."""
@@ -85,13 +85,13 @@ def cost_table(number: int, *, quick: bool = False) -> Reproduction:
         ),
         *(("votes, γ_opt", ".3f"), ("votes, γ_opt affected = 1", ".3f"), ("votes, GNMax", ".3f")),
     )
-    own = () if number == 2 else (AGREEING.format(number=number),)
+    source_notes = () if number == 2 else (AGREEING.format(number=number),)
     return Reproduction(
         f"table-{number}",
         f"Table {number}: total privacy of Q releases, m = {m}, K = 11",
         "accounting",
         (Table("Total ε of Q releases at the total δ, by each account", heads, tuple(rows)),),
-        (*own, *SOUND_FOR),
+        (*source_notes, *SOUND_FOR),
         {"m": m, "K": setting.K, "slack": setting.SLACK},
     )
 
@@ -100,20 +100,20 @@ def _costs(
     table: str, dataset: str, problem: Problem, Q: int, noises: tuple[NoiseFunction, NoiseFunction, NoiseFunction]
 ) -> tuple[Cell, ...]:
     private, ours, noisy = noises
-    target, each = problem.target, setting.voter(dataset)
+    target, voter = problem.target, setting.voter(dataset)
     total = total_delta_of(target, Q, setting.SLACK)
-    of = round(target.epsilon, 4)
+    epsilon = round(target.epsilon, 4)
     return (
         dataset,
         Q,
-        printed(table, "general_composition_total", epsilon=of, Q=Q),
+        printed(table, "general_composition_total", epsilon=epsilon, Q=Q),
         kov_composition(target.epsilon, target.delta, Q, setting.SLACK).epsilon,
         printed(table, "_total_delta", Q=Q),
         least_possible_delta(target.delta, Q),
         total,
         optimal_composition(target.epsilon, target.delta, Q, total).epsilon,
         exact(private, problem, Q, total),
-        each.epsilon,
+        voter.epsilon,
         exact(private, fixed(problem), Q, total),
         exact(ours, fixed(problem), Q, total),
         exact(noisy, fixed(problem), Q, total),
@@ -126,11 +126,11 @@ def table_3(*, quick: bool = False) -> Reproduction:
     for row in accounts("Table 3")[: 3 if quick else None]:
         inputs, majority = row.inputs, row.quantity.startswith(("tau", "lambda"))
         count = inputs["K"] if majority else inputs["M"]
-        found = kov_composition(inputs["epsilon"], inputs["Delta"], count, inputs["delta_prime"])
+        total = kov_composition(inputs["epsilon"], inputs["Delta"], count, inputs["delta_prime"])
         if row.quantity.startswith(("delta", "lambda")):
-            value = found.delta
+            value = total.delta
         else:
-            value = found.epsilon / (1 if row.quantity == "m * epsilon" else inputs["epsilon"])
+            value = total.epsilon / (1 if row.quantity == "m * epsilon" else inputs["epsilon"])
         rows.append((count, row.quantity, row.value, value, _agrees(value, row.value, row.decimals)))
     return Reproduction(
         "table-3",

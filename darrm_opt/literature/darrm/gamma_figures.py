@@ -1,4 +1,4 @@
-"""Figures 2, 6, 7 and 8: γ_opt beside γ_Sub, γ_DSub and γ_const, and the error that each leaves. No data, no sampling."""
+"""Figures 2, 6, 7 and 8: γ_opt beside γ_Sub, γ_DSub and γ_const, and the error of each. No data, no sampling."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def figure_6(*, quick: bool = False) -> Reproduction:
         problem = Problem(35, voter, kov_composition(voter.epsilon, voter.delta, M, SLACK))
         constant = randomized_response(35, problem.target, majority)
         panels.append(_panel(f"M = {M}", problem, {"subsampling": subsampling(35, M), "randomized_response": constant}))
-    admitted = [_admits_one(panel.problem) for panel in panels]
+    majority_private = [_admits_one(panel.problem) for panel in panels]
     return _reproduction(
         "figure-6",
         "Figure 6: K = 35 voters, each (0.1, 1e-5)-DP; M voters are subsampled, (mε, δ) is their general composition",
         panels,
-        f"γ = 1, the plain majority itself, is private in {sum(admitted)} of these {len(panels)} settings, by the complete "
-        "constraint set: δ is about 0.1. So γ_opt = 1 there, and every other curve gives utility away.",
+        f"γ = 1, the plain majority itself, is private in {sum(majority_private)} of these {len(panels)} settings, by "
+        "the complete constraint set: δ is about 0.1. So γ_opt = 1 there, and every other curve gives utility away.",
     )
 
 
@@ -96,7 +96,8 @@ def _pure(name: str, K: int, ms: Sequence[int]) -> Reproduction:
         name,
         f"{name.capitalize().replace('-', ' ')}: K = {K} voters, each 0.1-DP, Δ = δ = 0",
         panels,
-        f"γ_DSub is 1 from m = {(K + 1) // 2} on, and so, but for rounding, is γ_opt: the plain majority costs (K+1)/2 voters' ε.",
+        f"γ_DSub is 1 from m = {(K + 1) // 2} on, and so, but for rounding, is γ_opt: the plain majority costs (K+1)/2 "
+        "voters' ε.",
         "ε = 0.1 as in Figure 2; γ_Sub and γ_DSub do not depend on it.",
     )
 
@@ -161,8 +162,8 @@ def _row(panel: Panel, curve: str) -> tuple[Cell, ...]:
 
 def _private(panel: Panel, noise: NoiseFunction) -> bool:
     """Return whether γ is private for the panel's problem, but for rounding (closed forms have nothing to spare)."""
-    proved, _ = certify(panel.problem, noise)
-    return bool(np.all(proved.values >= noise.values * (1 - MAX_SCALING)))
+    private_noise, _ = certify(panel.problem, noise)
+    return bool(np.all(private_noise.values >= noise.values * (1 - MAX_SCALING)))
 
 
 def _admits_one(problem: Problem) -> bool:

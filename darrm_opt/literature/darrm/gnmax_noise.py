@@ -32,19 +32,19 @@ def figure_10(*, quick: bool = False) -> Reproduction:
 
 def variance(order: Array, target: Privacy) -> Array:
     """Return σ² = λ/(ε − ln(1/δ)/(λ−1)), inf where it proves nothing."""
-    left = target.epsilon - math.log(1 / target.delta) / (order - 1)
+    epsilon_left = target.epsilon - math.log(1 / target.delta) / (order - 1)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.where(left > 0, order / np.where(left > 0, left, 1.0), np.inf))
+        return np.asarray(np.where(epsilon_left > 0, order / np.where(epsilon_left > 0, epsilon_left, 1.0), np.inf))
 
 
 def _noise(name: str, title: str, *, quick: bool) -> Reproduction:
     rows, curves = [], []
-    both = list(zip(TARGETS.items(), GNMAX_ORDERS.items(), strict=True))
-    for (dataset, target), (sigma, order) in both[: 1 if quick else None]:
-        grid, free = (gnmax_sigma(target.epsilon, target.delta, search=how) for how in ("grid", "continuous"))
-        there = float(np.sqrt(variance(np.array([order]), target))[0])
+    pairs = list(zip(TARGETS.items(), GNMAX_ORDERS.items(), strict=True))
+    for (dataset, target), (sigma, order) in pairs[: 1 if quick else None]:
+        grid, free = (gnmax_sigma(target.epsilon, target.delta, search=search) for search in ("grid", "continuous"))
+        at_printed_order = float(np.sqrt(variance(np.array([order]), target))[0])
         tight = GnmaxPlan.for_target(target, n_chunks=K, n_labels=1, accountant="bits").sigma
-        rows.append((dataset, sigma, grid.sigma, order, grid.order, free.order, there, tight))
+        rows.append((dataset, sigma, grid.sigma, order, grid.order, free.order, at_printed_order, tight))
         curves.append((dataset, ORDERS, variance(ORDERS, target), order))
     heads = (
         *(("target", ""), ("paper σ", ".2f"), ("ours", ".4f"), ("paper λ", ".2f"), ("λ on the paper's grid", ".2f")),
@@ -58,8 +58,8 @@ def _noise(name: str, title: str, *, quick: bool) -> Reproduction:
         (
             "σ agrees. The λ printed beside it is not the minimiser: at that λ the formula gives a larger σ.",
             (
-                "One released bit says less than two noisy counts: by the exact account of the bit a smaller σ is enough for the "
-                "same (mε, δ)."
+                "One released bit says less than two noisy counts: by the exact account of the bit a smaller σ is "
+                "enough for the same (mε, δ)."
             ),
         ),
         {dataset: {"epsilon": target.epsilon, "delta": target.delta} for dataset, target in TARGETS.items()},

@@ -85,28 +85,28 @@ def find_images(folder: str | Path) -> list[Images]:
     folder = Path(folder)
     if not folder.is_dir():
         raise InvalidInput("data", str(folder), "a folder", "There is none.")
-    found = []
+    datasets = []
     for name, folders in DATASETS.items():
-        places = [folder / each / below for each in folders for below in ("", "raw")]
+        places = [folder / folder_name / below for folder_name in folders for below in ("", "raw")]
         if ("fashion" in folder.name.lower()) == (name == "fashion-mnist"):
             places.append(folder)
-        here = next((place for place in places if _file(place, FILES["train"][0])), None)
-        if here is not None:
-            found.append(_images(name, here))
-    if not found:
+        place = next((place for place in places if _file(place, FILES["train"][0])), None)
+        if place is not None:
+            datasets.append(_images(name, place))
+    if not datasets:
         raise InvalidInput(
             "data",
             str(folder),
             "a folder with the IDX files of MNIST or Fashion-MNIST",
             "Such as mnist/train-images-idx3-ubyte.gz; there are none.",
         )
-    return found
+    return datasets
 
 
 def _images(name: str, folder: Path) -> Images:
     parts: list[Bytes] = []
     for images_name, labels_name in FILES.values():
-        images, labels = (read_idx(_needed(folder, each)) for each in (images_name, labels_name))
+        images, labels = (read_idx(_needed(folder, name_start)) for name_start in (images_name, labels_name))
         if images.ndim != 3 or labels.shape != images.shape[:1] or not images.size:
             raise InvalidInput(
                 "data",
@@ -121,10 +121,10 @@ def _images(name: str, folder: Path) -> Images:
 
 
 def _needed(folder: Path, begin: str) -> Path:
-    found = _file(folder, begin)
-    if found is None:
+    path = _file(folder, begin)
+    if path is None:
         raise InvalidInput("data", str(folder), f"a file {begin}-idx…-ubyte, or with .gz behind", "It is missing.")
-    return found
+    return path
 
 
 def _file(folder: Path, begin: str) -> Path | None:

@@ -1,8 +1,9 @@
 """Tables 1, 6, 8 and 10: teachers label queries, and only noisy majorities are seen. How often are these right?
 
-Two tables come of it. In the first every method costs (mε, δ) a release, as in the paper, by whichever account the paper uses; beside
-it stands what all releases cost together by an account that is sound for teachers trained once. In the second all methods
-cost the same *in total*, by a sound and tight account, which is the comparison that a user needs.
+Two tables come of it. In the first every method costs (mε, δ) a release, as in the paper, by whichever account the
+paper uses; beside it stands what all releases cost together by an account that is sound for teachers trained once. In
+the second all methods cost the same *in total*, by a sound and tight account, which is the comparison that a user
+needs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from darrm_opt.randomness.coins import ExactCoins
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 STAND_IN = Privacy(8.0, 1e-4)
-"""Privacy of teachers that learn something from 23 digits each: what the paper's teachers do with a thousand pictures."""
+"""Privacy of teachers that learn something from 23 digits each, as the paper's do from a thousand pictures."""
 
 K = setting.K
 
@@ -51,7 +52,7 @@ class LabellingMethod:
         noise: γ of one release.
         column: the paper's column; "" where it has none.
         noise_target: (mε, δ) that the noise is made for; None for the plain majority.
-        proved: whether that (mε, δ) holds of one release, the voters being fresh (or fixed, where they are not private).
+        proved: whether that (mε, δ) holds of one release, the voters being fresh (or fixed, if not private).
     """
 
     name: str
@@ -78,24 +79,24 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
     """
     m = setting.ACCURACY_TABLES[number]
     draws, queries = (2, setting.QUERIES[:1]) if quick else (setting.DRAWS, setting.QUERIES)
-    each, equal = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
-    taught = load_teacher_votes(data, draws, queries[-1], seed)
-    for lesson in taught:
+    rows, equal_rows = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
+    lessons = load_teacher_votes(data, draws, queries[-1], seed)
+    for lesson in lessons:
         for Q in queries:
-            each += [_row(lesson, m, Q, method) for method in labelling_methods(lesson, m)]
-            equal += _equal(lesson, m, Q)
-    measured = (("mean", ".3f"), ("std", ".3f"), ("expected", ".3f"))
+            rows += [_row(lesson, m, Q, method) for method in labelling_methods(lesson, m)]
+            equal_rows += _equal_total_rows(lesson, m, Q)
+    accuracy_heads = (("mean", ".3f"), ("std", ".3f"), ("expected", ".3f"))
     heads = (("data", ""), ("Q", "d"), ("noise", ""), ("teachers", ""))
     tables = (
         Table(
             f"Accuracy where each release is made for (mε, δ), m = {m}",
-            (*heads, ("paper", ""), *measured, ("paper's total ε", ".3f"), ("sound total ε", ".3f"), ("by", "")),
-            tuple(each),
+            (*heads, ("paper", ""), *accuracy_heads, ("paper's total ε", ".3f"), ("sound total ε", ".3f"), ("by", "")),
+            tuple(rows),
         ),
         Table(
             "Accuracy at equal total privacy: the paper's total for Q releases, by the tight accounts",
-            (*heads, *measured, ("total ε", ".3f"), ("total δ", ".5f"), ("setting", "")),
-            tuple(equal),
+            (*heads, *accuracy_heads, ("total ε", ".3f"), ("total δ", ".5f"), ("setting", "")),
+            tuple(equal_rows),
         ),
     )
     return Reproduction(
@@ -110,26 +111,28 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
             "seed": seed,
             "draws": draws,
             "slack": setting.SLACK,
-            "records_of_a_teacher": {lesson.dataset: lesson.part for lesson in taught},
+            "records_of_a_teacher": {lesson.dataset: lesson.part for lesson in lessons},
         },
     )
 
 
 NOTES = (
     (
-        "mean and std: over the draws, as in the paper; expected: the mean without the luck of the coins. Each draw has its own "
-        "teachers here; on digits it holds 100 pictures out. Beside digits stand the paper's numbers for MNIST."
+        "mean and std: over the draws, as in the paper; expected: the mean without the luck of the coins. Each draw "
+        "has its own teachers here; on digits it holds 100 pictures out. Beside digits stand the paper's numbers for "
+        "MNIST."
     ),
     (
-        "paper's total ε: general composition of Q times (mε, δ), δ′ = 1e-4. It is not sound for private teachers that are trained "
-        "once (their answers share randomness). by models: all models together are (ε, Δ)-DP, whatever is asked, and so is "
-        "every label, at δ = Δ. by votes: the votes being given, a record changes one of them; exact recursion at the total δ."
+        "paper's total ε: general composition of Q times (mε, δ), δ′ = 1e-4. It is not sound for private teachers that "
+        "are trained once (their answers share randomness). by models: all models together are (ε, Δ)-DP, whatever is "
+        "asked, and so is every label, at δ = Δ. by votes: the votes being given, a record changes one of them; exact "
+        "recursion at the total δ."
     ),
     (
-        "Teachers 'private' are trained at the paper's ε of one voter, and 'private, ε = 8' are the stand-in for the paper's: a part "
-        "of the digits has 23 records where MNIST has a thousand, and at the paper's ε nothing can be learnt from 23. On those "
-        "the paper's noise is applied as it is, to compare accuracies; it does not make a release (mε, δ)-DP, since the "
-        "voters are not (ε, Δ)-DP at the paper's ε. What holds for them is by models."
+        "Teachers 'private' are trained at the paper's ε of one voter, and 'private, ε = 8' are the stand-in for the "
+        "paper's: a part of the digits has 23 records where MNIST has a thousand, and at the paper's ε nothing can be "
+        "learnt from 23. On those the paper's noise is applied as it is, to compare accuracies; it does not make a "
+        "release (mε, δ)-DP, since the voters are not (ε, Δ)-DP at the paper's ε. What holds for them is by models."
     ),
 )
 
@@ -139,7 +142,7 @@ def labelling_methods(lesson: TeacherVotes, m: int) -> list[LabellingMethod]:
     problem, voter = setting.problem(m, lesson.dataset), setting.voter(lesson.dataset)
     target, plain = problem.target, NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     private = {"subsampling": subsampling(K, m), "optimal": solve(problem).noise}
-    found = [
+    methods = [
         LabellingMethod("GNMax", "not private", None, gnmax(problem), "gnmax", target),
         LabellingMethod("γ_opt, affected = 1", "not private", None, solve(fixed(problem)).noise, "", target),
         LabellingMethod("γ_Sub", "private", voter, private["subsampling"], "subsampling", target),
@@ -148,12 +151,12 @@ def labelling_methods(lesson: TeacherVotes, m: int) -> list[LabellingMethod]:
     ]
     if lesson.dataset == "digits":
         stand_in = f"private, ε = {STAND_IN.epsilon:g}"
-        found += [
+        methods += [
             LabellingMethod("γ_Sub", stand_in, STAND_IN, private["subsampling"], "subsampling", target, proved=False),
             LabellingMethod("γ_opt", stand_in, STAND_IN, private["optimal"], "optimal", target, proved=False),
             LabellingMethod("none", stand_in, STAND_IN, plain),
         ]
-    return [*found, LabellingMethod("none", "not private", None, plain)]
+    return [*methods, LabellingMethod("none", "not private", None, plain)]
 
 
 def accuracy(noise: NoiseFunction, votes: Votes, truth: Votes, seed: int) -> tuple[float, float, float]:
@@ -168,9 +171,9 @@ def accuracy(noise: NoiseFunction, votes: Votes, truth: Votes, seed: int) -> tup
     ones = count_ones(votes.reshape(-1, K))
     chance = (1.0 + noise.signed) / 2  # of releasing 1, by the number of ones
     bits, _ = ExactCoins(chance).toss(ones, SeededRandomnessForTestsOnly(seed))
-    each = (bits.reshape(truth.shape) == truth).mean(axis=1)
-    right = np.where(truth.ravel() == 1, chance[ones], 1.0 - chance[ones])
-    return float(each.mean()), _deviation(each), float(right.mean())
+    means = (bits.reshape(truth.shape) == truth).mean(axis=1)
+    chances_right = np.where(truth.ravel() == 1, chance[ones], 1.0 - chance[ones])
+    return float(means.mean()), _deviation(means), float(chances_right.mean())
 
 
 def _deviation(values: NDArray[np.float64]) -> float:
@@ -179,19 +182,19 @@ def _deviation(values: NDArray[np.float64]) -> float:
 
 def _row(lesson: TeacherVotes, m: int, Q: int, method: LabellingMethod) -> tuple[Cell, ...]:
     problem = setting.problem(m, lesson.dataset)
-    measured = _measured(lesson, Q, method.voter, method.noise)
+    measures = _accuracy(lesson, Q, method.voter, method.noise)
     dataset = "mnist" if lesson.dataset == "digits" else lesson.dataset
     papers = str(accuracies()[m, dataset, Q, method.column]) if method.column else NEW
     target = method.noise_target
     if target is None or not method.proved:
-        quoted: Cell = "-"
+        paper_total: Cell = "-"
     else:
-        quoted = kov_composition(target.epsilon, target.delta, Q, setting.SLACK).epsilon
-    sound, by = _sound(method, problem, Q)
-    return (lesson.dataset, Q, method.name, method.teachers, papers, *measured, quoted, sound, by)
+        paper_total = kov_composition(target.epsilon, target.delta, Q, setting.SLACK).epsilon
+    sound_total, account = _sound_total(method, problem, Q)
+    return (lesson.dataset, Q, method.name, method.teachers, papers, *measures, paper_total, sound_total, account)
 
 
-def _sound(method: LabellingMethod, problem: Problem, Q: int) -> tuple[float, str]:
+def _sound_total(method: LabellingMethod, problem: Problem, Q: int) -> tuple[float, str]:
     """Return the total ε that holds of teachers trained once, and why."""
     if method.voter is not None:
         return method.voter.epsilon, "models"
@@ -208,34 +211,34 @@ def _designs(target: Privacy, Q: int) -> tuple[Privacy, BestTarget, GnmaxPlan, N
         total_delta_of(target, Q, setting.SLACK),
     )
     voters = Problem(K, Privacy(math.inf), target, 1)
-    each = best_target(K, voters.voter, Q, total, 1)
+    best = best_target(K, voters.voter, Q, total, 1)
     plan = GnmaxPlan.for_target(total, n_chunks=K, n_labels=Q, accountant="bits")
-    together = design_sequence(voters, Q, total, seeds=[each.solution.noise, noise_function(K, plan.noise)])
-    return total, each, plan, together.noise
+    sequence = design_sequence(voters, Q, total, seeds=[best.solution.noise, noise_function(K, plan.noise)])
+    return total, best, plan, sequence.noise
 
 
-def _equal(lesson: TeacherVotes, m: int, Q: int) -> list[tuple[Cell, ...]]:
+def _equal_total_rows(lesson: TeacherVotes, m: int, Q: int) -> list[tuple[Cell, ...]]:
     """Return each method at its best within the total that the paper's account gives for Q releases."""
     target = setting.problem(m, lesson.dataset).target
-    total, each, plan, together = _designs(target, Q)
+    total, best, plan, sequence_noise = _designs(target, Q)
     plain = NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
-    one = f"({each.target.epsilon:.3g}, {each.target.delta:.2g}) a release"
+    release_text = f"({best.target.epsilon:.3g}, {best.target.delta:.2g}) a release"
     rows: list[tuple[str, str, Privacy | None, NoiseFunction, str]] = [
         ("GNMax", "not private", None, noise_function(K, plan.noise), f"σ = {plan.sigma:.3g}"),
-        ("γ_opt, affected = 1", "not private", None, each.solution.noise, one),
-        ("γ_opt, all releases", "not private", None, together, "one γ made for all Q of them"),
+        ("γ_opt, affected = 1", "not private", None, best.solution.noise, release_text),
+        ("γ_opt, all releases", "not private", None, sequence_noise, "one γ made for all Q of them"),
         ("none", "trained at the total", total, plain, "any number of queries"),
     ]
-    made: list[tuple[Cell, ...]] = [
-        (lesson.dataset, Q, name, teachers, *_measured(lesson, Q, voter, noise), total.epsilon, total.delta, how)
-        for name, teachers, voter, noise, how in rows
+    cells: list[tuple[Cell, ...]] = [
+        (lesson.dataset, Q, name, teachers, *_accuracy(lesson, Q, voter, noise), total.epsilon, total.delta, remark)
+        for name, teachers, voter, noise, remark in rows
     ]
     least = exact(subsampling(K, 1), fixed(setting.problem(m, lesson.dataset)), Q, total.delta)
     blank = ("-", "-", "-", total.epsilon, total.delta)
-    how = "does not fit, not even with one voter drawn" if least > total.epsilon else "fits with one voter drawn"
-    made.insert(3, (lesson.dataset, Q, "γ_Sub", "not private", *blank, how))
-    return made
+    remark = "does not fit, not even with one voter drawn" if least > total.epsilon else "fits with one voter drawn"
+    cells.insert(3, (lesson.dataset, Q, "γ_Sub", "not private", *blank, remark))
+    return cells
 
 
-def _measured(lesson: TeacherVotes, Q: int, voter: Privacy | None, noise: NoiseFunction) -> tuple[float, float, float]:
+def _accuracy(lesson: TeacherVotes, Q: int, voter: Privacy | None, noise: NoiseFunction) -> tuple[float, float, float]:
     return accuracy(noise, lesson.votes(voter)[:, :Q], lesson.truth[:, :Q], lesson.seed)

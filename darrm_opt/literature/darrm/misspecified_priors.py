@@ -44,9 +44,9 @@ def figure_9(*, quick: bool = False, seed: int = 0) -> Reproduction:
         errors: dict[str, dict[str, dict[str, float]]] = {measure: {} for measure in MEASURES}
         for world, measure_both in worlds.items():
             for belief, noise in curves.items():
-                both = measure_both(noise)
-                rows.append((f"m = {m}", world, belief, *both))
-                for measure, value in zip(MEASURES, both, strict=True):
+                pair = measure_both(noise)
+                rows.append((f"m = {m}", world, belief, *pair))
+                for measure, value in zip(MEASURES, pair, strict=True):
                     errors[measure].setdefault(world, {})[belief] = value
         pictures.append((f"m = {m}", curves, errors))
     title = "Figure 9: K = 11 voters, each 0.1-DP, Δ = δ = 0: γ made under one belief, at work in another world"
@@ -64,12 +64,13 @@ def figure_9(*, quick: bool = False, seed: int = 0) -> Reproduction:
         (
             "The paper shows these as bars or curves; it prints no numbers to stand beside ours.",
             (
-                "The paper's figure has an error above 0 at p_i = 0.5. By its own measure (Definition 2.4, the tv error) it is "
-                "exactly 0 there for every symmetric γ; disagreement is the measure that is above 0."
+                "The paper's figure has an error above 0 at p_i = 0.5. By its own measure (Definition 2.4, the tv "
+                "error) it is exactly 0 there for every symmetric γ; disagreement is the measure that is above 0."
             ),
             (
                 "The tv error is exact at p_i = 0.5 and U[0, 0.1]; in the other worlds it is a mean over drawn p. "
-                "Disagreement is exact everywhere, and depends on the mean of p_i alone: the first three worlds are one to it."
+                "Disagreement is exact everywhere, and depends on the mean of p_i alone: the first three worlds are "
+                "one to it."
             ),
         ),
         {"K": K, "draws": DRAWS // 100 if quick else DRAWS, "seed": seed},
@@ -80,18 +81,18 @@ def figure_9(*, quick: bool = False, seed: int = 0) -> Reproduction:
 def _worlds(draws: int, seed: int) -> dict[str, Callable[[NoiseFunction], Errors]]:
     """Return both errors of a γ for each way in which the p_i may be drawn."""
     generator = np.random.default_rng(seed)
-    anywhere = generator.random((draws, K))
+    uniform = generator.random((draws, K))
     # U([0, 0.3] ∪ [0.7, 1]): a point of U[0, 0.6], its upper half moved up.
-    apart = 0.6 * generator.random((draws, K))
-    apart += np.where(apart > 0.3, 0.4, 0.0)
+    two_sided = 0.6 * generator.random((draws, K))
+    two_sided += np.where(two_sided > 0.3, 0.4, 0.0)
     fair, clear = IndependentVoters(0.0), IndependentVoters(0.9)  # p and 1 − p have the same errors
 
-    def drawn(p: Array) -> Callable[[NoiseFunction], Errors]:
+    def errors_over(p: Array) -> Callable[[NoiseFunction], Errors]:
         return lambda noise: (float(error_curve(noise, p).tv_error.mean()), disagreement(noise, fair))
 
     return {
-        "U[0, 1]": drawn(anywhere),
-        "two-sided": drawn(apart),
+        "U[0, 1]": errors_over(uniform),
+        "two-sided": errors_over(two_sided),
         "0.5": lambda noise: (tv_error(noise, 0.5), disagreement(noise, 0.5)),
         "U[0, 0.1]": lambda noise: (tv_error(noise, clear), disagreement(noise, clear)),
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from darrm_opt.figures import check_drawable
-from darrm_opt.figures.style import draw_error, draw_gamma, draw_legend, draw_title, styled
+from darrm_opt.figures.style import draw_error, draw_gamma, draw_legend, draw_title, style_panels
 from darrm_opt.noise import NoiseFunction
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def beliefs_figure(
     figure, grid = _grid(title, len(rows), 1 + len(measures), wide=4.6)
     for row, (label, curves, errors) in enumerate(rows):
         left, *others = grid[row * (1 + len(measures)) : (row + 1) * (1 + len(measures))]
-        drawn = list(zip(curves.items(), COLOURS, SIGNS, strict=False))
-        for (name, noise), colour, (marker, line) in reversed(drawn):  # the legend turns the order around
+        styles = list(zip(curves.items(), COLOURS, SIGNS, strict=False))
+        for (name, noise), colour, (marker, line) in reversed(styles):  # the legend turns the order around
             left.plot(
                 noise.values, color=colour, marker=marker, linestyle=line, linewidth=1.8, label=f"made for {name}"
             )
@@ -104,9 +104,14 @@ def variance_figure(title: str, curves: Sequence[tuple[str, np.ndarray, np.ndarr
 def _bars(axes: Axes, errors: Mapping[str, Mapping[str, float]], names: Sequence[str]) -> None:
     width = 0.8 / len(names)
     for place, (name, colour, hatch) in enumerate(zip(names, COLOURS, HATCHES, strict=False)):
-        at = np.arange(len(errors)) + (place - (len(names) - 1) / 2) * width
+        x = np.arange(len(errors)) + (place - (len(names) - 1) / 2) * width
         axes.bar(
-            at, [each[name] for each in errors.values()], width * 0.92, color=colour, hatch=hatch, edgecolor="white"
+            x,
+            [errors_of_name[name] for errors_of_name in errors.values()],
+            width * 0.92,
+            color=colour,
+            hatch=hatch,
+            edgecolor="white",
         )
     axes.set_xticks(range(len(errors)), list(errors), fontsize=8)
     axes.set_ylim(bottom=0)
@@ -120,4 +125,4 @@ def _grid(title: str, down: int, across: int, *, wide: float = 3.6, high: float 
     size = (max(wide * across, 6.5), high * down + 0.9)
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
     draw_title(figure, title)
-    return figure, styled(figure.subplots(down, across))
+    return figure, style_panels(figure.subplots(down, across))

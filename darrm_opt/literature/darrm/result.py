@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Sense = Literal["exact", "accounting", "experiment"]
-"""exact: computed from the paper's inputs, no data, no sampling but where said. accounting: the same for privacy totals.
-experiment: measured on data, so only comparable with the paper's."""
+"""exact: computed from the paper's inputs, no data, no sampling but where said. accounting: the same for privacy
+totals. experiment: measured on data, so only comparable with the paper's."""
 
 Cell = str | float | int | None
 """None: the paper's number is not at hand."""

@@ -35,5 +35,5 @@ def voter(dataset: str) -> Privacy:
 
 def problem(m: int, dataset: str) -> Problem:
     """Return the paper's problem: K private voters, all of which a record may reach, δ = 1 − (1−Δ)^m."""
-    each = voter(dataset)
-    return Problem.from_allowance(K=K, m=m, epsilon=each.epsilon, Delta=each.delta)
+    privacy = voter(dataset)
+    return Problem.from_allowance(K=K, m=m, epsilon=privacy.epsilon, Delta=privacy.delta)

@@ -1,8 +1,8 @@
 """The teachers of the knowledge-transfer tables, and how they vote: fives against eights, K teachers on disjoint parts.
 
 The pictures of the *other* classes are taken as public. Their mean and their main directions make features of every
-picture, which are scaled to length 1, the bound that private training needs. A teacher is a logistic regression: not private,
-or by `PrivateLogisticRegression`, whose weights are (ε, Δ)-DP.
+picture, which are scaled to length 1, the bound that private training needs. A teacher is a logistic regression: not
+private, or by `PrivateLogisticRegression`, whose weights are (ε, Δ)-DP.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HELD_OUT = 100
 """Digits held out of each draw, as many as the largest Q: scikit-learn has 356 fives and eights in all."""
 
 REGULARIZATION = 1.0
-"""λ of the private teachers: a compromise found on these very data, which are public; elsewhere choose it without them."""
+"""λ of the private teachers: a compromise found on these very data, which are public; elsewhere choose it otherwise."""
 
 
 _WHAT = "training teachers"
@@ -98,10 +98,10 @@ class TeacherVotes:
             voter: privacy of a teacher's training; None: not private.
         """
         if voter not in self._votes:
-            self._votes[voter] = np.stack([self._asked(place, voter) for place in range(len(self.draws))])
+            self._votes[voter] = np.stack([self._votes_of_draw(place, voter) for place in range(len(self.draws))])
         return self._votes[voter]
 
-    def _asked(self, place: int, voter: Privacy | None) -> Votes:
+    def _votes_of_draw(self, place: int, voter: Privacy | None) -> Votes:
         draw, votes = self.draws[place], []
         for i in range(K):
             X, y = draw.X[i::K], draw.y[i::K]
@@ -127,29 +127,29 @@ def load_teacher_votes(folder: str | None, draws: int, queries: int, seed: int) 
         InvalidInput: the folder does not hold what is needed.
         BackendUnavailable: scikit-learn (the extra ``sklearn``) is not installed.
     """
-    found = [digits()]
+    lessons = [digits()]
     if folder is not None:
         for images in find_images(folder):
-            labels, tested = images.train_labels, images.test_labels
+            labels, test_labels = images.train_labels, images.test_labels
             features = public_features(images.train / 255.0, labels)
-            chosen, asked = (np.isin(of, CLASSES) for of in (labels, tested))
+            in_training, in_test = (np.isin(numbers, CLASSES) for numbers in (labels, test_labels))
             pictures = Pictures(
                 images.name,
-                features(images.train[chosen] / 255.0),
-                (labels[chosen] == CLASSES[1]).astype(np.uint8),
-                features(images.test[asked] / 255.0),
-                (tested[asked] == CLASSES[1]).astype(np.uint8),
+                features(images.train[in_training] / 255.0),
+                (labels[in_training] == CLASSES[1]).astype(np.uint8),
+                features(images.test[in_test] / 255.0),
+                (test_labels[in_test] == CLASSES[1]).astype(np.uint8),
             )
-            found.append(pictures)
-    return tuple(TeacherVotes(each.dataset, _drawn(each, draws, queries, seed), seed) for each in found)
+            lessons.append(pictures)
+    return tuple(TeacherVotes(pictures.dataset, _draws(pictures, draws, queries, seed), seed) for pictures in lessons)
 
 
 def digits() -> Pictures:
     """Return scikit-learn's fives and eights: 356 pictures of 8 × 8 pixels."""
     pixels, labels = require("sklearn.datasets", _WHAT).load_digits(return_X_y=True)
-    chosen = np.isin(labels, CLASSES)
+    rows = np.isin(labels, CLASSES)
     features = public_features(pixels / 16.0, labels)
-    return Pictures("digits", features(pixels[chosen] / 16.0), (labels[chosen] == CLASSES[1]).astype(np.uint8))
+    return Pictures("digits", features(pixels[rows] / 16.0), (labels[rows] == CLASSES[1]).astype(np.uint8))
 
 
 def public_features(pixels: Array, labels: NDArray[Any]) -> Any:
@@ -179,25 +179,25 @@ def public_features(pixels: Array, labels: NDArray[Any]) -> Any:
     return features
 
 
-def _drawn(pictures: Pictures, draws: int, queries: int, seed: int) -> tuple[Draw, ...]:
-    made = []
+def _draws(pictures: Pictures, draws: int, queries: int, seed: int) -> tuple[Draw, ...]:
+    all_draws = []
     for place in range(draws):
         generator = np.random.default_rng((seed, place))
         order = generator.permutation(len(pictures.y))
         if pictures.pool is None or pictures.truth is None:
-            asked, order = order[:HELD_OUT], order[HELD_OUT:]
-            pool, truth = pictures.X[asked], pictures.y[asked]
+            pool_order, order = order[:HELD_OUT], order[HELD_OUT:]
+            pool, truth = pictures.X[pool_order], pictures.y[pool_order]
         else:
-            asked = generator.permutation(len(pictures.truth))
-            pool, truth = pictures.pool[asked], pictures.truth[asked]
+            pool_order = generator.permutation(len(pictures.truth))
+            pool, truth = pictures.pool[pool_order], pictures.truth[pool_order]
         if len(order) < K or len(truth) < queries:
             raise InvalidInput(
                 "data",
                 f"{len(order)} and {len(truth)} pictures of the two classes",
                 f"at least {K} to train on and {queries} to ask about",
             )
-        made.append(Draw(pictures.X[order], pictures.y[order], pool[:queries], truth[:queries]))
-    return tuple(made)
+        all_draws.append(Draw(pictures.X[order], pictures.y[order], pool[:queries], truth[:queries]))
+    return tuple(all_draws)
 
 
 def _teacher(voter: Privacy | None, place: tuple[int, int, int]) -> Any:

@@ -7,7 +7,6 @@ repository, as bundled with scikit-learn.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +64,8 @@ def load_dataset(name: str, held_out: int, *, seed: int = 0) -> BundledData:
     datasets = require("sklearn.datasets", _WHAT)
     if name == "digits":
         X, y = datasets.load_digits(return_X_y=True)
-        chosen = (y == 5) | (y == 8)
-        X, y = X[chosen], (y[chosen] == 8).astype(np.int64)
+        rows = (y == 5) | (y == 8)
+        X, y = X[rows], (y[rows] == 8).astype(np.int64)
     else:
         X, y = datasets.load_breast_cancer(return_X_y=True)
     if held_out >= len(y):
@@ -83,17 +82,16 @@ def teacher(model: str) -> Estimator:
         InvalidInput: not one of `MODELS`.
         BackendUnavailable: scikit-learn (the extra ``sklearn``) is not installed.
     """
-    made: Any
+    estimator: Estimator
     if model == "naive-bayes":
-        made = require("sklearn.naive_bayes", _WHAT).GaussianNB(var_smoothing=1e-2)
+        estimator = require("sklearn.naive_bayes", _WHAT).GaussianNB(var_smoothing=1e-2)
     elif model == "logistic":
         scaler = require("sklearn.preprocessing", _WHAT).StandardScaler()
-        made = require("sklearn.pipeline", _WHAT).make_pipeline(
+        estimator = require("sklearn.pipeline", _WHAT).make_pipeline(
             scaler, require("sklearn.linear_model", _WHAT).LogisticRegression(max_iter=1000)
         )
     elif model == "tree":
-        made = require("sklearn.tree", _WHAT).DecisionTreeClassifier(max_depth=3)
+        estimator = require("sklearn.tree", _WHAT).DecisionTreeClassifier(max_depth=3)
     else:
         raise InvalidInput("model", model, "one of " + ", ".join(MODELS))
-    estimator: Estimator = made
     return estimator

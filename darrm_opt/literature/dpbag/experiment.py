@@ -103,8 +103,8 @@ def run_experiment(
         source: where the chance of partitions and noise comes from; None for the operating system.
 
     Guarantees:
-        Each aggregator's labels by themselves have its guarantee, for neighbours that replace one record. Whoever sees the
-        labels of several pays for each of them.
+        Each aggregator's labels by themselves have its guarantee, for neighbours that replace one record. Whoever sees
+        the labels of several pays for each of them.
 
     Raises:
         InvalidInput: a number out of range, such as more chunks than records.
@@ -112,41 +112,41 @@ def run_experiment(
     """
     source = source or SystemRandomness()
     Q = len(data.truth)
-    several = slot_partition(len(data.y), n_chunks, n_partitions, source=source)
-    one = Partition(several.chunks[:, :1], n_chunks, several.adjacency)  # its first
-    votes = collect_votes(train_teachers(teacher(model), data.X, data.y, several), data.pool)
-    single = votes[:1]
+    partition = slot_partition(len(data.y), n_chunks, n_partitions, source=source)
+    first_partition = Partition(partition.chunks[:, :1], n_chunks, partition.adjacency)  # its first
+    votes = collect_votes(train_teachers(teacher(model), data.X, data.y, partition), data.pool)
+    first_votes = votes[:1]
     common: dict[str, Any] = {"n_chunks": n_chunks, "n_labels": Q, "accountant": "bits"}
     saa = LaplacePlan.for_target(total, **common)
-    wide = LaplacePlan.for_target(total, n_partitions=n_partitions, **common)
+    dpbag_plan = LaplacePlan.for_target(total, n_partitions=n_partitions, **common)
     gnmax = GnmaxPlan.for_target(total, **common)
 
     def noisy(
         name: str, plan: LaplacePlan | GnmaxPlan, cast: Any, partition: Partition, **more: Any
     ) -> AggregatorResult:
-        released = label_pool(cast, partition, plan, source=source)
+        release = label_pool(cast, partition, plan, source=source)
         parameter = ("lambda", plan.lam) if isinstance(plan, LaplacePlan) else ("sigma", plan.sigma)
-        return _taught(data, name, released.labels, released.guarantee, parameter, cast, plan.noise.wins, **more)
+        return _result(data, name, release.labels, release.guarantee, parameter, cast, plan.noise.wins, **more)
 
-    minus = noisy("dpbag-", wide, votes, several)
+    dpbag_minus = noisy("dpbag-", dpbag_plan, votes, partition)
     # DPBag releases what DPBag- releases; what it adds is an account that stays with the owner
-    own = {
-        "loss": per_instance_loss(votes, several, 2, wide.lam, total.delta),
-        "records": record_losses(record_weights(votes, several.chunks, 2), wide.lam, total.delta),
+    owner_fields = {
+        "loss": per_instance_loss(votes, partition, 2, dpbag_plan.lam, total.delta),
+        "records": record_losses(record_weights(votes, partition.chunks, 2), dpbag_plan.lam, total.delta),
         "leaking_labels": leaking_stop(
-            votes, several, 2, wide.lam, total.epsilon, total.delta, star="none", rule="strict"
+            votes, partition, 2, dpbag_plan.lam, total.epsilon, total.delta, star="none", rule="strict"
         ).n_labels,
     }
-    dpbag = AggregatorResult(**{**vars(minus), "name": "dpbag", **own})
-    taught = (
-        _by_gamma(data, total, single, n_chunks, source),
-        noisy("saa", saa, single, one),
-        minus,
+    dpbag = AggregatorResult(**{**vars(dpbag_minus), "name": "dpbag", **owner_fields})
+    results = (
+        _by_gamma(data, total, first_votes, n_chunks, source),
+        noisy("saa", saa, first_votes, first_partition),
+        dpbag_minus,
         dpbag,
-        noisy("gnmax", gnmax, single, one),
+        noisy("gnmax", gnmax, first_votes, first_partition),
     )
-    majority = vote_counts(single, 2).argmax(axis=1)
-    return AggregatorExperiment(data, n_chunks, n_partitions, total, float((majority == data.truth).mean()), taught)
+    majority = vote_counts(first_votes, 2).argmax(axis=1)
+    return AggregatorExperiment(data, n_chunks, n_partitions, total, float((majority == data.truth).mean()), results)
 
 
 def _by_gamma(
@@ -156,17 +156,17 @@ def _by_gamma(
     voters = Problem(K, Privacy(math.inf), total, affected=1)
     design = design_sequence(voters, len(data.truth), total)
     counts = vote_counts(votes, 2)
-    labels = np.array([_released(design.noise, int(ones), source) for ones in counts[:, 1]], dtype=np.int64)
+    labels = np.array([_release_bit(design.noise, int(ones), source) for ones in counts[:, 1]], dtype=np.int64)
     guarantee = Guarantee(design.total.epsilon, total.delta, "replace", "DaRRM, exact composition of bits")
 
     def wins(margin: int) -> float:
         chance = (1 + float(design.noise.values[(K + abs(margin)) // 2])) / 2 if margin else 0.5
         return chance if margin >= 0 else 1 - chance
 
-    return _taught(data, "optimal", labels, guarantee, ("utility", design.utility), votes, wins)
+    return _result(data, "optimal", labels, guarantee, ("utility", design.utility), votes, wins)
 
 
-def _released(noise: NoiseFunction, ones: int, source: RandomSource) -> int:
+def _release_bit(noise: NoiseFunction, ones: int, source: RandomSource) -> int:
     """Release one vote: keep the majority with probability γ, exactly, else toss a fair coin."""
     from fractions import Fraction
 
@@ -175,7 +175,7 @@ def _released(noise: NoiseFunction, ones: int, source: RandomSource) -> int:
     return source.below(2)
 
 
-def _taught(
+def _result(
     data: BundledData,
     name: str,
     labels: NDArray[np.int64],

@@ -49,8 +49,8 @@ LEAKS = (
 def overspending_label_count(epsilon: float, delta: float, lam: float, *, orders: Iterable[float] = ORDERS) -> int:
     """Return the number of labels of SAA and DPBag- as the source counts them: with the query that crosses ε.
 
-    It exceeds `moments_accountant.saa_label_budget` by 1, and costs more than ε: at λ = 2/250, δ = 1e-3 the published 264
-    labels cost ε = 1.0003 where 1 was allowed.
+    It exceeds `moments_accountant.saa_label_budget` by 1, and costs more than ε: at λ = 2/250, δ = 1e-3 the published
+    264 labels cost ε = 1.0003 where 1 was allowed.
 
     Args:
         epsilon: [nats], > 0.
@@ -130,12 +130,12 @@ def leaking_stop(
     squares = np.rint(np.concatenate(spreads) * k).astype(np.int64) ** 2
     weights = np.cumsum(squares, axis=1).max(axis=0) / (k * k)  # S of the worst record after each query
     spent = np.array([moments_epsilon(float(S), lam, delta, orders) for S in weights])
-    within = int((spent <= epsilon).sum())  # ε̂ never falls
-    reached = min(int((spent < epsilon).sum()) + 1, spent.size)
-    n_labels = reached if rule == "paper" else within
-    claimed = float(spent[n_labels - 1]) if n_labels else 0.0
+    strict_count = int((spent <= epsilon).sum())  # ε̂ never falls
+    paper_count = min(int((spent < epsilon).sum()) + 1, spent.size)
+    n_labels = paper_count if rule == "paper" else strict_count
+    claimed_epsilon = float(spent[n_labels - 1]) if n_labels else 0.0
     why = f"{OVERSPENDS} {LEAKS}" if rule == "paper" else LEAKS
-    return LeakingStop(n_labels, UnsoundClaim(claimed, delta, "DPBag, Algorithm 1 and Theorem 6", why))
+    return LeakingStop(n_labels, UnsoundClaim(claimed_epsilon, delta, "DPBag, Algorithm 1 and Theorem 6", why))
 
 
 def leaking_labels(
@@ -174,11 +174,13 @@ def leaking_labels(
 def truncating_partition(n_records: int, n_chunks: int) -> list[NDArray[np.int64]]:
     """Return chunks of ⌊n/n_chunks⌋ consecutive records, the remainder dropped: the released code's split.
 
-    **Not private for neighbours that add or remove a record.** Where n_chunks divides n, removing one record shortens and
-    so shifts every chunk: all teachers change, not one per partition, and the noise is n_chunks times too small.
+    **Not private for neighbours that add or remove a record.** Where n_chunks divides n, removing one record shortens
+    and so shifts every chunk: all teachers change, not one per partition, and the noise is n_chunks times too small.
 
-    >>> [chunk.tolist() for chunk in truncating_partition(6, 3)], [chunk.tolist() for chunk in truncating_partition(5, 3)]
-    ([[0, 1], [2, 3], [4, 5]], [[0], [1], [2]])
+    >>> [chunk.tolist() for chunk in truncating_partition(6, 3)]
+    [[0, 1], [2, 3], [4, 5]]
+    >>> [chunk.tolist() for chunk in truncating_partition(5, 3)]
+    [[0], [1], [2]]
     """
     n_records = whole_number(n_records, "n_records", "a number of records, at least 1")
     size = n_records // whole_number(n_chunks, "n_chunks", "a number of chunks, at least 1")

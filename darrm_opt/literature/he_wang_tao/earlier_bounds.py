@@ -28,15 +28,16 @@ def dwork_failure(privacy: Privacy) -> float:
 
 
 def dwork_roth_composition(events: Events, slack: float) -> tuple[float, float]:
-    """Return (Σε(e^ε − 1) + √(2Σε² ln(1/s)), s + Σδ): advanced composition (Dwork, Rothblum, Vadhan 2010; Dwork, Roth 2014).
+    """Return (Σε(e^ε − 1) + √(2Σε² ln(1/s)), s + Σδ): advanced composition.
 
-    True, looser than `kov_composition_of_sequence`, and not rounded outward.
+    True, looser than `kov_composition_of_sequence`, and not rounded outward (Dwork, Rothblum, Vadhan 2010; Dwork, Roth
+    2014).
     """
     counts = count_events(events)
-    mean = math.fsum(n * each.epsilon * math.expm1(each.epsilon) for each, n in counts.items())
-    squares = math.fsum(n * each.epsilon**2 for each, n in counts.items())
-    leak = math.fsum(n * each.delta for each, n in counts.items())
-    return mean + math.sqrt(2 * squares * -math.log(slack)), slack + leak
+    mean = math.fsum(n * privacy.epsilon * math.expm1(privacy.epsilon) for privacy, n in counts.items())
+    squares = math.fsum(n * privacy.epsilon**2 for privacy, n in counts.items())
+    delta = math.fsum(n * privacy.delta for privacy, n in counts.items())
+    return mean + math.sqrt(2 * squares * -math.log(slack)), slack + delta
 
 
 def dwork_roth_kl(epsilon: float) -> float:
@@ -45,9 +46,10 @@ def dwork_roth_kl(epsilon: float) -> float:
 
 
 def exponential_selection(scores: Sequence[float], epsilon: float, sensitivity: float = 1.0) -> list[float]:
-    """Return the law of the exponential mechanism, Pr[i] ∝ e^(ε·q_i/(2Δq)), ε-DP in exact arithmetic (McSherry, Talwar 2007).
+    """Return the law of the exponential mechanism, Pr[i] ∝ e^(ε·q_i/(2Δq)), ε-DP in exact arithmetic.
 
-    The proof of Theorem 1 selects a database by it. For majorities: `baselines.exponential_mechanism`.
+    Source: McSherry, Talwar 2007. The proof of Theorem 1 selects a database by it. For majorities:
+    `baselines.exponential_mechanism`.
     """
     best = max(scores)
     weights = [math.exp(epsilon * (score - best) / (2 * sensitivity)) for score in scores]

@@ -1,7 +1,7 @@
 """Generalisation bounds from differential privacy: how far the training loss is from the expected loss.
 
-R is the expected loss of the learned hypothesis, R̂ its mean loss on the N training records; records are i.i.d., each loss is in
-[0, 1] (rescale first), and the algorithm is (ε, δ)-DP under *replacing* one record (convert with
+R is the expected loss of the learned hypothesis, R̂ its mean loss on the N training records; records are i.i.d., each
+loss is in [0, 1] (rescale first), and the algorithm is (ε, δ)-DP under *replacing* one record (convert with
 `training.as_replace_one`). The bounds here are the reviewed source's where its proofs hold, and corrected where they do
 not; at the ε of hundreds of composed queries the high-probability ones say nothing, and say that they say nothing.
 """
@@ -64,8 +64,8 @@ def on_average(privacy: Privacy, databases: int = 1) -> float:
     Source: He, Wang, Tao, Theorem 2 (proof redone: sound for every ε).
     """
     databases = whole_number(databases, "databases", _DATABASES)
-    leaked = math.exp(-privacy.epsilon) * databases * privacy.delta
-    return min(1.0, _up(leaked - math.expm1(-privacy.epsilon)))
+    delta_term = math.exp(-privacy.epsilon) * databases * privacy.delta
+    return min(1.0, _up(delta_term - math.expm1(-privacy.epsilon)))
 
 
 def on_average_excess(privacy: Privacy, databases: int = 1) -> float:
@@ -98,9 +98,9 @@ def total_variation(privacy: Privacy) -> float:
 
 
 def kl_divergence(epsilon: float) -> float:
-    """Return the largest Kullback–Leibler divergence between an ε-DP mechanism's outputs: ε·tanh(ε/2) [nats], rounded up.
+    """Return the largest Kullback–Leibler divergence between an ε-DP mechanism's outputs: ε·tanh(ε/2) [nats].
 
-    Attained by randomised response.
+    Rounded up; attained by randomised response.
 
     Source: He, Wang, Tao, Lemma 5.
     """
@@ -159,19 +159,19 @@ def high_probability(
     delta = positive_delta(privacy.delta)
     epsilon = max(privacy.epsilon, epsilon_floor(samples, delta))
     if epsilon >= MAX_USEFUL:
-        needed = least_samples(Privacy(epsilon, delta)) if math.isfinite(epsilon) else 1
+        samples_needed = least_samples(Privacy(epsilon, delta)) if math.isfinite(epsilon) else 1
         reason = (
             f"epsilon = {epsilon:.6g} is at least 1/9, so the threshold 9·epsilon is no less than the largest loss, 1"
         )
-        return HighProbability(1.0, 1.0, epsilon, needed, vacuous=True, reason=reason)
-    used = Privacy(epsilon, delta)
-    failure = failure_probability(used, sides=sides)
-    needed = least_samples(used)
+        return HighProbability(1.0, 1.0, epsilon, samples_needed, vacuous=True, reason=reason)
+    pair = Privacy(epsilon, delta)
+    failure = failure_probability(pair, sides=sides)
+    samples_needed = least_samples(pair)
     if failure >= 1:
         reason = f"the failure probability {failure:.6g} is at least 1: delta is too large for epsilon"
-        return HighProbability(1.0, 1.0, epsilon, needed, vacuous=True, reason=reason)
-    limit = threshold(epsilon) if constant == "nine" or delta > epsilon else rederived_threshold(used)
-    return HighProbability(limit, failure, epsilon, needed, vacuous=False, reason="")
+        return HighProbability(1.0, 1.0, epsilon, samples_needed, vacuous=True, reason=reason)
+    limit = threshold(epsilon) if constant == "nine" or delta > epsilon else rederived_threshold(pair)
+    return HighProbability(limit, failure, epsilon, samples_needed, vacuous=False, reason="")
 
 
 def threshold(epsilon: float) -> float:

@@ -2,16 +2,18 @@
 
 Stochastic gradient Langevin dynamics: how private a whole run is.
 
-θ_t = θ_{t−1} − η_t [∇r/τ + (1/τ) Σ_{z in batch} ∇l(z|θ_{t−1}) + g_t],  g_t ~ N(0, σ²I),  ‖∇l‖ ≤ L, batch of τ of N records.
+    θ_t = θ_{t−1} − η_t [∇r/τ + (1/τ) Σ_{z in batch} ∇l(z|θ_{t−1}) + g_t],  g_t ~ N(0, σ²I),  ‖∇l‖ ≤ L,
+
+for a batch of τ of N records.
 
 Replacing one record moves the mean by at most 2L/τ, so μ = 2L/(τσ); learning rates and the regulariser do not matter.
 The source's own theorem for this loses a factor 2 and more; it is under `printed`, with a counterexample.
-For real runs dp_accounting's RDP or PLD of the subsampled Gaussian is tighter still (by a factor of 2 to 4 in the tests).
+For real runs dp_accounting's RDP or PLD of the subsampled Gaussian is tighter still (2 to 4 times in the tests).
 
 Agnostic federated learning: how private the clients are over all rounds.
 
-Each round samples τ of N clients: θ ← θ + (1/τ) Σ h_i/max(1, ‖h_i‖/L) + b, b ~ N(0, L²σ²I). Adjacency is on clients, and L
-cancels: replacing one client moves the mean by at most 2L/τ (μ = 2/(τσ)), silencing one by L/τ (μ = 1/(τσ)).
+Each round samples τ of N clients: θ ← θ + (1/τ) Σ h_i/max(1, ‖h_i‖/L) + b, b ~ N(0, L²σ²I). Adjacency is on clients,
+and L cancels: replacing one client moves the mean by at most 2L/τ (μ = 2/(τσ)), silencing one by L/τ (μ = 1/(τσ)).
 The source's per-round ε is valid for silencing only; it is under `printed`.
 """
 
@@ -64,12 +66,12 @@ class NoisyTraining:
 
 
 def noisy_training(
-    moved: float, sigma: float, batch: int, records: int, steps: int, delta: float, bound: StepBound
+    sensitivity: float, sigma: float, batch: int, records: int, steps: int, delta: float, bound: StepBound
 ) -> NoisyTraining:
     """Return the privacy of T steps on batches drawn uniformly without replacement.
 
     Args:
-        moved: how far one record moves the *sum* over a batch, > 0, so that μ = moved/(batch·sigma).
+        sensitivity: how far one record moves the *sum* over a batch, > 0, so that μ = sensitivity/(batch·sigma).
         sigma: standard deviation of the noise on the batch's mean, > 0, in the same unit.
         batch: τ, 1..records.
         records: N ≥ 1.
@@ -85,7 +87,7 @@ def noisy_training(
     steps = whole_number(steps, "steps", "a whole number of steps, at least 1")
     if batch > records:
         raise InvalidInput("batch", batch, f"at most the number of records, {records}")
-    shift = up(moved / (batch * sigma), 2)
+    shift = up(sensitivity / (batch * sigma), 2)
     if bound == "exact":
         unsampled = Privacy(gaussian_epsilon(shift, delta), delta)
     elif bound == "tail":
@@ -180,8 +182,8 @@ def federated(
     sigma = positive(sigma, "sigma", "a noise multiplier, a finite number above 0")
     if adjacency not in ("replace", "zero_out"):
         raise InvalidInput("adjacency", adjacency, "'replace' or 'zero_out'")
-    moved = 2.0 if adjacency == "replace" else 1.0
-    return noisy_training(moved, sigma, cohort, clients, rounds, delta, bound)
+    sensitivity = 2.0 if adjacency == "replace" else 1.0
+    return noisy_training(sensitivity, sigma, cohort, clients, rounds, delta, bound)
 
 
 def as_replace_one(total: Privacy) -> Privacy:

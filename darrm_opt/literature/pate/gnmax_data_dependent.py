@@ -24,8 +24,8 @@ from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import GUARD
 
 WARNING = (
-    "This bound was computed from the private votes: it is sensitive itself, holds for this dataset in one direction only, "
-    "and must not be published or decide anything that is."
+    "This bound was computed from the private votes: it is sensitive itself, holds for this dataset in one direction "
+    "only, and must not be published or decide anything that is."
 )
 
 RDP_ORDERS = (1.5, *(float(order) for order in range(2, 101)), *(float(2**e) for e in range(7, 12)))
@@ -123,13 +123,17 @@ def sensitive_rdp(
         raise InvalidInput("order", order, "a finite order, above 1")
     r = whole_number(affected, "affected", "a number of votes, at least 1")
     variance = (float(positive_fraction(sigma, "sigma")) / r) ** 2
-    independent = order / variance * GUARD
+    data_independent = order / variance * GUARD
     log_q = log_wrong_winner(counts, sigma, kind)
     q = math.exp(log_q)
     formula = _theorem_6(log_q, variance, order)
     if formula is None:
-        return SensitiveRdp(independent, math.inf, applies=False, data_independent=independent, wrong_winner=q)
-    return SensitiveRdp(min(formula, independent), formula, applies=True, data_independent=independent, wrong_winner=q)
+        return SensitiveRdp(
+            data_independent, math.inf, applies=False, data_independent=data_independent, wrong_winner=q
+        )
+    return SensitiveRdp(
+        min(formula, data_independent), formula, applies=True, data_independent=data_independent, wrong_winner=q
+    )
 
 
 def sensitive_epsilon(
@@ -161,8 +165,10 @@ def sensitive_epsilon(
         distinct[key] = distinct.get(key, 0) + 1
 
     def spent(order: float) -> float:
-        each = (n * sensitive_rdp(row, sigma, order, affected=affected, kind=kind).value for row, n in distinct.items())
-        return math.fsum(each) + c / (order - 1)
+        terms = (
+            n * sensitive_rdp(row, sigma, order, affected=affected, kind=kind).value for row, n in distinct.items()
+        )
+        return math.fsum(terms) + c / (order - 1)
 
     epsilon = min(map(spent, orders)) * GUARD if rows else 0.0
     return SensitiveEpsilon(epsilon, delta, gnmax_epsilon(sigma, delta, queries=len(rows), affected=affected))

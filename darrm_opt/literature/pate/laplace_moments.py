@@ -64,7 +64,9 @@ def wrong_winner_bound(margins: Sequence[float], lam: float) -> float:
 
 
 def data_dependent_moment(margins: Sequence[float], lam: float, order: float) -> DataDependentMoment:
-    """Return the moment of one SAA vote given the vote: ln((1−q)·((1−q)/(1−e^{2λ}q))^l + q·e^{2λl}), or 2λ²l(l+1) if less.
+    """Return the moment of one SAA vote given the vote, or the data-independent 2λ²l(l+1) if that is less.
+
+    The moment is ln((1−q)·((1−q)/(1−e^{2λ}q))^l + q·e^{2λl}).
 
     Args:
         margins: lead of the winning class over each other class [votes].
@@ -91,7 +93,7 @@ def conjectured_moment(margins: Sequence[float], lam: float, order: float, m: fl
 def _moment(margins: Sequence[float], lam: float, order: float, m: float, *, proven: bool) -> DataDependentMoment:
     l = float(checked_orders([order])[0])
     q = wrong_winner_bound(margins, lam)
-    independent = moment_increment(lam, l, m)
+    data_independent = moment_increment(lam, l, m)
     step = 2 * lam * m
     # 1/(1 + e^step) is the precondition (e^step − 1)/(e^{2·step} − 1), cancelled.
     applies = q < 1 / (1 + math.exp(step))
@@ -100,7 +102,7 @@ def _moment(margins: Sequence[float], lam: float, order: float, m: float, *, pro
         stays = (1 + l) * math.log1p(-q) - l * math.log1p(-q * math.exp(step))
         formula = _log_add(stays, math.log(q) + step * l) if q > 0 else stays
     return DataDependentMoment(
-        min(formula, independent) if applies else independent, formula, applies, independent, q, proven
+        min(formula, data_independent) if applies else data_independent, formula, applies, data_independent, q, proven
     )
 
 

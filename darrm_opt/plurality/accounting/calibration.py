@@ -100,8 +100,8 @@ def calibrate_noise(
         raise InvalidInput("precision", precision, "a share of σ in (0, 1)")
 
     def releases(sigma: float) -> tuple[VoteReleases, ...]:
-        asked = (VoteReleases("label", sigma, labels, noise),)
-        return (*asked, VoteReleases("check", ratio * sigma, checks, noise)) if checks else asked
+        label_releases = (VoteReleases("label", sigma, labels, noise),)
+        return (*label_releases, VoteReleases("check", ratio * sigma, checks, noise)) if checks else label_releases
 
     costs: dict[float, VoteCost] = {}
 
@@ -110,15 +110,15 @@ def calibrate_noise(
         return costs[sigma].epsilon
 
     def counts_epsilon(sigma: float) -> float:
-        variance = sum(each.count * each.shift(affected) ** 2 for each in releases(sigma)) * (1 + 1e-9)
+        variance = sum(release.count * release.shift(affected) ** 2 for release in releases(sigma)) * (1 + 1e-9)
         if noise == "discrete":
             return rdp_epsilon(ORDERS * (variance / 2), budget.delta)[0]
         return gaussian_epsilon(math.sqrt(variance), budget.delta)
 
     least = max(1.0, (1 + 1e-9) / ratio) if checks else 1.0  # ratio·σ rounds
     floor = (MIN_DISCRETE_SIGMA if noise == "discrete" else MIN_SIGMA) * least
-    enough = _sigma_of_counts(counts_epsilon, budget.epsilon, floor)
-    sigma = _least_sigma(label_epsilon, budget.epsilon, enough, floor, precision)
+    upper = _sigma_of_counts(counts_epsilon, budget.epsilon, floor)
+    sigma = _least_sigma(label_epsilon, budget.epsilon, upper, floor, precision)
     if sigma not in costs:  # nothing below the noise of the counts fits
         label_epsilon(sigma)
     return CalibratedVote(releases(sigma), costs[sigma])
@@ -180,31 +180,31 @@ def _check_budget(budget: Privacy) -> None:
 
 
 def _least_sigma(
-    epsilon_at: Callable[[float], float], epsilon: float, enough: float, floor: float, precision: float
+    epsilon_at: Callable[[float], float], epsilon: float, upper: float, floor: float, precision: float
 ) -> float:
-    """Return a σ ≥ ``floor`` at which ε fits, within ``precision`` of one at which it does not; it fits at ``enough``.
+    """Return a σ ≥ ``floor`` at which ε fits, within ``precision`` of one at which it does not; it fits at ``upper``.
 
-    ln ε falls nearly in proportion to ln σ: secant steps, aimed by turns a little above and below the answer, inside the
-    bracket found so far.
+    ln ε falls nearly in proportion to ln σ: secant steps, aimed by turns a little above and below the answer, inside
+    the bracket found so far.
     """
-    short, sigma, slope = floor, max(0.85 * enough, floor), -1.2
-    last: tuple[float, float] | None = None
+    lower, sigma, slope = floor, max(0.85 * upper, floor), -1.2
+    previous: tuple[float, float] | None = None
     for _ in range(MAX_ROUNDS):
         spent = epsilon_at(sigma)  # 0 where δ alone covers the releases
         excess = math.log(spent / epsilon) if spent > 0 else -math.inf
         if excess <= 0:
-            enough = sigma
+            upper = sigma
         else:
-            short = sigma
-        if enough - short <= precision * enough:
+            lower = sigma
+        if upper - lower <= precision * upper:
             break
-        if last is not None and last[0] != sigma:
-            slope = (excess - last[1]) / math.log(sigma / last[0])
-        last = (sigma, excess)
-        aside = precision / 3 if excess > 0 else -precision / 3
-        guess = sigma * math.exp(-excess / slope + aside) if slope < 0 else 0.0
-        sigma = guess if short < guess < enough else (short + enough) / 2
-    return enough
+        if previous is not None and previous[0] != sigma:
+            slope = (excess - previous[1]) / math.log(sigma / previous[0])
+        previous = (sigma, excess)
+        offset = precision / 3 if excess > 0 else -precision / 3
+        guess = sigma * math.exp(-excess / slope + offset) if slope < 0 else 0.0
+        sigma = guess if lower < guess < upper else (lower + upper) / 2
+    return upper
 
 
 def _sigma_of_counts(epsilon_at: Callable[[float], float], epsilon: float, floor: float) -> float:

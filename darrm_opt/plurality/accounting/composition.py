@@ -1,7 +1,7 @@
 """Composition of releases with a bound on their power divergence: by Rényi divergences and by the Gaussian comparison.
 
-It serves any release with finite losses, labels or not: `table_divergence` gives the bound for laws that are known in full, such as
-a table from a linear program or permute-and-flip on all edges.
+It serves any release with finite losses, labels or not: `table_divergence` gives the bound for laws that are known in
+full, such as a table from a linear program or permute-and-flip on all edges.
 """
 
 from __future__ import annotations
@@ -76,27 +76,27 @@ def composed_epsilon(parts: Parts, delta: float) -> EpsilonBound:
 
 def renyi_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return ε at ``delta`` by the sum of Rényi divergences and the tight conversion."""
-    made = _made(parts)
-    divergences = np.sum([count * bound.renyi(ORDERS) for bound, count in made], axis=0) * (
-        1 + 8 * (len(made) + 1) * ULP
+    kinds = _nonempty(parts)
+    divergences = np.sum([count * bound.renyi(ORDERS) for bound, count in kinds], axis=0) * (
+        1 + 8 * (len(kinds) + 1) * ULP
     )
-    epsilon = rdp_epsilon(divergences, delta)[0] if made else 0.0
+    epsilon = rdp_epsilon(divergences, delta)[0] if kinds else 0.0
     return EpsilonBound(epsilon, "Rényi divergences of what is released")
 
 
 def compared_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return ε at ``delta`` by the Gaussian comparison; inf where it has none."""
-    made, delta = _made(parts), positive_delta(delta)
-    if not made:
+    kinds, delta = _nonempty(parts), positive_delta(delta)
+    if not kinds:
         return EpsilonBound(0.0, "nothing is released")
-    slack = SLACK_SHARE * delta / sum(count for _, count in made)
+    slack = SLACK_SHARE * delta / sum(count for _, count in kinds)
     if not slack:
         return EpsilonBound(math.inf, "Gaussian comparison")  # a share of this δ is below every double
-    costs = [gaussian_cost(bound, count, slack) for bound, count in made]
-    room = 1 + 8 * len(made) * ULP
-    variance = sum(cost.variance for cost in costs) * room
-    left = (delta - sum(cost.slack for cost in costs) * room) * (1 - ULP)
-    epsilon = gaussian_epsilon(up(math.sqrt(variance), 2), left) if variance < math.inf else math.inf
+    costs = [gaussian_cost(bound, count, slack) for bound, count in kinds]
+    rounding = 1 + 8 * len(kinds) * ULP
+    variance = sum(cost.variance for cost in costs) * rounding
+    delta_left = (delta - sum(cost.slack for cost in costs) * rounding) * (1 - ULP)
+    epsilon = gaussian_epsilon(up(math.sqrt(variance), 2), delta_left) if variance < math.inf else math.inf
     return EpsilonBound(epsilon, "Gaussian comparison")
 
 
@@ -113,8 +113,8 @@ def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERR
         L the largest loss: D_a ≤ aL²/2.
 
     Raises:
-        InvalidInput: shapes that differ, a number outside [0, 1], or an outcome that only one of two neighbours can have: its
-            loss is infinite.
+        InvalidInput: shapes that differ, a number outside [0, 1], or an outcome that only one of two neighbours can
+            have: its loss is infinite.
 
     Source: Bun, Steinke 2016, Proposition 3.3, for the orders above.
     """
@@ -134,11 +134,11 @@ def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERR
     largest = float(np.max(np.abs(losses))) + margin
 
     def bounds(orders: Array) -> Array:
-        found = np.zeros((weights.shape[0], orders.size))
+        divergences = np.zeros((weights.shape[0], orders.size))
         for outcome in range(weights.shape[1]):
             ends = [loss_term(losses[:, [outcome]] + sign * margin, orders) for sign in (-1, 1)]
-            found += weights[:, [outcome]] * (1 + error) * np.maximum(*ends)
-        return np.asarray(found.max(axis=0) * (1 + 16 * weights.shape[1] * ULP))
+            divergences += weights[:, [outcome]] * (1 + error) * np.maximum(*ends)
+        return np.asarray(divergences.max(axis=0) * (1 + 16 * weights.shape[1] * ULP))
 
     orders = 0.5 + TABLE_ORDERS / math.sqrt(2 * float(bounds(np.array([0.5]))[0]))
     orders = orders[np.abs(orders - 1) >= MIN_DISTANCE_FROM_ONE]
@@ -146,10 +146,10 @@ def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERR
 
 
 def bounded_range_divergence(width: float) -> PowerDivergence:
-    """Return a bound on H_a of a release whose losses, on any pair of neighbours, lie in some interval of a given width.
+    """Return a bound on H_a of a release whose losses, on each pair of neighbours, lie in an interval of some width.
 
-    The exponential mechanism is such a release: e^(t·n_c) changes by a factor in [e^−tr, e^tr] where a record moves r votes, and
-    the sum of all by the same factor for every class, so that the width is 2tr.
+    The exponential mechanism is such a release: e^(t·n_c) changes by a factor in [e^−tr, e^tr] where a record moves r
+    votes, and the sum of all by the same factor for every class, so that the width is 2tr.
 
     Args:
         width: w > 0 [nats], the difference of the ends of the interval; the interval itself may depend on the pair.
@@ -158,8 +158,9 @@ def bounded_range_divergence(width: float) -> PowerDivergence:
         InvalidInput: not a finite width above 0.
 
     Source: Dong, Durfee, Rogers 2020. Ours: where the ratios P_c/Q_c are in [l, u], Pr[c | high] ∝ P_c − l·Q_c and
-    Pr[c | low] ∝ u·Q_c − P_c draw the outcome from one of two, whose ratios are u and l: so those two dominate. Pairs (l, u)
-    with u = e^s, l = e^(s−w), 0 ≤ s ≤ w, are covered by `RANGE_STEPS` pairs of ratios that lie a step further apart.
+    Pr[c | low] ∝ u·Q_c − P_c draw the outcome from one of two, whose ratios are u and l: so those two dominate. Pairs
+    (l, u) with u = e^s, l = e^(s−w), 0 ≤ s ≤ w, are covered by `RANGE_STEPS` pairs of ratios that lie a step further
+    apart.
 
     >>> round(float(bounded_range_divergence(1.0).renyi(np.array([2.0]))[0]), 2)
     0.24
@@ -175,7 +176,7 @@ def bounded_range_divergence(width: float) -> PowerDivergence:
     return table_divergence(np.minimum(p, 1.0), q)
 
 
-def _made(parts: Parts) -> list[tuple[PowerDivergence, int]]:
+def _nonempty(parts: Parts) -> list[tuple[PowerDivergence, int]]:
     return [
         (bound, count)
         for bound, count in parts

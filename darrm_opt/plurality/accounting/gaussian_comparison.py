@@ -1,19 +1,20 @@
 """Gaussian comparison: many adaptive releases cost no more than one Gaussian mechanism, and a negligible δ.
 
-Let U(x; s) be the δ at x = e^ε of the Gaussian mechanism with μ² = s, and V_n the largest δ that n adaptive releases can show:
-V_0(x) = (1 − x)₊, V_n(x) = sup over pairs of laws of Σ_c P_c·V_{n−1}(xQ_c/P_c). If the *one-step inequality*
+Let U(x; s) be the δ at x = e^ε of the Gaussian mechanism with μ² = s, and V_n the largest δ that n adaptive releases
+can show: V_0(x) = (1 − x)₊, V_n(x) = sup over pairs of laws of Σ_c P_c·V_{n−1}(xQ_c/P_c). If the *one-step inequality*
 
     Σ_c P_c·U(xQ_c/P_c; s) ≤ U(x; s + t) + η    for all x ≥ 1
 
-holds with t = t(s), then V_n ≤ U(·; s_n) + nη, where s_0 = 0 and s_n = s_{n−1} + t(s_{n−1}). It follows from a bound H on
-the power divergence of the release alone. With y = ln x, a = ½ + y/s and n_s the density of the privacy loss N(s/2, s),
+holds with t = t(s), then V_n ≤ U(·; s_n) + nη, where s_0 = 0 and s_n = s_{n−1} + t(s_{n−1}). It follows from a bound H
+on the power divergence of the release alone. With y = ln x, a = ½ + y/s and n_s the density of the privacy loss
+N(s/2, s),
 
     Σ_c P_c·U(xQ_c/P_c; s) − U(x; s) ≤ n_s(y)·H(a),
     U(x; s + t) − U(x; s) = n_s(y)·J(s, t, a),   J = ½ ∫_0^t √(s/(s+r))·exp(½((a−½)²·s·r/(s+r) − r/4)) dr,
 
-so H(a) ≤ J(s, t, a) suffices for ½ ≤ a ≤ a*, and η covers what lies beyond. J grows with s and t, so t(s) falls with s: a value
-found at one s holds for every larger one. t = μ² and η = 0 always hold for a function of a Gaussian mechanism with shift μ;
-for other releases s_0 > 0 is given away at the start, since U grows with s.
+so H(a) ≤ J(s, t, a) suffices for ½ ≤ a ≤ a*, and η covers what lies beyond. J grows with s and t, so t(s) falls with s:
+a value found at one s holds for every larger one. t = μ² and η = 0 always hold for a function of a Gaussian mechanism
+with shift μ; for other releases s_0 > 0 is given away at the start, since U grows with s.
 Proofs: docs/proofs.md, "What labels cost".
 """
 
@@ -37,7 +38,7 @@ MIN_RELEASES = 2.0
 """Least s/μ² with an increment of its own; below, every release is charged as its noisy counts."""
 
 HEAD_STARTS = (14, 22, 31, 38)
-"""Grid points s_0 to begin with, 4μ² to 13μ², of which the best is taken where releases are no function of a Gaussian mechanism."""
+"""Grid points s_0 to begin with, 4μ² to 13μ²; the best is taken if releases are no function of a Gaussian mechanism."""
 
 ORDER_INTERVALS = 400
 """Intervals of orders [½, a*]; on each, H is taken at its right end and J at its left end: both grow with a."""
@@ -111,28 +112,30 @@ def _accumulated(
     """
     spent, done, charged, counts = start, 0, 0, increment
     while done < count:
-        following, next_increment = increment_at(position)
-        if spent < following:  # with the increment of the grid point before, until s passes this one
-            steps = min(count - done, math.ceil((following - spent) / increment))
+        next_s, next_increment = increment_at(position)
+        if spent < next_s:  # with the increment of the grid point before, until s passes this one
+            steps = min(count - done, math.ceil((next_s - spent) / increment))
             spent = up(spent + steps * increment, 8)
             done += steps
             charged += steps if start or increment < counts else 0
-        if spent >= following:
+        if spent >= next_s:
             increment = min(increment, next_increment)
             position += 1
     return GaussianCost(spent, up(charged * slack, 4) if charged else 0.0)
 
 
 def last_order(unit: float, s: float, slack: float) -> float:
-    """Return a* such that n_s(y)·H(a) ≤ ``slack`` for every a ≥ a* and every larger s too, for a release within a Gaussian one.
+    """Return a* such that n_s(y)·H(a) ≤ ``slack`` for every a ≥ a*, at s and every larger s.
+
+    For a release that is a function of a Gaussian mechanism.
 
     Args:
         unit: μ² of the noisy counts.
         s: at least 2μ².
         slack: η.
 
-    Source: n_s·H ≤ μ²/(2√(2πs))·exp(−s(a−1)²/2 + a(a−1)μ²/2), which falls in a once (a−1)(s−μ²) ≥ μ²/2; with b = a−1 it is
-    η where ½(s−μ²)b² − ½μ²b = ln(μ²/(2√(2πs)η)).
+    Source: n_s·H ≤ μ²/(2√(2πs))·exp(−s(a−1)²/2 + a(a−1)μ²/2), which falls in a once (a−1)(s−μ²) ≥ μ²/2; with b = a−1 it
+    is η where ½(s−μ²)b² − ½μ²b = ln(μ²/(2√(2πs)η)).
     """
     size = max(0.0, math.log(unit) - math.log(8 * math.pi * s) / 2 - math.log(slack))
     half = (s - unit) / 2
@@ -143,9 +146,9 @@ def last_order(unit: float, s: float, slack: float) -> float:
 def gaussian_increase(s: float, t: float, orders: Array) -> Array:
     """Return J(s, t, a) at each order, rounded down.
 
-    On each of `SHIFT_INTERVALS` the integrand's logarithm is −½ ln(1 + r/s), convex, plus a concave function of r. The first is
-    bounded by its tangent in the middle, the second by its chord; and the mean of an exponential of a linear function is
-    at least its value in the middle.
+    On each of `SHIFT_INTERVALS` the integrand's logarithm is −½ ln(1 + r/s), convex, plus a concave function of r. The
+    first is bounded by its tangent in the middle, the second by its chord; and the mean of an exponential of a linear
+    function is at least its value in the middle.
     """
     r = np.linspace(0.0, t, SHIFT_INTERVALS + 1)
     middle = (r[1:] + r[:-1]) / 2
@@ -159,16 +162,16 @@ def _increment(release: PowerDivergence, s: float, slack: float) -> float:
     """Return a t for which the one-step inequality holds at s and every larger s, rounded up."""
     unit = release.shift**2
     orders = np.linspace(0.5, last_order(unit, s, slack), ORDER_INTERVALS + 1)
-    needed = release.at(orders[1:]) * (1 + ROUNDING)
+    divergences = release.at(orders[1:]) * (1 + ROUNDING)
 
     def holds(t: float) -> bool:
-        return bool(np.all(needed <= gaussian_increase(s, t, orders[:-1])))
+        return bool(np.all(divergences <= gaussian_increase(s, t, orders[:-1])))
 
-    enough = unit if release.within_gaussian else 2 * unit
-    if not holds(enough):
+    upper = unit if release.within_gaussian else 2 * unit
+    if not holds(upper):
         return unit if release.within_gaussian else math.inf  # a function of noisy counts needs no such proof
-    short = 0.0
+    lower = 0.0
     for _ in range(HALVINGS):
-        middle = (short + enough) / 2
-        short, enough = (short, middle) if holds(middle) else (middle, enough)
-    return enough
+        middle = (lower + upper) / 2
+        lower, upper = (lower, middle) if holds(middle) else (middle, upper)
+    return upper

@@ -1,13 +1,13 @@
 """Lattice noise: what a label shows when the noise is a discrete Gaussian, as it is drawn, and counts can tie.
 
-The argument of `three_cells` holds for any noise; here M and the noisy counts are whole numbers. Given the order in which ties
-are broken (at random or fixed: reveal it), the largest noisy count of the other classes and who has it, with u and v the
-noisy counts of a and b relative to M,
+The argument of `three_cells` holds for any noise; here M and the noisy counts are whole numbers. Given the order in
+which ties are broken (at random or fixed: reveal it), the largest noisy count of the other classes and who has it, with
+u and v the noisy counts of a and b relative to M,
 
     a if u ≥ t_a and u ≥ v (or u > v),    b if v ≥ t_b and v > u (or v ≥ u),    otherwise another class,
 
-(t_a, t_b) in {(0, 0), (0, 1), (1, 0)}, and who wins u = v is a where t_b = 1, b where t_a = 1. The means (i, j) of (u, v)
-are whole numbers, the neighbour's are (i − 1, j + 1): a countable family, of which all members in a triangle are
+(t_a, t_b) in {(0, 0), (0, 1), (1, 0)}, and who wins u = v is a where t_b = 1, b where t_a = 1. The means (i, j) of
+(u, v) are whole numbers, the neighbour's are (i − 1, j + 1): a countable family, of which all members in a triangle are
 computed; outside of it the bounds are those of `three_cells`. Proofs: docs/proofs.md, "What labels cost".
 """
 
@@ -30,13 +30,13 @@ from darrm_opt.plurality.accounting.power_divergence import (
 from darrm_opt.plurality.accounting.three_cells import MAX_SUM, MIN_MEAN, IntArray
 
 MIN_SIGMA, MAX_SIGMA = 2.0, 120.0
-"""Range of σ [votes] with an account of its own for three cells; outside of it a label is charged as its noisy counts."""
+"""Range of σ [votes] with an account of its own for three cells; beyond, a label is charged as its noisy counts."""
 
 MAX_SCALE = 5000.0
 """Largest scale of a bit with an account of its own: tables grow with it."""
 
 MASS_ERROR = 2.0**-36
-"""Relative error of a probability: exponentials of at most 100, and sums and products of positive terms, fewer than 1e5."""
+"""Relative error of a probability: exponentials of at most 100; sums and products of fewer than 1e5 positive terms."""
 
 END = 14.0
 """Noise is summed to this many standard deviations; what lies beyond, below 1e-42, is covered by `MASS_ERROR`."""
@@ -53,7 +53,7 @@ CHUNK = 20_000
 
 @lru_cache(maxsize=16)
 def lattice_label_divergence(sigma: float) -> PowerDivergence:
-    """Return a bound on H_a of one label among any number of classes, discrete Gaussian noise σ on each count, one vote moved.
+    """Return a bound on H_a of one label among any number of classes, discrete Gaussian noise, one vote moved.
 
     Args:
         sigma: σ ≥ 1 [votes], the parameter of the discrete Gaussian.
@@ -65,10 +65,10 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
     single = lattice_bit_values(sigma, 0.0, 1, orders)
     pair = np.max([lattice_bit_values(sigma / math.sqrt(2), offset, 1, orders) for offset in (0.0, 0.5)], axis=0)
     first = math.ceil(MIN_MEAN * sigma)
-    hidden = np.max([_censored(sigma, 0.0, -first, shift, orders) for shift in (1, -1)], axis=0)
-    growth = np.where(orders > 1, 1 + np.abs(orders * (orders - 1)) * hidden, 1.0)
+    tail = np.max([_censored(sigma, 0.0, -first, shift, orders) for shift in (1, -1)], axis=0)
+    growth = np.where(orders > 1, 1 + np.abs(orders * (orders - 1)) * tail, 1.0)
     third_rare = pair + math.exp(-(MAX_SUM**2) / 4) * gaussian_divergence(mu, orders)
-    outside = np.maximum(growth * single + hidden, third_rare)
+    outside = np.maximum(growth * single + tail, third_rare)
     values = np.maximum(_inside(sigma, first, math.ceil(MAX_SUM * sigma), orders), outside)
     return PowerDivergence(
         orders, values * (1 + 1e-9), mu, "three cells on the lattice: enumerated", within_gaussian=False
@@ -97,7 +97,7 @@ def lattice_bit_divergence(scale: float, shift: int, offsets: tuple[float, ...])
         return lattice_counts(shift / scale)
     orders = scaled_orders(mu)
     values = np.max(
-        [lattice_bit_values(scale, offset, moved, orders) for offset in offsets for moved in range(1, shift + 1)],
+        [lattice_bit_values(scale, offset, step, orders) for offset in offsets for step in range(1, shift + 1)],
         axis=0,
     )
     return PowerDivergence(
@@ -110,8 +110,8 @@ def lattice_bit_values(scale: float, offset: float, shift: int, orders: Array) -
     noise = LatticeNoise(scale, offset)
     last = math.floor(GRID_END * scale)
     k = np.arange(-last, last + 1)
-    p, q = (np.stack([noise.at_least(each), noise.below(each)], axis=1) for each in (k, k + shift))
-    tails = [_censored(scale, offset, last, moved, orders) for moved in (shift, -shift)]
+    p, q = (np.stack([noise.at_least(threshold), noise.below(threshold)], axis=1) for threshold in (k, k + shift))
+    tails = [_censored(scale, offset, last, step, orders) for step in (shift, -shift)]
     return np.asarray(np.max([_divergences(p, q, orders).max(axis=0), *tails], axis=0))
 
 
@@ -143,7 +143,7 @@ class LatticeNoise:
 def _inside(sigma: float, first: int, largest_sum: int, orders: Array) -> Array:
     """Return the largest H_a over all ties and all means i, j ≥ ``first`` with i + j ≤ ``largest_sum``."""
     size = largest_sum - 2 * first + 1
-    i, j = (each.ravel() for each in np.indices((size, size)) + first)
+    i, j = (grid.ravel() for grid in np.indices((size, size)) + first)
     keep = i + j <= largest_sum
     i, j = i[keep], j[keep]
     pairs = zip(*(tie_laws(sigma, *means) for means in ((i, j), (i - 1, j + 1))), strict=True)
@@ -151,9 +151,10 @@ def _inside(sigma: float, first: int, largest_sum: int, orders: Array) -> Array:
 
 
 def tie_laws(sigma: float, i: IntArray, j: IntArray) -> list[Array]:
-    """Return the probabilities of (a, b, another class) for means i of u and j of v, shape (n, 3), for each way of breaking ties.
+    """Return the probabilities of (a, b, another class) for means i of u and j of v, for each way of breaking ties.
 
-    In this order: t_a = t_b = 0 and a wins u = v; the same and b wins; t_b = 1 and a wins; t_a = 1 and b wins.
+    Arrays of shape (n, 3), in this order: t_a = t_b = 0 and a wins u = v; the same and b wins; t_b = 1 and a wins; t_a
+    = 1 and b wins.
     """
     noise = LatticeNoise(sigma, 0.0)
     least, most = min(int(i.min()), int(j.min())) - 1, max(int(i.max()), int(j.max())) + 1
@@ -171,14 +172,14 @@ def tie_laws(sigma: float, i: IntArray, j: IntArray) -> list[Array]:
         (win(i, j), win(j - 1, i), noise.below(-i) * noise.below(1 - j)),  # v ≥ 1 and v > u: v − 1 ≥ 0 and v − 1 ≥ u
         (win(i - 1, j), win(j, i), noise.below(1 - i) * noise.below(-j)),
     )
-    return [np.stack(each, axis=1) for each in cells]
+    return [np.stack(laws, axis=1) for laws in cells]
 
 
 def _largest(p: Array, q: Array, orders: Array) -> Array:
     """Return the largest H_a over pairs of laws, shape (n, cells) each, at each order.
 
-    ln H_a is convex in a for each pair: pairs whose chord between two of the first orders is nowhere above what one pair
-    attains are left out between them.
+    ln H_a is convex in a for each pair: pairs whose chord between two of the first orders is nowhere above what one
+    pair attains are left out between them.
     """
     first = np.unique([*range(0, orders.size, FIRST_ORDERS), orders.size - 1])
     coarse = _divergences(p, q, orders[first])
@@ -189,30 +190,32 @@ def _largest(p: Array, q: Array, orders: Array) -> Array:
         between = slice(left + 1, right)
         share = (orders[between] - orders[left]) / (orders[right] - orders[left])
         chords = coarse[:, [place]] ** (1 - share) * coarse[:, [place + 1]] ** share
-        open_ = np.any(chords * (1 + MASS_ERROR) >= best[between], axis=1)
-        if np.any(open_):
-            best[between] = np.maximum(best[between], _divergences(p[open_], q[open_], orders[between]).max(axis=0))
+        candidates = np.any(chords * (1 + MASS_ERROR) >= best[between], axis=1)
+        if np.any(candidates):
+            best[between] = np.maximum(
+                best[between], _divergences(p[candidates], q[candidates], orders[between]).max(axis=0)
+            )
     return np.asarray(best)
 
 
 def _divergences(p: Array, q: Array, orders: Array) -> Array:
     """Return H_a of pairs of laws, shape (n, cells) each, rounded up, shape (n, orders)."""
-    found = np.zeros((p.shape[0], orders.size))
+    divergences = np.zeros((p.shape[0], orders.size))
     for start in range(0, p.shape[0], CHUNK):
         rows = slice(start, start + CHUNK)
         for cell in range(p.shape[1]):
             loss = np.log(q[rows, cell] / p[rows, cell])[:, np.newaxis]
             ends = [loss_term(loss + sign * 3 * MASS_ERROR, orders) for sign in (-1, 1)]
-            found[rows] += p[rows, cell, np.newaxis] * (1 + MASS_ERROR) * np.maximum(*ends)
-    return np.asarray(found * (1 + MASS_ERROR))
+            divergences[rows] += p[rows, cell, np.newaxis] * (1 + MASS_ERROR) * np.maximum(*ends)
+    return np.asarray(divergences * (1 + MASS_ERROR))
 
 
 def _censored(scale: float, offset: float, threshold: int, shift: int, orders: Array) -> Array:
-    """Return H_a of what X ≥ ``threshold`` shows of X, against X + shift, shape (orders,): bounds every function of it."""
+    """Return H_a of X censored below ``threshold`` against X + shift, shape (orders,): bounds every function of it."""
     noise = LatticeNoise(scale, offset)
-    shown = np.arange(threshold, noise.end + 1)
-    cells = np.concatenate([[float(noise.below(np.array(threshold)))], noise.at(shown)])
+    values = np.arange(threshold, noise.end + 1)
+    cells = np.concatenate([[float(noise.below(np.array(threshold)))], noise.at(values)])
     atom = math.log(float(noise.below(np.array(threshold - shift))) / cells[0])
-    losses = np.concatenate([[atom], shift * (2 * (shown + offset) - shift) / (2 * scale * scale)])
+    losses = np.concatenate([[atom], shift * (2 * (values + offset) - shift) / (2 * scale * scale)])
     ends = [loss_term((losses + sign * 3 * MASS_ERROR)[:, np.newaxis], orders) for sign in (-1, 1)]
     return np.asarray(cells @ np.maximum(*ends) * (1 + 2 * MASS_ERROR))

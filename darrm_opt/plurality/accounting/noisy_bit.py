@@ -1,9 +1,9 @@
 """One noisy bit: "z + N(0, 1) ≥ 0", where a record moves z by at most μ, z being anything.
 
-It is the label of two classes (μ = √2·r/σ) and the check of Confident-GNMax (μ = r/σ₁): the pairs are (Φ(u), Φ(u − μ)), u real,
-and their complements. The largest power divergence over u is bounded on a grid; between two points the second derivative
-has a lower bound, and the tails are bounded by a Gaussian mechanism that shows its value only beyond a threshold.
-Proofs: docs/proofs.md, "What labels cost".
+It is the label of two classes (μ = √2·r/σ) and the check of Confident-GNMax (μ = r/σ₁): the pairs are (Φ(u), Φ(u − μ)),
+u real, and their complements. The largest power divergence over u is bounded on a grid; between two points the second
+derivative has a lower bound, and the tails are bounded by a Gaussian mechanism that shows its value only beyond a
+threshold. Proofs: docs/proofs.md, "What labels cost".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MIN_DISTANCE_FROM_ONE = 1e-3
 """Orders this close to 1 get no bound of their own: formulas divide by a − 1, and chords serve."""
 
 MIN_SHIFT, MAX_SHIFT = 1e-6, 3.0
-"""Range of μ in which a bit has a bound of its own; outside of it rounding is not negligible, and it is charged as its noisy counts."""
+"""Range of μ with a bound of its own; beyond, rounding is not negligible, and a bit is charged as its noisy counts."""
 
 GRID_STEP = 0.01
 """Distance of grid points in u: their bound exceeds the maximum by about 1e-4 of it."""
@@ -133,6 +133,6 @@ def censored_divergence(mean: float, shift: float, orders: Array) -> Array:
         power = np.exp(exponent) * ndtr(mean + (1 - orders) * shift)
         parts = [power, -orders * float(ndtr(mean)), (orders - 1) * float(ndtr(mean + shift))]
         charge = (4 * TAIL_ERROR + 8 * ULP * np.abs(exponent)) * sum(np.abs(part) for part in parts)
-        shown = (np.sign(orders - 1) * sum(parts) + charge) / np.abs(orders * (orders - 1))
+        beyond = (np.sign(orders - 1) * sum(parts) + charge) / np.abs(orders * (orders - 1))
     counts = gaussian_divergence(abs(shift), orders)
-    return np.asarray(np.minimum(atom + np.maximum(shown, 0.0), counts))
+    return np.asarray(np.minimum(atom + np.maximum(beyond, 0.0), counts))

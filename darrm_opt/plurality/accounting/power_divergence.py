@@ -5,10 +5,11 @@ The power divergence of order a of a pair of laws (P, Q) of one release is
     H_a(P‖Q) = Σ_c P_c·χ_a(ln(Q_c/P_c)) = (Σ_c P_c^a Q_c^(1−a) − 1)/(a(a−1)),
     χ_a(ℓ) = (e^(−(a−1)ℓ) − a + (a−1)e^ℓ)/(a(a−1)) = ∫_0^ℓ (e^(ℓ−u) − 1) e^(−(a−1)u) du ≥ 0,
 
-continued to a = 0 and 1. It is jointly convex in (P, Q) and Rényi's divergence in another form, D_a = ln(1 + a(a−1)H_a)/(a−1).
-By the integral, H_a is a Laplace transform of a non-negative function, so ln H_a is convex in a; the largest over a family
-is convex too, and a chord between two orders bounds all orders between them. For a family that is closed under swapping
-P and Q, H_a = H_{1−a}: orders from ½ on suffice. Proofs: docs/proofs.md, "What labels cost".
+continued to a = 0 and 1. It is jointly convex in (P, Q) and Rényi's divergence in another form,
+D_a = ln(1 + a(a−1)H_a)/(a−1). By the integral, H_a is a Laplace transform of a non-negative function, so ln H_a is
+convex in a; the largest over a family is convex too, and a chord between two orders bounds all orders between them. For
+a family that is closed under swapping P and Q, H_a = H_{1−a}: orders from ½ on suffice. Proofs: docs/proofs.md, "What
+labels cost".
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class PowerDivergence:
         shift: μ ≥ 0 such that H_a is at most that of a Gaussian mechanism with shift μ, for a ≥ 1 and above the last of
             ``orders``, where it is the only bound.
         method: how the bounds were proved.
-        within_gaussian: whether the release is a function of that Gaussian mechanism, so that shift bounds every divergence
-            and not only H_a.
+        within_gaussian: whether the release is a function of that Gaussian mechanism, so that shift bounds every
+            divergence and not only H_a.
     """
 
     orders: Array
@@ -57,8 +58,8 @@ class PowerDivergence:
     def at(self, orders: Array) -> Array:
         """Return upper bounds on H_a at orders a ≥ ½, shape as given."""
         chords = np.exp(np.interp(orders, self.orders, np.log(self.values))) * (1 + INTERPOLATION_ERROR)
-        within = np.minimum(chords, self._gaussian(orders))
-        return np.asarray(np.where(orders <= self.orders[-1], within, gaussian_divergence(self.shift, orders)))
+        bounds = np.minimum(chords, self._gaussian(orders))
+        return np.asarray(np.where(orders <= self.orders[-1], bounds, gaussian_divergence(self.shift, orders)))
 
     def _gaussian(self, orders: Array) -> Array:
         """Return the bound by the Gaussian mechanism at orders where it is one; inf elsewhere."""
@@ -69,8 +70,8 @@ class PowerDivergence:
         """Return upper bounds on the Rényi divergences D_a [nats] at orders a > 1, shape as given."""
         counts = orders * (self.shift**2 / 2) * (1 + 8 * ULP)
         with np.errstate(over="ignore"):
-            found = np.log1p(orders * (orders - 1) * self.at(orders) * (1 + 8 * ULP)) / (orders - 1)
-        return np.asarray(np.minimum(found * (1 + 16 * ULP * orders / (orders - 1)), counts))
+            divergences = np.log1p(orders * (orders - 1) * self.at(orders) * (1 + 8 * ULP)) / (orders - 1)
+        return np.asarray(np.minimum(divergences * (1 + 16 * ULP * orders / (orders - 1)), counts))
 
 
 def gaussian_counts(shift: float, *, within_gaussian: bool = True) -> PowerDivergence:
@@ -80,7 +81,7 @@ def gaussian_counts(shift: float, *, within_gaussian: bool = True) -> PowerDiver
 
 
 def gaussian_divergence(shift: float, orders: Array) -> Array:
-    """Return H_a = (e^(a(a−1)μ²/2) − 1)/(a(a−1)) of the Gaussian mechanism with shift μ, rounded up; inf where it overflows.
+    """Return H_a = (e^(a(a−1)μ²/2) − 1)/(a(a−1)) of the Gaussian mechanism with shift μ, rounded up; inf on overflow.
 
     Args:
         shift: μ ≥ 0, in standard deviations.
@@ -111,8 +112,8 @@ def loss_term(losses: Array, orders: Array) -> Array:
 def loss_gradients(losses: Array, orders: Array) -> tuple[Array, Array]:
     """Return |A| and |A + B| at ℓ, where A = ∂/∂p and B = ∂/∂q of p·χ_a(ln(q/p)), rounded up.
 
-    A = (e^(−(a−1)ℓ) − 1)/(a−1) falls with ℓ and vanishes at 0; A + B = A + (1 − e^(−aℓ))/a is ≤ 0, rises up to ℓ = 0 and
-    falls from there: so on an interval both are largest, in absolute value, at an end.
+    A = (e^(−(a−1)ℓ) − 1)/(a−1) falls with ℓ and vanishes at 0; A + B = A + (1 − e^(−aℓ))/a is ≤ 0, rises up to ℓ = 0
+    and falls from there: so on an interval both are largest, in absolute value, at an end.
     """
     b = orders - 1
     with np.errstate(over="ignore"):

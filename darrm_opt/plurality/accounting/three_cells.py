@@ -1,15 +1,16 @@
 """Three cells: all that the label of a noisy vote shows, whatever the number of classes.
 
-A record moves one vote from class a to class b. Given the largest noisy count M of the other classes, which has the same law on
-both sides, the label is a, b, or that other class: a function of (x_a, x_b) ~ N((α, β), I) against N((α − h, β + h), I), in
-units of σ and relative to M, with h = 1/σ:
+A record moves one vote from class a to class b. Given the largest noisy count M of the other classes, which has the
+same law on both sides, the label is a, b, or that other class: a function of (x_a, x_b) ~ N((α, β), I) against
+N((α − h, β + h), I), in units of σ and relative to M, with h = 1/σ:
 
     a if x_a > max(x_b, 0),    b if x_b > max(x_a, 0),    otherwise another class.
 
-So the laws of the label are a mixture of members of one family in two parameters, and H_a, jointly convex, is at most its
-supremum over all real (α, β). This module bounds the supremum: boxes that are refined until they are within `TOLERANCE` of
-the largest value found, where a box is bounded by its corners and a lower bound on second derivatives; outside of a
-triangle the family is bounded by one noisy bit and a little of the noisy counts. Proofs: docs/proofs.md, "What labels cost".
+So the laws of the label are a mixture of members of one family in two parameters, and H_a, jointly convex, is at most
+its supremum over all real (α, β). This module bounds the supremum: boxes that are refined until they are within
+`TOLERANCE` of the largest value found, where a box is bounded by its corners and a lower bound on second derivatives;
+outside of a triangle the family is bounded by one noisy bit and a little of the noisy counts. Proofs: docs/proofs.md,
+"What labels cost".
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ MAX_SUM = 4 * math.sqrt(2)
 """Largest α + β inside the triangle; above, another class wins with probability below Φ(−4) = 3.2e-5."""
 
 FIRST_BOX, MAX_BOXES = 0.5, 20_000
-"""Side of the first boxes, and the most boxes that are looked at together: with more, the bound is what it is by then."""
+"""Side of the first boxes, and the most boxes that are looked at together: with more, the refinement ends."""
 
 ORDER_GROUPS = 4
 """Neighbouring orders are largest in the same boxes: they are refined together, in this many groups."""
@@ -101,7 +102,8 @@ def label_divergence(sigma: float) -> PowerDivergence:
 def cell_probabilities(alpha: Array, beta: Array) -> Array:
     """Return the probabilities of a, b and another class at each (α, β), shape (n, 3), to `CELL_ERROR`.
 
-    Source: Owen 1956: Pr[x_a > max(x_b, 0)] = ½(Φ(α) + Φ(δ)) + T(α, β/α) − T(δ, (α+β)/(α−β)) − ½·[αδ < 0], δ = (α−β)/√2.
+    Source: Owen 1956: Pr[x_a > max(x_b, 0)] = ½(Φ(α) + Φ(δ)) + T(α, β/α) − T(δ, (α+β)/(α−β)) − ½·[αδ < 0],
+    δ = (α−β)/√2.
     """
     with needed_by("Gaussian noise on counts"):
         from scipy.special import ndtr, owens_t
@@ -138,21 +140,21 @@ def covering_boxes(sigma: float, orders: Array, tolerance: float = TOLERANCE) ->
     h = 1 / sigma
     distance = tolerance * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
     side, least = FIRST_BOX, least_mean(sigma)
-    i, j = (each.ravel() for each in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
+    i, j = (index.ravel() for index in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
     within = 2 * least + (i + j) * side <= MAX_SUM
     i, j = i[within], j[within]
-    largest, found = np.zeros(orders.size), list[Boxes]()
+    largest, covering = np.zeros(orders.size), list[Boxes]()
     while True:
         values, bounds = _boxes(i, j, side, sigma, orders)
         largest = np.maximum(largest, values.max(axis=0))
         wide = np.any(bounds > largest * (1 + distance), axis=1)
         if 4 * np.count_nonzero(wide) > MAX_BOXES:
             wide[:] = False
-        found.append(Boxes(i[~wide], j[~wide], side, bounds[~wide]))
+        covering.append(Boxes(i[~wide], j[~wide], side, bounds[~wide]))
         if not wide.any():
-            return found
+            return covering
         side /= 2
-        i, j = (np.concatenate([2 * each[wide] + half[axis] for half in CORNERS]) for axis, each in enumerate((i, j)))
+        i, j = (np.concatenate([2 * index[wide] + half[axis] for half in CORNERS]) for axis, index in enumerate((i, j)))
 
 
 def least_mean(sigma: float) -> float:
@@ -166,16 +168,16 @@ def _boxes(i: IntArray, j: IntArray, side: float, sigma: float, orders: Array) -
     width = int(max(i.max(), j.max())) + 2
     corners, places = np.unique([(i + di) * width + j + dj for di, dj in CORNERS], return_inverse=True)
     at = dict(zip(CORNERS, places.reshape(len(CORNERS), -1), strict=True))
-    alpha, beta = (least + side * each for each in np.divmod(corners, width))
+    alpha, beta = (least + side * index for index in np.divmod(corners, width))
     p, q = cell_probabilities(alpha, beta), cell_probabilities(alpha - h, beta + h)
     low, high = np.log(_below(q) / _above(p)), np.log(_above(q) / _below(p))
     points = np.zeros((corners.size, orders.size))
     for cell in range(3):
-        ends = [loss_term(each[:, cell, np.newaxis], orders) for each in (low, high)]
+        ends = [loss_term(bound[:, cell, np.newaxis], orders) for bound in (low, high)]
         points += _above(p)[:, cell, np.newaxis] * np.maximum(*ends)
     values = np.max([points[place] for place in at.values()], axis=0)
-    # Each ℓ rises with α and falls with β. On a box and on the way to the neighbour a is likeliest at the corner (1, 0), b at
-    # the neighbour of (0, 1), another class at the distance (−h, 0) from the corner (0, 0).
+    # Each ℓ rises with α and falls with β. On a box and on the way to the neighbour a is likeliest at the corner
+    # (1, 0), b at the neighbour of (0, 1), another class at the distance (−h, 0) from the corner (0, 0).
     other = cell_probabilities(alpha - h, beta)[:, 2]
     largest_p = _above(np.stack([p[at[1, 0], 0], q[at[0, 1], 1], other[at[0, 0]]], axis=1))
     bend = curvature_bound(low[at[0, 1]], high[at[1, 0]], largest_p, orders, h * math.sqrt(8))
@@ -204,8 +206,8 @@ def _outside(sigma: float, orders: Array) -> Array:
     mu = math.sqrt(2) * h
     product = np.abs(orders * (orders - 1))
     single = bit_values(h, orders)
-    hidden = np.maximum(*(censored_divergence(least_mean(sigma), shift, orders) for shift in (h, -h)))
-    growth = np.where(orders > 1, 1 + product * hidden, 1.0)
-    one_rare = growth * single + hidden
+    tail = np.maximum(*(censored_divergence(least_mean(sigma), shift, orders) for shift in (h, -h)))
+    growth = np.where(orders > 1, 1 + product * tail, 1.0)
+    one_rare = growth * single + tail
     third_rare = bit_values(mu, orders) + float(ndtr(-MAX_SUM / math.sqrt(2))) * gaussian_divergence(mu, orders)
     return np.asarray(np.maximum(one_rare, third_rare) * (1 + 64 * ULP))

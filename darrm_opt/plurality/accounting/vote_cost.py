@@ -1,9 +1,9 @@
 """Vote cost: (ε, δ) of a transcript of labels and checks, among any number of classes.
 
-A *label* is argmax over the classes of count + N(0, σ²). A *check* is one bit, "largest count + N(0, σ₁²) ≥ T", for any T.
-Counts come from voters that are not private; one record moves ``affected`` of the votes. Labels and checks may follow each
-other in any order that depends on what was released before, up to the given numbers, and thresholds T may too: an
-abstention is a check that failed. The accounts, from the loosest to the tightest:
+A *label* is argmax over the classes of count + N(0, σ²). A *check* is one bit, "largest count + N(0, σ₁²) ≥ T", for any
+T. Counts come from voters that are not private; one record moves ``affected`` of the votes. Labels and checks may
+follow each other in any order that depends on what was released before, up to the given numbers, and thresholds T may
+too: an abstention is a check that failed. The accounts, from the loosest to the tightest:
 
 - `VoteCost.counts_renyi`: noisy counts by Rényi divergences, as other accountants charge them;
 - `VoteCost.counts_gaussian`: noisy counts exactly: one Gaussian mechanism;
@@ -52,10 +52,11 @@ class VoteReleases:
 
     Args:
         kind: "label" or "check".
-        sigma: standard deviation of the Gaussian noise on each count, or on the largest one, `MIN_SIGMA` to `MAX_SIGMA` [votes].
+        sigma: standard deviation of the Gaussian noise on each count, or on the largest one, `MIN_SIGMA` to `MAX_SIGMA`
+            [votes].
         count: how many there may be at most, ≥ 0.
-        noise: "gaussian": N(0, σ²), as published; "discrete": the discrete Gaussian of parameter σ on whole numbers, as drawn
-            by `darrm_opt.aggregators.noisy_votes`, ties broken at random or in a fixed order.
+        noise: "gaussian": N(0, σ²), as published; "discrete": the discrete Gaussian of parameter σ on whole numbers, as
+            drawn by `darrm_opt.aggregators.noisy_votes`, ties broken at random or in a fixed order.
 
     Raises:
         InvalidInput: a value is outside its range.
@@ -80,7 +81,7 @@ class VoteReleases:
         whole_number(self.count, "count", "a whole number of releases, at least 0", least=0)
 
     def shift(self, affected: int = 1) -> float:
-        """Return μ of the noisy counts, rounded up: r votes move two counts by r each, and the largest one by at most r."""
+        """Return μ of the noisy counts, rounded up: r votes move two counts by r each, the largest one by at most r."""
         return up((math.sqrt(2) if self.kind == "label" else 1.0) * affected / self.sigma, 4)
 
     def divergence(self, classes: int | None = None, affected: int = 1) -> PowerDivergence:
@@ -88,8 +89,8 @@ class VoteReleases:
 
         Args:
             classes: number of classes ≥ 2; None where it is not known, which is at most 1 % dearer than two.
-            affected: votes r ≥ 1 that one record can move. For r > 1 and more than two classes a label is charged as its
-                noisy counts.
+            affected: votes r ≥ 1 that one record can move. For r > 1 and more than two classes a label is charged as
+                its noisy counts.
         """
         if self.noise == "discrete":
             if self.kind == "check":
@@ -109,7 +110,7 @@ _SIGMA = f"a standard deviation, a number of votes from {MIN_SIGMA:g} to {MAX_SI
 
 @dataclass(frozen=True)
 class VoteCost:
-    """What a transcript of labels and checks costs at one δ, by each account; every ε is a guarantee, rounded up [nats].
+    """Cost of a transcript of labels and checks at one δ, by each account; every ε is a guarantee, rounded up [nats].
 
     Attributes:
         delta: δ of the whole transcript [probability].
@@ -162,14 +163,16 @@ def vote_cost(
     if classes is not None:
         whole_number(classes, "classes", "a number of classes, at least 2", least=2)
     whole_number(affected, "affected", "a number of votes, at least 1")
-    made = [each for each in releases if each.count]
-    if not made:
+    transcript = [release for release in releases if release.count]
+    if not transcript:
         return VoteCost(delta, 0.0, 0.0, 0.0, EpsilonBound(0.0, "nothing is released"))
-    variance = sum(each.count * each.shift(affected) ** 2 for each in made) * (1 + 8 * len(made) * ULP)
+    variance = sum(release.count * release.shift(affected) ** 2 for release in transcript) * (
+        1 + 8 * len(transcript) * ULP
+    )
     counts_renyi = rdp_epsilon(ORDERS * (variance / 2) * (1 + 8 * ULP), delta)[0]
-    continuous = all(each.noise == "gaussian" for each in made)
+    continuous = all(release.noise == "gaussian" for release in transcript)
     counts_gaussian = gaussian_epsilon(up(math.sqrt(variance), 2), delta) if continuous else math.inf
-    parts = [(each.divergence(classes, affected), each.count) for each in made]
+    parts = [(release.divergence(classes, affected), release.count) for release in transcript]
     labels_renyi = min(counts_renyi, renyi_epsilon(parts, delta).epsilon)
     accounts = [
         compared_epsilon(parts, delta),

@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 
 from darrm_opt.baselines import subsampling
-from darrm_opt.comparison.baselines import BASELINES, CALIBRATED, CalibratedMechanism
+from darrm_opt.comparison.baselines import BASELINES, CALIBRATED, OneParameterMechanism
 from darrm_opt.design.backends import BACKENDS, BackendEntry
 from darrm_opt.design.backends.highs import Highs
 from darrm_opt.design.objective import FAMILIES, ObjectiveFamily
@@ -36,7 +36,7 @@ def _linear(K: int, slope: float) -> NoiseFunction:
     return NoiseFunction([min(1.0, slope * abs(2 * ones - K) / K) for ones in range(K + 1)], K)
 
 
-CALIBRATED["linear"] = CalibratedMechanism(
+CALIBRATED["linear"] = OneParameterMechanism(
     "slope",
     _linear,
     lambda _: 0.1,

@@ -1,9 +1,11 @@
 """Theorems of the reviewed source that are false as printed, to reproduce its numbers and nothing else.
 
-Every function here raises `UnsoundBound`, with a counterexample, unless ``acknowledge_unsound=True``; no accountant, budget or
-service calls any of them. What to use instead: `optimal`, `kov_composition_of_sequence`, `tail_composition`, `sgld`, `federated`, `high_probability`.
+Every function here raises `UnsoundBound`, with a counterexample, unless ``acknowledge_unsound=True``; no accountant,
+budget or service calls any of them. What to use instead: `optimal`, `kov_composition_of_sequence`, `tail_composition`,
+`sgld`, `federated`, `high_probability`.
 
-Source: F. He, B. Wang, D. Tao, "Tighter Generalization Bounds for Iterative Differentially Private Learning Algorithms".
+Source: F. He, B. Wang, D. Tao,
+"Tighter Generalization Bounds for Iterative Differentially Private Learning Algorithms".
 """
 
 from darrm_opt.accounting.errors import Counterexample

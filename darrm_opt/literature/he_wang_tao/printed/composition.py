@@ -2,7 +2,8 @@
 
 I, II and V claim a δ below 1 − Π(1−δ_i) when k > E/ε and the slack is small. A mechanism that reveals the record with
 probability δ_i and is blank otherwise refutes them in one line: after all runs the record is out with probability
-1 − Π(1−δ_i). Their proof bounds product events only, and "some step leaked" is none. III has the sign of an exponent wrong.
+1 − Π(1−δ_i). Their proof bounds product events only, and "some step leaked" is none. In III an exponent has the
+wrong sign.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ MAX_ENUMERATED = 15
 """Most mechanisms of different parameters for which theorem I's maximum is enumerated."""
 
 LEAK = Counterexample(
-    "1000 runs of a mechanism that reveals the record with probability 1e-5 and is blank otherwise, which is (1, 1e-5)-DP, "
-    "with slack 1e-5",
+    "1000 runs of a mechanism that reveals the record with probability 1e-5 and is blank otherwise, which is "
+    "(1, 1e-5)-DP, with slack 1e-5",
     epsilon=613.859870198533,
     claimed=0.008207391114461834,
     truth=0.0099502157,
@@ -42,8 +43,8 @@ RESPONSE = Counterexample(
 def composition_i_printed(events: Events, slack: float, *, acknowledge_unsound: bool = False) -> PrintedTheorem:
     """Return composition theorem I (Theorem 4) as printed: false.
 
-    D = max over α of [1 − Π(1 − e^(α_i) A_i)] + 1 − Π(1 − A_i) + s, A_i = δ_i/(1+e^(ε_i)), Σα_i = E, 0 ≤ α_i ≤ ε_i, at most one
-    of them strictly inside; E the least branch of `kov_branches`.
+    D = max over α of [1 − Π(1 − e^(α_i) A_i)] + 1 − Π(1 − A_i) + s, A_i = δ_i/(1+e^(ε_i)), Σα_i = E, 0 ≤ α_i ≤ ε_i, at
+    most one of them strictly inside; E the least branch of `kov_branches`.
 
     Args:
         events: (ε, δ) of each mechanism; at most `MAX_ENUMERATED` unless all are equal.
@@ -113,12 +114,12 @@ def composition_iii_printed(
     total = kov_branches(counts, slack)[2]
     claimed = min(1.0, second_delta(epsilon, delta, k, total) + _tail(epsilon, k, total))
     exact = optimal_delta_of_sequence(counts, total)
-    here = Counterexample("the hardest mechanism for these inputs", total, claimed, exact)
-    printed = PrintedTheorem(
-        "composition theorem III", total, claimed, exact, here if claimed < exact * (1 - 1e-9) else RESPONSE
+    at_inputs = Counterexample("the hardest mechanism for these inputs", total, claimed, exact)
+    theorem = PrintedTheorem(
+        "composition theorem III", total, claimed, exact, at_inputs if claimed < exact * (1 - 1e-9) else RESPONSE
     )
     return require_acknowledgement(
-        printed, "tail_composition() or optimal_composition()", acknowledge_unsound=acknowledge_unsound
+        theorem, "tail_composition() or optimal_composition()", acknowledge_unsound=acknowledge_unsound
     )
 
 
@@ -170,30 +171,30 @@ def _first_delta(counts: Counter[Privacy], total: float, slack: float) -> float:
     best = 0.0
     for alpha in alphas:
         padded = alpha + [0.0] * (len(shares) - len(alpha))
-        kept = math.fsum(math.log1p(-math.exp(a) * share) for a, (_, share) in zip(padded, shares, strict=True))
-        best = max(best, -math.expm1(kept))
+        log_blank = math.fsum(math.log1p(-math.exp(a) * share) for a, (_, share) in zip(padded, shares, strict=True))
+        best = max(best, -math.expm1(log_blank))
     rest = -math.expm1(math.fsum(math.log1p(-share) for _, share in shares))
     return min(1.0, best + rest + slack)
 
 
 def _vertices(epsilons: list[float], total: float) -> list[list[float]]:
     """Return every α with entries 0 or ε_i but one, that adds up to ``total``."""
-    many = range(len(epsilons))
+    indices = range(len(epsilons))
     if total >= math.fsum(epsilons):
         return [epsilons]
-    found = []
+    vertices = []
     for size in range(len(epsilons)):
-        for chosen in combinations(many, size):
-            left = total - math.fsum(epsilons[i] for i in chosen)
-            if left < 0:
+        for full in combinations(indices, size):
+            remainder = total - math.fsum(epsilons[i] for i in full)
+            if remainder < 0:
                 continue
-            base = [epsilons[i] if i in chosen else 0.0 for i in many]
-            found += [
-                [*base[:inside], left, *base[inside + 1 :]]
-                for inside in many
-                if inside not in chosen and left <= epsilons[inside]
+            base = [epsilons[i] if i in full else 0.0 for i in indices]
+            vertices += [
+                [*base[:partial], remainder, *base[partial + 1 :]]
+                for partial in indices
+                if partial not in full and remainder <= epsilons[partial]
             ]
-    return found
+    return vertices
 
 
 def _leaking(
@@ -204,10 +205,10 @@ def _leaking(
     acknowledge_unsound: bool,  # noqa: FBT001 - private: the public functions take it by name
 ) -> PrintedTheorem:
     exact = optimal_delta_of_sequence(counts, total)
-    here = Counterexample("the mechanisms that leak with their own delta, at these inputs", total, claimed, exact)
-    printed = PrintedTheorem(name, total, claimed, exact, here if claimed < exact * (1 - 1e-9) else LEAK)
+    at_inputs = Counterexample("the mechanisms that leak with their own delta, at these inputs", total, claimed, exact)
+    theorem = PrintedTheorem(name, total, claimed, exact, at_inputs if claimed < exact * (1 - 1e-9) else LEAK)
     return require_acknowledgement(
-        printed,
+        theorem,
         "kov_composition_of_sequence() or optimal_composition_of_sequence()",
         acknowledge_unsound=acknowledge_unsound,
     )

@@ -15,8 +15,8 @@ from darrm_opt.literature.he_wang_tao.training import positive
 from darrm_opt.problem import whole_number
 
 SGLD_RUN = Counterexample(
-    "100 steps of SGLD with a shift of 2 standard deviations on 1 of 1000 records, delta = slack = 1e-6, all other gradients "
-    "equal and the changed one opposite",
+    "100 steps of SGLD with a shift of 2 standard deviations on 1 of 1000 records, delta = slack = 1e-6, all other "
+    "gradients equal and the changed one opposite",
     epsilon=0.7734,
     claimed=1.0997e-06,
     truth=3.25e-05,
@@ -24,16 +24,16 @@ SGLD_RUN = Counterexample(
 """The canonical refutation of Theorem 7, by an optimistic PLD of the realisable pair; the tests recompute it."""
 
 FEDERATED_RUN = Counterexample(
-    "100 rounds of federated learning with 1 of 1000 clients each, noise multiplier 1, delta = slack = 1e-6, all other updates "
-    "equal and the replaced one opposite",
+    "100 rounds of federated learning with 1 of 1000 clients each, noise multiplier 1, delta = slack = 1e-6, all other "
+    "updates equal and the replaced one opposite",
     epsilon=0.5633,
     claimed=1.0998e-06,
     truth=4.06e-04,
 )
-"""The canonical refutation of Theorem 8's totals, by an optimistic PLD of the realisable pair; the tests recompute it."""
+"""The canonical refutation of Theorem 8's totals, by an optimistic PLD of the realisable pair; recomputed in tests."""
 
 Radical = Literal["fraction", "logarithm"]
-"""How far the radical of Theorem 8 extends: over its whole fraction, as it is typeset, or over ln(1/δ), as the units suggest."""
+"""Extent of the radical of Theorem 8: its whole fraction, as it is typeset, or ln(1/δ), as the units suggest."""
 
 IMPOSSIBLE = Counterexample(
     "any algorithm at all at epsilon = 2.5, delta = 1e-6: the printed failure probability is negative",
@@ -100,8 +100,8 @@ def sgld_printed(
     """
     rate, step, total = _sgld_total(records, batch, lipschitz, sigma, steps, delta, slack)
     claimed = second_delta(2 * rate * step, rate * delta, steps, total)
-    printed = PrintedTheorem("Theorem 7 (SGLD)", total, claimed, None, SGLD_RUN)
-    return require_acknowledgement(printed, "sgld()", acknowledge_unsound=acknowledge_unsound)
+    theorem = PrintedTheorem("Theorem 7 (SGLD)", total, claimed, None, SGLD_RUN)
+    return require_acknowledgement(theorem, "sgld()", acknowledge_unsound=acknowledge_unsound)
 
 
 def sgld_last_term_printed(
@@ -115,7 +115,7 @@ def sgld_last_term_printed(
     *,
     acknowledge_unsound: bool = False,
 ) -> PrintedTheorem:
-    """Return the last term of Theorem 7's δ as printed: false, it uses qe for 2qe and has the sign error of theorem III.
+    """Return the last term of Theorem 7's δ as printed: false, with qe for 2qe and the sign error of theorem III.
 
     e^(−(E+qTe)/2) [2qTe/((1+e^(qe))(qTe−E))]^T [(qTe+E)/(qTe−E)]^(−(E+qTe)/(2qe)).
 
@@ -126,15 +126,15 @@ def sgld_last_term_printed(
     Counterexample: `SGLD_RUN`.
     """
     rate, step, total = _sgld_total(records, batch, lipschitz, sigma, steps, delta, slack)
-    each = rate * step
-    most = steps * each
+    step_epsilon = rate * step
+    most = steps * step_epsilon
     if total >= most:
         raise InvalidInput("slack", slack, "one whose ε is below qTe", "The printed term is not defined there.")
     logarithm = -(total + most) / 2
-    logarithm += steps * (math.log(2 * most) - math.log1p(math.exp(each)) - math.log(most - total))
-    logarithm -= (total + most) / (2 * each) * math.log((most + total) / (most - total))
-    printed = PrintedTheorem("Theorem 7's last term", total, math.exp(logarithm), None, SGLD_RUN)
-    return require_acknowledgement(printed, "sgld()", acknowledge_unsound=acknowledge_unsound)
+    logarithm += steps * (math.log(2 * most) - math.log1p(math.exp(step_epsilon)) - math.log(most - total))
+    logarithm -= (total + most) / (2 * step_epsilon) * math.log((most + total) / (most - total))
+    theorem = PrintedTheorem("Theorem 7's last term", total, math.exp(logarithm), None, SGLD_RUN)
+    return require_acknowledgement(theorem, "sgld()", acknowledge_unsound=acknowledge_unsound)
 
 
 def federated_step_printed(
@@ -142,8 +142,8 @@ def federated_step_printed(
 ) -> PrintedTheorem:
     """Return the per-round ε of Theorem 8 as printed: false for replacing a client.
 
-    ε = [4σ(1/τ)√ln(1/δ) + 1/τ²]/(2σ²) if the radical is read over the logarithm only: true for silencing a client. Over the whole
-    fraction, numerator and denominator, as it is typeset: ε = √([4σ(1/τ)ln(1/δ) + 1/τ²]/(2σ²)).
+    ε = [4σ(1/τ)√ln(1/δ) + 1/τ²]/(2σ²) if the radical is read over the logarithm only: true for silencing a client. Over
+    the whole fraction, numerator and denominator, as it is typeset: ε = √([4σ(1/τ)ln(1/δ) + 1/τ²]/(2σ²)).
 
     Args:
         cohort: τ ≥ 1.
@@ -181,7 +181,8 @@ def federated_printed(
 ) -> PrintedTheorem:
     """Return the totals of Theorem 8 (agnostic federated learning) as printed, its last term omitted: false.
 
-    E = √(8q²Te² ln(1/s)) + 2Tqe·tanh(qe) with e of `federated_step_printed`, q = τ/N, and D as in theorem II for 2qe and qδ.
+    E = √(8q²Te² ln(1/s)) + 2Tqe·tanh(qe) with e of `federated_step_printed`, q = τ/N, and D as in theorem II for 2qe
+    and qδ.
 
     Args:
         clients: N ≥ cohort.
@@ -202,8 +203,8 @@ def federated_printed(
     step = federated_step_printed(cohort, sigma, delta, radical=radical, acknowledge_unsound=True).epsilon
     rate, total = _sampled_total(clients, "clients", cohort, "cohort", rounds, step, slack)
     claimed = second_delta(2 * rate * step, rate * delta, rounds, total)
-    printed = PrintedTheorem("Theorem 8 (federated learning)", total, claimed, None, FEDERATED_RUN)
-    return require_acknowledgement(printed, "federated()", acknowledge_unsound=acknowledge_unsound)
+    theorem = PrintedTheorem("Theorem 8 (federated learning)", total, claimed, None, FEDERATED_RUN)
+    return require_acknowledgement(theorem, "federated()", acknowledge_unsound=acknowledge_unsound)
 
 
 def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsound: bool = False) -> PrintedTheorem:
@@ -218,8 +219,8 @@ def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsoun
     """
     epsilon = positive(epsilon, "epsilon", "a finite number of nats above 0")
     beta = math.exp(-epsilon) * positive_delta(delta) / epsilon * math.log(2 / epsilon)
-    printed = PrintedTheorem("Theorem 1", 9 * epsilon, beta, None, IMPOSSIBLE)
-    return require_acknowledgement(printed, "high_probability()", acknowledge_unsound=acknowledge_unsound)
+    theorem = PrintedTheorem("Theorem 1", 9 * epsilon, beta, None, IMPOSSIBLE)
+    return require_acknowledgement(theorem, "high_probability()", acknowledge_unsound=acknowledge_unsound)
 
 
 def _sgld_total(
@@ -231,14 +232,14 @@ def _sgld_total(
 
 
 def _sampled_total(
-    everyone: int, all_name: str, drawn: int, drawn_name: str, steps: int, step: float, slack: float
+    population: int, population_name: str, sample: int, sample_name: str, steps: int, step: float, slack: float
 ) -> tuple[float, float]:
     """Return (q, E): the share that is drawn in a step, and the total ε that both theorems print."""
-    everyone = whole_number(everyone, all_name, f"a whole number of {all_name}, at least 1")
+    population = whole_number(population, population_name, f"a whole number of {population_name}, at least 1")
     steps = whole_number(steps, "steps", "a whole number of steps, at least 1")
-    if drawn > everyone:
-        raise InvalidInput(drawn_name, drawn, f"at most the number of {all_name}, {everyone}")
-    rate = drawn / everyone
+    if sample > population:
+        raise InvalidInput(sample_name, sample, f"at most the number of {population_name}, {population}")
+    rate = sample / population
     mean = 2 * steps * rate * step * math.tanh(rate * step)
     return rate, math.sqrt(8 * rate**2 * steps * step**2 * -math.log(check_slack(slack))) + mean
 
@@ -252,5 +253,5 @@ def _shift(batch: int, lipschitz: float, sigma: float) -> tuple[int, float]:
 def _gaussian(name: str, shift: float, epsilon: float, delta: float, acknowledge_unsound: bool) -> PrintedTheorem:  # noqa: FBT001 (private: the public functions take it by name)
     exact = gaussian_delta(shift, epsilon)
     mechanism = f"the Gaussian mechanism with a shift of {shift:.6g} standard deviations"
-    printed = PrintedTheorem(name, epsilon, delta, exact, Counterexample(mechanism, epsilon, delta, exact))
-    return require_acknowledgement(printed, "gaussian_epsilon()", acknowledge_unsound=acknowledge_unsound)
+    theorem = PrintedTheorem(name, epsilon, delta, exact, Counterexample(mechanism, epsilon, delta, exact))
+    return require_acknowledgement(theorem, "gaussian_epsilon()", acknowledge_unsound=acknowledge_unsound)

@@ -41,8 +41,8 @@ class PrintedTheorem:
         return self.exact_delta is not None and self.delta < self.exact_delta * (1 - 1e-9)
 
 
-def require_acknowledgement(printed: PrintedTheorem, instead: str, *, acknowledge_unsound: bool) -> PrintedTheorem:
-    """Return ``printed``, or raise `UnsoundBound` if the caller has not acknowledged what it is."""
+def require_acknowledgement(theorem: PrintedTheorem, instead: str, *, acknowledge_unsound: bool) -> PrintedTheorem:
+    """Return ``theorem``, or raise `UnsoundBound` if the caller has not acknowledged what it is."""
     if acknowledge_unsound is not True:
-        raise UnsoundBound(printed.name, printed.counterexample, instead)
-    return printed
+        raise UnsoundBound(theorem.name, theorem.counterexample, instead)
+    return theorem

@@ -52,8 +52,8 @@ class RequestTooLarge(ClientError):
     @property
     def seconds(self) -> float | None:
         """The service's estimate of the solve [s]."""
-        told = self.details.get("estimated_seconds")
-        return float(told) if isinstance(told, int | float) else None
+        value = self.details.get("estimated_seconds")
+        return float(value) if isinstance(value, int | float) else None
 
 
 class ServiceBusy(ClientError):

@@ -69,13 +69,13 @@ class RateLimiter:
         >>> [limiter.take("me", rate=2, burst=2) for _ in range(3)]
         [0.0, 0.0, 0.5]
         """
-        place = self._place(client)
+        slot = self._place(client)
         now = self._clock()
-        full = max(self._full[place], now) + tokens / rate
-        wait = full - now - burst / rate
-        if wait > 1e-9:  # rounding of the clock's seconds: a millionth of a token at most
-            return wait
-        self._full[place] = full
+        full_at = max(self._full[slot], now) + tokens / rate
+        delay = full_at - now - burst / rate
+        if delay > 1e-9:  # rounding of the clock's seconds: a millionth of a token at most
+            return delay
+        self._full[slot] = full_at
         return 0.0
 
     def _place(self, client: str) -> int:
@@ -111,7 +111,7 @@ class ClientQuota:
 
     def __init__(self, size: int, noun: str = "computations") -> None:
         self._size, self._noun = size, noun
-        self._running: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     @contextmanager
     def reserve(self, client: Client | None) -> Iterator[None]:
@@ -124,19 +124,19 @@ class ClientQuota:
         if client is None:
             yield
             return
-        if self._running.total() >= self._size:
+        if self._counts.total() >= self._size:
             raise Overloaded(
                 f"{self._size} {self._noun} are running or waiting, which is as many as this server accepts."
             )
         name, share = client.name, max(1, self._size // 2)
-        if self._running[name] >= share:
+        if self._counts[name] >= share:
             raise TooManyJobs(
                 f"One client may have {share} {self._noun} running or waiting, and this one has.", QUOTA_RETRY_SECONDS
             )
-        self._running[name] += 1
+        self._counts[name] += 1
         try:
             yield
         finally:
-            self._running[name] -= 1
-            if not self._running[name]:
-                del self._running[name]  # clients come and go for years
+            self._counts[name] -= 1
+            if not self._counts[name]:
+                del self._counts[name]  # clients come and go for years

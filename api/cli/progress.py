@@ -74,11 +74,13 @@ class ProgressDisplay:
             return
         mark = SpinnerColumn() if self._total is None else BarColumn(20)
         text = TextColumn("{task.description}", markup=False, table_column=Column())  # wraps
-        with Progress(mark, text, console=console, transient=True, auto_refresh=False, redirect_stdout=False) as shown:
-            task = shown.add_task("", total=self._total)
+        with Progress(
+            mark, text, console=console, transient=True, auto_refresh=False, redirect_stdout=False
+        ) as display:
+            task = display.add_task("", total=self._total)
             while True:
                 line = self._line("; ctrl-C stops it")
-                shown.update(task, description=line, completed=self._state[1], refresh=True)
+                display.update(task, description=line, completed=self._state[1], refresh=True)
                 if self._ended.wait(REFRESH_SECONDS):
                     return
 

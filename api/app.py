@@ -1,6 +1,7 @@
-"""Application: the HTTP API with its lifespan, routes, error handlers and middleware. It designs noise and never sees a vote.
+"""Application: the HTTP API with its lifespan, routes, error handlers and middleware.
 
-Routes parse, call and render. What they call is the `DesignService` that the lifespan opens.
+It designs noise and never sees a vote. Routes parse, call and render. What they call is the `DesignService` that the
+lifespan opens.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         store = open_store(config.cache_url)
         shutdown = app.state.shutdown = Shutdown()
-        building = asyncio.create_task(asyncio.to_thread(_build, app))  # while processes start
+        build_task = asyncio.create_task(asyncio.to_thread(_build, app))  # while processes start
         with (
             audit.opened(config.audit_log) as app.state.audit_log,
             traces.traced(),
@@ -66,7 +67,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             async with DesignService.open(store, config, shutdown, ring) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
-                await building
+                await build_task
                 async with app.state.metrics.collected():
                     yield
 
@@ -104,8 +105,9 @@ def _build(app: FastAPI) -> None:
 def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:
     """Put the middleware around the routes; the last one added is the outermost.
 
-    From the outermost: path prefix; request context (id, headers, log line, metrics, last word on bugs); CORS, if origins are set;
-    admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache; turns.
+    From the outermost: path prefix; request context (id, headers, log line, metrics, last word on bugs); CORS, if
+    origins are set; admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache;
+    turns.
     """
     app.add_middleware(TurnsMiddleware)
     app.add_middleware(ResponseCacheMiddleware)

@@ -67,10 +67,10 @@ def current_client() -> Client | None:
 
 
 def current_owner() -> str | None:
-    """Return the name of the key of the request that is being answered, whose jobs are its own; None for whom all jobs are.
+    """Return the name of the key of the present request, which sees its own jobs only; None for one that sees all jobs.
 
-    Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's. To an admin's key they all
-    belong, too.
+    Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's. To an admin's
+    key they all belong, too.
     """
     client = current_client()
     return client.name if client is not None and client.has_key and client.role != "admin" else None
@@ -111,7 +111,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
 
 
 READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*)?")
-"""Requests under /v1 of readers, method and path: stored answers, by problem, by id, and many at once; and the list of designs."""
+"""Requests under /v1 that a reader may send, method and path: stored answers, one or many, and the list of designs."""
 
 
 def check_role(client: Client, method: str, path: str, metrics: str) -> Rejection | None:
@@ -174,14 +174,15 @@ def check_forwarded(headers: Headers, client: Client) -> Rejection | None:
 
     Args:
         headers: of the request, names in lower case.
-        client: who asks, by the address of the connection; the caller has no keys, was not told to be public, and trusts no proxy.
+        client: who asks, by the address of the connection; the caller has no keys, was not told to be public, and
+            trusts no proxy.
     """
     if not client.local or not any(name in FORWARDED_HEADERS for name, _ in headers):
         return None
     return Rejection(
         "key-needed",
-        "A proxy forwards requests to this server, which has no API keys. The operator sets DARRM_KEYS, or DARRM_PUBLIC=true "
-        "if whoever reaches the proxy may use it, or DARRM_TRUSTED_PROXIES.",
+        "A proxy forwards requests to this server, which has no API keys. The operator sets DARRM_KEYS, or "
+        "DARRM_PUBLIC=true if whoever reaches the proxy may use it, or DARRM_TRUSTED_PROXIES.",
         ((b"www-authenticate", CHALLENGE),),
     )
 

@@ -27,8 +27,11 @@ from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError, InvalidInput
 
 FORMAT = 2
-"""Version of the file's layout. Files of format 1, without roles and expiry, are read as well; an older release refuses format 2, as it
-would take every key for a user's that never expires."""
+"""Version of the file's layout.
+
+Files of format 1, without roles and expiry, are read as well; an older release refuses format 2, as it would take every
+key for a user's that never expires.
+"""
 
 Role = Literal["reader", "user", "admin"]
 """What a key may do: read stored answers; have answers solved as well; see and cancel everyone's jobs as well."""

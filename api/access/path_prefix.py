@@ -1,4 +1,4 @@
-"""Path prefix: below which path clients reach the service, where a proxy publishes it, so that links lead back through the proxy."""
+"""Path prefix: the path below which a proxy publishes the service, so that links lead back through the proxy."""
 
 from __future__ import annotations
 

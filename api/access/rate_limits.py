@@ -7,8 +7,8 @@ processor that Python runs on: workers share a table through a file without a lo
 same microsecond may count only one of them, which a rate limit can afford.
 
 A client's place in the table is a keyed hash of its name. However many addresses a flood comes from, the table does
-not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of the
-hash is random, nobody can choose whom to fall together with.
+not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of
+the hash is random, nobody can choose whom to fall together with.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ QUOTA_RETRY_SECONDS = 5.0
 class ClientQuota:
     """Per-client quota of concurrent computations: so many in all, and at most half of them for one client.
 
-    Curves, certificates and accounts take a process each, for seconds, while their client waits; they cannot be queued on
-    disk. Without a bound, one client's flood of them would delay everyone else's for hours.
+    Curves, certificates and accounts take a process each, for seconds, while their client waits; they cannot be queued
+    on disk. Without a bound, one client's flood of them would delay everyone else's for hours.
 
     Args:
         size: computations in all.

@@ -47,10 +47,10 @@ STORE_THREADS = 4
 """Blocking calls to the store at once."""
 
 SHORT_LIMIT_SECONDS = 20.0
-"""Time after which work on the short lane is stopped [s]: what was expected to take a second at most has become a job by then."""
+"""Time after which work on the short lane is stopped [s]: expected to take a second at most, it becomes a job."""
 
 QUICK_NICENESS, SOLVER_NICENESS = 10, 15
-"""Niceness of the processes that do jobs, short and long: those that a client waits for go first, whatever is queued."""
+"""Niceness of the processes that do jobs, short and long: those that a client waits for go first."""
 
 RETRY_SECONDS = 1
 """When a client should ask again for an answer that is not ready [s]."""
@@ -63,7 +63,8 @@ class Pending:
     Attributes:
         job: the job that works on it; its id is the id of the answer to come.
         retry_after: when to ask again [s].
-        nearest: a stored answer whose guarantee implies the one that is asked, for use until then; None if there is none.
+        nearest: a stored answer whose guarantee implies the one that is asked, for use until then; None if there is
+            none.
     """
 
     job: Job
@@ -85,7 +86,7 @@ class SingleFlight:
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = asyncio.ensure_future(work())
-            flight.add_done_callback(lambda done: (self._flights.pop(key), done.cancelled() or done.exception()))
+            flight.add_done_callback(lambda task: (self._flights.pop(key), task.cancelled() or task.exception()))
         result: Result = await asyncio.shield(flight)
         return result
 
@@ -95,7 +96,8 @@ class DesignService:
 
     γ is designed by jobs: one for each problem however many ask, in this process or in others that share the store
     (`api.service.job_worker`); so is every other answer that takes longer than a moment. Short work has processes of
-    its own: certificates, error curves and small accounts in one pool, the γ of small problems in another. Clients have turns at both. Use `open`, which starts the background work and ends it.
+    its own: certificates, error curves and small accounts in one pool, the γ of small problems in another. Clients have
+    turns at both. Use `open`, which starts the background work and ends it.
 
     Args:
         store: of answers and jobs; the service closes it.
@@ -209,10 +211,10 @@ class DesignService:
         self._events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
 
     async def run_in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return ``work(*arguments)``, done in a thread: for calls that block but do not compute for long, and may write.
+        """Return ``work(*arguments)``, done in a thread: for calls that block but compute little, and may write.
 
-        A write to a store that another process has locked waits for as long as the store lets it; reads do not wait for that,
-        as they have threads of their own (`run_in_reader`).
+        A write to a store that another process has locked waits for as long as the store lets it; reads do not wait for
+        that, as they have threads of their own (`run_in_reader`).
         """
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
@@ -238,7 +240,7 @@ class DesignService:
 
     @asynccontextmanager
     async def _short_turn(self) -> AsyncIterator[None]:
-        """Hold a place on the lane of short work within the block; what the server computes for itself has a turn as well."""
+        """Hold a place on the lane of short work within the block; the server's own computations take turns as well."""
         client = current_client()
         with self._quota.reserve(client):
             async with self._short_lane.place("" if client is None else client.name):
@@ -311,15 +313,15 @@ class DesignService:
         task = request if isinstance(request, DesignTask) else self.design_task(request)
         try:
             flight = f"{task.key} {may_solve()}"  # what a reader is refused, another who asks meanwhile is not
-            found = await self._flights.do(flight, lambda: self._load_or_submit(task))
+            outcome = await self._flights.do(flight, lambda: self._load_or_submit(task))
         except NotCached:
-            near = await self._nearest(task.spec)
-            if near is None:
+            nearest = await self._nearest(task.spec)
+            if nearest is None:
                 raise
-            return near
-        if not isinstance(found, Job):
-            return found
-        audit.mention_job(found.id)  # which another request may have queued
+            return nearest
+        if not isinstance(outcome, Job):
+            return outcome
+        audit.mention_job(outcome.id)  # which another request may have queued
         text = task.to_json()
 
         async def queue(*, afresh: bool) -> Job:
@@ -328,7 +330,7 @@ class DesignService:
         async def load(job: Job) -> dict[str, Any] | None:
             return await self._gamma_jobs.load_result(job, task)
 
-        answer = await self._wait_for(found, text, queue, load, wait_seconds)
+        answer = await self._wait_for(outcome, text, queue, load, wait_seconds)
         return replace(answer, nearest=await self._nearest(task.spec)) if isinstance(answer, Pending) else answer
 
     async def submit(self, request: DesignRequest) -> Job:
@@ -358,8 +360,8 @@ class DesignService:
     async def stop(self, id: str) -> Job | None:
         """Stop a running γ job with its best certified γ so far as its result, and return it; None if there is none.
 
-        A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the queue stays
-        there. One that the client did not submit is none of its own: None.
+        A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the
+        queue stays there. One that the client did not submit is none of its own: None.
         """
         job = await self.get_job(id)
         if job is None or job.state != "running" or job.kind != GAMMA_JOB:
@@ -367,12 +369,12 @@ class DesignService:
         result = await self._gamma_jobs.settle(self._events.latest(job))
         if result is None:
             return job
-        settled = await self.run_in_thread(self._jobs.settle, id, result, current_owner())
-        if settled is not None and settled.over:
-            self._events.publish(settled)
+        job = await self.run_in_thread(self._jobs.settle, id, result, current_owner())
+        if job is not None and job.over:
+            self._events.publish(job)
             for worker in self._workers:
                 worker.stop(id)
-        return settled
+        return job
 
     async def get_job(self, id: str) -> Job | None:
         """Return a job in its present state, or None if there is none."""
@@ -382,7 +384,7 @@ class DesignService:
     async def list_jobs(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None
     ) -> Sequence[Job]:
-        """Return jobs, the newest first, from behind the one with id ``after``; where keys are needed, the client's own."""
+        """Return jobs, the newest first, from behind the id ``after``; where keys are needed, only the client's own."""
         return await self.run_in_reader(self._jobs.list, state, limit, after, current_owner())
 
     async def cancel(self, id: str) -> Job | None:
@@ -399,7 +401,7 @@ class DesignService:
         return job
 
     def followed(self, id: str) -> Job | None:
-        """Return an unfinished job that somebody follows here already, without a look at the store; None if nobody does."""
+        """Return an unfinished job that somebody follows here, without a look at the store; None if nobody does."""
         audit.mention_job(id)
         return self._events.followed(id)
 
@@ -428,14 +430,14 @@ class DesignService:
         self._check_admissible(task)
         return await self._queue_design(task, task.to_json())
 
-    async def _nearest(self, request: DesignSpec) -> dict[str, Any] | None:
-        """Return the best stored answer whose guarantee implies the one that is asked, labelled; None if there is none."""
-        found = await self._flights.do(
-            f"nearest {request.key}", lambda: self.run_in_reader(load_nearest, request, self._store)
+    async def _nearest(self, spec: DesignSpec) -> dict[str, Any] | None:
+        """Return the best stored answer whose guarantee implies the one that is asked, labelled; None without one."""
+        nearest = await self._flights.do(
+            f"nearest {spec.key}", lambda: self.run_in_reader(load_nearest, spec, self._store)
         )
-        if found is not None:
+        if nearest is not None:
             metrics.count_lookups("nearest")
-        return found
+        return nearest
 
     def _check_solving(self) -> None:
         if self._settings.solve == "off":
@@ -456,8 +458,8 @@ class DesignService:
         if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
         audit.mention_job(id)
-        asked = JobRequest(id, kind, text, seconds, afresh, traces.current_traceparent())
-        job = await self.run_in_thread(self._admission.submit, asked, current_client())
+        request = JobRequest(id, kind, text, seconds, afresh, traces.current_traceparent())
+        job = await self.run_in_thread(self._admission.submit, request, current_client())
         for worker in self._workers:
             worker.wake()
         return job
@@ -512,8 +514,8 @@ def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, r
 def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], None]]:
     """Return the jobs of a store, and what closes them.
 
-    A store that is opened for reading only has its jobs in memory; the workers of one server share them in a database of
-    their own, in the folder that they share while they run.
+    A store that is opened for reading only has its jobs in memory; the workers of one server share them in a database
+    of their own, in the folder that they share while they run.
     """
     jobs = open_jobs(store)
     if settings.workers == 1 or settings.run_folder is None or not isinstance(jobs, MemoryJobs):

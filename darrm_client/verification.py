@@ -376,6 +376,6 @@ def _label(answer: dict[str, Any], spec: DesignSpec) -> Problem | None:
     label = answer.get("nearest")
     if label is None:
         return None
-    designed = parse_problem(label.get("designed_for") if isinstance(label, dict) else label)
+    problem = parse_problem(label.get("designed_for") if isinstance(label, dict) else label)
     shape = label.get("designed_shape", spec.shape)
-    return None if (designed, shape) == (spec.problem, spec.shape) else designed
+    return None if (problem, shape) == (spec.problem, spec.shape) else problem

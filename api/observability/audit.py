@@ -156,8 +156,8 @@ class AuditFile(logs.LogStream):
     def _follow(self) -> None:
         """Open the file anew if it was moved or removed."""
         with contextlib.suppress(OSError):
-            named, open_file = self.path.stat(), os.fstat(self._descriptor)
-            if (named.st_dev, named.st_ino) == (open_file.st_dev, open_file.st_ino):
+            file_at_path, open_file = self.path.stat(), os.fstat(self._descriptor)
+            if (file_at_path.st_dev, file_at_path.st_ino) == (open_file.st_dev, open_file.st_ino):
                 return
         descriptor = _open(self.path)
         os.close(self._descriptor)

@@ -165,19 +165,19 @@ def track_solve() -> Iterator[Callable[[str, str], None]]:
             count_solve(method, outcome, time.monotonic() - start)
 
 
-def count_lookups(found: str, times: int = 1) -> None:
+def count_lookups(result: str, times: int = 1) -> None:
     """Count lookups of an answer.
 
     Args:
-        found: one of `LOOKUP_RESULTS`; any other word is counted as "damaged".
+        result: one of `LOOKUP_RESULTS`; any other word is counted as "damaged".
         times: how many.
     """
-    _lookups_of(found if found in LOOKUP_RESULTS else "damaged").inc(times)
+    _lookups_of(result if result in LOOKUP_RESULTS else "damaged").inc(times)
 
 
 @lru_cache(maxsize=len(LOOKUP_RESULTS))
-def _lookups_of(found: str) -> Counter:
-    return _LOOKUPS.labels(found)
+def _lookups_of(result: str) -> Counter:
+    return _LOOKUPS.labels(result)
 
 
 def count_audit_loss() -> None:

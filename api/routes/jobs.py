@@ -205,13 +205,13 @@ async def get_job_events(
     """Follow a job."""
     del last_event_id
     job = service.followed(id) or await find_job(id, service)
-    stream = _limited(service, event_stream(service.subscribe(job)))
+    stream = _within_quota(service, event_stream(service.subscribe(job)))
     await anext(stream)  # refused here, before anything is sent
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
 
-async def _limited(service: DesignService, stream: AsyncIterator[str]) -> AsyncGenerator[str]:
+async def _within_quota(service: DesignService, stream: AsyncIterator[str]) -> AsyncGenerator[str]:
     """Yield "", then a stream, which counts as one of the client's; raises as `DesignService.reserve_stream`."""
     with service.reserve_stream():
         yield ""

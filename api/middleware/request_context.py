@@ -53,12 +53,12 @@ class RequestContextMiddleware:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        client_id = None
+        proposal = None
         for name, value in scope["headers"]:
             if name == b"x-request-id":
-                client_id = value
+                proposal = value
                 break
-        identity = scope["darrm.request_id"] = accept_request_id(client_id)
+        identity = scope["darrm.request_id"] = accept_request_id(proposal)
         REQUEST_ID.set(identity)
         status, length, mentions = 0, 0, audit.begin(scope["app"].state.audit_log, scope["path"])
 

@@ -52,14 +52,14 @@ DRAIN_SECONDS = 1.0
 """How long the end of a process waits for its last lines to be taken [s]."""
 
 
-def accept_request_id(client_id: bytes | None) -> str:
+def accept_request_id(proposal: bytes | None) -> str:
     """Return the id that the client offers, if it is a short word that can do no harm in a log, else a new one.
 
     >>> accept_request_id(b"train-7.epoch-3"), len(accept_request_id(b"forged line")), len(accept_request_id(None))
     ('train-7.epoch-3', 16, 16)
     """
-    if client_id is not None and _SAFE_ID.fullmatch(client_id):
-        return client_id.decode()
+    if proposal is not None and _SAFE_ID.fullmatch(proposal):
+        return proposal.decode()
     return secrets.token_hex(8)
 
 

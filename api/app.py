@@ -1,6 +1,7 @@
-"""Application: the HTTP API with its lifespan, routes, error handlers and middleware. It designs noise and never sees a vote.
+"""Application: the HTTP API with its lifespan, routes, error handlers and middleware.
 
-Routes parse, call and render. What they call is the `DesignService` that the lifespan opens.
+It designs noise and never sees a vote. Routes parse, call and render. What they call is the `DesignService` that the
+lifespan opens.
 """
 
 from __future__ import annotations
@@ -50,23 +51,23 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         InvalidInput: a setting in the environment is not valid.
         KeysFileError: there is a keys file and it cannot be read.
     """
-    chosen = read_settings() if settings is None else settings
-    ring = open_ring(chosen.keys)
+    config = read_settings() if settings is None else settings
+    ring = open_ring(config.keys)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store = open_store(chosen.cache_url)
+        store = open_store(config.cache_url)
         shutdown = app.state.shutdown = Shutdown()
-        built = asyncio.create_task(asyncio.to_thread(_build, app))  # while processes start
+        build_task = asyncio.create_task(asyncio.to_thread(_build, app))  # while processes start
         with (
-            audit.opened(chosen.audit_log) as app.state.audit_log,
+            audit.opened(config.audit_log) as app.state.audit_log,
             traces.traced(),
-            watch_signals(shutdown, chosen.stop_seconds),
+            watch_signals(shutdown, config.stop_seconds),
         ):
-            async with DesignService.open(store, chosen, shutdown, ring) as service:
+            async with DesignService.open(store, config, shutdown, ring) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
-                await built
+                await build_task
                 async with app.state.metrics.collected():
                     yield
 
@@ -76,7 +77,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         summary="Optimal private majority votes: γ tables with a certificate.",
         description=DESCRIPTION,
         lifespan=lifespan,
-        servers=[{"url": chosen.path_prefix}] if chosen.path_prefix else None,
+        servers=[{"url": config.path_prefix}] if config.path_prefix else None,
         docs_url=None,  # its page would fetch scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # to an address made of the client's Host header, and in plain text behind a proxy
@@ -89,7 +90,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     add_exception_handlers(app)
-    _add_middleware(app, chosen, ring)
+    _add_middleware(app, config, ring)
     app.openapi = lambda: openapi_schema(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
 
@@ -104,8 +105,9 @@ def _build(app: FastAPI) -> None:
 def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:
     """Put the middleware around the routes; the last one added is the outermost.
 
-    From the outermost: path prefix; request context (id, headers, log line, metrics, last word on bugs); CORS, if origins are set;
-    admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache; turns.
+    From the outermost: path prefix; request context (id, headers, log line, metrics, last word on bugs); CORS, if
+    origins are set; admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache;
+    turns.
     """
     app.add_middleware(TurnsMiddleware)
     app.add_middleware(ResponseCacheMiddleware)

@@ -49,8 +49,8 @@ class Settings(BaseSettings):
     )
     solvers: Annotated[int, Field(ge=1, le=256)] = Field(
         default_factory=lambda: default_solvers(memory_limit(), processor_count()),
-        description="Solves that each worker runs at once; a whole number from 1 to 256; unless set, one for each processor "
-        "that the container may use, fewer where its memory is small.",
+        description="Solves that each worker runs at once; a whole number from 1 to 256; unless set, one for each "
+        "processor that the container may use, fewer where its memory is small.",
     )
     time_limit: Seconds = Field(
         default=60.0,
@@ -63,8 +63,8 @@ class Settings(BaseSettings):
 
     max_solver_memory: Annotated[int, Field(ge=MIN_MEMORY, le=2**20)] | None = Field(
         default=None,
-        description=f"Maximum memory of one solver process [MiB]; a whole number from {MIN_MEMORY} to 1048576; unless set, an equal share of "
-        "the container's memory (or the machine's), at most 2048.",
+        description=f"Maximum memory of one solver process [MiB]; a whole number from {MIN_MEMORY} to 1048576; unless "
+        "set, an equal share of the container's memory (or the machine's), at most 2048.",
     )
     prestart: bool = Field(
         default=False,
@@ -87,8 +87,8 @@ class Settings(BaseSettings):
     )
     short_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
         default=1.0,
-        description="Estimated time up to which work is short: it has processes of its own, and longer work is a job [s]; from 0 "
-        "(everything but certificates and error curves is a job) to 60.",
+        description="Estimated time up to which work is short: it has processes of its own, and longer work is a job "
+        "[s]; from 0 (everything but certificates and error curves is a job) to 60.",
     )
     max_batch: Count = Field(
         default=1000, description="Maximum problems in one batch [problems]; a whole number, at least 1."
@@ -122,16 +122,16 @@ class Settings(BaseSettings):
     )
     max_connections_per_address: Count | None = Field(
         default=None,
-        description="Maximum open connections of one address (IPv6: its /64) to each worker, trusted proxies exempt; a whole number, at "
-        "least 1; unless set, half of all.",
+        description="Maximum open connections of one address (IPv6: its /64) to each worker, trusted proxies exempt; "
+        "a whole number, at least 1; unless set, half of all.",
     )
     max_concurrent_requests: Count = Field(
         default=1000, description="Maximum requests that each worker answers at once; a whole number, at least 1."
     )
     max_streams: Count | None = Field(
         default=None,
-        description="Maximum event streams that each worker serves at once, half of them for one client; a whole number, at least 1; "
-        "unless set, a quarter of its connections.",
+        description="Maximum event streams that each worker serves at once, half of them for one client; a whole "
+        "number, at least 1; unless set, a quarter of its connections.",
     )
     rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,
@@ -143,8 +143,8 @@ class Settings(BaseSettings):
     )
     job_rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,
-        description="New problems of one key, or of one address without a key, in the long run [1/s]; from 0 (no limit) "
-        "to 1000000; unless set, 1, and no limit for programs on this machine that send no key.",
+        description="New problems of one key, or of one address without a key, in the long run [1/s]; from 0 (no "
+        "limit) to 1000000; unless set, 1, and no limit for programs on this machine that send no key.",
     )
     job_burst: Count = Field(
         default=500,
@@ -166,29 +166,31 @@ class Settings(BaseSettings):
     )
     cors_origins: CommaSeparated = Field(
         default=(),
-        description="Web origins whose pages may call the service (CORS), such as https://example.org, separated by commas.",
+        description="Web origins whose pages may call the service (CORS), "
+        "such as https://example.org, separated by commas.",
     )
     trusted_proxies: CommaSeparated = Field(
         default=(),
-        description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Prefix are trusted, separated by commas.",
+        description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Prefix are trusted, "
+        "separated by commas.",
     )
     path_prefix: str = Field(
         default="",
-        description="Path below which a proxy publishes the service, such as /darrm, for links; unless set, the root, or what trusted "
-        "proxies say in X-Forwarded-Prefix.",
+        description="Path below which a proxy publishes the service, such as /darrm, for links; unless set, the "
+        "root, or what trusted proxies say in X-Forwarded-Prefix.",
     )
 
     # ----------------------------------------------------------------------------------------- webhooks
 
     webhook_secret: SecretStr | None = Field(
         default=None,
-        description="Secret from which the signatures of webhooks are derived: whsec_ and 24 to 64 bytes in base64, several separated "
-        "by commas while one replaces another; unless set, there are no webhooks.",
+        description="Secret from which the signatures of webhooks are derived: whsec_ and 24 to 64 bytes in base64, "
+        "several separated by commas while one replaces another; unless set, there are no webhooks.",
     )
     webhook_networks: CommaSeparated = Field(
         default=(),
-        description="Private networks that webhooks may be sent to, separated by commas, such as 10.0.0.0/8; with one of loopback also "
-        "by plain http there; unless set, public addresses alone, by https.",
+        description="Private networks that webhooks may be sent to, separated by commas, such as 10.0.0.0/8; with "
+        "one of loopback also by plain http there; unless set, public addresses alone, by https.",
     )
     webhook_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
         default=10.0, description="Time for one delivery of a webhook [s]; above 0, at most 60."
@@ -212,12 +214,13 @@ class Settings(BaseSettings):
     )
     metrics: Literal["key", "admin", "open", "off"] = Field(
         default="key",
-        description="Who may read /metrics: 'key' (like everything else), 'admin' (keys of that role), 'open' (without a key) or 'off' "
-        "(nobody).",
+        description="Who may read /metrics: 'key' (like everything else), 'admin' (keys of that role), "
+        "'open' (without a key) or 'off' (nobody).",
     )
     audit_log: str | None = Field(
         default=None,
-        description="File to which the audit log is appended, a JSON object for each request, or 'stderr'; unless set, there is none.",
+        description="File to which the audit log is appended, a JSON object for each request, "
+        "or 'stderr'; unless set, there is none.",
     )
     log_format: Literal["console", "json"] = Field(
         default="console", description="Form of the log on stderr; 'console' or 'json'."
@@ -285,7 +288,7 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9_.-]+(:[0-9]+)?|https?://\[[0-9A-Fa-f:
 
 
 def _secrets_of(value: SecretStr) -> tuple[bytes, ...]:
-    return tuple(read_webhook_secret(each) for each in value.get_secret_value().split(","))
+    return tuple(read_webhook_secret(secret) for secret in value.get_secret_value().split(","))
 
 
 def _matching(text: str, pattern: re.Pattern[str]) -> str:
@@ -306,13 +309,13 @@ def read_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as err:
-        first = err.errors(include_url=False)[0]
-        name = str(first["loc"][0])
+        error = err.errors(include_url=False)[0]
+        name = str(error["loc"][0])
         field = Settings.model_fields[name]
         accepted, hidden = str(field.description).rstrip("."), SecretStr in get_args(field.annotation)
-        value = "(hidden)" if hidden else first["input"]
-        complaint = InvalidInput(PREFIX + name.upper(), value, f"the {accepted[0].lower()}{accepted[1:]}")
-        raise complaint from (None if hidden else err)
+        value = "(hidden)" if hidden else error["input"]
+        invalid = InvalidInput(PREFIX + name.upper(), value, f"the {accepted[0].lower()}{accepted[1:]}")
+        raise invalid from (None if hidden else err)
 
 
 OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY", "DARRM_KERNEL", "DARRM_FORMAL_CHECKER", "DARRM_BUILD_KERNEL"})
@@ -325,13 +328,13 @@ def misspelt_settings(environment: Mapping[str, str]) -> list[str]:
     >>> misspelt_settings({"DARRM_SOLVER": "2", "DARRM_KEY": "secret", "PATH": ""})
     ['DARRM_SOLVER is no setting and has no effect; DARRM_SOLVERS is one.']
     """
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
-    unknown = [name for name in environment if name.upper().startswith(PREFIX) and name not in known | OTHER_VARIABLES]
-    found = []
-    for name in sorted(unknown):
-        near = get_close_matches(name.upper(), known, 1, 0.75)
-        found.append(f"{name} is no setting and has no effect{f'; {near[0]} is one' if near else ''}.")
-    return found
+    names = {PREFIX + name.upper() for name in Settings.model_fields}
+    misspelt = [name for name in environment if name.upper().startswith(PREFIX) and name not in names | OTHER_VARIABLES]
+    sentences = []
+    for name in sorted(misspelt):
+        matches = get_close_matches(name.upper(), names, 1, 0.75)
+        sentences.append(f"{name} is no setting and has no effect{f'; {matches[0]} is one' if matches else ''}.")
+    return sentences
 
 
 class SettingRow(NamedTuple):
@@ -356,11 +359,11 @@ def list_settings(settings: Settings) -> list[SettingRow]:
     >>> [setting.value for setting in list_settings(Settings(cache_url="postgresql+psycopg://me:secret@db/darrm"))][0]
     'postgresql+psycopg://me:***@db/darrm'
     """
-    plain = settings.model_dump(mode="json")
+    values = settings.model_dump(mode="json")
     return [
         SettingRow(
             PREFIX + name.upper(),
-            mask_password(plain[name]) if name == "cache_url" else plain[name],
+            mask_password(values[name]) if name == "cache_url" else values[name],
             "environment" if name in settings.model_fields_set else "default",
             str(field.description),
         )

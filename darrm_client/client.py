@@ -61,9 +61,10 @@ class DarrmClient:
 
     Args:
         url: ``http://…`` or ``https://…`` of a service, or ``file:///…`` of a table: what ``darrm export`` writes
-            (Parquet, CSV, JSON Lines, SQLite), a cache's file, or solutions as ``darrm solve --json`` prints. None reads ``DARRM_URL``, so that a job
-            switches between the two without a change of its code.
-        key: API key of the service, without the spaces and line ends around it; None reads ``DARRM_KEY``; neither sends none.
+            (Parquet, CSV, JSON Lines, SQLite), a cache's file, or solutions as ``darrm solve --json`` prints. None
+            reads ``DARRM_URL``, so that a job switches between the two without a change of its code.
+        key: API key of the service, without the spaces and line ends around it; None reads ``DARRM_KEY``; neither sends
+            none.
         timeout: for one call, with all its retries and waiting [s]; None for no bound.
         retries: how often a request is sent again after a failure that may pass.
         tls: what is trusted for ``https``; None for the system's certificates.
@@ -100,12 +101,12 @@ class DarrmClient:
         tls: ssl.SSLContext | None = None,
         proxy: str | None = None,
     ) -> None:
-        chosen = os.environ.get(URL_VARIABLE, "") if url is None else url
+        address = os.environ.get(URL_VARIABLE, "") if url is None else url
         if timeout is not None and not real_number(timeout, "timeout", SECONDS) > 0:
             raise InvalidInput("timeout", timeout, SECONDS)
         retries = whole_number(retries, "retries", "a whole number of tries after the first, at least 0", least=0)
         key = os.environ.get(KEY_VARIABLE) or None if key is None else key
-        self._backend, self._timeout = connect(chosen, key, timeout, retries, tls, proxy), timeout
+        self._backend, self._timeout = connect(address, key, timeout, retries, tls, proxy), timeout
         self.jobs = JobsClient(self._backend, timeout)
         self.designs = DesignsClient(self._backend, timeout)
 
@@ -130,22 +131,22 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Returns:
-            The solution; `VerifiedAnswer.exact` and `VerifiedAnswer.designed_for` say whether it is the answer to this very
-            problem, or the nearest one that is stored (where the service does not solve, or the table lacks it).
+            The solution; `VerifiedAnswer.exact` and `VerifiedAnswer.designed_for` say whether it is the answer to this
+            very problem, or the nearest one that is stored (where the service does not solve, or the table lacks it).
 
         Raises:
             InvalidInput: a field is outside what is accepted.
             NotPrivate: what came back is not private for this problem.
             ClientError: no answer that can be used came back; its children say why.
         """
-        request = DesignSpec(problem, objective, shape)
-        body = {**design(request), "method": method, "backend": backend}
-        return verify_answer(self._ask("gamma", body, timeout), request)
+        spec = DesignSpec(problem, objective, shape)
+        body = {**design(spec), "method": method, "backend": backend}
+        return verify_answer(self._ask("gamma", body, timeout), spec)
 
     def batch(
         self, requests: Sequence[Problem | DesignSpec], *, timeout: float | None = None
     ) -> list[VerifiedAnswer | DarrmError]:
-        """Return the certified γ_opt of many problems, in order; where one has none, the error that `gamma` would raise.
+        """Return the certified γ_opt of many problems, in order, or in its place the error that `gamma` would raise.
 
         Args:
             requests: problems, or requests with their objective and shape.
@@ -154,15 +155,15 @@ class DarrmClient:
         Raises:
             ClientError: the service refused the batch as a whole.
         """
-        asked = [one if isinstance(one, DesignSpec) else DesignSpec(one) for one in requests]
-        if not asked:
+        specs = [problem if isinstance(problem, DesignSpec) else DesignSpec(problem) for problem in requests]
+        if not specs:
             return []
         deadline = self._deadline(timeout)
-        told = self._backend.ask("gamma/batch", {"problems": [design(request) for request in asked]}, deadline)
-        results = member(told, "results")
-        if not isinstance(results, list) or len(results) != len(asked):
+        answer = self._backend.ask("gamma/batch", {"problems": [design(spec) for spec in specs]}, deadline)
+        results = member(answer, "results")
+        if not isinstance(results, list) or len(results) != len(specs):
             raise VerificationFailed("The answer does not have one result for each problem.")
-        return [self._result_of_item(item, request, deadline) for item, request in zip(results, asked, strict=True)]
+        return [self._result_of_item(item, spec, deadline) for item, spec in zip(results, specs, strict=True)]
 
     def error_curve(
         self,
@@ -187,8 +188,8 @@ class DarrmClient:
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
-        request = DesignSpec(problem, objective, shape)
-        body = {**design(request), "points": points, "baselines": as_list(baselines)}
+        spec = DesignSpec(problem, objective, shape)
+        body = {**design(spec), "points": points, "baselines": as_list(baselines)}
         return verify_curves(self._ask("error-curve", body, timeout), problem)
 
     def tradeoff(
@@ -216,12 +217,12 @@ class DarrmClient:
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
-        request = DesignSpec(problem, objective, shape)
-        body = {name: value for name, value in design(request).items() if name not in {"target_epsilon", "delta"}}
+        spec = DesignSpec(problem, objective, shape)
+        body = {name: value for name, value in design(spec).items() if name not in {"target_epsilon", "delta"}}
         body["ms" if problem.m is not None else "target_epsilons"] = [float(m) for m in ms]
         body |= {"delta": delta, "baselines": as_list(baselines)}
-        wanted = [problem.with_allowance(m, delta) for m in ms]
-        return verify_tradeoff(self._ask("tradeoff", body, timeout), wanted)
+        problems = [problem.with_allowance(m, delta) for m in ms]
+        return verify_tradeoff(self._ask("tradeoff", body, timeout), problems)
 
     def least(
         self,
@@ -242,8 +243,8 @@ class DarrmClient:
     ) -> dict[str, Any]:
         """Return the least m, target ε or voter's ε for a wanted utility or agreement, as the REST interface has it.
 
-        Both γ in it, at that number and at the one next below, were proved private by this process, and what they reach is its
-        own. That nothing at the number below reaches more rests on the bound, which is the other side's.
+        Both γ in it, at that number and at the one next below, were proved private by this process, and what they reach
+        is its own. That nothing at the number below reaches more rests on the bound, which is the other side's.
 
         Args:
             K: as in `darrm_opt.least_parameter`, like all that follow.
@@ -307,12 +308,12 @@ class DarrmClient:
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
-        request = DesignSpec(problem, objective, shape)
-        given = None if gamma is None else NoiseFunction(gamma, problem.K)
-        at = None if epsilons is None else [float(epsilon) for epsilon in epsilons]
-        body = {**design(request), "points": points, "epsilons": at}
-        body["gamma"] = None if given is None else given.values.tolist()
-        return verify_profile(self._ask("profile", body, timeout), problem, given, at)
+        spec = DesignSpec(problem, objective, shape)
+        noise = None if gamma is None else NoiseFunction(gamma, problem.K)
+        grid = None if epsilons is None else [float(epsilon) for epsilon in epsilons]
+        body = {**design(spec), "points": points, "epsilons": grid}
+        body["gamma"] = None if noise is None else noise.values.tolist()
+        return verify_profile(self._ask("profile", body, timeout), problem, noise, grid)
 
     def verify(
         self, problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Arithmetic = "float"
@@ -351,8 +352,8 @@ class DarrmClient:
     ) -> dict[str, Any]:
         """Return every mechanism within one budget, as the REST interface has it.
 
-        It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one for
-        what a single release may cost, or account for it (`darrm_opt.accounting`).
+        It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one
+        for what a single release may cost, or account for it (`darrm_opt.accounting`).
 
         Args:
             problem: gives K, the voters and how many are affected; its target does not count.
@@ -360,11 +361,13 @@ class DarrmClient:
             total: (ε, δ) of all releases together.
             objective: what γ_opt maximises.
             prior: how votes fall, for the accuracy; None for the objective's own.
-            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not said.
+            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not
+                said.
             subsample_size: records drawn for one model, with ``n``.
             replacement: whether a record can be drawn twice within a subsample.
             sampling: without replacement, ``independent`` or ``disjoint``.
-            fresh: whether every voter draws new randomness for every query; False: trained once (`darrm_opt.problem.FRESH`).
+            fresh: whether every voter draws new randomness for every query; False: trained once
+                (`darrm_opt.problem.FRESH`).
             timeout: for this call [s]; None for the client's.
 
         Raises:
@@ -392,21 +395,24 @@ class DarrmClient:
     ) -> dict[str, Any]:
         """Return what to release within a budget, as the REST interface has it: advice, options, suggestions.
 
-        Every γ in it was proved private, by this process, for the target that its option names; the totals over all queries
-        are the other side's (`darrm_opt.planning.plan` is the same, here).
+        Every γ in it was proved private, by this process, for the target that its option names; the totals over all
+        queries are the other side's (`darrm_opt.planning.plan` is the same, here).
 
         Args:
             problem: gives K, the voters and how many are affected; its target does not count.
             queries: Q ≥ 1.
             total: (ε, δ) of all answers together.
             prior: how votes fall, as text.
-            fresh: whether every voter draws new randomness for every query; False: trained once (`darrm_opt.problem.FRESH`).
+            fresh: whether every voter draws new randomness for every query; False: trained once
+                (`darrm_opt.problem.FRESH`).
             least_accuracy: below this an answer is of no use.
-            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not said.
+            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not
+                said.
             subsample_size: records drawn for one model, with ``n``.
             replacement: whether a record can be drawn twice within a subsample.
             sampling: without replacement, ``independent`` or ``disjoint``.
-            time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit of its own.
+            time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit
+                of its own.
             timeout: for this call [s]; None for the client's.
 
         Raises:
@@ -414,8 +420,8 @@ class DarrmClient:
         """
         body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
         body |= draw_body(n, subsample_size, replacement, sampling) | {"time_limit": time_limit}
-        told = self._ask("plan", body, timeout)
-        return verify_plan(told, problem, body, trained_once=not fresh and queries > 1)
+        answer = self._ask("plan", body, timeout)
+        return verify_plan(answer, problem, body, trained_once=not fresh and queries > 1)
 
     def plurality(
         self,
@@ -426,7 +432,7 @@ class DarrmClient:
         price: float = 0.0,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return the optimal rule for votes among classes, as the REST interface has it; its rule was proved, by this process.
+        """Return the optimal rule for votes among classes, as the REST interface has it; this process proved the rule.
 
         Args:
             problem: voters, classes and the target of one release.
@@ -468,8 +474,9 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Returns:
-            The answer. Of its ``mechanism``, that of the best option, this process proved that ``queries`` answers are within the total;
-            ``vote_mechanisms.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and the ε of other options, are the service's word.
+            The answer. Of its ``mechanism``, that of the best option, this process proved that ``queries`` answers are
+            within the total; ``vote_mechanisms.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and
+            the ε of other options, are the service's word.
 
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
@@ -496,9 +503,9 @@ class DarrmClient:
             shape: as in `gamma`.
             method: as in `darrm_opt.solve`.
         """
-        told = self._ask("estimate", {**design(DesignSpec(problem, objective, shape)), "method": method}, None)
-        member(told, "seconds")
-        return dict(told)
+        answer = self._ask("estimate", {**design(DesignSpec(problem, objective, shape)), "method": method}, None)
+        member(answer, "seconds")
+        return dict(answer)
 
     def close(self) -> None:
         """Let go of connections and files."""
@@ -510,16 +517,14 @@ class DarrmClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _result_of_item(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
+    def _result_of_item(self, item: Any, spec: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
         """Return one result of a batch, having waited for it if need be."""
         try:
             status, details = member(item, "status"), item.get("problem")
             if details is not None:
                 return error_of(int(status), details if isinstance(details, dict) else {})
-            told = item.get("answer")
-            return verify_answer(
-                self._backend.ask("gamma", design(request), deadline) if told is None else told, request
-            )
+            answer = item.get("answer")
+            return verify_answer(self._backend.ask("gamma", design(spec), deadline) if answer is None else answer, spec)
         except DarrmError as err:
             return err
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from darrm_client.requests import Backend
+from darrm_client.requests import ClientBackend
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _ACCEPTED = "http://HOST:PORT or https://HOST of a service, or file:///PATH of a
 
 def connect(
     url: str, key: str | None, timeout: float | None, retries: int, tls: ssl.SSLContext | None, proxy: str | None
-) -> Backend:
+) -> ClientBackend:
     """Return the backend for a URL; nothing is sent yet.
 
     Raises:
@@ -49,12 +49,12 @@ def header_key(key: str) -> str:
     >>> header_key("darrm_1_secret\n")
     'darrm_1_secret'
     """
-    stripped = key.strip()
-    if not stripped or not all("!" <= character <= "~" for character in stripped):
+    text = key.strip()
+    if not text or not all("!" <= character <= "~" for character in text):
         raise InvalidInput(
             "key", _HIDDEN, "an API key: visible ASCII characters, without spaces or line ends in between"
         )
-    return stripped
+    return text
 
 
 def check_proxy(proxy: str) -> None:
@@ -65,10 +65,10 @@ def check_proxy(proxy: str) -> None:
     """
     try:
         parts = urlsplit(proxy)
-        fine = parts.scheme in {"http", "https", "socks5", "socks5h"} and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in {"http", "https", "socks5", "socks5h"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        fine = False
-    if not fine or not proxy.isascii() or not proxy.isprintable():
+        valid = False
+    if not valid or not proxy.isascii() or not proxy.isprintable():
         raise InvalidInput("proxy", _without_password(proxy), "http://HOST:PORT or https://HOST:PORT of an HTTP proxy")
 
 
@@ -83,10 +83,10 @@ def service_url(url: str) -> str:
     """
     try:
         parts = urlsplit(url)
-        fine = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
+        valid = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
     except ValueError:
-        fine = False
-    if not fine or parts.query or parts.fragment or not url.isprintable():
+        valid = False
+    if not valid or parts.query or parts.fragment or not url.isprintable():
         raise InvalidInput("url", _without_password(url), _ACCEPTED)
     if "@" in parts.netloc:
         raise InvalidInput("url", _without_password(url), _ACCEPTED, "A key is given as key=, not in the URL.")
@@ -118,8 +118,8 @@ def _without_password(url: str) -> str:
     >>> _without_password("me:secret@host/?key=secret"), _without_password("htp://host/darrm")
     ('…@host/', 'htp://host/darrm')
     """
-    scheme, found, rest = url.partition("://")
-    if not found:
-        scheme, rest = "", url
-    shown = f"{_HIDDEN}@{rest.rpartition('@')[2]}" if "@" in rest else rest
-    return f"{scheme}{found}{re.split('[?#]', shown, maxsplit=1)[0]}"
+    scheme, separator, address = url.partition("://")
+    if not separator:
+        scheme, address = "", url
+    visible = f"{_HIDDEN}@{address.rpartition('@')[2]}" if "@" in address else address
+    return f"{scheme}{separator}{re.split('[?#]', visible, maxsplit=1)[0]}"

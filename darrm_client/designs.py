@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from darrm_client.requests import Backend
+from darrm_client.requests import ClientBackend
 from darrm_client.transport import Deadline
 from darrm_client.verification import member, members, parse_problem, verify_gamma
 
@@ -20,7 +20,7 @@ class DesignsClient:
         timeout: for one call [s]; None for no bound.
     """
 
-    def __init__(self, backend: Backend, timeout: float | None) -> None:
+    def __init__(self, backend: ClientBackend, timeout: float | None) -> None:
         self._backend, self._timeout = backend, timeout
 
     def list(
@@ -38,14 +38,14 @@ class DesignsClient:
             AnswerNotFound: the client reads a table file, which has no tags.
             ClientError: the service refused or did not answer.
         """
-        asked: dict[str, Any] = {"K": K, "epsilon": "inf" if epsilon == math.inf else epsilon, "m": m, "tag": tag}
+        parameters: dict[str, Any] = {"K": K, "epsilon": "inf" if epsilon == math.inf else epsilon, "m": m, "tag": tag}
         while True:
-            query = urlencode({name: value for name, value in asked.items() if value is not None})
-            told = self._call("GET", f"?{query}" if query else "")
-            found = members(member(told, "designs"), list)
-            yield from found
-            asked["after"] = told.get("next")
-            if not isinstance(asked["after"], str):
+            query = urlencode({name: value for name, value in parameters.items() if value is not None})
+            page = self._call("GET", f"?{query}" if query else "")
+            designs = members(member(page, "designs"), list)
+            yield from designs
+            parameters["after"] = page.get("next")
+            if not isinstance(parameters["after"], str):
                 return
 
     def tag(self, id: str, tag: str) -> dict[str, Any]:
@@ -57,17 +57,17 @@ class DesignsClient:
         return dict(self._call("DELETE", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
 
     def compare(self, id: str, other: str) -> dict[str, Any]:
-        """Return two stored designs side by side; each γ was proved by this process for the problem that is told beside it.
+        """Return two stored designs side by side; this process proved each γ for the problem stated beside it.
 
         Raises:
             NotPrivate: a γ is not.
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
-        told = self._call("GET", f"/{quote(id, safe='')}/compare/{quote(other, safe='')}")
+        answer = self._call("GET", f"/{quote(id, safe='')}/compare/{quote(other, safe='')}")
         for name in ("first", "second"):
-            design = member(member(told, name), "design")
+            design = member(member(answer, name), "design")
             verify_gamma(member(design, "gamma"), parse_problem(member(design, "problem")))
-        return dict(told)
+        return dict(answer)
 
     def _call(self, method: str, path: str) -> Any:
         return self._backend.designs(method, path, Deadline.after(self._timeout))

@@ -52,8 +52,8 @@ class RequestTooLarge(ClientError):
     @property
     def seconds(self) -> float | None:
         """The service's estimate of the solve [s]."""
-        told = self.details.get("estimated_seconds")
-        return float(told) if isinstance(told, int | float) else None
+        value = self.details.get("estimated_seconds")
+        return float(value) if isinstance(value, int | float) else None
 
 
 class ServiceBusy(ClientError):
@@ -164,11 +164,11 @@ def _invalid(text: str, details: dict[str, Any]) -> InvalidRequest:
     return InvalidRequest(str(details.get("field") or next(iter(fields), "request")), text, fields)
 
 
-def _corners(told: Any) -> dict[str, int]:
-    if not isinstance(told, dict):
+def _corners(record: Any) -> dict[str, int]:
+    if not isinstance(record, dict):
         return {}
-    return {str(name): count for name, count in told.items() if isinstance(count, int)}
+    return {str(name): count for name, count in record.items() if isinstance(count, int)}
 
 
-def _number(told: Any) -> float:
-    return float(told) if isinstance(told, int | float) else math.nan
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan

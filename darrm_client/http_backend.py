@@ -17,7 +17,7 @@ ACCEPTED = 202
 
 
 class HttpBackend:
-    """The REST interface of one service, as a `Backend`."""
+    """The REST interface of one service, as a `ClientBackend`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -25,11 +25,12 @@ class HttpBackend:
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
         """Return the answer to ``POST /v1/<verb>``; if the service names a job instead, wait for it.
 
-        The job may be that of the answer, or of the γ that the answer is about: then the question is asked again. A γ that is not there in time is replaced by the nearest kept one, if the service offered it with the job.
+        The job may be that of the answer, or of the γ that the answer is about: then the question is asked again. A γ
+        that is not there in time is replaced by the nearest kept one, if the service offered it with the job.
         """
-        told = {name: value for name, value in body.items() if value is not None}
+        fields = {name: value for name, value in body.items() if value is not None}
         while True:
-            reply = self._transport.call("POST", f"/v1/{verb}", told, deadline)
+            reply = self._transport.call("POST", f"/v1/{verb}", fields, deadline)
             if reply.status != ACCEPTED:
                 return reply.content
             job = parse_job(reply.content)
@@ -48,51 +49,51 @@ class HttpBackend:
 
     def job(self, id: str, deadline: Deadline) -> Any:
         """Return a job."""
-        return self._transport.call("GET", _at(id), None, deadline).content
+        return self._transport.call("GET", _job_path(id), None, deadline).content
 
     def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
         """Return a page of the jobs."""
-        asked = {name: value for name, value in (("state", state), ("after", after)) if value is not None}
-        return self._transport.call("GET", f"/v1/jobs?{urlencode(asked)}", None, deadline).content
+        query = {name: value for name, value in (("state", state), ("after", after)) if value is not None}
+        return self._transport.call("GET", f"/v1/jobs?{urlencode(query)}", None, deadline).content
 
     def result(self, id: str, deadline: Deadline) -> Any:
         """Return the answer of a job that was done; should it be gone, wait for it to be made again."""
         while True:
-            reply = self._transport.call("GET", f"{_at(id)}/result", None, deadline)
+            reply = self._transport.call("GET", f"{_job_path(id)}/result", None, deadline)
             if reply.status != ACCEPTED:
                 return reply.content
             wait_for_job(self, parse_job(reply.content), deadline, reply.retry_after)
 
     def cancel(self, id: str, deadline: Deadline) -> Any:
         """Cancel a job."""
-        return self._transport.call("DELETE", _at(id), None, deadline).content
+        return self._transport.call("DELETE", _job_path(id), None, deadline).content
 
     def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:
         """Have the end of a job told to an address."""
-        return self._transport.call("POST", f"{_at(id)}/webhooks", {"url": url}, deadline).content
+        return self._transport.call("POST", f"{_job_path(id)}/webhooks", {"url": url}, deadline).content
 
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
         """Yield a job's events; a stream that breaks is opened again behind the last one that came."""
-        last, tried = "", 0
+        last_id, attempt = "", 0
         while True:
             try:
-                headers = {"Last-Event-ID": last} if last else {}
-                with self._transport.lines(f"{_at(id)}/events", deadline, headers) as lines:
+                headers = {"Last-Event-ID": last_id} if last_id else {}
+                with self._transport.lines(f"{_job_path(id)}/events", deadline, headers) as lines:
                     for event in _events(lines):
-                        last, tried = event.get("id", last), 0
+                        last_id, attempt = event.get("id", last_id), 0
                         content = _content(event.get("data", ""))
                         yield event.get("event", "message"), content
                         if isinstance(content, dict) and content.get("state") in FINAL_STATES:
                             return
-            except TransientFailure as passing:
-                trouble, retry_after = passing.error, passing.retry_after
+            except TransientFailure as failure:
+                error, retry_after = failure.error, failure.retry_after
             else:
-                trouble, retry_after = ServiceUnreachable("The stream of events ended before the job did."), None
-            wait = retry_delay(tried, retry_after, 1.0)
-            if tried == self._transport.retries or wait >= deadline.left:
-                raise trouble
-            time.sleep(wait)
-            tried += 1
+                error, retry_after = ServiceUnreachable("The stream of events ended before the job did."), None
+            delay = retry_delay(attempt, retry_after, 1.0)
+            if attempt == self._transport.retries or delay >= deadline.remaining:
+                raise error
+            time.sleep(delay)
+            attempt += 1
 
     def designs(self, method: str, path: str, deadline: Deadline) -> Any:
         """Return what a request about stored designs is answered."""
@@ -103,7 +104,7 @@ class HttpBackend:
         self._transport.close()
 
 
-def _at(id: str) -> str:
+def _job_path(id: str) -> str:
     return f"/v1/jobs/{quote(id, safe='')}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from darrm_client.errors import DeadlineExceeded, JobFailed, VerificationFailed
-from darrm_client.requests import Backend, design
+from darrm_client.requests import ClientBackend, design
 from darrm_client.transport import Deadline
 from darrm_client.verification import VerifiedAnswer, member, members, verify_answer
 from darrm_opt.design.objective import AnyObjective
@@ -75,7 +75,7 @@ class JobsClient:
         timeout: for one call unless told otherwise [s]; None for no bound.
     """
 
-    def __init__(self, backend: Backend, timeout: float | None) -> None:
+    def __init__(self, backend: ClientBackend, timeout: float | None) -> None:
         self._backend = backend
         self._timeout = timeout
 
@@ -97,11 +97,11 @@ class JobsClient:
         """Yield the jobs, the newest first; only those in a state, if one is given."""
         after: str | None = None
         while True:
-            told = self._backend.jobs(state, after, self._deadline(None))
-            found = [parse_job(job) for job in members(member(told, "jobs"), list)]
-            yield from found
-            after = told.get("next")
-            if not isinstance(after, str) or not found:
+            page = self._backend.jobs(state, after, self._deadline(None))
+            jobs = [parse_job(job) for job in members(member(page, "jobs"), list)]
+            yield from jobs
+            after = page.get("next")
+            if not isinstance(after, str) or not jobs:
                 return
 
     def wait(
@@ -136,7 +136,9 @@ class JobsClient:
         return parse_job(self._backend.cancel(id, self._deadline(None)))
 
     def add_webhook(self, id: str, url: str) -> JobWebhook:
-        """Have the service send a signed POST to ``url`` when a job ends, at once if it has; see `darrm_client.verify_webhook`.
+        """Have the service send a signed POST to ``url`` when a job ends, or at once if it has ended.
+
+        The receiver verifies it with `darrm_client.verify_webhook`.
 
         Args:
             id: of the job.
@@ -147,11 +149,11 @@ class JobsClient:
             InvalidRequest: the service does not send anything there.
             VerificationFailed: what it answers is no webhook.
         """
-        told = self._backend.add_webhook(id, url, self._deadline(None))
-        texts = [member(told, name) for name in ("id", "job", "url", "state", "secret")]
-        if not all(isinstance(text, str) for text in texts):
+        answer = self._backend.add_webhook(id, url, self._deadline(None))
+        values = [member(answer, name) for name in ("id", "job", "url", "state", "secret")]
+        if not all(isinstance(value, str) for value in values):
             raise VerificationFailed("The answer is no webhook.")
-        return JobWebhook(*texts)
+        return JobWebhook(*values)
 
     def events(self, id: str, *, timeout: float | None = None) -> Iterator[tuple[str, Any]]:
         """Yield what happens to a job, as (name, content), until it is over; a broken stream is opened again.
@@ -165,40 +167,40 @@ class JobsClient:
         return Deadline.after(self._timeout if timeout is None else timeout)
 
 
-def parse_job(told: Any) -> JobStatus:
+def parse_job(record: Any) -> JobStatus:
     """Return a job from plain data.
 
     Raises:
         VerificationFailed: it is none.
     """
-    key, state = member(told, "id"), member(told, "state")
+    key, state = member(record, "id"), member(record, "state")
     if not isinstance(key, str) or not isinstance(state, str):
         raise VerificationFailed("The answer is no job.")
-    return JobStatus(key, state, told.get("progress"), str(told.get("reason") or ""))
+    return JobStatus(key, state, record.get("progress"), str(record.get("reason") or ""))
 
 
-def wait_for_job(backend: Backend, job: JobStatus, deadline: Deadline, retry_after: float | None = None) -> None:
+def wait_for_job(backend: ClientBackend, job: JobStatus, deadline: Deadline, retry_after: float | None = None) -> None:
     """Wait until a job is done, looking less and less often, first after ``retry_after`` [s] if that is told.
 
     Raises:
         JobFailed: it failed or was cancelled.
         DeadlineExceeded: the time is over, the job is not.
     """
-    look = FIRST_POLL_INTERVAL
+    interval = FIRST_POLL_INTERVAL
     while not job.over:
-        wait = look if retry_after is None else max(look, min(retry_after, MAX_POLL_INTERVAL))
-        unfinished = f"The job {job.id} is {job.state} after {deadline.given:g} s; wait for it again."
-        if wait >= deadline.left:
-            raise DeadlineExceeded(unfinished)
-        time.sleep(wait)
-        look, retry_after = min(1.5 * look, MAX_POLL_INTERVAL), None
+        delay = interval if retry_after is None else max(interval, min(retry_after, MAX_POLL_INTERVAL))
+        message = f"The job {job.id} is {job.state} after {deadline.seconds:g} s; wait for it again."
+        if delay >= deadline.remaining:
+            raise DeadlineExceeded(message)
+        time.sleep(delay)
+        interval, retry_after = min(1.5 * interval, MAX_POLL_INTERVAL), None
         try:
             job = parse_job(backend.job(job.id, deadline))
         except DeadlineExceeded as err:
-            raise DeadlineExceeded(unfinished) from err
+            raise DeadlineExceeded(message) from err
     if job.state != "done":
-        raise JobFailed(f"The job {job.id} was cancelled." if job.state == "cancelled" else _failed(job))
+        raise JobFailed(f"The job {job.id} was cancelled." if job.state == "cancelled" else _failure_text(job))
 
 
-def _failed(job: JobStatus) -> str:
+def _failure_text(job: JobStatus) -> str:
     return f"The job {job.id} failed: {job.reason or 'the service did not say why'}"

@@ -11,8 +11,8 @@ from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_record
 
 
-class Backend(Protocol):
-    """Backend: gives answers as plain data, in the form of the REST interface. The caller verifies them."""
+class ClientBackend(Protocol):
+    """Backend of the client: answers as plain data, in the form of the REST interface. The caller verifies them."""
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
         """Return the answer to ``POST /v1/<verb>``, waiting for it if need be.
@@ -51,20 +51,20 @@ class Backend(Protocol):
 
 def numbers(problem: Problem) -> dict[str, Any]:
     """Return a problem as a request states it: every number as it is kept, so that nothing is rounded twice."""
-    told = problem_record(problem)
-    del told["m"]  # the target ε says it already
-    return told
+    record = problem_record(problem)
+    del record["m"]  # the target ε says it already
+    return record
 
 
-def design(request: DesignSpec) -> dict[str, Any]:
+def design(spec: DesignSpec) -> dict[str, Any]:
     """Return a design as a request states it."""
-    return {**numbers(request.problem), "objective": str(request.objective), "shape": request.shape}
+    return {**numbers(spec.problem), "objective": str(spec.objective), "shape": spec.shape}
 
 
 def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any]:
     """Return the voters of a problem, and what all releases together may cost, as a request states them."""
-    asked = numbers(problem)
-    voters = {name: asked[name] for name in ("K", "epsilon", "Delta", "affected")}
+    record = numbers(problem)
+    voters = {name: record[name] for name in ("K", "epsilon", "Delta", "affected")}
     return {**voters, "queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
 
 
@@ -74,8 +74,8 @@ DRAW = ("n", "subsample_size", "replacement", "sampling")
 
 def draw_body(n: int | None, subsample_size: int | None, replacement: bool, sampling: str) -> dict[str, Any]:  # noqa: FBT001
     """Return the draw as a request states it: nothing where nothing is said of it."""
-    told = dict(zip(DRAW, (n, subsample_size, replacement, sampling), strict=True))
-    return {} if told == dict(zip(DRAW, (None, None, True, "independent"), strict=True)) else told
+    draw = dict(zip(DRAW, (n, subsample_size, replacement, sampling), strict=True))
+    return {} if draw == dict(zip(DRAW, (None, None, True, "independent"), strict=True)) else draw
 
 
 def as_list(values: Iterable[Any] | None) -> list[Any] | None:

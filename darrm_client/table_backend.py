@@ -1,6 +1,7 @@
 """Table backend: a service's answers from a table file; nothing is solved.
 
-What only needs a γ that is there (curves, profiles, proofs) is computed here, by the very functions that the service uses.
+What only needs a γ that is there (curves, profiles, proofs) is computed here, by the very functions that the service
+uses.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Reader = Callable[[Path], Store]
 
 
 class TableBackend:
-    """The answers that a store holds, as a `Backend`. Nothing is ever waited for: a job is done, or there is none.
+    """The answers that a store holds, as a `ClientBackend`. It never waits: a job is done, or there is none.
 
     Args:
         store: where they are; it is closed with the table.
@@ -81,17 +82,17 @@ class TableBackend:
 
     def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
         """Return the job of a design, which is done; raises AnswerNotFound where it is not."""
-        return self._done(self.ask("gamma", body, deadline)["id"])
+        return self._job_record(self.ask("gamma", body, deadline)["id"])
 
     def job(self, id: str, deadline: Deadline) -> Any:
         """Return the job of a stored answer."""
-        return self._done(self.result(id, deadline)["id"])
+        return self._job_record(self.result(id, deadline)["id"])
 
     def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
         """Return the stored answers as jobs, all on one page."""
         deadline.check()
-        wanted = state in {None, "done"} and after is None
-        return {"jobs": [self._done(row.key) for row in self._store.rows()] if wanted else [], "next": None}
+        listed = state in {None, "done"} and after is None
+        return {"jobs": [self._job_record(row.key) for row in self._store.rows()] if listed else [], "next": None}
 
     def result(self, id: str, deadline: Deadline) -> Any:
         """Return a stored answer by its id.
@@ -129,26 +130,26 @@ class TableBackend:
         self._store.close()
 
     def _gamma(self, body: dict[str, Any]) -> dict[str, Any]:
-        return self._look_up(_request(body))
+        return self._look_up(_spec(body))
 
-    def _look_up(self, request: DesignSpec) -> dict[str, Any]:
+    def _look_up(self, spec: DesignSpec) -> dict[str, Any]:
         """Return the answer to a request, or the nearest one that is valid for it, labelled."""
-        solution = recall(request, self._store)
+        solution = recall(spec, self._store)
         if solution is not None:
-            return {"id": request.key, "cached": True, "nearest": None, **solution_record(solution)}
+            return {"id": spec.key, "cached": True, "nearest": None, **solution_record(solution)}
         from solver_cache.nearest import nearest
 
-        found = nearest(request, self._store)
-        if found is None:
+        match = nearest(spec, self._store)
+        if match is None:
             raise AnswerNotFound(f"The table {self._store.url} has no answer to this problem, nor one that implies it.")
-        return {"id": request.key, "cached": True, **found.record}
+        return {"id": spec.key, "cached": True, **match.record}
 
     def _batch(self, body: dict[str, Any]) -> dict[str, Any]:
-        return {"results": [self._item(asked) for asked in body["problems"]]}
+        return {"results": [self._item(problem) for problem in body["problems"]]}
 
-    def _item(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _item(self, body: dict[str, Any]) -> dict[str, Any]:
         try:
-            return {"status": 200, "answer": self._gamma(asked), "pending": None, "problem": None}
+            return {"status": 200, "answer": self._gamma(body), "pending": None, "problem": None}
         except ClientError as err:
             details = {"type": "urn:darrm-opt:problem:not-stored", "status": 404, "detail": str(err)}
             return {"status": 404, "answer": None, "pending": None, "problem": details}
@@ -156,10 +157,10 @@ class TableBackend:
     def _error_curve(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.curves import compute_error_curve
 
-        answer = self._look_up(_request(body))
+        answer = self._look_up(_spec(body))
         argument = {"solution": answer, "points": body["points"], "baselines": body["baselines"]}
-        told = ("id", "cached", "nearest", "shape", "status", "warnings")
-        return {**{name: answer[name] for name in told}, **compute_error_curve(argument, _nobody)}
+        names = ("id", "cached", "nearest", "shape", "status", "warnings")
+        return {**{name: answer[name] for name in names}, **compute_error_curve(argument, _no_report)}
 
     def _tradeoff(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.curves import error_curves_over_m
@@ -176,10 +177,10 @@ class TableBackend:
             target_epsilon=None if over == "m" else values[0],
         )
         problems = [voters.with_allowance(value, body["delta"]) for value in values]
-        known = [self._look_up(DesignSpec(problem, body["objective"], body["shape"])) for problem in problems]
+        answers = [self._look_up(DesignSpec(problem, body["objective"], body["shape"])) for problem in problems]
         goal = as_objective(body["objective"])
-        solutions = [solution_from_record(answer) for answer in known]
-        averaged = error_curves_over_m(solutions, body["baselines"])["curves"] if isinstance(goal, Objective) else None
+        solutions = [solution_from_record(answer) for answer in answers]
+        averages = error_curves_over_m(solutions, body["baselines"])["curves"] if isinstance(goal, Objective) else None
         return {
             "over": over,
             "objective": body["objective"],
@@ -187,28 +188,28 @@ class TableBackend:
             "m": [problem.m for problem in problems],
             "target_epsilon": [problem.target.epsilon for problem in problems],
             "delta": [problem.target.delta for problem in problems],
-            "utility": [answer["utility"] for answer in known],
-            "points": [{name: answer[name] for name in _POINT} for answer in known],
-            "curves": averaged,
+            "utility": [answer["utility"] for answer in answers],
+            "points": [{name: answer[name] for name in _POINT} for answer in answers],
+            "curves": averages,
         }
 
     def _profile(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.curves import compute_profile
 
-        request = _request(body)
-        answer = None if body["gamma"] is not None else self._look_up(request)
-        numbered = problem_record(request.problem)
+        spec = _spec(body)
+        answer = None if body["gamma"] is not None else self._look_up(spec)
+        record = problem_record(spec.problem)
         gamma = body["gamma"] if answer is None else answer["gamma"]
-        found = compute_profile(
-            {"problem": numbered, "gamma": gamma, "epsilons": body["epsilons"], "points": body["points"]}, _nobody
+        curve = compute_profile(
+            {"problem": record, "gamma": gamma, "epsilons": body["epsilons"], "points": body["points"]}, _no_report
         )
         return {
             "id": None if answer is None else answer["id"],
-            "problem": numbered,
+            "problem": record,
             "gamma": gamma,
-            **found,
+            **curve,
             "nearest": None if answer is None else answer["nearest"],
-            "warnings": list(request.problem.warnings(gamma)) if answer is None else answer["warnings"],
+            "warnings": list(spec.problem.warnings(gamma)) if answer is None else answer["warnings"],
         }
 
     def _verify(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -220,58 +221,57 @@ class TableBackend:
     def _compare(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import compare_mechanisms
 
-        target = {
-            "target_epsilon": body["total_epsilon"],
-            "delta": body["total_delta"],
-        }  # not used, but a problem has one
-        voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
-        return compare_mechanisms({**body, "problem": {**voters, **target}}, _nobody)
+        return compare_mechanisms({**body, "problem": _voters(body)}, _no_report)
 
     def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import plan_releases
 
-        voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
-        target = {"target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
         draw = {name: body[name] for name in DRAW if name in body}
-        return plan_releases({**body, "problem": {**voters, **target}, "draw": draw}, _nobody)
+        return plan_releases({**body, "problem": _voters(body), "draw": draw}, _no_report)
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.running_time import BASIS, estimate_cost
 
-        request = _request(body)
-        found = estimate_cost(request, body["method"])
-        stored = self._store.get(request.key) is not None
+        spec = _spec(body)
+        cost = estimate_cost(spec, body["method"])
+        stored = self._store.get(spec.key) is not None
         return {
-            "id": request.key,
-            "problem": problem_record(request.problem),
-            "objective": str(request.objective),
-            "shape": request.shape,
-            "constraints": found.constraints,
-            "method": found.method,
-            "seconds": 0.0 if stored else found.seconds,
+            "id": spec.key,
+            "problem": problem_record(spec.problem),
+            "objective": str(spec.objective),
+            "shape": spec.shape,
+            "constraints": cost.constraints,
+            "method": cost.method,
+            "seconds": 0.0 if stored else cost.seconds,
             "stored": stored,
             "allowed": False,
             "basis": BASIS,
         }
 
     @staticmethod
-    def _done(id: str) -> dict[str, Any]:
+    def _job_record(id: str) -> dict[str, Any]:
         return {"id": id, "state": "done", "progress": None, "reason": ""}
 
 
 _POINT = ("id", "cached", "problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
 
 
-def _nobody(_: Any) -> None:
-    """Take a report that nobody waits for."""
+def _no_report(_: Any) -> None:
+    """Take a progress report, for which nobody waits."""
 
 
 def _nats(epsilon: Any) -> float:
     return math.inf if epsilon == "inf" else float(epsilon)
 
 
-def _request(body: dict[str, Any]) -> DesignSpec:
+def _spec(body: dict[str, Any]) -> DesignSpec:
     return DesignSpec(problem_from_record(body), body["objective"], body["shape"])
+
+
+def _voters(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the problem of a request about a total; its target is not used, but a problem has one."""
+    voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
+    return {**voters, "target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
 
 
 def open_table(path: Path) -> Store:
@@ -297,7 +297,7 @@ def _database(path: Path) -> Store:
     return open_store(f"sqlite:///{path.absolute()}?mode=ro")
 
 
-def _exported(path: Path) -> Store:
+def _export(path: Path) -> Store:
     """Return a table that ``darrm export`` wrote; rows that do not say the same throughout are left out."""
     from solver_cache.tables.formats import read_table
 
@@ -317,10 +317,10 @@ def _lines(path: Path) -> Store:
     """Return a table in JSON Lines, or else records."""
     try:
         with path.open("rb") as file:
-            told = json.loads(file.readline())
+            head = json.loads(file.readline())
     except (OSError, ValueError, RecursionError):
         return _records(path)
-    return _exported(path) if isinstance(told, dict) and "table" in told else _records(path)
+    return _export(path) if isinstance(head, dict) and "table" in head else _records(path)
 
 
 def _records(path: Path) -> Store:
@@ -340,14 +340,14 @@ def _records(path: Path) -> Store:
 
 def _documents(text: str, path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the JSON documents of a text, each with the line that it begins at."""
-    decoder, at, line, counted = json.JSONDecoder(), 0, 1, 0
+    decoder, position, line, line_position = json.JSONDecoder(), 0, 1, 0
     while True:
-        at = next((i for i in range(at, len(text)) if not text[i].isspace()), len(text))
-        if at == len(text):
+        position = next((i for i in range(position, len(text)) if not text[i].isspace()), len(text))
+        if position == len(text):
             return
-        line, counted = line + text.count("\n", counted, at), at
+        line, line_position = line + text.count("\n", line_position, position), position
         try:
-            document, at = decoder.raw_decode(text, at)
+            document, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as err:
             raise InvalidInput(
                 "url", str(path), "JSON records as darrm solve --json prints them", f"Line {line}: {err}."
@@ -359,9 +359,9 @@ READERS: dict[str, Reader] = {
     ".sqlite": _database,
     ".sqlite3": _database,
     ".db": _database,
-    ".parquet": _exported,
-    ".pq": _exported,
-    ".csv": _exported,
+    ".parquet": _export,
+    ".pq": _export,
+    ".csv": _export,
     ".jsonl": _lines,
     ".ndjson": _lines,
     ".json": _records,

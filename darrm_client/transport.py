@@ -53,20 +53,20 @@ class Deadline:
 
     Attributes:
         at: by the monotonic clock [s]; inf for never.
-        given: the time that was given [s].
+        seconds: time limit of the call [s].
     """
 
     at: float
-    given: float
+    seconds: float
 
     @classmethod
     def after(cls, seconds: float | None) -> Deadline:
         """Return the point ``seconds`` [s] from now; None for never."""
-        given = math.inf if seconds is None else seconds
-        return cls(time.monotonic() + given, given)
+        limit = math.inf if seconds is None else seconds
+        return cls(time.monotonic() + limit, limit)
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Time left [s], 0 when it is over."""
         return max(0.0, self.at - time.monotonic())
 
@@ -76,8 +76,8 @@ class Deadline:
         Raises:
             DeadlineExceeded: it is.
         """
-        if self.left == 0:
-            raise DeadlineExceeded(f"The service did not answer within {self.given:g} s.")
+        if self.remaining == 0:
+            raise DeadlineExceeded(f"The service did not answer within {self.seconds:g} s.")
 
 
 @dataclass(frozen=True)
@@ -153,15 +153,15 @@ class Transport:
         """
         deadline = Deadline.after(self.timeout) if deadline is None else deadline
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
-        for tried in range(self.retries + 1):
+        for attempt in range(self.retries + 1):
             deadline.check()
             try:
-                return self._once(method, path, content, deadline)
-            except TransientFailure as passing:
-                wait = retry_delay(tried, passing.retry_after, random.SystemRandom().uniform(0.5, 1.0))
-                if tried == self.retries or wait >= deadline.left:
-                    raise passing.error from passing
-            time.sleep(wait)
+                return self._send(method, path, content, deadline)
+            except TransientFailure as failure:
+                delay = retry_delay(attempt, failure.retry_after, random.SystemRandom().uniform(0.5, 1.0))
+                if attempt == self.retries or delay >= deadline.remaining:
+                    raise failure.error from failure
+            time.sleep(delay)
         raise AssertionError("the last try answers or raises")
 
     @contextmanager
@@ -172,9 +172,9 @@ class Transport:
             TransientFailure: the stream could not be opened, or broke.
         """
         with (
-            self._translated(deadline),
+            self._httpx_errors(deadline),
             self._client().stream(
-                "GET", path, headers={"Accept": "text/event-stream", **headers}, timeout=self._patience(deadline)
+                "GET", path, headers={"Accept": "text/event-stream", **headers}, timeout=self._try_timeout(deadline)
             ) as response,
         ):
             if response.status_code != 200:
@@ -197,12 +197,12 @@ class Transport:
                 self._http, self._process = self._make(), os.getpid()
             return self._http
 
-    def _once(self, method: str, path: str, content: bytes | None, deadline: Deadline) -> Reply:
+    def _send(self, method: str, path: str, content: bytes | None, deadline: Deadline) -> Reply:
         headers = {} if content is None else {"Content-Type": "application/json"}
         with (
-            self._translated(deadline),
+            self._httpx_errors(deadline),
             self._client().stream(
-                method, path, content=content, headers=headers, timeout=self._patience(deadline)
+                method, path, content=content, headers=headers, timeout=self._try_timeout(deadline)
             ) as response,
         ):
             body = b"".join(self._bytes(response, deadline))
@@ -210,21 +210,21 @@ class Transport:
                 self._refuse(response, body)
             return Reply(response.status_code, _json(body), _retry_after(response))
 
-    def _patience(self, deadline: Deadline) -> httpx.Timeout:
+    def _try_timeout(self, deadline: Deadline) -> httpx.Timeout:
         import httpx
 
-        left = min(TRY_SECONDS, max(deadline.left, 1e-3))
-        return httpx.Timeout(left, connect=min(CONNECT_SECONDS, left))
+        seconds = min(TRY_SECONDS, max(deadline.remaining, 1e-3))
+        return httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
 
     def _bytes(self, response: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
         """Yield the body as it comes: one that drips for ever, or never ends, is cut off."""
         size = 0
-        for piece in response.iter_bytes():
-            size += len(piece)
+        for chunk in response.iter_bytes():
+            size += len(chunk)
             if size > MAX_ANSWER_BYTES:
                 raise VerificationFailed(f"The answer has more than {MAX_ANSWER_BYTES} bytes.", response.status_code)
             deadline.check()
-            yield piece
+            yield chunk
 
     def _refuse(self, response: httpx.Response, body: bytes) -> NoReturn:
         status, retry_after = response.status_code, _retry_after(response)
@@ -238,17 +238,19 @@ class Transport:
         raise error
 
     @contextmanager
-    def _translated(self, deadline: Deadline) -> Iterator[None]:
+    def _httpx_errors(self, deadline: Deadline) -> Iterator[None]:
         """Turn httpx's errors into ours; all of them may pass."""
         import httpx
 
         try:
             yield
         except httpx.TransportError as err:
-            if deadline.left < 1e-3:
-                raise DeadlineExceeded(f"The service did not answer within {deadline.given:g} s.") from err
-            told = str(err) or type(err).__name__
-            raise TransientFailure(ServiceUnreachable(f"The service at {self.url} cannot be reached: {told}.")) from err
+            if deadline.remaining < 1e-3:
+                raise DeadlineExceeded(f"The service did not answer within {deadline.seconds:g} s.") from err
+            reason = str(err) or type(err).__name__
+            raise TransientFailure(
+                ServiceUnreachable(f"The service at {self.url} cannot be reached: {reason}.")
+            ) from err
         except (httpx.DecodingError, httpx.InvalidURL) as err:
             raise VerificationFailed(f"The answer of {self.url} cannot be read: {err}.") from err
 
@@ -262,32 +264,32 @@ class TransientFailure(Exception):
         super().__init__(str(error))
 
 
-def retry_delay(tried: int, retry_after: float | None, share: float) -> float:
+def retry_delay(attempt: int, retry_after: float | None, share: float) -> float:
     """Return how long to wait before the next try [s].
 
     Args:
-        tried: tries so far that were sent again, from 0.
+        attempt: tries so far that were sent again, from 0.
         retry_after: what the service asked for [s].
         share: the random part, in [0.5, 1].
 
     >>> [retry_delay(tried, None, 1.0) for tried in (0, 1, 2, 20)], retry_delay(0, 7.0, 0.5)
     ([0.1, 0.2, 0.4, 10.0], 7.05)
     """
-    own = min(MAX_BACK_OFF, FIRST_BACK_OFF * 2.0 ** min(tried, 30)) * share
-    return own if retry_after is None else retry_after + own
+    back_off = min(MAX_BACK_OFF, FIRST_BACK_OFF * 2.0 ** min(attempt, 30)) * share
+    return back_off if retry_after is None else retry_after + back_off
 
 
 def _retry_after(response: httpx.Response) -> float | None:
     """Return what Retry-After says, as seconds from now; None where it says nothing that can be read."""
-    told = response.headers.get("Retry-After", "")
-    if told.isascii() and told.isdigit():
-        return float(told[:9])
+    header = response.headers.get("Retry-After", "")
+    if header.isascii() and header.isdigit():
+        return float(header[:9])
     try:
-        when = parsedate_to_datetime(told)
+        date = parsedate_to_datetime(header)
     except ValueError:
         return None
-    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+    date = date.replace(tzinfo=UTC) if date.tzinfo is None else date
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
 
 
 def _json(body: bytes) -> Any:
@@ -300,9 +302,9 @@ def _json(body: bytes) -> Any:
         raise VerificationFailed(f"The answer is not JSON: {err}.") from err
 
 
-def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
+def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
     """Yield the lines of a stream, without their ends."""
     rest = b""
-    for piece in pieces:
-        *lines, rest = (rest + piece).replace(b"\r\n", b"\n").split(b"\n")
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
         yield from (line.decode(errors="replace") for line in lines)

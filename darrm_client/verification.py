@@ -1,8 +1,9 @@
 """Verification of answers: nothing that a service or a file says about privacy is believed.
 
 Every γ in an answer is proved private by this process, for the problem that the caller asked about, and what the answer
-claims beside it is held against γ (`darrm_opt.reprove`). One claim does not follow from γ and has to be believed: that no
-private γ is better than `upper_bound`. What the other side adds up from several γ (a total, an accuracy) is its own word.
+claims beside it is held against γ (`darrm_opt.reprove`). One claim does not follow from γ and has to be believed: that
+no private γ is better than `upper_bound`. What the other side adds up from several γ (a total, an accuracy) is its own
+word.
 
 A function takes an answer as plain data and returns it, or raises `VerificationFailed`, or `NotPrivate` with the
 counterexample.
@@ -55,13 +56,13 @@ class VerifiedAnswer(Solution):
         """What the person who asked should reconsider, in sentences; usually empty."""
         if self.designed_for is None:
             return super().warnings
-        other = self.designed_for
-        told = (
-            f"This is the nearest stored answer, designed for another question (voters ε = {other.voter.epsilon:g}, "
-            f"Δ = {other.voter.delta:g}, {other.affected} affected; release ε = {other.target.epsilon:g}, "
-            f"δ = {other.target.delta:g}): private as asked, but a γ for the very problem may keep more utility."
+        problem = self.designed_for
+        sentence = (
+            f"This is the nearest stored answer, designed for another question (voters ε = {problem.voter.epsilon:g}, "
+            f"Δ = {problem.voter.delta:g}, {problem.affected} affected; release ε = {problem.target.epsilon:g}, "
+            f"δ = {problem.target.delta:g}): private as asked, but a γ for the very problem may keep more utility."
         )
-        return (*super().warnings, told)
+        return (*super().warnings, sentence)
 
 
 def verify_answer(content: Any, spec: DesignSpec) -> VerifiedAnswer:
@@ -140,60 +141,60 @@ def parse_problem(record: Any) -> Problem:
         raise VerificationFailed(f"The answer has something else where a problem should be: {err}") from err
 
 
-def member(told: Any, name: str) -> Any:
-    """Return a member of an answer.
+def member(record: Any, name: str) -> Any:
+    """Return a member of an answer, or of a record in it.
 
     Raises:
         VerificationFailed: it has none of that name.
     """
-    if not isinstance(told, dict) or name not in told:
+    if not isinstance(record, dict) or name not in record:
         raise VerificationFailed(f"The answer lacks {name}: is this a darrm-opt service of this version?")
-    return told[name]
+    return record[name]
 
 
-def members(told: Any, kind: type[dict[str, Any] | list[Any]]) -> Collection[Any]:
+def members(value: Any, kind: type[dict[str, Any] | list[Any]]) -> Collection[Any]:
     """Return the values of an object, or the items of a list, in an answer.
 
     Raises:
         VerificationFailed: it is none.
     """
-    if not isinstance(told, kind):
-        raise VerificationFailed(f"The answer has {type(told).__name__} where {kind.__name__} should be.")
-    return list(told.values()) if isinstance(told, dict) else told
+    if not isinstance(value, kind):
+        raise VerificationFailed(f"The answer has {type(value).__name__} where {kind.__name__} should be.")
+    return list(value.values()) if isinstance(value, dict) else value
 
 
-def verify_curves(told: Any, problem: Problem) -> dict[str, Any]:
+def verify_curves(answer: Any, problem: Problem) -> dict[str, Any]:
     """Return error curves, each of a γ that is private for the problem."""
-    for curve in members(member(told, "curves"), dict):
+    for curve in members(member(answer, "curves"), dict):
         verify_gamma(member(curve, "gamma"), problem)
-    return dict(told)
+    return dict(answer)
 
 
-def verify_tradeoff(told: Any, wanted: Sequence[Problem]) -> dict[str, Any]:
+def verify_tradeoff(answer: Any, problems: Sequence[Problem]) -> dict[str, Any]:
     """Return a trade-off, one point for each problem, in order, with a γ that is private for it.
 
     Raises:
         VerificationFailed: there are others.
         NotPrivate: a γ is not.
     """
-    points = members(member(told, "points"), list)
-    if len(points) != len(wanted):
+    points = members(member(answer, "points"), list)
+    if len(points) != len(problems):
         raise VerificationFailed("The answer does not have one point for each allowance.")
-    for problem, point in zip(wanted, points, strict=True):
+    for problem, point in zip(problems, points, strict=True):
         if parse_problem(member(point, "problem")) != problem:
             raise VerificationFailed(
                 f"The point for target_epsilon = {problem.target.epsilon:g} is for another problem."
             )
         verify_gamma(member(point, "gamma"), problem)
-    return dict(told)
+    return dict(answer)
 
 
-def verify_least(told: Any, asked: dict[str, Any]) -> dict[str, Any]:
+def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to the inverse question: each γ private for the problem at its number, and worth what is said.
 
     Args:
-        told: the answer.
-        asked: the request: the arguments of `darrm_opt.design.inverse.least_parameter`, ``epsilon`` perhaps "inf".
+        answer: as plain data.
+        request: the arguments of `darrm_opt.design.inverse.least_parameter`, ``epsilon`` perhaps "inf".
 
     Raises:
         VerificationFailed: it answers another question, or its γ does not reach what was wanted.
@@ -202,37 +203,37 @@ def verify_least(told: Any, asked: dict[str, Any]) -> dict[str, Any]:
     from darrm_opt.design.inverse import FULL_SLACK, problem_at, utility_of
     from darrm_opt.design.objective import as_objective
 
-    measure: Literal["utility", "agreement"] = "utility" if asked.get("agreement") is None else "agreement"
-    if (member(told, "parameter"), member(told, "measure")) != (asked["parameter"], measure):
+    measure: Literal["utility", "agreement"] = "utility" if request.get("agreement") is None else "agreement"
+    if (member(answer, "parameter"), member(answer, "measure")) != (request["parameter"], measure):
         raise VerificationFailed("The answer is to another question than the one that was asked.")
-    voters: dict[str, Any] = {name: asked.get(name) for name in ("K", "m", "epsilon", "delta", "affected")}
-    voters |= {"epsilon": math.inf} if asked.get("epsilon") == "inf" else {}
-    objective, below = as_objective(asked["objective"]), member(told, "below")
-    wanted = min(asked[measure], 1.0 - FULL_SLACK)
-    for here in [told] if below is None else [told, below]:
-        value, stated = member(here, "value"), member(here, "reached")
-        if not isinstance(value, int | float) or not isinstance(stated, int | float):
+    voters: dict[str, Any] = {name: request.get(name) for name in ("K", "m", "epsilon", "delta", "affected")}
+    voters |= {"epsilon": math.inf} if request.get("epsilon") == "inf" else {}
+    objective, below = as_objective(request["objective"]), member(answer, "below")
+    goal = min(request[measure], 1.0 - FULL_SLACK)
+    for result in [answer] if below is None else [answer, below]:
+        value, claim = member(result, "value"), member(result, "reached")
+        if not isinstance(value, int | float) or not isinstance(claim, int | float):
             raise VerificationFailed("The answer has something else where a number should be.")
-        problem = problem_at(asked["parameter"], value, **voters, Delta=asked["Delta"])
-        if parse_problem(member(member(here, "design"), "problem")) != problem:
-            raise VerificationFailed(f"The γ at {asked['parameter']} = {value:g} is for another problem.")
-        reached = utility_of(verify_gamma(member(here["design"], "gamma"), problem), objective, measure)
-        if not math.isclose(reached, stated, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-            raise VerificationFailed(f"The γ at {asked['parameter']} = {value:g} reaches {reached!r}, not {stated!r}.")
-        if (stated >= wanted) != (here is told):
-            raise VerificationFailed(f"{asked['parameter']} = {value:g} is not the end of a search for {wanted:g}.")
-    return dict(told)
+        problem = problem_at(request["parameter"], value, **voters, Delta=request["Delta"])
+        if parse_problem(member(member(result, "design"), "problem")) != problem:
+            raise VerificationFailed(f"The γ at {request['parameter']} = {value:g} is for another problem.")
+        level = utility_of(verify_gamma(member(result["design"], "gamma"), problem), objective, measure)
+        if not math.isclose(level, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            raise VerificationFailed(f"The γ at {request['parameter']} = {value:g} reaches {level!r}, not {claim!r}.")
+        if (claim >= goal) != (result is answer):
+            raise VerificationFailed(f"{request['parameter']} = {value:g} is not the end of a search for {goal:g}.")
+    return dict(answer)
 
 
 def verify_profile(
-    told: Any, problem: Problem, given: NoiseFunction | None, epsilons: Sequence[float] | None
+    answer: Any, problem: Problem, noise_sent: NoiseFunction | None, epsilons: Sequence[float] | None
 ) -> dict[str, Any]:
     """Return a profile with its δ computed here.
 
     Args:
-        told: the answer.
+        answer: as plain data.
         problem: what was asked.
-        given: the γ that was sent, private or not; None where γ_opt was asked for.
+        noise_sent: the γ that was sent, private or not; None where γ_opt was asked for.
         epsilons: where it was asked [nats]; None where that was left to the other side.
 
     Raises:
@@ -241,33 +242,33 @@ def verify_profile(
     """
     from darrm_opt.design.privacy_profile import privacy_profile
 
-    noise = parse_gamma(member(told, "gamma"), problem.K)
-    if given is None:
+    noise = parse_gamma(member(answer, "gamma"), problem.K)
+    if noise_sent is None:
         verify(problem, noise)
-    elif noise != given:
+    elif noise != noise_sent:
         raise VerificationFailed("The profile is that of another γ than the one that was sent.")
-    at = member(told, "epsilon")
-    if not isinstance(at, list) or (epsilons is not None and at != epsilons):
+    grid = member(answer, "epsilon")
+    if not isinstance(grid, list) or (epsilons is not None and grid != epsilons):
         raise VerificationFailed("The profile is at other ε than those that were asked.")
-    own = privacy_profile(noise, problem, at)
-    return {**told, "delta": own.deltas.tolist(), "attained": own.attained.tolist()}
+    profile = privacy_profile(noise, problem, grid)
+    return {**answer, "delta": profile.deltas.tolist(), "attained": profile.attained.tolist()}
 
 
-def verify_certificate(told: Any, problem: Problem) -> None:
+def verify_certificate(answer: Any, problem: Problem) -> None:
     """Refuse an answer that is no certificate for the problem.
 
     Raises:
         VerificationFailed: it is none.
     """
-    if member(told, "private") is not True or parse_problem(member(told, "problem")) != problem:
+    if member(answer, "private") is not True or parse_problem(member(answer, "problem")) != problem:
         raise VerificationFailed("The answer is no proof of what was asked.")
 
 
-def verify_budget(told: Any, body: dict[str, Any]) -> None:
-    """Refuse an answer about other voters, another budget or another draw than were asked about, or voters fresh that are not.
+def verify_budget(answer: Any, body: dict[str, Any]) -> None:
+    """Refuse an answer about other voters, another budget or another draw than the request states.
 
     Args:
-        told: a comparison or a plan.
+        answer: a comparison or a plan.
         body: the request, as `darrm_client.requests.budget_body` and `draw_body` state it.
 
     Raises:
@@ -275,37 +276,40 @@ def verify_budget(told: Any, body: dict[str, Any]) -> None:
     """
     voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
     draw = {name: body[name] for name in DRAW} if "n" in body else None
-    said = member(told, "draw")
-    about = {
-        "fresh": (body["fresh"], member(told, "fresh")),
-        "queries": (body["queries"], member(told, "queries")),
-        "voters": (voters, member(told, "voters")),
-        "draw": (draw, {name: member(said, name) for name in DRAW} if said is not None else None),
+    draw_record = member(answer, "draw")
+    pairs = {
+        "fresh": (body["fresh"], member(answer, "fresh")),
+        "queries": (body["queries"], member(answer, "queries")),
+        "voters": (voters, member(answer, "voters")),
+        "draw": (draw, {name: member(draw_record, name) for name in DRAW} if draw_record is not None else None),
     }
-    total = member(told, "total")
+    total = member(answer, "total")
     for name in ("epsilon", "delta"):
         value = member(total, name)
         close = isinstance(value, int | float) and math.isclose(value, body[f"total_{name}"], rel_tol=1e-9)
-        about[f"total {name}"] = (body[f"total_{name}"], body[f"total_{name}"] if close else value)
-    for name, (asked, answered) in about.items():
-        if type(asked) is not type(answered) or asked != answered:
-            raise VerificationFailed(f"The answer is for {name} = {answered!r}, and {asked!r} was asked.")
+        pairs[f"total {name}"] = (body[f"total_{name}"], body[f"total_{name}"] if close else value)
+    for name, (expected, claim) in pairs.items():
+        if type(expected) is not type(claim) or expected != claim:
+            raise VerificationFailed(f"The answer is for {name} = {claim!r}, and {expected!r} was asked.")
 
 
-def verify_comparison(told: Any, problem: Problem, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a comparison of what was asked, its γ noise functions for as many voters; the totals are the other side's."""
-    for row in members(member(told, "rows"), list):
+def verify_comparison(answer: Any, problem: Problem, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a comparison for the request, each γ in it a noise function for K voters.
+
+    Its totals are the other side's.
+    """
+    for row in members(member(answer, "rows"), list):
         if member(row, "gamma") is not None:
             parse_gamma(row["gamma"], problem.K)
-    verify_budget(told, body)
-    return dict(told)
+    verify_budget(answer, body)
+    return dict(answer)
 
 
-def verify_plan(told: Any, problem: Problem, body: dict[str, Any], *, trained_once: bool) -> dict[str, Any]:
+def verify_plan(answer: Any, problem: Problem, body: dict[str, Any], *, trained_once: bool) -> dict[str, Any]:
     """Return a plan, each γ in it private for the target that its option names.
 
     Args:
-        told: the answer.
+        answer: as plain data.
         problem: the voters that were asked about.
         body: the request, as in `verify_budget`.
         trained_once: whether they answer many queries with the same randomness: then their own privacy does not count.
@@ -314,19 +318,19 @@ def verify_plan(told: Any, problem: Problem, body: dict[str, Any], *, trained_on
         VerificationFailed: a γ in it is for other voters, or it answers another question.
         NotPrivate: a γ in it is not.
     """
-    verify_budget(told, body)
+    verify_budget(answer, body)
     voter = Privacy(math.inf) if trained_once else problem.voter
-    for option in members(member(told, "options"), list):
+    for option in members(member(answer, "options"), list):
         if member(option, "gamma") is not None:
-            wanted = parse_problem(member(option, "problem"))
-            if (wanted.K, wanted.voter, wanted.affected) != (problem.K, voter, problem.affected):
+            target = parse_problem(member(option, "problem"))
+            if (target.K, target.voter, target.affected) != (problem.K, voter, problem.affected):
                 raise VerificationFailed("The plan has a γ for other voters than those that were asked.")
-            verify_gamma(option["gamma"], wanted)
-    member(told, "advice")
-    return dict(told)
+            verify_gamma(option["gamma"], target)
+    member(answer, "advice")
+    return dict(answer)
 
 
-def verify_plurality(told: Any, problem: PluralityProblem) -> dict[str, Any]:
+def verify_plurality(answer: Any, problem: PluralityProblem) -> dict[str, Any]:
     """Return a plurality rule, private for the problem that was asked.
 
     Raises:
@@ -336,41 +340,42 @@ def verify_plurality(told: Any, problem: PluralityProblem) -> dict[str, Any]:
     from darrm_opt.plurality.record import rule_from_record
 
     try:
-        found, _, _ = rule_from_record(member(told, "rule"))
+        rule_problem, _, _ = rule_from_record(member(answer, "rule"))
     except InvalidInput as err:
         raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
-    if found != problem:
+    if rule_problem != problem:
         raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
-    member(told, "utilities")
-    return dict(told)
+    member(answer, "utilities")
+    return dict(answer)
 
 
-def verify_options(told: Any, problem: PluralityProblem, queries: int) -> dict[str, Any]:
+def verify_options(answer: Any, problem: PluralityProblem, queries: int) -> dict[str, Any]:
     """Return the options for queries, the mechanism of the best one proved to fit in the total.
 
     Raises:
-        VerificationFailed: it is for other voters or classes, no mechanism, or so many answers of it are not within the total.
+        VerificationFailed: it is for other voters or classes, no mechanism, or so many answers of it are not within the
+            total.
         NotPrivate: it is a rule that is not private for its problem.
     """
     from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
 
     try:
-        found = mechanism_from_record(member(told, "mechanism"))
+        mechanism = mechanism_from_record(member(answer, "mechanism"))
     except InvalidInput as err:
         raise VerificationFailed(f"The answer has something else where a mechanism should be: {err}") from err
-    if (found.K, found.classes, found.affected) != (problem.K, problem.classes, problem.affected):
+    if (mechanism.K, mechanism.classes, mechanism.affected) != (problem.K, problem.classes, problem.affected):
         raise VerificationFailed("The answer has a mechanism for other voters or classes than those that were asked.")
-    if not found.fits(problem.target, queries):
+    if not mechanism.fits(problem.target, queries):
         raise VerificationFailed(f"{queries} answers of this mechanism are not proved to be within the total.")
-    member(told, "options")
-    return dict(told)
+    member(answer, "options")
+    return dict(answer)
 
 
-def _label(told: dict[str, Any], spec: DesignSpec) -> Problem | None:
-    """Return the problem for which an answer says that it was designed; None where it says that it is the very answer."""
-    label = told.get("nearest")
+def _label(answer: dict[str, Any], spec: DesignSpec) -> Problem | None:
+    """Return the problem for which an answer says that it was designed; None if that is the problem asked."""
+    label = answer.get("nearest")
     if label is None:
         return None
-    designed = parse_problem(label.get("designed_for") if isinstance(label, dict) else label)
+    problem = parse_problem(label.get("designed_for") if isinstance(label, dict) else label)
     shape = label.get("designed_shape", spec.shape)
-    return None if (designed, shape) == (spec.problem, spec.shape) else designed
+    return None if (problem, shape) == (spec.problem, spec.shape) else problem

@@ -1,7 +1,7 @@
 """Webhooks: signatures after the Standard Webhooks specification, for the service that sends and for whoever receives.
 
-A message is signed with HMAC-SHA256 over its id, its time and its body, so nobody else can send one, change one, or send an old
-one again later. Receivers that have a library of https://www.standardwebhooks.com may use that instead.
+A message is signed with HMAC-SHA256 over its id, its time and its body, so nobody else can send one, change one, or
+send an old one again later. Receivers that have a library of https://www.standardwebhooks.com may use that instead.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def sign_webhook(secret: bytes, message_id: str, timestamp: int, body: bytes) ->
         timestamp: header ``webhook-timestamp`` [s since 1970-01-01 UTC].
         body: exactly as it is sent.
     """
-    signed = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
-    return _SIGNATURE + base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
+    message = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
+    return _SIGNATURE + base64.b64encode(hmac.digest(secret, message, hashlib.sha256)).decode()
 
 
 def verify_webhook(secret: str, headers: Mapping[str, str], body: bytes, *, now: float | None = None) -> WebhookEvent:
@@ -102,16 +102,16 @@ def verify_webhook(secret: str, headers: Mapping[str, str], body: bytes, *, now:
         VerificationFailed: it was not sent by who has the secret, or not within `TOLERANCE_SECONDS`. Answer 400.
     """
     key = read_webhook_secret(secret)
-    told = {name.lower(): value for name, value in headers.items()}
-    message_id, sent, signatures = (told.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature"))
-    if not (message_id and signatures and sent.isascii() and sent.isdigit() and len(sent) <= 12):
+    fields = {name.lower(): value for name, value in headers.items()}
+    message_id, timestamp, signatures = (fields.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature"))
+    if not (message_id and signatures and timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
         raise VerificationFailed("The webhook has no id, time or signature.")
-    expected = sign_webhook(key, message_id, int(sent), body).encode()
-    offered = [each.encode() for each in signatures.split() if each.startswith(_SIGNATURE)]
-    matches = [hmac.compare_digest(expected, each) for each in offered]  # all of them, whichever is right
+    expected = sign_webhook(key, message_id, int(timestamp), body).encode()
+    candidates = [signature.encode() for signature in signatures.split() if signature.startswith(_SIGNATURE)]
+    matches = [hmac.compare_digest(expected, signature) for signature in candidates]  # all of them, whichever is right
     if not any(matches):
         raise VerificationFailed("The webhook's signature is not the service's.")
-    if abs((time.time() if now is None else now) - int(sent)) > TOLERANCE_SECONDS:
+    if abs((time.time() if now is None else now) - int(timestamp)) > TOLERANCE_SECONDS:
         raise VerificationFailed(f"The webhook was sent more than {TOLERANCE_SECONDS:g} s from now.")
     try:
         content = json.loads(body)

@@ -67,10 +67,10 @@ def current_client() -> Client | None:
 
 
 def current_owner() -> str | None:
-    """Return the name of the key of the request that is being answered, whose jobs are its own; None for whom all jobs are.
+    """Return the name of the key of the present request, which sees its own jobs only; None for one that sees all jobs.
 
-    Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's. To an admin's key they all
-    belong, too.
+    Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's. To an admin's
+    key they all belong, too.
     """
     client = current_client()
     return client.name if client is not None and client.has_key and client.role != "admin" else None
@@ -111,7 +111,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
 
 
 READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*)?")
-"""Requests under /v1 of readers, method and path: stored answers, by problem, by id, and many at once; and the list of designs."""
+"""Requests under /v1 that a reader may send, method and path: stored answers, one or many, and the list of designs."""
 
 
 def check_role(client: Client, method: str, path: str, metrics: str) -> Rejection | None:
@@ -154,10 +154,12 @@ def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> 
         server: the address that the connection came in at.
         hosts: names that are ours; if none are given, any name at all but over loopback, where only loopback's are.
     """
-    named = [value for name, value in headers if name == b"host"]
-    if len(named) > 1:  # which of them a proxy, a log or we believe is not for a client to choose (RFC 9112, 3.2)
+    host_headers = [value for name, value in headers if name == b"host"]
+    if (
+        len(host_headers) > 1
+    ):  # which of them a proxy, a log or we believe is not for a client to choose (RFC 9112, 3.2)
         return Rejection("bad-request", "The request has more than one Host header.", closing=True)
-    if _is_own_name(named[0] if named else b"", _is_loopback(server), hosts):
+    if _is_own_name(host_headers[0] if host_headers else b"", _is_loopback(server), hosts):
         return None
     detail = "The Host header does not name this server."
     return Rejection("wrong-host", f"{detail} The operator lists its names in DARRM_HOSTS.", closing=True)
@@ -172,14 +174,15 @@ def check_forwarded(headers: Headers, client: Client) -> Rejection | None:
 
     Args:
         headers: of the request, names in lower case.
-        client: who asks, by the address of the connection; the caller has no keys, was not told to be public, and trusts no proxy.
+        client: who asks, by the address of the connection; the caller has no keys, was not told to be public, and
+            trusts no proxy.
     """
     if not client.local or not any(name in FORWARDED_HEADERS for name, _ in headers):
         return None
     return Rejection(
         "key-needed",
-        "A proxy forwards requests to this server, which has no API keys. The operator sets DARRM_KEYS, or DARRM_PUBLIC=true "
-        "if whoever reaches the proxy may use it, or DARRM_TRUSTED_PROXIES.",
+        "A proxy forwards requests to this server, which has no API keys. The operator sets DARRM_KEYS, or "
+        "DARRM_PUBLIC=true if whoever reaches the proxy may use it, or DARRM_TRUSTED_PROXIES.",
         ((b"www-authenticate", CHALLENGE),),
     )
 
@@ -196,8 +199,8 @@ def check_site(headers: Headers, path: str, origins: tuple[str, ...]) -> Rejecti
     """
     if not path.startswith("/v1/"):
         return None
-    sent = {name: value for name, value in headers if name in {b"sec-fetch-site", b"origin"}}
-    if sent.get(b"sec-fetch-site") != b"cross-site" or sent.get(b"origin", b"").decode("latin-1") in origins:
+    fields = {name: value for name, value in headers if name in {b"sec-fetch-site", b"origin"}}
+    if fields.get(b"sec-fetch-site") != b"cross-site" or fields.get(b"origin", b"").decode("latin-1") in origins:
         return None
     detail = "Pages of other sites may not ask here. The operator lists the origins that may in DARRM_CORS_ORIGINS."
     return Rejection("cross-site", detail)
@@ -207,8 +210,8 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 @lru_cache(maxsize=1024)
-def _is_own_name(named: bytes, loopback: bool, hosts: tuple[str, ...]) -> bool:  # noqa: FBT001 — part of the cache's key
-    name = named.decode("latin-1").strip().lower()
+def _is_own_name(header: bytes, loopback: bool, hosts: tuple[str, ...]) -> bool:  # noqa: FBT001 — part of the cache's key
+    name = header.decode("latin-1").strip().lower()
     name = name.partition("]")[0] + "]" if name.startswith("[") else name.partition(":")[0]
     if loopback and (name in LOOPBACK_NAMES or name.endswith(".localhost") or _is_loopback(name)):
         return True
@@ -229,26 +232,26 @@ def _is_loopback(address: str | None) -> bool:
 def client_at(address: str | None) -> Client:
     """Return the client without a key at an address."""
     try:
-        found = ipaddress.ip_address(address or "")
+        ip = ipaddress.ip_address(address or "")
     except ValueError:
         return Client(f"address {address or 'unknown'}"[:72], local=False)
-    mapped = getattr(found, "ipv4_mapped", None)
-    if mapped is not None:
-        found = mapped
-    named = str(ipaddress.ip_network(f"{found}/64", strict=False)) if found.version == 6 else str(found)
-    return Client(f"address {named}", local=found.is_loopback)
+    ipv4 = getattr(ip, "ipv4_mapped", None)
+    if ipv4 is not None:
+        ip = ipv4
+    prefix = str(ipaddress.ip_network(f"{ip}/64", strict=False)) if ip.version == 6 else str(ip)
+    return Client(f"address {prefix}", local=ip.is_loopback)
 
 
 def _presented_keys(headers: Headers) -> set[str]:
-    found = set()
+    keys = set()
     for name, value in headers:
         if name == b"x-api-key":
-            found.add(value.decode("latin-1").strip())
+            keys.add(value.decode("latin-1").strip())
         elif name == b"authorization":
             scheme, _, text = value.decode("latin-1").partition(" ")
             if scheme.lower() == "bearer":
-                found.add(text.strip())
-    return found
+                keys.add(text.strip())
+    return keys
 
 
 def _unauthorized(detail: str, challenge: bytes) -> Rejection:

@@ -1,7 +1,7 @@
 """Fair queue: turns at a few places, shared by client: each in turn gives one of its waiters a place.
 
-However much one client has waiting, another's next piece of work waits for one turn of each client before it, not for all
-that came earlier.
+However much one client has waiting, another's next piece of work waits for one turn of each client before it, not for
+all that came earlier.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FairQueue:
             raise
 
     async def begin(self, client: str) -> None:
-        """Wait for the client's turn to begin something; the place is free again in the next round of the event loop."""
+        """Wait for the client's turn to begin; the place is free again in the next round of the event loop."""
         await self.acquire(client)
         asyncio.get_running_loop().call_soon(self.release)
 

@@ -27,8 +27,11 @@ from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError, InvalidInput
 
 FORMAT = 2
-"""Version of the file's layout. Files of format 1, without roles and expiry, are read as well; an older release refuses format 2, as it
-would take every key for a user's that never expires."""
+"""Version of the file's layout.
+
+Files of format 1, without roles and expiry, are read as well; an older release refuses format 2, as it would take every
+key for a user's that never expires.
+"""
 
 Role = Literal["reader", "user", "admin"]
 """What a key may do: read stored answers; have answers solved as well; see and cancel everyone's jobs as well."""
@@ -106,13 +109,13 @@ def create_key(path: Path, name: str, role: str = "user", expires: str = "") -> 
         raise InvalidInput("NAME", name, "1 to 64 letters, digits, spaces and . @ : / + - _, saying whose key it is")
     if role not in ROLES:
         raise InvalidInput("role", role, f"one of {', '.join(ROLES)}")
-    until = parse_expiry(expires)
+    expiry = parse_expiry(expires)
     with _lock(path):
         keys = _read(path) if path.exists() else ()
-        taken = {key.id for key in keys}
-        identity = next(made for made in iter(lambda: secrets.token_hex(4), "") if made not in taken)
+        ids = {key.id for key in keys}
+        identity = next(candidate for candidate in iter(lambda: secrets.token_hex(4), "") if candidate not in ids)
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        key = Key(identity, name, _digest(secret), datetime.now(UTC).isoformat(timespec="seconds"), role, until)
+        key = Key(identity, name, _digest(secret), datetime.now(UTC).isoformat(timespec="seconds"), role, expiry)
         _write(path, (*keys, key))
     return key, f"darrm_{identity}_{secret}"
 
@@ -133,17 +136,17 @@ def parse_expiry(text: str, now: datetime | None = None) -> str:
     if not text:
         return ""
     now = datetime.now(UTC) if now is None else now
-    lifetime, until = _LIFETIME.fullmatch(text), now
+    lifetime, expiry = _LIFETIME.fullmatch(text), now
     with contextlib.suppress(ValueError, OverflowError):
         if lifetime is not None:
-            until = now + timedelta(seconds=int(lifetime[1]) * LIFETIME_UNITS[lifetime[2]])
+            expiry = now + timedelta(seconds=int(lifetime[1]) * LIFETIME_UNITS[lifetime[2]])
         else:
-            until = datetime.fromisoformat(text)
-            until = (until.replace(tzinfo=UTC) if until.tzinfo is None else until).astimezone(UTC)
-    if until <= now:
+            expiry = datetime.fromisoformat(text)
+            expiry = (expiry.replace(tzinfo=UTC) if expiry.tzinfo is None else expiry).astimezone(UTC)
+    if expiry <= now:
         accepted = "a lifetime such as 12h, 90d or 26w, or a time to come such as 2030-01-31 (UTC)"
         raise InvalidInput("expires", text, accepted)
-    return until.isoformat(timespec="seconds")
+    return expiry.isoformat(timespec="seconds")
 
 
 def revoke_key(path: Path, identity: str) -> Key:
@@ -155,11 +158,11 @@ def revoke_key(path: Path, identity: str) -> Key:
     """
     with _lock(path):
         keys = _read(path)
-        found = next((key for key in keys if key.id == identity), None)
-        if found is None:
+        key = next((entry for entry in keys if entry.id == identity), None)
+        if key is None:
             raise InvalidInput("ID", identity, "the id of a key in the file", "`darrm keys ls` lists them.")
-        _write(path, tuple(key for key in keys if key is not found))
-    return found
+        _write(path, tuple(entry for entry in keys if entry is not key))
+    return key
 
 
 def list_keys(path: Path) -> tuple[Key, ...]:
@@ -190,28 +193,28 @@ class KeyRing:
         self._clock = clock
         self._stamp = _stamp(path)
         self._keys = {key.id: key for key in _read(path)}
-        self._looked = clock()
+        self._last_check = clock()
 
     def holder(self, text: str) -> Key | None:
         """Return the key with this text, which may have expired, or None."""
-        self._look()
+        self._reload()
         shape = _KEY_FORMAT.fullmatch(text)
         key = self._keys.get(shape[1]) if shape else None
         # Always one hash and one comparison over the whole length, whether the id is known or not.
-        same = hmac.compare_digest(_digest(shape[2] if shape else ""), key.digest if key else _NO_DIGEST)
-        return key if same else None
+        matches = hmac.compare_digest(_digest(shape[2] if shape else ""), key.digest if key else _NO_DIGEST)
+        return key if matches else None
 
     def is_valid(self, identity: str) -> bool:
         """Tell whether there is a key with this id that has not expired."""
-        self._look()
+        self._reload()
         key = self._keys.get(identity)
         return key is not None and not key.has_expired()
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         now = self._clock()
-        if now - self._looked < RELOAD_SECONDS:
+        if now - self._last_check < RELOAD_SECONDS:
             return
-        self._looked = now
+        self._last_check = now
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return
@@ -235,10 +238,10 @@ def _digest(secret: str) -> str:
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        about = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return about.st_ino, about.st_mtime_ns, about.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _lock(path: Path) -> Any:
@@ -276,11 +279,11 @@ def _read(path: Path) -> tuple[Key, ...]:
 
 def _key(content: dict[str, Any]) -> Key:
     """Return a key as the file has it; a role or a time that is none must not let anybody in."""
-    plain = {name: str(content[name]) for name in ("id", "name", "digest", "created")}
+    texts = {name: str(content[name]) for name in ("id", "name", "digest", "created")}
     role, expires = content.get("role", "user"), content.get("expires", "")
     if role not in ROLES or (expires and datetime.fromisoformat(expires).tzinfo is None):
         raise ValueError(role)
-    return Key(**plain, role=role, expires=expires)
+    return Key(**texts, role=role, expires=expires)
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:

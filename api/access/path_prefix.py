@@ -1,4 +1,4 @@
-"""Path prefix: below which path clients reach the service, where a proxy publishes it, so that links lead back through the proxy."""
+"""Path prefix: the path below which a proxy publishes the service, so that links lead back through the proxy."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def forwarded_prefix(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     >>> [forwarded_prefix([(b"x-forwarded-prefix", text)]) for text in (b"/darrm/", b"//evil.example", b"/")]
     ['/darrm', None, '']
     """
-    told = [value for name, value in headers if name == b"x-forwarded-prefix"]
-    if len(told) != 1:
+    values = [value for name, value in headers if name == b"x-forwarded-prefix"]
+    if len(values) != 1:
         return None
-    text = told[0].decode("latin-1").strip().removesuffix("/")
-    good = len(text) <= MAX_PREFIX_LENGTH and (not text or PREFIX_PATTERN.fullmatch(text))
-    return text if good else None
+    text = values[0].decode("latin-1").strip().removesuffix("/")
+    valid = len(text) <= MAX_PREFIX_LENGTH and (not text or PREFIX_PATTERN.fullmatch(text))
+    return text if valid else None
 
 
 @lru_cache(maxsize=1024)
 def is_trusted(address: str | None, networks: tuple[str, ...]) -> bool:
     """Tell whether an address is one of the trusted proxies'."""
     try:
-        found = ipaddress.ip_address(address or "")
+        ip = ipaddress.ip_address(address or "")
     except ValueError:
         return False
-    found = getattr(found, "ipv4_mapped", None) or found
-    return any(found in ipaddress.ip_network(network) for network in networks)
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return any(ip in ipaddress.ip_network(network) for network in networks)

@@ -7,8 +7,8 @@ processor that Python runs on: workers share a table through a file without a lo
 same microsecond may count only one of them, which a rate limit can afford.
 
 A client's place in the table is a keyed hash of its name. However many addresses a flood comes from, the table does
-not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of the
-hash is random, nobody can choose whom to fall together with.
+not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of
+the hash is random, nobody can choose whom to fall together with.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class RateLimiter:
         >>> [limiter.take("me", rate=2, burst=2) for _ in range(3)]
         [0.0, 0.0, 0.5]
         """
-        place = self._place(client)
+        slot = self._place(client)
         now = self._clock()
-        full = max(self._full[place], now) + tokens / rate
-        wait = full - now - burst / rate
-        if wait > 1e-9:  # rounding of the clock's seconds: a millionth of a token at most
-            return wait
-        self._full[place] = full
+        full_at = max(self._full[slot], now) + tokens / rate
+        delay = full_at - now - burst / rate
+        if delay > 1e-9:  # rounding of the clock's seconds: a millionth of a token at most
+            return delay
+        self._full[slot] = full_at
         return 0.0
 
     def _place(self, client: str) -> int:
@@ -101,8 +101,8 @@ QUOTA_RETRY_SECONDS = 5.0
 class ClientQuota:
     """Per-client quota of concurrent computations: so many in all, and at most half of them for one client.
 
-    Curves, certificates and accounts take a process each, for seconds, while their client waits; they cannot be queued on
-    disk. Without a bound, one client's flood of them would delay everyone else's for hours.
+    Curves, certificates and accounts take a process each, for seconds, while their client waits; they cannot be queued
+    on disk. Without a bound, one client's flood of them would delay everyone else's for hours.
 
     Args:
         size: computations in all.
@@ -111,7 +111,7 @@ class ClientQuota:
 
     def __init__(self, size: int, noun: str = "computations") -> None:
         self._size, self._noun = size, noun
-        self._running: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     @contextmanager
     def reserve(self, client: Client | None) -> Iterator[None]:
@@ -124,19 +124,19 @@ class ClientQuota:
         if client is None:
             yield
             return
-        if self._running.total() >= self._size:
+        if self._counts.total() >= self._size:
             raise Overloaded(
                 f"{self._size} {self._noun} are running or waiting, which is as many as this server accepts."
             )
         name, share = client.name, max(1, self._size // 2)
-        if self._running[name] >= share:
+        if self._counts[name] >= share:
             raise TooManyJobs(
                 f"One client may have {share} {self._noun} running or waiting, and this one has.", QUOTA_RETRY_SECONDS
             )
-        self._running[name] += 1
+        self._counts[name] += 1
         try:
             yield
         finally:
-            self._running[name] -= 1
-            if not self._running[name]:
-                del self._running[name]  # clients come and go for years
+            self._counts[name] -= 1
+            if not self._counts[name]:
+                del self._counts[name]  # clients come and go for years

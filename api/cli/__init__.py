@@ -51,18 +51,18 @@ def _run(words: list[str]) -> None:
             answer(f"darrm {__version__}")
             sys.exit(ExitCode.DONE)
         try:
-            name, left = parse_verb(words, VERBS)
+            name, rest = parse_verb(words, VERBS)
             if name not in VERBS:
                 verbs = {verb: _summary(load(verb)) for verb in VERBS if verb.startswith(f"{name} ")}
-                (answer if left else say)(group_help(name, verbs, EXIT_CODES))
-                sys.exit(ExitCode.DONE if left else ExitCode.BAD_INPUT)
+                (answer if rest else say)(group_help(name, verbs, EXIT_CODES))
+                sys.exit(ExitCode.DONE if rest else ExitCode.BAD_INPUT)
             if name not in MATRIX_VERBS:
                 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             command = Command.of(load(name))
-            if any(word in HELP for word in left):
+            if any(word in HELP for word in rest):
                 answer(verb_help(name, command, EXIT_CODES, EXAMPLES[name]))
                 sys.exit(ExitCode.DONE)
-            values = parse(left, command.parameters)
+            values = parse(rest, command.parameters)
         except UsageError as err:
             fail(str(err), ExitCode.BAD_INPUT)
         command.call(values)
@@ -70,8 +70,10 @@ def _run(words: list[str]) -> None:
 
 
 MATRIX_VERBS = {"reproduce", "teach"}
-"""Verbs that multiply large matrices, in as many threads as there are processors. For the others NumPy should start none: they
-spin while it loads, on the processors that load it."""
+"""Verbs that multiply large matrices, in as many threads as there are processors.
+
+For the others NumPy should start none: they spin while it loads, on the processors that load it.
+"""
 
 SUMMARY = """Design, prove and use the optimal private majority vote.
 

@@ -46,7 +46,7 @@ def cached_solution(problem: Problem, design: DesignOptions) -> Solution:
 
 
 def _cached_solution(problem: Problem, design: DesignOptions, progress: Watcher) -> Solution:
-    how: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "objective": _objective(design.objective),
         "shape": design.shape,
         "method": design.method,
@@ -54,21 +54,21 @@ def _cached_solution(problem: Problem, design: DesignOptions, progress: Watcher)
         "time_limit": _seconds(design.time_limit),
         "progress": progress,
     }
-    wanted = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
-    if design.cache is False or not (wanted or takes_long(problem, design)):
-        return solve(problem, **how)
+    explicit = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
+    if design.cache is False or not (explicit or takes_long(problem, design)):
+        return solve(problem, **settings)
 
     from solver_cache import CacheError, NoStore, cache_url, cached_solve, open_store
 
     try:
         store = open_store(cache_url(os.environ))
     except (BackendUnavailable, CacheError) as err:
-        if wanted:
+        if explicit:
             raise
         say(f"Warning: {err}")
         store = NoStore()
     try:
-        return cached_solve(problem, store=store, **how).solution
+        return cached_solve(problem, store=store, **settings).solution
     finally:
         store.close()
 
@@ -83,7 +83,7 @@ def progress_text(progress: Progress) -> str:
 
 
 def check_affordable(problem: Problem, design: DesignOptions) -> None:
-    """Refuse, before any work, a solve that is expected to take longer than `MAX_SECONDS`, unless a time limit was given.
+    """Refuse, before any work, a solve without a time limit that is expected to take longer than `MAX_SECONDS`.
 
     Raises:
         InvalidInput: names K, the estimate, and the largest K that would fit.
@@ -119,19 +119,20 @@ def refuse_slow(
     from darrm_opt.problem import Problem
     from darrm_opt.search import largest_count_between
 
-    def expected(K: int) -> float:
+    def expected_seconds(K: int) -> float:
         affected = K if problem.affected == problem.K else min(K, problem.affected)
-        asked = Problem(K, problem.voter, problem.target, affected)
-        return seconds(solve_seconds(DesignSpec(asked, objective)), asked)
+        smaller = Problem(K, problem.voter, problem.target, affected)
+        return seconds(solve_seconds(DesignSpec(smaller, objective)), smaller)
 
-    if (found := expected(problem.K)) <= MAX_SECONDS:
+    if (estimate := expected_seconds(problem.K)) <= MAX_SECONDS:
         return
-    fits = largest_count_between(lambda K: expected(K) <= MAX_SECONDS, 1, problem.K)
+    largest = largest_count_between(lambda K: expected_seconds(K) <= MAX_SECONDS, 1, problem.K)
     raise InvalidInput(
         "K",
         problem.K,
         f"what takes at most {MAX_SECONDS / 60:g} minutes",
-        f"This would take about {found / 60:,.0f} minutes; K = {_two_digits(fits):,} would fit. {advice}".rstrip(),
+        f"This would take about {estimate / 60:,.0f} minutes; "
+        f"K = {_two_digits(largest):,} would fit. {advice}".rstrip(),
     )
 
 
@@ -164,7 +165,7 @@ def _seconds(text: str | None) -> float | None:
     return value if value is None else float(value)
 
 
-def release_of(asked: ProblemOptions, design: DesignOptions, saved: str | None) -> Release:
+def release_of(options: ProblemOptions, design: DesignOptions, source: str | None) -> Release:
     """Return the release, proved private.
 
     Raises:
@@ -173,26 +174,26 @@ def release_of(asked: ProblemOptions, design: DesignOptions, saved: str | None) 
     """
     from darrm_opt.accounting.release_profile import Release
 
-    if saved is None:
-        solution = cached_solution(asked.problem(), design)
+    if source is None:
+        solution = cached_solution(options.problem(), design)
         release = Release.of(solution)
     else:
-        release = _saved(saved, asked)
+        release = _release_in(source, options)
     for warning in release.problem.warnings(release.noise.values):
         say(f"Warning: {warning}")
     return release
 
 
-def _saved(source: str, asked: ProblemOptions) -> Release:
+def _release_in(source: str, options: ProblemOptions) -> Release:
     from json import loads
 
     from api.cli.files import read_text
     from darrm_opt.accounting.release_profile import Release
     from darrm_opt.reprove import ReproofFailed, read_solution
 
-    if asked.given:
-        options = ", ".join(map(option_of, asked.given))
-        fail(f"{source} names its problem itself: leave out {options}.", ExitCode.BAD_INPUT)
+    if options.given:
+        names = ", ".join(map(option_of, options.given))
+        fail(f"{source} names its problem itself: leave out {names}.", ExitCode.BAD_INPUT)
     text = read_text(source)
     try:
         solution = read_solution(loads(text))

@@ -18,15 +18,15 @@ def check_writable(path: str | None, option: str) -> None:
     if path is None:
         return
     if path == "-":
-        trouble = (
+        reason = (
             "It is no stream here: answers go to stdout by themselves, with --json as JSON. A file of this name is ./-."
         )
     elif Path(path).is_dir():
-        trouble = "It is a folder."
+        reason = "It is a folder."
     else:
-        trouble = _obstacle(path)
-    if trouble:
-        raise InvalidInput(option, path, "a file that can be written", trouble)
+        reason = _obstacle(path)
+    if reason:
+        raise InvalidInput(option, path, "a file that can be written", reason)
 
 
 def _obstacle(path: str) -> str:
@@ -56,7 +56,7 @@ def check_plot(path: str | None) -> None:
         from darrm_opt.figures import FORMATS, check_drawable
 
         if picture_format(path) not in FORMATS:
-            raise InvalidInput("plot", path, "a name ending in " + ", ".join(f".{each}" for each in FORMATS))
+            raise InvalidInput("plot", path, "a name ending in " + ", ".join(f".{name}" for name in FORMATS))
         check_drawable(picture_format(path))
 
 
@@ -70,7 +70,9 @@ def picture_format(path: str) -> str:
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Write ``content`` beside ``path`` and move it there in one step (`replacing`): a reader sees the old file or the new one.
+    """Write ``content`` beside ``path`` and move it there in one step (`replacing`).
+
+    A reader sees the old file or the new one.
 
     Raises:
         OSError: it cannot be written; names ``path``.

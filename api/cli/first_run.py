@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from api.cli.output import ExitCode, answer, fail, reported, say
 from api.cli.parameters import number
-from api.cli.parser import Command, Option, UsageError, parse
+from api.cli.parser import Command, CommandOption, UsageError, parse
 from api.cli.verbs.serve import HOST, PORT
 from api.server.run import listen, prepare, serve, url_of
 
@@ -51,11 +51,11 @@ def draw(solution: Solution, path: Path) -> None:
 
 
 def first_run(
-    host: Annotated[str, Option("--host", "Address to serve at.", "ADDRESS")] = HOST,
-    port: Annotated[str, Option("--port", "Port to serve at; 0 takes any free one.", "PORT")] = PORT,
-    output: Annotated[str, Option("--output", "Folder for the figures.", "FOLDER")] = "output",
+    host: Annotated[str, CommandOption("--host", "Address to serve at.", "ADDRESS")] = HOST,
+    port: Annotated[str, CommandOption("--port", "Port to serve at; 0 takes any free one.", "PORT")] = PORT,
+    output: Annotated[str, CommandOption("--output", "Folder for the figures.", "FOLDER")] = "output",
     *,
-    serving: Annotated[bool, Option("--serve/--no-serve", "Serve the API afterwards, or stop.")] = True,
+    serving: Annotated[bool, CommandOption("--serve/--no-serve", "Serve the API afterwards, or stop.")] = True,
 ) -> None:
     """Solve the paper's two real settings, draw them, and serve them."""
     from api.cli.report import solution_text

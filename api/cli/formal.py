@@ -1,7 +1,7 @@
 """The formal checker: a program extracted from a Coq proof (`formal/`), which says "private" only where that is proved.
 
-It is not part of the wheel: `make formal` builds it. Nothing is rounded on the way: γ goes as the fractions that its doubles are,
-the problem's numbers as the decimals that they are written as.
+It is not part of the wheel: `make formal` builds it. Nothing is rounded on the way: γ goes as the fractions that its
+doubles are, the problem's numbers as the decimals that they are written as.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ VARIABLE = "DARRM_FORMAL_CHECKER"
 """Environment variable with its path, where it is not on the PATH."""
 
 TIME_LIMIT = 600.0
-"""Seconds after which the checker is stopped: K = 35 with Δ > 0 takes one, K = 51 some ten, K = 101 with Δ = 0 a tenth."""
+"""Time after which the checker is stopped [s].
+
+K = 35 with Δ > 0 takes one second, K = 51 some ten, K = 101 with Δ = 0 a tenth.
+"""
 
 _GET_IT = (
     f"Build it with `make formal` in the source tree (Coq and OCaml needed; docs/formal.md), then put "
@@ -37,12 +40,12 @@ def formal_checker() -> Path:
     Raises:
         BackendUnavailable: it is not there; the message says how to get it.
     """
-    named = os.environ.get(VARIABLE)
-    found = shutil.which(named or PROGRAM)
-    if found is None:
-        where = f"{VARIABLE} = {named} is no program" if named else f"there is no {PROGRAM} on the PATH"
-        raise BackendUnavailable(f"The formal checker is not here: {where}. {_GET_IT}")
-    return Path(found)
+    setting = os.environ.get(VARIABLE)
+    path = shutil.which(setting or PROGRAM)
+    if path is None:
+        reason = f"{VARIABLE} = {setting} is no program" if setting else f"there is no {PROGRAM} on the PATH"
+        raise BackendUnavailable(f"The formal checker is not here: {reason}. {_GET_IT}")
+    return Path(path)
 
 
 def checker_input(problem: Problem, noise: NoiseFunction) -> str:
@@ -100,6 +103,6 @@ def formally_private(problem: Problem, noise: NoiseFunction, time_limit: float =
     except OSError as err:
         raise BackendUnavailable(f"The formal checker cannot be run: {program}: {err.strerror}.") from err
     if (run.returncode, run.stdout) not in {(0, "private\n"), (1, "not proved\n")}:
-        said = run.stderr.strip() or run.stdout.strip() or "nothing"
-        raise BackendUnavailable(f"The formal checker ended with status {run.returncode} and said: {said[:500]}")
+        output = run.stderr.strip() or run.stdout.strip() or "nothing"
+        raise BackendUnavailable(f"The formal checker ended with status {run.returncode} and said: {output[:500]}")
     return run.returncode == 0

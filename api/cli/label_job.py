@@ -1,9 +1,9 @@
 """Labelling job: a file of votes through a `PrivateMajority` into a file of labels, resumable after a crash.
 
-Beside the output stands ``.NAME.job`` while the job lasts: the release id, and what it belongs to. Each block of rows is
-released under an id of its own, ``<release id>/<block>``, so a job that was killed, asked again, is given the bits that
-left already and pays for the others alone. The labels are gathered in ``.NAME.part`` and moved to the output when all are
-there.
+Beside the output stands ``.NAME.job`` while the job lasts: the release id, and what it belongs to. Each block of rows
+is released under an id of its own, ``<release id>/<block>``, so a job that was killed, asked again, is given the bits
+that left already and pays for the others alone. The labels are gathered in ``.NAME.part`` and moved to the output when
+all are there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_JOB_ID = 150
 
 
 @dataclass(frozen=True)
-class Job:
+class LabelJob:
     """Labelling job on disk: what it is, so that resuming a different one by mistake is refused.
 
     Attributes:
@@ -85,7 +85,7 @@ def check_label_files(votes: str, output: str, K: int, classes: int | None, rows
         InvalidInput: a file is not what is accepted, or the votes have no rows.
     """
     check_format(output, "output")
-    if Path(output).exists() and not _beside(output, "job").exists():
+    if Path(output).exists() and not _hidden_path(output, "job").exists():
         raise _labelled_already(output)
     with ProgressDisplay("reading votes"):
         count = count_rows(votes, K, rows, classes)
@@ -126,7 +126,8 @@ def label_file(
 
     Raises:
         InvalidInput: a file is not what is accepted, or the output belongs to another job.
-        BudgetExceeded: the log has less left than there are rows; the message says which labels there are (`BudgetSpent`: none).
+        BudgetExceeded: the log has less left than there are rows; the message says which labels there are
+            (`BudgetSpent`: none).
     """
     suffix = check_format(output, "output")
     K, classes = (
@@ -135,13 +136,13 @@ def label_file(
         else (release.mechanism.K, release.mechanism.classes)
     )
     with _job(votes, output, log, release_id, rows) as job:
-        missing, part = _missing(log, job, count), _beside(output, "part")
+        missing, partial_path = _missing_count(log, job, count), _hidden_path(output, "part")
         if missing > log.left:
-            raise _too_few_left(log, missing, count, part)
+            raise _budget_exceeded(log, missing, count, partial_path)
         if missing < count:
             say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
         with (
-            labels(part, suffix, classes=classes is not None) as file,
+            labels(partial_path, suffix, classes=classes is not None) as file,
             ProgressDisplay("labelling rows", count) as display,
         ):
             for number, block in enumerate(blocks(votes, K, job.rows, classes)):
@@ -149,59 +150,59 @@ def label_file(
                     file.write(release.release_many(block, _block_id(job, number)))
                 except BudgetSpent as err:  # somebody else was charged meanwhile
                     file.finish()
-                    raise _too_few_left(log, _missing(log, job, count), count, part) from err
+                    raise _budget_exceeded(log, _missing_count(log, job, count), count, partial_path) from err
                 display.update(done=min(count, (number + 1) * job.rows))
-        part.replace(os.path.realpath(output))
-        flush_folder(part.parent)
+        partial_path.replace(os.path.realpath(output))
+        flush_folder(partial_path.parent)
     return LabelResult(count, count - missing, job.release_id)
 
 
-def _too_few_left(log: DurableLog[Any, Any], missing: int, count: int, part: Path) -> BudgetExceeded:
-    """Return the error of a log that allows fewer releases than are missing: it says where the labels are that were paid for."""
+def _budget_exceeded(log: DurableLog[Any, Any], missing: int, count: int, partial_path: Path) -> BudgetExceeded:
+    """Return the error of a log that allows fewer releases than are missing, with the place of the labels paid for."""
     if missing == count:
         return BudgetSpent(log.in_words, log.limit, log.spent, missing)
     return BudgetExceeded(
-        f"{missing} releases are missing and {log.left} are left: the budget, {log.in_words}, allows {log.limit} in all, and "
-        f"others were charged to the same release log. The first {count - missing} of {count} labels are released and stay "
-        f"charged: they are in {part}. The others were neither charged nor released."
+        f"{missing} releases are missing and {log.left} are left: the budget, {log.in_words}, allows {log.limit} in "
+        f"all, and others were charged to the same release log. The first {count - missing} of {count} labels are "
+        f"released and stay charged: they are in {partial_path}. The others were neither charged nor released."
     )
 
 
-def _missing(log: DurableLog[Any, Any], job: Job, count: int) -> int:
+def _missing_count(log: DurableLog[Any, Any], job: LabelJob, count: int) -> int:
     """Return how many of a job's rows are not released yet."""
-    known = log.ids
+    ids = log.ids
     return sum(
         min(job.rows, count - start)
         for number, start in enumerate(range(0, count, job.rows))
-        if _block_id(job, number) not in known
+        if _block_id(job, number) not in ids
     )
 
 
-def _block_id(job: Job, number: int) -> str:
+def _block_id(job: LabelJob, number: int) -> str:
     return f"{job.release_id}/{number}"
 
 
-def _beside(output: str, what: str) -> Path:
+def _hidden_path(output: str, suffix: str) -> Path:
     path = Path(os.path.realpath(output))
-    return path.with_name(f".{path.name}.{what}")
+    return path.with_name(f".{path.name}.{suffix}")
 
 
 @contextmanager
-def _job(votes: str, output: str, log: DurableLog[Any, Any], release_id: str | None, rows: int) -> Iterator[Job]:
+def _job(votes: str, output: str, log: DurableLog[Any, Any], release_id: str | None, rows: int) -> Iterator[LabelJob]:
     """Begin a job, or go on with the one whose output this is; nobody else may have it at the same time."""
     if release_id is not None and len(checked_id(release_id)) > MAX_JOB_ID:
         raise InvalidInput("release_id", release_id, f"at most {MAX_JOB_ID} characters")
-    place = _beside(output, "job")
-    going_on = place.exists()
-    if Path(output).exists() and not going_on:
+    job_path = _hidden_path(output, "job")
+    resuming = job_path.exists()
+    if Path(output).exists() and not resuming:
         raise _labelled_already(output)
-    with place.open("a+", encoding="utf-8") as file:
+    with job_path.open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InvalidInput("output", output, "a file that no other job is writing") from None
         state = Path(votes).stat()
-        present = Job(
+        current = LabelJob(
             release_id or secrets.token_hex(16),
             rows,
             str(Path(votes).absolute()),
@@ -209,50 +210,50 @@ def _job(votes: str, output: str, log: DurableLog[Any, Any], release_id: str | N
             state.st_mtime_ns,
             str(log.path.absolute()),
         )
-        before = _read(file)
-        if before is None:
-            _write(file, present)  # on the disk before anything is charged under its name
-            flush_folder(place.parent)
-        job = present if before is None else _same(before, present, place, release_id)
+        previous = _read_job(file)
+        if previous is None:
+            _write_job(file, current)  # on the disk before anything is charged under its name
+            flush_folder(job_path.parent)
+        job = current if previous is None else _resumed_job(previous, current, job_path, release_id)
         try:
             yield job
         except BudgetSpent:
-            if not any(known.startswith(f"{job.release_id}/") for known in log.ids):
-                place.unlink()  # nothing to go on with
+            if not any(block_id.startswith(f"{job.release_id}/") for block_id in log.ids):
+                job_path.unlink()  # nothing to go on with
             raise
-        place.unlink()
+        job_path.unlink()
 
 
-def _same(before: Job, present: Job, place: Path, release_id: str | None) -> Job:
+def _resumed_job(previous: LabelJob, current: LabelJob, job_path: Path, release_id: str | None) -> LabelJob:
     """Return the job that goes on, or refuse if this is not the same one."""
-    now = asdict(present) | {"rows": before.rows}
+    expected = asdict(current) | {"rows": previous.rows}
     if release_id is None:
-        now["release_id"] = before.release_id
-    other = [name for name, value in asdict(before).items() if now[name] != value]
-    if other:
+        expected["release_id"] = previous.release_id
+    differences = [name for name, value in asdict(previous).items() if expected[name] != value]
+    if differences:
         raise InvalidInput(
             "output",
-            place.name,
+            job_path.name,
             "the same job as before",
-            f"A job that was interrupted differs in {', '.join(other)}. Finish that one, or remove {place} to give it up: "
-            "what it released stays charged.",
+            f"A job that was interrupted differs in {', '.join(differences)}. Finish that one, or remove {job_path} "
+            "to give it up: what it released stays charged.",
         )
-    return before
+    return previous
 
 
-def _read(file: IO[str]) -> Job | None:
+def _read_job(file: IO[str]) -> LabelJob | None:
     """Return the job in a file; None where its writing was cut short, so that nothing was released under its name."""
     file.seek(0)
     try:
         record = json.loads(file.read())
         if "ledger" in record:  # the name before 0.2.0: a job that was begun then can go on
             record["release_log"] = record.pop("ledger")
-        return Job(**record)
+        return LabelJob(**record)
     except (ValueError, TypeError):
         return None
 
 
-def _write(file: IO[str], job: Job) -> None:
+def _write_job(file: IO[str], job: LabelJob) -> None:
     file.truncate(0)
     json.dump(asdict(job), file)
     file.flush()

@@ -151,8 +151,8 @@ def _discard(*streams: TextIO) -> None:
 PLAIN = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "Δ": "Delta", "ε": "epsilon", "λ": "lambda", "σ": "sigma",
     "Σ": "Sigma", "τ": "tau", "Γ": "Gamma", "μ": "mu", "ρ": "rho", "η": "eta", "θ": "theta", "π": "pi", "ω": "omega",
-    "−": "-", "–": "-", "—": "-", "…": "...", "→": "->", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "∝": "~", "·": "*", "×": "x",
-    "′": "'", "’": "'", "“": '"', "”": '"', "∞": "inf", "∈": "in", "√": "sqrt", "½": "1/2",
+    "−": "-", "–": "-", "—": "-", "…": "...", "→": "->", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "∝": "~", "·": "*",
+    "×": "x", "′": "'", "’": "'", "“": '"', "”": '"', "∞": "inf", "∈": "in", "√": "sqrt", "½": "1/2",
 }  # fmt: skip
 """Characters of our texts in ASCII, for a terminal that cannot show them."""
 
@@ -170,16 +170,16 @@ def prepare_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 — until the end
 
-    def plainly(err: UnicodeError) -> tuple[str, int]:
+    def replace_characters(err: UnicodeError) -> tuple[str, int]:
         if not isinstance(err, UnicodeEncodeError):
             raise err
-        return "".join(PLAIN.get(each, "?") for each in err.object[err.start : err.end]), err.end
+        return "".join(PLAIN.get(character, "?") for character in err.object[err.start : err.end]), err.end
 
-    codecs.register_error("darrm-plain", plainly)
+    codecs.register_error("darrm-plain", replace_characters)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            plain = stream.encoding.lower().replace("-", "") != "utf8"
-            stream.reconfigure(errors="darrm-plain" if plain else "backslashreplace")
+            ascii_only = stream.encoding.lower().replace("-", "") != "utf8"
+            stream.reconfigure(errors="darrm-plain" if ascii_only else "backslashreplace")
 
 
 def exit_code_of(status: Status) -> ExitCode:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.parser import Option
+from api.cli.parser import CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.problem import Privacy, Problem
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROBLEM = "The problem"
 _DESIGN = "The design"
 
-AsJson = Annotated[bool, Option("--json", "Print the answer as JSON on stdout; everything else goes to stderr.")]
+AsJson = Annotated[bool, CommandOption("--json", "Print the answer as JSON on stdout; everything else goes to stderr.")]
 
 FRESH = (
     "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
@@ -27,15 +27,18 @@ FRESH = (
 )
 """What --fresh means: `darrm_opt.problem.FRESH`, which would take long to import."""
 
-Fresh = Annotated[bool, Option("--fresh", FRESH)]
+Fresh = Annotated[bool, CommandOption("--fresh", FRESH)]
 
 StoreUrl = Annotated[
     str | None,
-    Option("--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"),
+    CommandOption(
+        "--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"
+    ),
 ]
 
 TableFormat = Annotated[
-    str | None, Option("--format", "Its format.", "csv|parquet|jsonl|sqlite", otherwise="as the file's name ends")
+    str | None,
+    CommandOption("--format", "Its format.", "csv|parquet|jsonl|sqlite", otherwise="as the file's name ends"),
 ]
 
 
@@ -78,13 +81,13 @@ def backends() -> str:
 class VoterOptions:
     """Options about the voters, as typed."""
 
-    K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT", PROBLEM)] = None
+    K: Annotated[str | None, CommandOption("--K", "Number of voters.", "COUNT", PROBLEM)] = None
     epsilon: Annotated[
-        str | None, Option("--epsilon", "ε of one voter; inf: the voter is not private.", "NATS", PROBLEM)
+        str | None, CommandOption("--epsilon", "ε of one voter; inf: the voter is not private.", "NATS", PROBLEM)
     ] = None
-    Delta: Annotated[str, Option("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", PROBLEM)] = "0"
+    Delta: Annotated[str, CommandOption("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", PROBLEM)] = "0"
     affected: Annotated[
-        str | None, Option("--affected", "How many voters one record can influence.", "COUNT", PROBLEM, "all K")
+        str | None, CommandOption("--affected", "How many voters one record can influence.", "COUNT", PROBLEM, "all K")
     ] = None
 
     @property
@@ -111,7 +114,7 @@ class ProblemOptions(VoterOptions):
 
     m: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--m",
             "Privacy allowance: the release may cost m times one voter's ε. A real number above 0.",
             "NUMBER",
@@ -120,10 +123,12 @@ class ProblemOptions(VoterOptions):
     ] = None
     target_epsilon: Annotated[
         str | None,
-        Option("--target-epsilon", "ε of the release, instead of --m; needed where --epsilon is inf.", "NATS", PROBLEM),
+        CommandOption(
+            "--target-epsilon", "ε of the release, instead of --m; needed where --epsilon is inf.", "NATS", PROBLEM
+        ),
     ] = None
     delta: Annotated[
-        str | None, Option("--delta", "δ of the release, in [0, 1).", "PROBABILITY", PROBLEM, "1 − (1−Δ)^m")
+        str | None, CommandOption("--delta", "δ of the release, in [0, 1).", "PROBABILITY", PROBLEM, "1 − (1−Δ)^m")
     ] = None
 
 
@@ -133,7 +138,7 @@ class DesignOptions:
 
     objective: Annotated[
         str,
-        Option(
+        CommandOption(
             "--objective",
             lambda: f"What is maximised: {objectives()}.",
             "TEXT",
@@ -141,20 +146,21 @@ class DesignOptions:
         ),
     ] = "rectangular"
     shape: Annotated[
-        str, Option("--shape", "free: any γ; monotone: one that never falls as the majority grows.", shapes, _DESIGN)
+        str,
+        CommandOption("--shape", "free: any γ; monotone: one that never falls as the majority grows.", shapes, _DESIGN),
     ] = "free"
     method: Annotated[
         str,
-        Option("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN),
+        CommandOption("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN),
     ] = "auto"
-    backend: Annotated[str, Option("--backend", "The LP solver.", backends, _DESIGN)] = "highs"
+    backend: Annotated[str, CommandOption("--backend", "The LP solver.", backends, _DESIGN)] = "highs"
     time_limit: Annotated[
         str | None,
-        Option("--time-limit", "Stop then, with the best private γ so far and its gap.", "SECONDS", _DESIGN),
+        CommandOption("--time-limit", "Stop then, with the best private γ so far and its gap.", "SECONDS", _DESIGN),
     ] = None
     cache: Annotated[
         bool | None,
-        Option(
+        CommandOption(
             "--cache/--no-cache",
             "Store answers, and look them up.",
             panel=_DESIGN,
@@ -210,5 +216,5 @@ def number(text: str | None) -> Any:
     """
     from darrm_opt.number_text import number_in
 
-    found = None if text is None else number_in(text)
-    return text if found is None else found
+    value = None if text is None else number_in(text)
+    return text if value is None else value

@@ -1,8 +1,8 @@
 """Command-line parser: how verbs declare their parameters, how words become values, and the help texts.
 
-A verb is a function; each parameter is annotated with an `Option` or an `Argument`, or with the type of a *group*, a
-dataclass whose fields are annotated so (``asked: ProblemOptions``). All values are text or truth values: what the text
-means is for the core to say, in the same words for every way in.
+A verb is a function; each parameter is annotated with a `CommandOption` or an `Argument`, or with the type of a
+*group*, a dataclass whose fields are annotated so (``asked: ProblemOptions``). All values are text or truth values:
+what the text means is for the core to say, in the same words for every way in.
 
 Why not argparse or Typer: parsing is fifty lines here, and importing either takes a noticeable part of the time that
 `darrm solve` needs for a small problem (see docs/dependencies.md).
@@ -19,7 +19,7 @@ Text = str | Callable[[], str]
 """A text, or a function that returns it: a registry owns the names in it, and importing that takes long."""
 
 
-class Option(NamedTuple):
+class CommandOption(NamedTuple):
     """Option: ``--name VALUE``, or a flag: ``--name``, or ``--name/--no-name``.
 
     Args:
@@ -64,18 +64,18 @@ class Parameter(NamedTuple):
     """
 
     name: str
-    declared: Option | Argument
+    declared: CommandOption | Argument
     default: Any
 
     @property
     def flags(self) -> list[str]:
         """How it is typed: of a flag with two, the first means True; none for an argument."""
-        return self.declared.flag.split("/") if isinstance(self.declared, Option) else []
+        return self.declared.flag.split("/") if isinstance(self.declared, CommandOption) else []
 
     @property
     def is_flag(self) -> bool:
         """Whether it takes no value."""
-        return isinstance(self.declared, Option) and not self.declared.values
+        return isinstance(self.declared, CommandOption) and not self.declared.values
 
 
 class Command(NamedTuple):
@@ -93,22 +93,26 @@ class Command(NamedTuple):
     @classmethod
     def of(cls, verb: Callable[..., None]) -> Command:
         """Return the command of a verb."""
-        own = inspect.signature(verb, eval_str=True).parameters
-        groups: dict[str, Any] = {name: at.annotation for name, at in own.items() if is_dataclass(at.annotation)}
+        signature = inspect.signature(verb, eval_str=True).parameters
+        groups: dict[str, Any] = {
+            name: parameter.annotation for name, parameter in signature.items() if is_dataclass(parameter.annotation)
+        }
         parameters = []
-        for name, each in own.items():
-            spread = inspect.signature(groups[name], eval_str=True).parameters if name in groups else {name: each}
-            parameters += [Parameter(one, at.annotation.__metadata__[0], at.default) for one, at in spread.items()]
+        for name, parameter in signature.items():
+            members = inspect.signature(groups[name], eval_str=True).parameters if name in groups else {name: parameter}
+            parameters += [
+                Parameter(member, field.annotation.__metadata__[0], field.default) for member, field in members.items()
+            ]
         return cls(verb, tuple(parameters), groups)
 
-    def call(self, given: Mapping[str, Any]) -> None:
+    def call(self, values: Mapping[str, Any]) -> None:
         """Run the verb."""
-        left = dict(given)
-        built = {
-            name: group(**{field.name: left.pop(field.name) for field in fields(group)})
+        rest = dict(values)
+        groups = {
+            name: group(**{field.name: rest.pop(field.name) for field in fields(group)})
             for name, group in self.groups.items()
         }
-        self.verb(**built, **left)
+        self.verb(**groups, **rest)
 
 
 class UsageError(Exception):
@@ -124,19 +128,19 @@ def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, An
     Raises:
         UsageError: an unknown option, a value that is missing or not wanted, too many or too few arguments.
 
-    >>> count = Parameter("K", Option("--K", "Voters.", "COUNT"), None)
+    >>> count = Parameter("K", CommandOption("--K", "Voters.", "COUNT"), None)
     >>> parse(["--K", "11"], [count])
     {'K': '11'}
     >>> parse(["--k", "11"], [count])
     Traceback (most recent call last):
     api.cli.parser.UsageError: No such option: --k. Did you mean --K?
     """
-    options = {flag: each for each in parameters for flag in each.flags}
-    values = {each.name: each.default for each in parameters}
-    arguments = [each for each in parameters if isinstance(each.declared, Argument)]
-    left, only_arguments = list(reversed(words)), False
-    while left:
-        word = left.pop()
+    options = {flag: parameter for parameter in parameters for flag in parameter.flags}
+    values = {parameter.name: parameter.default for parameter in parameters}
+    arguments = [parameter for parameter in parameters if isinstance(parameter.declared, Argument)]
+    rest, only_arguments = list(reversed(words)), False
+    while rest:
+        word = rest.pop()
         flag, equals, value = word.partition("=")
         if only_arguments or word == "-" or not word.startswith("-"):
             if not arguments:
@@ -148,22 +152,22 @@ def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, An
             raise UsageError(f"No such option: {flag}.{_suggestion(flag, options)}")
         else:
             option = options[flag]
-            values[option.name] = _value(option, flag, value if equals else None, left)
-    for each in arguments:
-        if each.default is inspect.Parameter.empty:
-            raise UsageError(f"Missing argument {each.declared.metavar!r}.")
+            values[option.name] = _value(option, flag, value if equals else None, rest)
+    for parameter in arguments:
+        if parameter.default is inspect.Parameter.empty:
+            raise UsageError(f"Missing argument {parameter.declared.metavar!r}.")
     return values
 
 
-def _value(option: Parameter, flag: str, joined: str | None, left: list[str]) -> str | bool:
-    """Return the value of an option: that of its own word (``joined``), or else the next word, taken from ``left``."""
+def _value(option: Parameter, flag: str, inline: str | None, rest: list[str]) -> str | bool:
+    """Return the value of an option: that of its own word (``inline``), or else the next word, taken from ``rest``."""
     if option.is_flag:
-        if joined is not None:
+        if inline is not None:
             raise UsageError(f"Option {flag} takes no value.")
         return flag == option.flags[0]
-    if joined is None and not left:
+    if inline is None and not rest:
         raise UsageError(f"Option {flag} needs a value.")
-    return left.pop() if joined is None else joined
+    return rest.pop() if inline is None else inline
 
 
 HELP = ("--help", "-h")
@@ -177,35 +181,37 @@ def parse_verb(words: Sequence[str], verbs: Sequence[str]) -> tuple[str, Sequenc
     Raises:
         UsageError: there is none of that name.
     """
-    word, *left = words
+    word, *rest = words
     if word.startswith("-"):
         raise UsageError(f"No such option: {word}.")
     if word in verbs:
-        return word, left
-    seconds = [verb.split()[1] for verb in verbs if verb.startswith(f"{word} ")]
-    if not seconds:
+        return word, rest
+    subcommands = [verb.split()[1] for verb in verbs if verb.startswith(f"{word} ")]
+    if not subcommands:
         raise UsageError(f"No such command {word!r}.{_suggestion(word, {verb.split()[0]: None for verb in verbs})}")
-    if not left or left[0] in HELP:
-        return word, left
-    if left[0] not in seconds:
-        raise UsageError(f"No such command '{word} {left[0]}'. There are {', '.join(seconds)}.")
-    return f"{word} {left[0]}", left[1:]
+    if not rest or rest[0] in HELP:
+        return word, rest
+    if rest[0] not in subcommands:
+        raise UsageError(f"No such command '{word} {rest[0]}'. There are {', '.join(subcommands)}.")
+    return f"{word} {rest[0]}", rest[1:]
 
 
 def verb_help(name: str, command: Command, epilog: str, examples: Sequence[str] = ()) -> str:
     """Return the help text of a verb, as wide as the terminal but for its examples."""
-    arguments = [each for each in command.parameters if isinstance(each.declared, Argument)]
-    usage = " ".join(["Usage: darrm", name, "[OPTIONS]", *(_usage(each) for each in arguments)])
+    arguments = [parameter for parameter in command.parameters if isinstance(parameter.declared, Argument)]
+    usage = " ".join(["Usage: darrm", name, "[OPTIONS]", *(_usage(parameter) for parameter in arguments)])
     panels: dict[str, list[tuple[str, str]]] = {}
-    for each in arguments:
-        panels.setdefault("Arguments", []).append((each.declared.metavar, each.declared.help))
-    for each in command.parameters:
-        if isinstance(each.declared, Option):
-            panels.setdefault(each.declared.panel, []).append((_typed(each.declared), _described(each)))
+    for parameter in arguments:
+        panels.setdefault("Arguments", []).append((parameter.declared.metavar, parameter.declared.help))
+    for parameter in command.parameters:
+        if isinstance(parameter.declared, CommandOption):
+            panels.setdefault(parameter.declared.panel, []).append(
+                (_option_usage(parameter.declared), _option_help(parameter))
+            )
     panels.setdefault("Options", []).append(("-h, --help", "Show this message and exit."))
-    shown = ["\n".join(["Examples:", *(f"  {each}" for each in examples)])] if examples else []
-    about = _wrapped(inspect.getdoc(command.verb) or "")
-    return "\n\n".join([usage, about, *shown, *_panels(panels), epilog]) + "\n"
+    example_text = ["\n".join(["Examples:", *(f"  {example}" for example in examples)])] if examples else []
+    description = _fill(inspect.getdoc(command.verb) or "")
+    return "\n\n".join([usage, description, *example_text, *_panels(panels), epilog]) + "\n"
 
 
 def program_help(summary: str, groups: Mapping[str, Mapping[str, str]], epilog: str) -> str:
@@ -213,7 +219,7 @@ def program_help(summary: str, groups: Mapping[str, Mapping[str, str]], epilog: 
     options = [("--version", "Print the version and exit."), ("-h, --help", "Show this message and exit.")]
     panels = {title: list(verbs.items()) for title, verbs in groups.items()}
     usage = "Usage: darrm COMMAND [OPTIONS] [ARGUMENTS]\n       darrm COMMAND --help"
-    return "\n\n".join([usage, _wrapped(summary), *_panels({**panels, "Options": options}), epilog]) + "\n"
+    return "\n\n".join([usage, _fill(summary), *_panels({**panels, "Options": options}), epilog]) + "\n"
 
 
 def group_help(name: str, verbs: Mapping[str, str], epilog: str) -> str:
@@ -222,11 +228,11 @@ def group_help(name: str, verbs: Mapping[str, str], epilog: str) -> str:
     return "\n\n".join([usage, *_panels({"Commands": list(verbs.items())}), epilog]) + "\n"
 
 
-def _suggestion(word: str, known: Iterable[str]) -> str:
+def _suggestion(word: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(known))
-    return f" Did you mean {', '.join(near)}?" if near else ""
+    matches = get_close_matches(word, list(names))
+    return f" Did you mean {', '.join(matches)}?" if matches else ""
 
 
 def _usage(argument: Parameter) -> str:
@@ -234,17 +240,17 @@ def _usage(argument: Parameter) -> str:
     return metavar if argument.default is inspect.Parameter.empty else f"[{metavar}]"
 
 
-def _typed(option: Option) -> str:
+def _option_usage(option: CommandOption) -> str:
     return f"{option.flag} {option.metavar}".rstrip()
 
 
-def _described(parameter: Parameter) -> str:
+def _option_help(parameter: Parameter) -> str:
     """Return an option's help with its default."""
     option = parameter.declared
-    usual = option.otherwise if isinstance(option, Option) else ""
-    if not usual and not parameter.is_flag and parameter.default not in {None, ""}:
-        usual = parameter.default
-    return f"{option.help} [default: {usual}]" if usual else option.help
+    default = option.otherwise if isinstance(option, CommandOption) else ""
+    if not default and not parameter.is_flag and parameter.default not in {None, ""}:
+        default = parameter.default
+    return f"{option.help} [default: {default}]" if default else option.help
 
 
 def _panels(panels: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
@@ -255,25 +261,25 @@ def _panels(panels: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
         indent = min(28, 4 + max(len(name) for name, _ in rows))
         lines = [f"{title}:"]
         for name, text in rows:
-            first = f"  {name}".ljust(indent)
-            if len(first) > indent:
-                lines.append(first)
-                first = " " * indent
+            label = f"  {name}".ljust(indent)
+            if len(label) > indent:
+                lines.append(label)
+                label = " " * indent
             lines.append(
                 textwrap.fill(
-                    text, _width(), initial_indent=first, subsequent_indent=" " * indent, break_on_hyphens=False
+                    text, _width(), initial_indent=label, subsequent_indent=" " * indent, break_on_hyphens=False
                 )
             )
         yield "\n".join(lines)
 
 
-def _wrapped(text: str) -> str:
+def _fill(text: str) -> str:
     """Return paragraphs as wide as the terminal: it, not the source, decides where lines break."""
     import textwrap
 
     return "\n\n".join(
-        textwrap.fill(" ".join(each.split()), _width(), break_on_hyphens=False, break_long_words=False)
-        for each in text.split("\n\n")
+        textwrap.fill(" ".join(paragraph.split()), _width(), break_on_hyphens=False, break_long_words=False)
+        for paragraph in text.split("\n\n")
     )
 
 

@@ -32,10 +32,10 @@ def several_classes(classes: str | None, price: str) -> bool:
     from darrm_opt.problem import whole_number
 
     accepted = "a whole number of classes, at least 2"
-    several = classes is not None and whole_number(number(classes), "classes", accepted, least=2) > 2
-    if price != "0" and not several:
+    is_plurality = classes is not None and whole_number(number(classes), "classes", accepted, least=2) > 2
+    if price != "0" and not is_plurality:
         raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
-    return several
+    return is_plurality
 
 
 def answer_options(
@@ -92,7 +92,7 @@ def answer_options(
 
 
 def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | None) -> PluralityPrior:
-    """Return the prior of a text, or of a file of votes that are public or not protected; `DEFAULT_PRIOR` for neither."""
+    """Return the prior of a text, or of a file of votes that need no protection; `DEFAULT_PRIOR` for neither."""
     import numpy as np
 
     from api.cli.vote_files import blocks
@@ -107,11 +107,11 @@ def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | 
         raise InvalidInput("prior", prior, "nothing beside --votes", "The votes are the prior.")
 
     voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
-    many = whole_number(number(classes), "classes", "a whole number of classes, at least 2", least=2)
-    tables = list(blocks(path, voters, VOTE_ROWS, many))
+    class_count = whole_number(number(classes), "classes", "a whole number of classes, at least 2", least=2)
+    tables = list(blocks(path, voters, VOTE_ROWS, class_count))
     if not tables:
         raise InvalidInput("votes", path, "a file with at least one row of votes")
-    return PastVotes.of_votes(np.concatenate(tables), many)
+    return PastVotes.of_votes(np.concatenate(tables), class_count)
 
 
 def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
@@ -137,18 +137,26 @@ def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> No
     heads = ["mechanism", "right", "wrong", "abstained", "utility", "ε", "parameters"]
     law = "the prior" if design.samples is None else f"{design.samples:,} votes drawn from the prior"
     lines = [
-        f"{design.K} voters, {design.classes} classes, {count_text(design.queries, 'query', 'queries')}, {guarantee(design.total)} in all.",
+        (
+            f"{design.K} voters, {design.classes} classes, {count_text(design.queries, 'query', 'queries')}, "
+            f"{guarantee(design.total)} in all."
+        ),
         columns(heads, rows),
-        f"utility    right − {design.objective.price:g}·wrong, a query; shares are expectations under {law}, ε is proved",
+        (
+            f"utility    right − {design.objective.price:g}·wrong, a query; "
+            f"shares are expectations under {law}, ε is proved"
+        ),
     ]
     lines += [
-        f"gap        no table of the same (ε, δ) each has a utility above {option.utility + option.gap:.9f} (gap {option.gap:.1e})"
+        "gap        no table of the same (ε, δ) each has a utility above "
+        f"{option.utility + option.gap:.9f} (gap {option.gap:.1e})"
         for option in design.options
         if option.gap is not None
     ]
     if output is not None:
         lines.append(
-            f"written    {best.name.replace('_', ' ')}: release at most {design.queries} with it (darrm label --queries)"
+            f"written    {best.name.replace('_', ' ')}: "
+            f"release at most {design.queries} with it (darrm label --queries)"
         )
     answer("\n".join(lines))
 
@@ -169,15 +177,17 @@ def show_estimate(
     partitions = partition_count(design.K, design.classes) if design.K < THREE_PARTS_TOO_MANY else None
     seconds = None if partitions is None else table_seconds(partitions, problem)
     if json:
-        nothing = dict.fromkeys(("utility", "upper_bound", "gap"))
+        blank = dict.fromkeys(("utility", "upper_bound", "gap"))
         utilities = {option.name: option.utility for option in design.options}
         rates = {
             option.name: option.parameters.get("rate", 1 / option.parameters.get("sigma", 1.0))
             for option in design.options
         }
         estimate = {"partitions": partitions, "seconds": seconds}
-        answer(as_json(design.as_dict() | nothing | {"estimate": estimate, "utilities": utilities, "rates": rates}))
+        answer(as_json(design.as_dict() | blank | {"estimate": estimate, "utilities": utilities, "rates": rates}))
         return
     show_options(design, None, json=False)
-    known = "far more" if partitions is None or seconds is None else f"{partitions:,}, some {seconds / 86400:,.0f} days"
-    answer(f"optimal    not made: tables have at most {MAX_PARTITIONS:,} partitions, and these votes {known}")
+    size_text = (
+        "far more" if partitions is None or seconds is None else f"{partitions:,}, some {seconds / 86400:,.0f} days"
+    )
+    answer(f"optimal    not made: tables have at most {MAX_PARTITIONS:,} partitions, and these votes {size_text}")

@@ -34,8 +34,8 @@ class ProgressDisplay:
     def __init__(self, text: str, total: int | None = None) -> None:
         self._text, self._total = text, total
         self._state = ("", 0)
-        self._began = monotonic()
-        self._ended = threading.Event()
+        self._start_time = monotonic()
+        self._end_event = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
 
     def update(self, text: str = "", done: int = 0) -> None:
@@ -49,18 +49,18 @@ class ProgressDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
+        self._end_event.set()
         self._thread.join()
 
     def _show(self) -> None:
         moving = sys.stderr.isatty() and find_spec("rich") is not None
-        if not self._ended.wait(DELAY_SECONDS if moving else LOG_DELAY_SECONDS):
+        if not self._end_event.wait(DELAY_SECONDS if moving else LOG_DELAY_SECONDS):
             (self._show_moving if moving else self._show_lines)()
 
     def _show_lines(self) -> None:
         while True:
             say(self._line())
-            if self._ended.wait(monotonic() - self._began):
+            if self._end_event.wait(monotonic() - self._start_time):
                 return
 
     def _show_moving(self) -> None:
@@ -74,12 +74,14 @@ class ProgressDisplay:
             return
         mark = SpinnerColumn() if self._total is None else BarColumn(20)
         text = TextColumn("{task.description}", markup=False, table_column=Column())  # wraps
-        with Progress(mark, text, console=console, transient=True, auto_refresh=False, redirect_stdout=False) as shown:
-            task = shown.add_task("", total=self._total)
+        with Progress(
+            mark, text, console=console, transient=True, auto_refresh=False, redirect_stdout=False
+        ) as display:
+            task = display.add_task("", total=self._total)
             while True:
                 line = self._line("; ctrl-C stops it")
-                shown.update(task, description=line, completed=self._state[1], refresh=True)
-                if self._ended.wait(REFRESH_SECONDS):
+                display.update(task, description=line, completed=self._state[1], refresh=True)
+                if self._end_event.wait(REFRESH_SECONDS):
                     return
 
     def _line(self, hint: str = "") -> str:
@@ -88,5 +90,5 @@ class ProgressDisplay:
         text, done = self._state
         count = "" if self._total is None else f"{done:,} of {self._total:,}"
         state = ", ".join(filter(None, (count, text)))
-        elapsed = timedelta(seconds=int(monotonic() - self._began))
+        elapsed = timedelta(seconds=int(monotonic() - self._start_time))
         return f"{self._text}{state and f': {state}'} ({elapsed}{hint})"

@@ -59,7 +59,7 @@ def trained_text(problem: Problem, *, fresh: bool) -> str:
 
 
 def assumed_text(problem: Problem, queries: int, *, fresh: bool) -> str:
-    """Return the sentence on what a total assumes of its voters, after what it assumed; nothing where that makes no difference.
+    """Return what a total assumes of its voters, in sentences; nothing where that makes no difference.
 
     >>> from darrm_opt import Privacy, Problem
     >>> print(assumed_text(Problem(3, Privacy(0.1), Privacy(0.3)), 2, fresh=False).partition(". ")[0])

@@ -30,7 +30,7 @@ FORMATS = (".csv", ".parquet", ".npy")
 _VOTE = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 
 _NPY_HEADER = 128
-"""Bytes of the header of an .npy file of one flat array: it is padded, so that the length can be filled in at the end."""
+"""Bytes of the header of an .npy file of one flat array, padded so that the length can be filled in at the end."""
 
 
 def check_format(path: str, argument: str) -> str:
@@ -61,9 +61,9 @@ def blocks(path: str, K: int, rows: int, classes: int | None = None) -> Iterator
         InvalidInput: the file cannot be read, has other columns, or holds something that is no vote.
         BackendUnavailable: Parquet needs pyarrow, and it is not there.
     """
-    read = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[check_format(path, "VOTES")]
+    reader = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[check_format(path, "VOTES")]
     try:
-        yield from _reblocked(read(path, K, rows, classes), rows)
+        yield from _in_blocks(reader(path, K, rows, classes), rows)
     except OSError as err:
         raise InvalidInput("VOTES", path, "a readable file", f"{err.strerror or 'It cannot be read'}.") from err
 
@@ -75,24 +75,24 @@ def count_rows(path: str, K: int, rows: int, classes: int | None = None) -> int:
 
 def _csv(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
     with Path(path).open("rb") as file:
-        first = file.readline()
-        if first.startswith(b"\xef\xbb\xbf"):
-            first = first[3:]
+        head = file.readline()
+        if head.startswith(b"\xef\xbb\xbf"):
+            head = head[3:]
         number = 1
-        pending = [first] if first.strip() else []
-        if pending and not any(_is_number(cell) for cell in _cells(first, path, 1)):
-            if len(_cells(first, path, 1)) != K:
+        pending = [head] if head.strip() else []
+        if pending and not any(_is_number(cell) for cell in _cells(head, path, 1)):
+            if len(_cells(head, path, 1)) != K:
                 raise _wrong_width(path, 1, K)
             pending, number = [], 2
         while lines := pending + list(islice(file, rows - len(pending))):
             pending = []
-            votes = _parsed(lines, path, number, K, classes)
+            votes = _parse(lines, path, number, K, classes)
             if len(votes):
                 yield votes
             number += len(lines)
 
 
-def _parsed(lines: list[bytes], path: str, number: int, K: int, classes: int | None) -> Table:
+def _parse(lines: list[bytes], path: str, number: int, K: int, classes: int | None) -> Table:
     """Return the votes of some lines, the first of which has that number: all at once if each is as short as can be."""
     raw = b"".join(lines).replace(b"\r\n", b"\n")
     if not raw.endswith(b"\n"):
@@ -108,20 +108,20 @@ def _parsed(lines: list[bytes], path: str, number: int, K: int, classes: int | N
         ):
             return digits
     votes = []
-    for at, line in enumerate(lines, number):
+    for line_number, line in enumerate(lines, number):
         if not line.strip():
             continue
-        cells = _cells(line, path, at)
+        cells = _cells(line, path, line_number)
         if len(cells) != K:
-            raise _wrong_width(path, at, K)
+            raise _wrong_width(path, line_number, K)
         row = [_vote(cell, classes) for cell in cells]
         if None in row:
-            raise InvalidInput("VOTES", path, _accepted(classes), f"Line {at} holds something else.")
+            raise InvalidInput("VOTES", path, _accepted_values(classes), f"Line {line_number} holds something else.")
         votes.append(row)
     return np.array(votes, dtype=np.uint8 if classes is None else np.int64).reshape(len(votes), K)
 
 
-def _accepted(classes: int | None) -> str:
+def _accepted_values(classes: int | None) -> str:
     return "0 and 1 alone" if classes is None else f"classes 0 to {classes - 1} alone"
 
 
@@ -136,7 +136,7 @@ def _vote(cell: str, classes: int | None) -> int | None:
     return int(vote) if vote in range(classes) else None
 
 
-def _checked(votes: Any, K: int, classes: int | None) -> Table:
+def _check_votes(votes: Any, K: int, classes: int | None) -> Table:
     return checked_votes(votes, K) if classes is None else checked_classes(votes, K, classes)
 
 
@@ -164,7 +164,7 @@ def _wrong_width(path: str, number: int, K: int) -> InvalidInput:
 
 
 def _npy(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
-    accepted = f"an array of shape (N, {K}), in C order, of whole numbers, truth values or floats"
+    expected = f"an array of shape (N, {K}), in C order, of whole numbers, truth values or floats"
     with Path(path).open("rb") as file:
         try:
             version = np.lib.format.read_magic(file)
@@ -173,13 +173,13 @@ def _npy(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
         except ValueError:
             raise InvalidInput("VOTES", path, "a file as numpy.save writes it") from None
         if len(shape) != 2 or shape[1] != K or fortran or dtype.kind not in "biuf":
-            raise InvalidInput("VOTES", path, accepted, f"It has shape {shape} and type {dtype}.")
+            raise InvalidInput("VOTES", path, expected, f"It has shape {shape} and type {dtype}.")
         for start in range(0, shape[0], rows):
             count = min(rows, shape[0] - start)
             raw = file.read(count * K * dtype.itemsize)
             if len(raw) != count * K * dtype.itemsize:
                 raise InvalidInput("VOTES", path, f"{shape[0]} rows", "The file ends before.")
-            yield _checked(np.frombuffer(raw, dtype=dtype).reshape(count, K), K, classes)
+            yield _check_votes(np.frombuffer(raw, dtype=dtype).reshape(count, K), K, classes)
 
 
 def _parquet_columns(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
@@ -193,34 +193,34 @@ def _parquet_columns(path: str, K: int, rows: int, classes: int | None) -> Itera
             raise InvalidInput("VOTES", path, f"{K} columns, one of each voter", f"It has {len(file.schema_arrow)}.")
         for batch in file.iter_batches(batch_size=rows):
             if any(column.null_count for column in batch.columns):
-                raise InvalidInput("VOTES", path, _accepted(classes), "It has missing values.")
+                raise InvalidInput("VOTES", path, _accepted_values(classes), "It has missing values.")
             columns = np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
-            yield _checked(columns, K, classes)
+            yield _check_votes(columns, K, classes)
 
 
 def _parquet() -> Any:
     return require("pyarrow.parquet", "A Parquet file (.csv and .npy do not)")
 
 
-def _reblocked(pieces: Iterable[Table], rows: int) -> Iterator[Table]:
+def _in_blocks(tables: Iterable[Table], rows: int) -> Iterator[Table]:
     """Yield the same rows in blocks of ``rows``, wherever the pieces were cut."""
-    held: list[Table] = []
+    pending: list[Table] = []
     count = 0
-    for piece in pieces:
+    for table in tables:
         start = 0
-        while count + len(piece) - start >= rows:
+        while count + len(table) - start >= rows:
             end = start + rows - count
-            yield np.concatenate([*held, piece[start:end]]) if held else piece[start:end]
-            held, count, start = [], 0, end
-        if start < len(piece):
-            held.append(piece[start:])
-            count += len(piece) - start
-    if held:
-        yield np.concatenate(held)
+            yield np.concatenate([*pending, table[start:end]]) if pending else table[start:end]
+            pending, count, start = [], 0, end
+        if start < len(table):
+            pending.append(table[start:])
+            count += len(table) - start
+    if pending:
+        yield np.concatenate(pending)
 
 
-class Labels:
-    """A file of labels that is being written: 0 and 1 as bytes; classes as 16-bit whole numbers, −1 where there is none."""
+class LabelFile:
+    """A file of labels, written block by block: 0 and 1 as bytes; classes as 16-bit whole numbers, −1 for none."""
 
     def __init__(self, file: BinaryIO, suffix: str, *, classes: bool = False) -> None:
         self._classes = classes
@@ -257,17 +257,21 @@ class Labels:
             self._parquet.close()
         if self._suffix == ".npy":
             header = io.BytesIO()
-            described = {"descr": "<i2" if self._classes else "|u1", "fortran_order": False, "shape": (self._count,)}
-            np.lib.format.write_array_header_1_0(header, described)
+            header_fields = {
+                "descr": "<i2" if self._classes else "|u1",
+                "fortran_order": False,
+                "shape": (self._count,),
+            }
+            np.lib.format.write_array_header_1_0(header, header_fields)
             self._file.seek(0)
             self._file.write(header.getvalue())
 
 
 @contextmanager
-def labels(path: Path, suffix: str, *, classes: bool = False) -> Iterator[Labels]:
+def labels(path: Path, suffix: str, *, classes: bool = False) -> Iterator[LabelFile]:
     """Open a file for labels, anew; when this ends well the file is whole and on the disk."""
     with path.open("wb") as file:
-        writing = Labels(file, suffix, classes=classes)
+        writing = LabelFile(file, suffix, classes=classes)
         yield writing
         writing.finish()
         file.flush()

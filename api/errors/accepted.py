@@ -25,8 +25,8 @@ ALL_BASELINES = (*BASELINES, *OTHER_BASELINES)
 
 
 def _choice(names: tuple[str, ...]) -> str:
-    *first, last = (f"'{name}'" for name in names)
-    return f"{', '.join(first)} or {last}"
+    *first, final = (f"'{name}'" for name in names)
+    return f"{', '.join(first)} or {final}"
 
 
 ACCEPTED = {

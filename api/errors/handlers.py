@@ -68,7 +68,7 @@ def _extensions(err: DarrmError) -> dict[str, Any]:
     return {}
 
 
-def _details(name: str, detail: str, errors: list[FieldProblem] | None = None, **more: Any) -> ProblemDetails:
+def _details(name: str, detail: str, errors: list[FieldProblem] | None = None, **extensions: Any) -> ProblemDetails:
     kind = PROBLEM_TYPES[name]
     return ProblemDetails(
         type=f"{URN}{name}",
@@ -77,7 +77,7 @@ def _details(name: str, detail: str, errors: list[FieldProblem] | None = None, *
         detail=detail,
         field=errors[0].field if errors else None,
         errors=errors,
-        **more,
+        **extensions,
     )
 
 
@@ -106,13 +106,15 @@ MAX_FIELD_LENGTH = 80
 
 def validation_problem(err: RequestValidationError) -> ProblemDetails:
     """Return the problem details of a request that fails validation."""
-    found: dict[str, str] = {}
+    details: dict[str, str] = {}
     for error in err.errors():
         field, detail = _field_and_detail(error)
-        found.setdefault(field, detail)  # a union complains once for each of its members
-    errors = [FieldProblem(field=field, detail=detail) for field, detail in islice(found.items(), MAX_REPORTED_ERRORS)]
-    more = [f"And {len(found) - MAX_REPORTED_ERRORS} more errors."] if len(found) > MAX_REPORTED_ERRORS else []
-    return _details("invalid-input", " ".join([*(error.detail for error in errors), *more]), errors)
+        details.setdefault(field, detail)  # a union complains once for each of its members
+    errors = [
+        FieldProblem(field=field, detail=detail) for field, detail in islice(details.items(), MAX_REPORTED_ERRORS)
+    ]
+    remainder = [f"And {len(details) - MAX_REPORTED_ERRORS} more errors."] if len(details) > MAX_REPORTED_ERRORS else []
+    return _details("invalid-input", " ".join([*(error.detail for error in errors), *remainder]), errors)
 
 
 async def _handle_validation_error(_: Request, err: Exception) -> JSONResponse:
@@ -123,23 +125,23 @@ async def _handle_validation_error(_: Request, err: Exception) -> JSONResponse:
     )
 
 
-_NAMED_WRONGLY = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
+_NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
 
 
 def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     """Return the field and the text for one error of pydantic or `api.routes.requests`."""
-    where, *path = error["loc"]
+    location, *path = error["loc"]
     if error["type"] == "json_invalid":
         return "body", f"The body is not JSON: {error['ctx']['error']} at character {path[0]}."
     if error["type"] == "coded":
         return "body", f"The body must be sent as it is, without Content-Encoding: {error['input'][:MAX_FIELD_LENGTH]}."
     if not path:
-        return str(where), f"The {where} must be a JSON object, sent as application/json."
+        return str(location), f"The {location} must be a JSON object, sent as application/json."
     field = str(path[0])
     if len(field) > MAX_FIELD_LENGTH:
         field = f"{field[:MAX_FIELD_LENGTH]}…"
-    if error["type"] in _NAMED_WRONGLY:
-        return field, f"{field} {_NAMED_WRONGLY[error['type']]}."
+    if error["type"] in _NAME_ERRORS:
+        return field, f"{field} {_NAME_ERRORS[error['type']]}."
     accepted = ACCEPTED[field]
     if error["type"] == "missing":
         return field, f"{field} is missing: expected {accepted}."
@@ -149,11 +151,11 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
 
 def _allowed_methods(request: Request) -> list[str]:
     """Return the methods of a path in all the routes that it matches: the first route alone may lack some."""
-    paths, asked = request.app.openapi()["paths"], request.url.path
-    if asked in paths:  # its own, though it may fit a pattern too
-        return sorted(method.upper() for method in paths[asked])
-    fitting = [operations for path, operations in paths.items() if compile_path(path)[0].match(asked)]
-    return sorted({method.upper() for operations in fitting for method in operations})
+    paths, request_path = request.app.openapi()["paths"], request.url.path
+    if request_path in paths:  # its own, though it may fit a pattern too
+        return sorted(method.upper() for method in paths[request_path])
+    matches = [operations for path, operations in paths.items() if compile_path(path)[0].match(request_path)]
+    return sorted({method.upper() for operations in matches for method in operations})
 
 
 async def _handle_http_exception(request: Request, err: Exception) -> JSONResponse:
@@ -165,8 +167,8 @@ async def _handle_http_exception(request: Request, err: Exception) -> JSONRespon
         # or by `api.routes.requests`, which FastAPI hides behind a 400
         if isinstance(err.__cause__, RequestValidationError):
             return _response(validation_problem(err.__cause__))
-        unread = "The body cannot be read as JSON in UTF-8."
-        return _response(_details("invalid-input", unread, [FieldProblem(field="body", detail=unread)]))
+        unreadable = "The body cannot be read as JSON in UTF-8."
+        return _response(_details("invalid-input", unreadable, [FieldProblem(field="body", detail=unreadable)]))
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {"Allow": ", ".join(_allowed_methods(request)) or dict(headers or {}).get("Allow", "")}
     phrase = HTTPStatus(status).phrase

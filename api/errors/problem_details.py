@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457): the body of every error, as a model for routes and as raw bytes before a route is reached."""
+"""Problem details (RFC 9457): the body of every error, as a model for routes and as bytes before a route is reached."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from api.observability.logs import current_request_id
 MEDIA_TYPE = "application/problem+json"
 
 CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
-"""Documentation of the body of an error. A ``model`` for each status of each route would make FastAPI build hundreds of validators
-that are never used, before the first answer."""
+"""Documentation of the body of an error.
+
+A ``model`` for each status of each route would make FastAPI build hundreds of validators that are never used, before
+the first answer.
+"""
 
 
 class FieldProblem(BaseModel):

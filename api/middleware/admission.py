@@ -1,11 +1,11 @@
 """Admission of requests: host name, API key, rate limit, body and concurrency, checked before the application.
 
-A rejected request costs microseconds and reaches no route, no solver and no disk. The body is read here, whole, up to its
-limit and within its time, before the request counts as concurrent: a slow client holds a connection and what it has sent so
-far, never a place among the requests being answered.
+A rejected request costs microseconds and reaches no route, no solver and no disk. The body is read here, whole, up to
+its limit and within its time, before the request counts as concurrent: a slow client holds a connection and what it has
+sent so far, never a place among the requests being answered.
 
-Requests that reach a route then begin a few at a time, clients in turn (`TurnsMiddleware`): hundreds that arrive at once would each
-do its first step before another client's request does its second, and every request has several.
+Requests that reach a route then begin a few at a time, clients in turn (`TurnsMiddleware`): hundreds that arrive at
+once would each do its first step before another client's request does its second, and every request has several.
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ STARTS = 4
 """Requests that begin in one round of the event loop: some 2 ms of work."""
 
 DRAIN_TIMES = 4
-"""Multiple of the limit up to which a body that is too large is read and discarded: a client that reads the answer only after
-sending everything would otherwise find a broken connection instead of the reason."""
+"""Multiple of the limit up to which a body that is too large is read and discarded.
+
+A client that reads the answer only after sending everything would otherwise find a broken connection instead of the
+reason.
+"""
 
 
 class AdmissionMiddleware:
@@ -77,13 +80,13 @@ class AdmissionMiddleware:
             return
         rejection = self._check(scope)
         if rejection is None and _has_body(scope["headers"]):
-            received = await self._read_body(scope["headers"], receive)
-            if received is None:  # the client is gone
+            body = await self._read_body(scope["headers"], receive)
+            if body is None:  # the client is gone
                 return
-            if isinstance(received, Rejection):
-                rejection = received
+            if isinstance(body, Rejection):
+                rejection = body
             else:
-                receive = _replay(received, receive)
+                receive = _replay(body, receive)
         if (
             rejection is None
             and self._in_flight >= self._settings.max_concurrent_requests
@@ -120,21 +123,21 @@ class AdmissionMiddleware:
         if rate is None:
             rate = 0.0 if client.local else DEFAULT_RATE
         if rate > 0:
-            wait = self._limiter.take(client.name, rate, settings.burst)
-            if wait > 0:
+            delay = self._limiter.take(client.name, rate, settings.burst)
+            if delay > 0:
                 detail = f"One client may send {rate:g} requests a second in the long run, {settings.burst} at once."
-                return Rejection("too-many-requests", detail, (retry_after(wait),))
+                return Rejection("too-many-requests", detail, (retry_after(delay),))
         return rejection
 
     async def _read_body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | Rejection | None:
         """Return the body, or a rejection; None if the client disconnected."""
         settings = self._settings
-        largest = f"The body of a request may have {settings.max_body_bytes} bytes."
-        too_large = Rejection("body-too-large", largest, closing=True)
+        detail = f"The body of a request may have {settings.max_body_bytes} bytes."
+        too_large = Rejection("body-too-large", detail, closing=True)
         declared, largest_read = _declared_length(headers), DRAIN_TIMES * settings.max_body_bytes
         if declared > (settings.max_body_bytes if _expects_leave(headers) else largest_read):
             return too_large
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         length, more = 0, True
         try:
             async with asyncio.timeout(settings.body_seconds):
@@ -142,35 +145,37 @@ class AdmissionMiddleware:
                     message = await receive()
                     if message["type"] != "http.request":
                         return None
-                    piece, more = message.get("body", b""), message.get("more_body", False)
-                    length += len(piece)
+                    chunk, more = message.get("body", b""), message.get("more_body", False)
+                    length += len(chunk)
                     if length > DRAIN_TIMES * settings.max_body_bytes:
                         return too_large
                     if length > settings.max_body_bytes:
-                        pieces.clear()
+                        chunks.clear()
                     else:
-                        pieces.append(piece)
+                        chunks.append(chunk)
         except TimeoutError:
             detail = f"The body of a request must arrive within {settings.body_seconds:g} s."
             return Rejection("too-slow", detail, closing=True)
-        return too_large if length > settings.max_body_bytes else b"".join(pieces)
+        return too_large if length > settings.max_body_bytes else b"".join(chunks)
 
 
 LINGER_SECONDS = 10.0
-"""Longest time that the rest of a body that is too large is read and discarded [s], after the refusal was sent: a connection that is
-closed with bytes unread is reset, and many clients then never see why."""
+"""Longest time that the rest of a body that is too large is read and discarded after the refusal was sent [s].
+
+A connection that is closed with bytes unread is reset, and many clients then never see why.
+"""
 
 
-async def send_rejection(rejection: Rejection, scope: Scope, send: Send, rest: Receive | None = None) -> None:
-    """Send a rejection as the response; then read and discard ``rest``, what the client still sends, for a limited time."""
+async def send_rejection(rejection: Rejection, scope: Scope, send: Send, receive: Receive | None = None) -> None:
+    """Send a rejection; then read and discard what the client still sends, by ``receive``, for a limited time."""
     body = rejection.body(scope.get("darrm.request_id"))
     head = scope["method"] == "HEAD"
     await send({"type": "http.response.start", "status": rejection.status, "headers": rejection.all_headers(body)})
-    if rest is not None:
+    if receive is not None:
         await send({"type": "http.response.body", "body": body, "more_body": True})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
-                while (message := await rest())["type"] == "http.request" and message.get("more_body"):
+                while (message := await receive())["type"] == "http.request" and message.get("more_body"):
                     pass
         body = b""
     await send({"type": "http.response.body", "body": b"" if head else body})
@@ -199,16 +204,16 @@ def _declared_length(headers: list[tuple[bytes, bytes]]) -> int:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a receiver that replays a body which has been read, and then waits for the client to disconnect."""
-    left = [{"type": "http.request", "body": body, "more_body": False}]
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def received() -> dict[str, Any]:
-        return left.pop() if left else await receive()
+    async def replay() -> dict[str, Any]:
+        return messages.pop() if messages else await receive()
 
-    return received
+    return replay
 
 
 class TurnsMiddleware:
-    """ASGI middleware that lets requests begin in turn. Answers from the response cache take one step and stand before it.
+    """ASGI middleware that lets requests begin in turn; answers from the response cache do not pass it.
 
     Args:
         app: the router.

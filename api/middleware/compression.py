@@ -1,8 +1,8 @@
-"""Compression of large answers by gzip, for clients that accept it; never of event streams, nor of what is packed already.
+"""Compression of large answers by gzip, for clients that accept it; never of event streams or compressed content.
 
-Starlette's middleware leaves a strong entity tag on other bytes than those that it names, compresses the same cached answer every
-time, and takes ``gzip;q=0`` for consent. Here the tag becomes a weak one (RFC 9110, 8.8.3.3), by which clients revalidate as before, and
-the compressed bytes of an answer with a tag are kept in the response cache.
+Starlette's middleware leaves a strong entity tag on other bytes than those that it names, compresses the same cached
+answer every time, and takes ``gzip;q=0`` for consent. Here the tag becomes a weak one (RFC 9110, 8.8.3.3), by which
+clients revalidate as before, and the compressed bytes of an answer with a tag are kept in the response cache.
 """
 
 from __future__ import annotations
@@ -59,59 +59,63 @@ class CompressionMiddleware:
             return
         start: dict[str, Any] | None = None
 
-        async def sent(message: dict[str, Any]) -> None:
+        async def compress(message: dict[str, Any]) -> None:
             nonlocal start
             if message["type"] == "http.response.start":
                 if message["status"] == 304:
-                    message = {**message, "headers": _as_asked(_varying(message.get("headers", [])), scope["headers"])}
+                    message = {
+                        **message,
+                        "headers": _not_modified_headers(_varying(message.get("headers", [])), scope["headers"]),
+                    }
                 elif _is_text(message.get("headers", ())):
                     start = message  # until its body is seen
                     return
             elif start is not None:
-                begun, start = start, None
+                head, start = start, None
                 if not message.get("more_body") and len(message.get("body", b"")) >= MIN_BYTES:
-                    begun, message = await _packed(begun, message, scope)
-                await send(begun)
+                    head, message = await _compress_answer(head, message, scope)
+                await send(head)
             await send(message)
 
-        await self._app(scope, receive, sent)
+        await self._app(scope, receive, compress)
 
 
-async def _packed(
+async def _compress_answer(
     start: dict[str, Any], message: dict[str, Any], scope: Scope
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the two messages of an answer, compressed if the client accepts that."""
     if not accepts_gzip(scope["headers"]):
         return {**start, "headers": _varying(start["headers"])}, message
-    tag, before, after = _packed_headers(tuple(start["headers"]))
+    tag, before, after = _compressed_headers(tuple(start["headers"]))
     cache: ResponseCache = scope["app"].state.response_cache
-    stored = cache.get("gzip", tag) if tag else None
-    body = await _compressed(message["body"], tag, cache) if stored is None else stored.content
+    cached = cache.get("gzip", tag) if tag else None
+    body = await _compress_body(message["body"], tag, cache) if cached is None else cached.content
     return {**start, "headers": [*before, (b"content-length", b"%d" % len(body)), *after]}, {**message, "body": body}
 
 
 @lru_cache(maxsize=256)  # the same for every answer from the cache
-def _packed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[str, Headers, Headers]:
-    """Return the entity tag of an answer and its headers when it is compressed: those before and those after its length."""
+def _compressed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[str, Headers, Headers]:
+    """Return the entity tag of an answer and its headers when compressed: those before and those after its length."""
     tag = dict(headers).get(b"etag", b"")
-    others = [(name, value) for name, value in _varying(headers) if name not in _CHANGED]
-    return tag.decode("latin-1"), [*others, (b"content-encoding", b"gzip")], [(b"etag", _weak(tag))] if tag else []
+    unchanged = [(name, value) for name, value in _varying(headers) if name not in _CHANGED]
+    return tag.decode("latin-1"), [*unchanged, (b"content-encoding", b"gzip")], [(b"etag", _weak(tag))] if tag else []
 
 
-async def _compressed(body: bytes, tag: str, cache: ResponseCache) -> bytes:
+async def _compress_body(body: bytes, tag: str, cache: ResponseCache) -> bytes:
     if len(body) < THREAD_BYTES:
-        packed = gzip.compress(body, LEVEL, mtime=0)
+        content = gzip.compress(body, LEVEL, mtime=0)
     else:
-        packed = await asyncio.to_thread(gzip.compress, body, LEVEL, mtime=0)
+        content = await asyncio.to_thread(gzip.compress, body, LEVEL, mtime=0)
     if tag:
-        cache.put(EncodedAnswer(packed, "gzip", tag), "gzip", tag)
-    return packed
+        cache.put(EncodedAnswer(content, "gzip", tag), "gzip", tag)
+    return content
 
 
 def accepts_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Tell whether a client accepts gzip (RFC 9110, 12.5.3).
 
-    >>> [accepts_gzip([(b"accept-encoding", text)]) for text in (b"br, gzip", b"gzip;q=0", b"*", b"*, gzip; q=0.0", b"br")]
+    >>> headers = (b"br, gzip", b"gzip;q=0", b"*", b"*, gzip; q=0.0", b"br")
+    >>> [accepts_gzip([(b"accept-encoding", text)]) for text in headers]
     [True, False, True, False, False]
     """
     return _names_gzip(b",".join([value for name, value in headers if name == b"accept-encoding"]))
@@ -139,14 +143,14 @@ def _is_text(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 def _varying(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
     """Return headers by which caches keep the compressed answer apart from the plain one."""
     vary = [value for name, value in headers if name == b"vary"]
-    others = [(name, value) for name, value in headers if name != b"vary"]
-    return [*others, (b"vary", b", ".join([*vary, b"Accept-Encoding"]))]
+    rest = [(name, value) for name, value in headers if name != b"vary"]
+    return [*rest, (b"vary", b", ".join([*vary, b"Accept-Encoding"]))]
 
 
-def _as_asked(headers: Headers, asked: Iterable[tuple[bytes, bytes]]) -> Headers:
+def _not_modified_headers(headers: Headers, request_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Return the headers of a 304 with the entity tag as the client has it: weak if its copy came compressed."""
-    known = b",".join(value for name, value in asked if name == b"if-none-match")
-    return [(name, _weak(value) if name == b"etag" and _weak(value) in known else value) for name, value in headers]
+    tags = b",".join(value for name, value in request_headers if name == b"if-none-match")
+    return [(name, _weak(value) if name == b"etag" and _weak(value) in tags else value) for name, value in headers]
 
 
 def _weak(tag: bytes) -> bytes:

@@ -26,9 +26,9 @@ class HeadMiddleware:
             await self._app(scope, receive, send)
             return
 
-        async def sent(message: dict[str, Any]) -> None:
+        async def send_without_body(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.body":
                 message = {**message, "body": b""}
             await send(message)
 
-        await self._app({**scope, "method": "GET"}, receive, sent)
+        await self._app({**scope, "method": "GET"}, receive, send_without_body)

@@ -52,17 +52,17 @@ class RequestContextMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
-        offered = None
+        start = time.perf_counter()
+        proposal = None
         for name, value in scope["headers"]:
             if name == b"x-request-id":
-                offered = value
+                proposal = value
                 break
-        identity = scope["darrm.request_id"] = accept_request_id(offered)
+        identity = scope["darrm.request_id"] = accept_request_id(proposal)
         REQUEST_ID.set(identity)
         status, length, mentions = 0, 0, audit.begin(scope["app"].state.audit_log, scope["path"])
 
-        async def sent(message: dict[str, Any]) -> None:
+        async def send_with_headers(message: dict[str, Any]) -> None:
             nonlocal status, length
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -76,27 +76,29 @@ class RequestContextMiddleware:
             await send(message)
 
         metrics.track_in_flight(1)
-        with traces.request_span(scope["method"], scope["headers"]) as traced:
+        with traces.request_span(scope["method"], scope["headers"]) as end_span:
             try:
-                await self._app(scope, receive, sent)
+                await self._app(scope, receive, send_with_headers)
             except asyncio.CancelledError:  # by the server, which stops and has waited for as long as it may
                 if status:
                     raise
-                await send_rejection(STOPPED, scope, sent)
+                await send_rejection(STOPPED, scope, send_with_headers)
             except Exception:
                 _LOG.exception("unexpected error")
                 if status:  # the answer is under way: all that is left is to break it off
                     raise
-                await send_rejection(Rejection("internal-error", "The server's log has the details."), scope, sent)
+                await send_rejection(
+                    Rejection("internal-error", "The server's log has the details."), scope, send_with_headers
+                )
                 status = 500
             finally:
                 metrics.track_in_flight(-1)
-                seconds = time.perf_counter() - began
+                seconds = time.perf_counter() - start
                 status = status or CLIENT_CLOSED_REQUEST
                 template = _route_template(scope)
                 metrics.count_request(scope["method"], template, status, seconds)
                 name = _client_name(scope)
-                traced(template, status, name, identity)
+                end_span(template, status, name, identity)
                 audit.record(mentions, scope, status, seconds)
                 log_request(RequestLogEntry(scope["method"], scope["path"], status, seconds, length, name, identity))
 

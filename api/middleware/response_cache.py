@@ -4,8 +4,8 @@ An answer, once optimal and stored, never changes: its id is a hash of the quest
 process under the id, and under the exact query that asked for it. Only answers that this process has proved, when it
 solved or read them, are put in.
 
-A training job's thousand workers ask the same question within a second. Client, rate limit, log line and metrics are the
-business of the outer middleware; all that a route would add is to find that the bytes are here.
+A training job's thousand workers ask the same question within a second. Client, rate limit, log line and metrics are
+the business of the outer middleware; all that a route would add is to find that the bytes are here.
 """
 
 from __future__ import annotations
@@ -149,12 +149,12 @@ class ResponseCacheMiddleware:
         """Answer from the cache, or pass the request on."""
         if scope["type"] == "http" and scope["path"] == CACHED_PATH and scope["method"] == "GET":
             cache: ResponseCache = scope["app"].state.response_cache
-            cached = cache.get(*query_key(scope))
-            if cached is not None:
+            answer = cache.get(*query_key(scope))
+            if answer is not None:
                 scope["darrm.route"] = CACHED_PATH
                 metrics.count_lookups("memory")
-                audit.mention_question(cached.key)
-                response = conditional_response(cached, Request(scope), REVALIDATE)
+                audit.mention_question(answer.key)
+                response = conditional_response(answer, Request(scope), REVALIDATE)
                 await response(scope, receive, send)  # type: ignore[arg-type]  # Starlette's types are wider
                 return
         await self._app(scope, receive, send)

@@ -1,9 +1,10 @@
-"""Audit log: who asked what and what was answered, one JSON object a line, appended to a file or to stderr; off unless configured.
+"""Audit log: who asked what and what was answered, one JSON object a line, in a file or on stderr.
 
-A line has the key, the address, the path, the content keys of what was asked, the jobs, the status: never a query, a body or a
-header, so no vote, no label and no secret. Lines are written by a thread (`api.observability.logs`), so that no answer waits for a disk.
-A file that was moved away is made anew before the next line, so any rotation serves. What cannot be written, as the disk is full,
-is kept for later and tried again, up to `MAX_WAITING_LINES`; meanwhile /readyz says so, and what is lost beyond that is counted.
+It is off unless configured. A line has the key, the address, the path, the content keys of what was asked, the jobs,
+the status: never a query, a body or a header, so no vote, no label and no secret. Lines are written by a thread
+(`api.observability.logs`), so that no answer waits for a disk. A file that was moved away is made anew before the next
+line, so any rotation serves. What cannot be written, as the disk is full, is kept for later and tried again, up to
+`MAX_WAITING_LINES`; meanwhile /readyz says so, and what is lost beyond that is counted.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class AuditFile(logs.LogStream):
 
     def write(self, line: str) -> int:
         """Take a line to be written soon; one that finds no room is counted."""
-        if len(self._waiting) >= self._max_lines:
+        if len(self._queue) >= self._max_lines:
             metrics.count_audit_loss()
         return super().write(line)
 
@@ -122,29 +123,29 @@ class AuditFile(logs.LogStream):
             OSError: it cannot be read.
         """
         with self.path.open("rb") as file:
-            at = file.seek(0, os.SEEK_END)
-            end, read = b"", 0
-            while at > 0 and end.count(b"\n") <= count and read < MAX_READ_BYTES:
-                size = min(BLOCK_BYTES, at)
-                at, read = file.seek(at - size), read + size
-                end = file.read(size) + end
-        lines = end.split(b"\n")[0 if at == 0 else 1 :]  # the first one may begin before what was read
-        return [entry for entry in map(_parsed, reversed(lines)) if entry is not None][:count]
+            position = file.seek(0, os.SEEK_END)
+            tail, size_read = b"", 0
+            while position > 0 and tail.count(b"\n") <= count and size_read < MAX_READ_BYTES:
+                size = min(BLOCK_BYTES, position)
+                position, size_read = file.seek(position - size), size_read + size
+                tail = file.read(size) + tail
+        lines = tail.split(b"\n")[0 if position == 0 else 1 :]  # the first one may begin before what was read
+        return [entry for entry in map(_entry, reversed(lines)) if entry is not None][:count]
 
-    def _put(self, piece: bytes) -> None:
-        while piece:
+    def _put(self, lines: bytes) -> None:
+        while lines:
             try:
                 self._follow()
-                written = os.write(self._descriptor, piece)
+                count = os.write(self._descriptor, lines)
             except OSError as err:
                 self._wait(err)
                 continue
             if self.trouble:
                 _LOG.info("the audit log can be written again")
                 self.trouble = ""
-            if written == len(piece):
+            if count == len(lines):
                 return
-            piece = b"\n" + piece[piece.rfind(b"\n", 0, written) + 1 :]  # the line that was cut is written again, whole
+            lines = b"\n" + lines[lines.rfind(b"\n", 0, count) + 1 :]  # the line that was cut is written again, whole
 
     def _wait(self, err: OSError) -> None:
         if not self.trouble:
@@ -155,8 +156,8 @@ class AuditFile(logs.LogStream):
     def _follow(self) -> None:
         """Open the file anew if it was moved or removed."""
         with contextlib.suppress(OSError):
-            about, ours = self.path.stat(), os.fstat(self._descriptor)
-            if (about.st_dev, about.st_ino) == (ours.st_dev, ours.st_ino):
+            file_at_path, open_file = self.path.stat(), os.fstat(self._descriptor)
+            if (file_at_path.st_dev, file_at_path.st_ino) == (open_file.st_dev, open_file.st_ino):
                 return
         descriptor = _open(self.path)
         os.close(self._descriptor)
@@ -187,19 +188,19 @@ _CURRENT: ContextVar[Mentions | None] = ContextVar("mentions", default=None)
 
 
 @contextlib.contextmanager
-def opened(place: str | None) -> Iterator[AuditLog | None]:
+def opened(target: str | None) -> Iterator[AuditLog | None]:
     """Yield the audit log, and write the last of it at the end of the block.
 
     Args:
-        place: a path, or "stderr"; None for none.
+        target: a path, or "stderr"; None for none.
 
     Raises:
         OSError: the file cannot be opened.
     """
-    if place is None:
+    if target is None:
         yield None
         return
-    log = _Stderr() if place == STDERR else open_file(Path(place))
+    log = _Stderr() if target == STDERR else open_file(Path(target))
     try:
         yield log
     finally:
@@ -207,10 +208,10 @@ def opened(place: str | None) -> Iterator[AuditLog | None]:
             _LOG.error("the last lines of the audit log could not be written: %s", log.trouble)
 
 
-def check_audit_log(place: str | None) -> None:
+def check_audit_log(target: str | None) -> None:
     """Make the file of the audit log, if it is one; raises OSError where it cannot be opened."""
-    if place is not None and place != STDERR:
-        os.close(_open(Path(place)))
+    if target is not None and target != STDERR:
+        os.close(_open(Path(target)))
 
 
 def begin(log: AuditLog | None, path: str) -> Mentions | None:
@@ -271,14 +272,14 @@ def _open(path: Path) -> int:
 
 
 def _lost_line(lines: int) -> str:
-    told = {"event": "lost", "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "lines": lines}
-    return json.dumps(told, separators=(",", ":")) + "\n"
+    record = {"event": "lost", "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "lines": lines}
+    return json.dumps(record, separators=(",", ":")) + "\n"
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _entry(line: bytes) -> dict[str, Any] | None:
     """Return an entry; None for what is none: a line that was cut, or a count of lost ones."""
     try:
-        found = json.loads(line)
-        return {name: found[name] for name in AuditEntry._fields}
+        record = json.loads(line)
+        return {name: record[name] for name in AuditEntry._fields}
     except (ValueError, TypeError, LookupError):
         return None

@@ -3,11 +3,11 @@
 Modules log through the standard library and configure nothing; `configure` is called once by whoever serves, and gives
 every line, uvicorn's included, the same form by one chain of structlog processors.
 
-Lines are written by a thread of their own: whoever logs never waits for whoever reads. A pipe that nobody reads is full after
-64 KiB, and the next write to it blocks; in the event loop that would be the end of all answers. So lines are put into a
-bounded queue, which costs a microsecond, and written some milliseconds later, many at once. When the queue is full, lines are
-dropped and counted, and the count is the next line that comes through. A process that is killed loses the lines of its last
-`FLUSH_SECONDS`.
+Lines are written by a thread of their own: whoever logs never waits for whoever reads. A pipe that nobody reads is full
+after 64 KiB, and the next write to it blocks; in the event loop that would be the end of all answers. So lines are put
+into a bounded queue, which costs a microsecond, and written some milliseconds later, many at once. When the queue is
+full, lines are dropped and counted, and the count is the next line that comes through. A process that is killed loses
+the lines of its last `FLUSH_SECONDS`.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ FLUSH_SECONDS = 0.02
 """How long lines are collected before they are written [s]: a thread that woke for each would slow every answer."""
 
 PIPE_BUF = 4096
-"""Bytes that a pipe takes from one process in one piece (PIPE_BUF): lines of several processes do not run into each other."""
+"""Bytes that a pipe takes from one process in one piece (PIPE_BUF), so that lines of several processes stay apart."""
 
 DRAIN_SECONDS = 1.0
 """How long the end of a process waits for its last lines to be taken [s]."""
 
 
-def accept_request_id(offered: bytes | None) -> str:
+def accept_request_id(proposal: bytes | None) -> str:
     """Return the id that the client offers, if it is a short word that can do no harm in a log, else a new one.
 
     >>> accept_request_id(b"train-7.epoch-3"), len(accept_request_id(b"forged line")), len(accept_request_id(None))
     ('train-7.epoch-3', 16, 16)
     """
-    if offered is not None and _SAFE_ID.fullmatch(offered):
-        return offered.decode()
+    if proposal is not None and _SAFE_ID.fullmatch(proposal):
+        return proposal.decode()
     return secrets.token_hex(8)
 
 
@@ -159,8 +159,8 @@ def _renderers_of(log_format: str) -> list[Any]:
     if log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
     # the plain traceback: the pretty one shows local variables, keys among them, and takes seconds
-    plain = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    formatter = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=formatter)]
 
 
 def _add_request_id(_: Any, __: str, event: Any) -> Any:
@@ -267,29 +267,29 @@ class LogStream:
     Args:
         descriptor: where the lines go. Written to directly: a buffered file would be locked by the thread that waits in
             it, and the end of the process would wait for that lock.
-        dropped: returns the line that reports dropped lines, from their number.
+        loss_line: returns the line that reports dropped lines, from their number.
         max_lines: lines that may wait.
     """
 
-    def __init__(self, descriptor: int, dropped: Callable[[int], str], max_lines: int = MAX_QUEUED_LINES) -> None:
-        self._descriptor, self._dropped, self._max_lines = descriptor, dropped, max_lines
-        self._waiting: deque[str] = deque()
-        self._lost = 0
-        self._counting = threading.Lock()
-        self._there, self._written = threading.Event(), threading.Event()
+    def __init__(self, descriptor: int, loss_line: Callable[[int], str], max_lines: int = MAX_QUEUED_LINES) -> None:
+        self._descriptor, self._loss_line, self._max_lines = descriptor, loss_line, max_lines
+        self._queue: deque[str] = deque()
+        self._losses = 0
+        self._loss_lock = threading.Lock()
+        self._has_lines, self._written = threading.Event(), threading.Event()
         self._written.set()
         threading.Thread(target=self._write_on, name="log", daemon=True).start()
 
     def write(self, line: str) -> int:
         """Take a line, its end included, to be written soon; return its length."""
-        if len(self._waiting) >= self._max_lines:
-            with self._counting:
-                self._lost += 1
+        if len(self._queue) >= self._max_lines:
+            with self._loss_lock:
+                self._losses += 1
         else:
-            self._waiting.append(line)
-        if not self._there.is_set():
+            self._queue.append(line)
+        if not self._has_lines.is_set():
             self._written.clear()
-            self._there.set()
+            self._has_lines.set()
         return len(line)
 
     def flush(self) -> None:
@@ -298,7 +298,7 @@ class LogStream:
     def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
         """Wait until every line is written, so long at most [s]; return whether they are."""
         deadline = time.monotonic() + seconds
-        while not (self._written.is_set() and not self._waiting):  # the one may be set just before the other grows
+        while not (self._written.is_set() and not self._queue):  # the one may be set just before the other grows
             if time.monotonic() > deadline:
                 return False
             time.sleep(FLUSH_SECONDS / 4)
@@ -306,30 +306,30 @@ class LogStream:
 
     def _write_on(self) -> None:
         while True:
-            self._there.wait()
+            self._has_lines.wait()
             time.sleep(FLUSH_SECONDS)
-            self._there.clear()
-            while piece := self._piece():
-                self._put(piece)
-            if not self._there.is_set():
+            self._has_lines.clear()
+            while lines := self._next_block():
+                self._put(lines)
+            if not self._has_lines.is_set():
                 self._written.set()
 
-    def _piece(self) -> bytes:
+    def _next_block(self) -> bytes:
         """Return the next lines, as many as go in one piece; one that is longer goes alone. Empty: none is left."""
-        piece = b""
-        while self._waiting:
-            line = self._waiting[0].encode("utf-8", "backslashreplace")
-            if piece and len(piece) + len(line) > PIPE_BUF:
-                return piece
-            self._waiting.popleft()
-            piece += line
-        with self._counting:
-            lost, self._lost = self._lost, 0
-        return piece + self._dropped(lost).encode() if lost else piece
+        block = b""
+        while self._queue:
+            line = self._queue[0].encode("utf-8", "backslashreplace")
+            if block and len(block) + len(line) > PIPE_BUF:
+                return block
+            self._queue.popleft()
+            block += line
+        with self._loss_lock:
+            losses, self._losses = self._losses, 0
+        return block + self._loss_line(losses).encode() if losses else block
 
-    def _put(self, piece: bytes) -> None:
+    def _put(self, lines: bytes) -> None:
         try:
-            while piece:
-                piece = piece[os.write(self._descriptor, piece) :]
+            while lines:
+                lines = lines[os.write(self._descriptor, lines) :]
         except OSError:  # whoever read it is gone, and there is nobody to tell
             return

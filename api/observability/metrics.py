@@ -46,11 +46,14 @@ OUTCOMES = (*(status.value for status in Status), "failed", "cancelled")
 """Outcomes of a solve: the status of its solution, or none; any other word is counted as "failed"."""
 
 LOOKUP_RESULTS = ("hit", "miss", "damaged", "stale", "nearest", "memory")
-"""Results of a lookup: stored; not stored; stored but fails its proof; of another version; an answer to another problem is
-stored whose guarantee implies the one asked; in the response cache of this process."""
+"""Results of a lookup.
+
+Stored; not stored; stored but fails its proof; of another version; an answer to another problem is stored whose
+guarantee implies the one asked; in the response cache of this process.
+"""
 
 REPLACEMENT_REASONS = ("crashed", "killed", "retired")
-"""Reasons to replace a solver process: it ended by itself; it did not stop, took too long or grew too large; it was old."""
+"""Reasons to replace a solver process: it ended by itself; it was stuck, too slow or too large; it was old."""
 
 REGISTRY = CollectorRegistry(auto_describe=True)
 """Registry of this service only, without what libraries register by default."""
@@ -140,41 +143,41 @@ def count_solve(method: str, outcome: str, seconds: float) -> None:
 
 @contextmanager
 def track_solve() -> Iterator[Callable[[str, str], None]]:
-    """Count the solve within the block, even if it fails or is cancelled; yields the function that sets its method and outcome.
+    """Count the solve within the block, even one that fails; yields the function that sets its method and outcome.
 
     >>> with track_solve() as done:
     ...     done("cuts", "optimal")
     """
-    began, method, outcome = time.monotonic(), "other", "failed"
+    start, method, outcome = time.monotonic(), "other", "failed"
 
-    def done(by: str, ended: str) -> None:
+    def done(solve_method: str, solve_outcome: str) -> None:
         nonlocal method, outcome
-        method, outcome = by, ended
+        method, outcome = solve_method, solve_outcome
 
-    with traces.solve_span() as ended:
+    with traces.solve_span() as end_span:
         try:
             yield done
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         finally:
-            ended(method, outcome)
-            count_solve(method, outcome, time.monotonic() - began)
+            end_span(method, outcome)
+            count_solve(method, outcome, time.monotonic() - start)
 
 
-def count_lookups(found: str, times: int = 1) -> None:
+def count_lookups(result: str, times: int = 1) -> None:
     """Count lookups of an answer.
 
     Args:
-        found: one of `LOOKUP_RESULTS`; any other word is counted as "damaged".
+        result: one of `LOOKUP_RESULTS`; any other word is counted as "damaged".
         times: how many.
     """
-    _lookups_of(found if found in LOOKUP_RESULTS else "damaged").inc(times)
+    _lookups_of(result if result in LOOKUP_RESULTS else "damaged").inc(times)
 
 
 @lru_cache(maxsize=len(LOOKUP_RESULTS))
-def _lookups_of(found: str) -> Counter:
-    return _LOOKUPS.labels(found)
+def _lookups_of(result: str) -> Counter:
+    return _LOOKUPS.labels(result)
 
 
 def count_audit_loss() -> None:
@@ -187,14 +190,14 @@ def count_webhook(outcome: Literal["delivered", "retried", "failed"]) -> None:
     _WEBHOOKS.labels(outcome).inc()
 
 
-def record_pools(states: Mapping[str, PoolState], before: Mapping[str, PoolState]) -> None:
-    """Set the gauges of this process's pools, and count the processes replaced since ``before``."""
+def record_pools(states: Mapping[str, PoolState], earlier: Mapping[str, PoolState]) -> None:
+    """Set the gauges of this process's pools, and count the processes replaced since ``earlier``."""
     for name, state in states.items():
         _BUSY.labels(name).set(state.busy)
         _WAITING.labels(name).set(state.waiting)
-        for why in REPLACEMENT_REASONS:
-            counted = getattr(before[name], why) if name in before else 0
-            _REPLACED.labels(name, why).inc(getattr(state, why) - counted)
+        for reason in REPLACEMENT_REASONS:
+            previous = getattr(earlier[name], reason) if name in earlier else 0
+            _REPLACED.labels(name, reason).inc(getattr(state, reason) - previous)
 
 
 def track_in_flight(change: int) -> None:
@@ -202,36 +205,37 @@ def track_in_flight(change: int) -> None:
     _IN_FLIGHT.inc(change)
 
 
-def render(now: Mapping[str, tuple[str, float]]) -> bytes:
+def render(gauges: Mapping[str, tuple[str, float]]) -> bytes:
     """Return the metrics of all workers together, in Prometheus's text format.
 
     Args:
-        now: more gauges, by name: what each is and its value, the same in all workers (such as the queue in the database).
+        gauges: more gauges, by name: what each is and its value, the same in all workers (such as the queue in the
+            database).
     """
     folder = os.environ.get(MULTIPROCESS_DIR)
     if folder is None:
-        found = generate_latest(REGISTRY)
+        content = generate_latest(REGISTRY)
     else:
         _remove_dead_workers(Path(folder))
-        together = CollectorRegistry()
-        MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]  # it is not typed there
-        found = generate_latest(together)
-    more = CollectorRegistry()
-    more.register(_CollectedMetric(_build()))
-    for name, (about, value) in now.items():
-        more.register(_CollectedMetric(GaugeMetricFamily(name, about, value=value)))
-    return found + generate_latest(more)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call]  # it is not typed there
+        content = generate_latest(registry)
+    extra = CollectorRegistry()
+    extra.register(_CollectedMetric(_build()))
+    for name, (description, value) in gauges.items():
+        extra.register(_CollectedMetric(GaugeMetricFamily(name, description, value=value)))
+    return content + generate_latest(extra)
 
 
 @lru_cache(maxsize=1)  # it does not change while the process lives
 def _build() -> Metric:
     """Return the gauge that says what runs: always 1, told by its labels."""
     try:
-        compiled = "yes" if kernel() is not None else "no"
+        has_kernel = "yes" if kernel() is not None else "no"
     except BackendUnavailable:
-        compiled = "no"
+        has_kernel = "no"
     build = GaugeMetricFamily("darrm_build_info", "What runs here.", labels=("version", "python", "kernel"))
-    build.add_metric((__version__, platform.python_version(), compiled), 1.0)
+    build.add_metric((__version__, platform.python_version(), has_kernel), 1.0)
     return build
 
 

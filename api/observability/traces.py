@@ -1,9 +1,10 @@
-"""Traces by OpenTelemetry (extra `otel`): a span for each request, each job and each solve; off unless an endpoint is configured.
+"""Traces by OpenTelemetry (extra `otel`): a span for each request, each job and each solve.
 
-The environment variables are OpenTelemetry's own: `OTEL_EXPORTER_OTLP_ENDPOINT` turns traces on, and the SDK reads the others
-(sampler, headers, resource). A request continues the trace of its `traceparent` header. A job has a trace of its own, as it outlives
-its request and may run in another process; it is linked to the request that queued it, whose `traceparent` is stored with the job.
-Spans carry what the log and the metrics say: route, status, request id, client; never a query, a body or a key.
+They are off unless an endpoint is configured. The environment variables are OpenTelemetry's own:
+`OTEL_EXPORTER_OTLP_ENDPOINT` turns traces on, and the SDK reads the others (sampler, headers, resource). A request
+continues the trace of its `traceparent` header. A job has a trace of its own, as it outlives its request and may run in
+another process; it is linked to the request that queued it, whose `traceparent` is stored with the job. Spans carry
+what the log and the metrics say: route, status, request id, client; never a query, a body or a key.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def traced(exporter: SpanExporter | None = None) -> Iterator[None]:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": SERVICE_NAME}
-    provider = TracerProvider(resource=Resource.create({**named, "service.version": __version__}))
+    attributes = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": SERVICE_NAME}
+    provider = TracerProvider(resource=Resource.create({**attributes, "service.version": __version__}))
     provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
     _tracer = provider.get_tracer("darrm_opt", __version__)
     try:
@@ -67,7 +68,7 @@ def traced(exporter: SpanExporter | None = None) -> Iterator[None]:
 
 
 def current_traceparent() -> str:
-    """Return the W3C ``traceparent`` of the present span, by which a job is linked to its request; "" where nothing is traced."""
+    """Return the W3C ``traceparent`` of the present span, which links a job to its request; "" without a trace."""
     if _tracer is None:
         return ""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -79,7 +80,7 @@ def current_traceparent() -> str:
 
 @contextmanager
 def job_span(job: Job) -> Iterator[Callable[[str], None]]:
-    """Record a job, linked to the request that queued it, with its time in the queue; yields the function that sets its outcome."""
+    """Record a job, its time in the queue and a link to its request; yields the function that sets its outcome."""
     if _tracer is None:
         yield lambda _: None
         return
@@ -87,21 +88,21 @@ def job_span(job: Job) -> Iterator[Callable[[str], None]]:
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    found = trace.get_current_span(TraceContextTextMapPropagator().extract({"traceparent": job.trace}, Context()))
-    asked = found.get_span_context()
-    links = [trace.Link(asked)] if asked.is_valid else []
+    parent = trace.get_current_span(TraceContextTextMapPropagator().extract({"traceparent": job.trace}, Context()))
+    context = parent.get_span_context()
+    links = [trace.Link(context)] if context.is_valid else []
     # A new trace, whatever span the worker was started in.
     with _tracer.start_as_current_span(f"job {job.kind}", Context(), trace.SpanKind.CONSUMER, links=links) as span:
         _set(span, {"darrm.job": job.id, "darrm.kind": job.kind, "darrm.client": job.client})
         _set(span, {"darrm.queue_seconds": max(0.0, job.updated - job.created), "darrm.attempt": job.attempts})
 
-        def ended(outcome: str) -> None:
+        def end(outcome: str) -> None:
             _set(span, {"darrm.outcome": outcome})
             if outcome == "failed":
                 span.set_status(trace.Status(trace.StatusCode.ERROR))
 
         _JOB_SPAN.set(span)
-        yield ended
+        yield end
 
 
 def annotate_job(attributes: dict[str, Any]) -> None:
@@ -129,18 +130,18 @@ def request_span(method: str, headers: list[tuple[bytes, bytes]]) -> Iterator[Ca
     from opentelemetry.trace import SpanKind, Status, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    carried = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name.startswith(b"trace")}
-    context = TraceContextTextMapPropagator().extract(carried)
+    carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name.startswith(b"trace")}
+    context = TraceContextTextMapPropagator().extract(carrier)
     with _tracer.start_as_current_span(method, context=context, kind=SpanKind.SERVER) as span:
 
-        def ended(route: str, status: int, client: str, request_id: str) -> None:
+        def end(route: str, status: int, client: str, request_id: str) -> None:
             span.update_name(f"{method} {route}")
             _set(span, {"http.request.method": method, "http.route": route, "http.response.status_code": status})
             _set(span, {"darrm.client": client, "darrm.request_id": request_id})
             if status >= 500:
                 span.set_status(Status(StatusCode.ERROR))
 
-        yield ended
+        yield end
 
 
 @contextmanager

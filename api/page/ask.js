@@ -10,8 +10,8 @@ export class Refused extends Error {
 
   /** What is wrong, by field; empty where no field is at fault. */
   get fields() {
-    const found = this.problem.errors ?? (this.problem.field ? [{ field: this.problem.field, detail: this.message }] : []);
-    return Object.fromEntries(found.map(({ field, detail }) => [field, detail]));
+    const errors = this.problem.errors ?? (this.problem.field ? [{ field: this.problem.field, detail: this.message }] : []);
+    return Object.fromEntries(errors.map(({ field, detail }) => [field, detail]));
   }
 }
 
@@ -31,25 +31,25 @@ const KEY = "darrm-key";
  * Asks once, or several times while the server is busy or cannot be reached.
  *
  * @param {string} path relative to the page, so that the page may stand behind a prefix
- * @param {{body?: object, accept?: string, method?: string, signal?: AbortSignal, onWait?: (seconds: number, why: string) => void}} how
+ * @param {{body?: object, accept?: string, method?: string, signal?: AbortSignal, onWait?: (seconds: number, reason: string) => void}} options
  * @returns {Promise<Response>} an answer whose status is below 400
  */
-export async function ask(path, how = {}) {
-  for (let tried = 1; ; tried += 1) {
-    const last = tried === MAX_TRIES;
+export async function ask(path, options = {}) {
+  for (let attempt = 1; ; attempt += 1) {
+    const last = attempt === MAX_TRIES;
     try {
-      const answer = await fetch(path, request(how));
+      const answer = await fetch(path, request(options));
       if (answer.ok) return answer;
-      const wait = Number(answer.headers.get("retry-after"));
-      if (last || !BUSY.has(answer.status) || !(wait > 0 && wait <= MAX_WAIT)) throw await refusal(answer);
-      how.onWait?.(wait, "The server is busy");
-      await pause(wait, how.signal);
+      const delay = Number(answer.headers.get("retry-after"));
+      if (last || !BUSY.has(answer.status) || !(delay > 0 && delay <= MAX_WAIT)) throw await refusal(answer);
+      options.onWait?.(delay, "The server is busy");
+      await pause(delay, options.signal);
     } catch (error) {
       if (!(error instanceof TypeError)) throw error; // fetch throws a TypeError when there is no answer
       if (last) throw new Unreachable();
-      const wait = 2 ** (tried - 1) / 2;
-      how.onWait?.(wait, "The server cannot be reached");
-      await pause(wait, how.signal);
+      const delay = 2 ** (attempt - 1) / 2;
+      options.onWait?.(delay, "The server cannot be reached");
+      await pause(delay, options.signal);
     }
   }
 }
@@ -99,7 +99,7 @@ export function hasKey() {
 
 /** Forgets the API key; returns whether there was one. */
 export function forgetKey() {
-  const there = hasKey();
+  const present = hasKey();
   sessionStorage.removeItem(KEY);
-  return there;
+  return present;
 }

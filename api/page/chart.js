@@ -16,10 +16,10 @@ const STEPS = [1, 2, 5, 10];
  *
  * @param {HTMLElement} box whose size the chart takes
  * @param {{x: string, y: string, lines: {name: string, x: number[], y: (number|null)[]}[], hidden: Set<string>,
- *   range?: number[], ceiling?: number, markers?: boolean, whole?: boolean, at?: number}} what lines in drawing order
+ *   range?: number[], ceiling?: number, markers?: boolean, whole?: boolean, at?: number}} plot lines in drawing order
  */
-export function chart(box, what) {
-  box.what = what;
+export function chart(box, plot) {
+  box.plot = plot;
   if (!box.observer) {
     box.observer = new ResizeObserver(() => paint(box));
     box.observer.observe(box);
@@ -32,19 +32,19 @@ export function chart(box, what) {
 function paint(box) {
   const [width, height] = [box.clientWidth, box.clientHeight];
   if (width < 120 || height < 120) return; // hidden: the observer calls again
-  const { what } = box;
-  const lines = what.lines.filter(({ name }) => !what.hidden.has(name));
+  const { plot } = box;
+  const lines = plot.lines.filter(({ name }) => !plot.hidden.has(name));
   const frame = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: height - MARGIN.bottom };
-  const across = scale(what.range ?? extent(lines.flatMap(({ x }) => x)), [frame.left + 8, frame.right - 8]);
-  const up = scale(heights(lines, what.ceiling), [frame.bottom, frame.top]);
+  const across = scale(plot.range ?? extent(lines.flatMap(({ x }) => x)), [frame.left + 8, frame.right - 8]);
+  const up = scale(heights(lines, plot.ceiling), [frame.bottom, frame.top]);
   box.scales = { across, up, frame, lines };
   box.replaceChildren(
     svg(
       "svg",
       { class: "chart", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
-      ...axes(what, across, up, frame),
-      ...(what.at === undefined ? [] : [svg("line", { class: "target", x1: across(what.at), x2: across(what.at), y1: frame.top, y2: frame.bottom })]),
-      ...lines.map((line) => series(line, what, across, up)),
+      ...axes(plot, across, up, frame),
+      ...(plot.at === undefined ? [] : [svg("line", { class: "target", x1: across(plot.at), x2: across(plot.at), y1: frame.top, y2: frame.bottom })]),
+      ...lines.map((line) => series(line, plot, across, up)),
       svg("g", { class: "pointed" }),
     ),
     make("div", { class: "reading", hidden: true }),
@@ -71,11 +71,11 @@ function heights(lines, ceiling) {
 export function ticks({ from, to }, count, whole = false) {
   const rough = (to - from) / count || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const found = power * STEPS.find((step) => step * power >= rough * (1 - 1e-9));
-  const step = whole ? Math.max(1, Math.ceil(found)) : found;
+  const nice = power * STEPS.find((step) => step * power >= rough * (1 - 1e-9));
+  const step = whole ? Math.max(1, Math.ceil(nice)) : nice;
   const first = Math.ceil(from / step - 1e-9);
   const last = Math.floor(to / step + 1e-9);
-  return Array.from({ length: last - first + 1 }, (_, place) => Number(((first + place) * step).toPrecision(12)));
+  return Array.from({ length: last - first + 1 }, (_, index) => Number(((first + index) * step).toPrecision(12)));
 }
 
 function axes({ x, y, whole }, across, up, { left, right, top, bottom }) {
@@ -95,18 +95,18 @@ function axes({ x, y, whole }, across, up, { left, right, top, bottom }) {
 }
 
 function series({ name, x, y }, { markers }, across, up) {
-  const known = x.map((value, place) => [value, y[place], place]).filter(([, value]) => value !== null);
-  const path = known.map(([value, height, place], order) => {
-    const joined = order > 0 && known[order - 1][2] === place - 1;
+  const points = x.map((value, index) => [value, y[index], index]).filter(([, value]) => value !== null);
+  const path = points.map(([value, height, index], order) => {
+    const joined = order > 0 && points[order - 1][2] === index - 1;
     return `${joined ? "L" : "M"}${across(value).toFixed(2)} ${up(height).toFixed(2)}`;
   });
   const group = svg("g", { class: "series", "data-name": name }, svg("path", { class: "line", d: path.join(""), "stroke-dasharray": dash(name) }));
   group.style.color = `var(--curve-${kin(name)})`;
   if (name === "optimal") group.classList.add("own");
   if (markers && x.length <= MAX_MARKERS) {
-    for (const [value, height] of known) {
-      const place = `translate(${across(value).toFixed(2)} ${up(height).toFixed(2)}) scale(${x.length <= 40 ? 1 : 0.6}) translate(-14 -6)`;
-      group.append(svg("path", { class: "mark", d: mark(name), transform: place }));
+    for (const [value, height] of points) {
+      const transform = `translate(${across(value).toFixed(2)} ${up(height).toFixed(2)}) scale(${x.length <= 40 ? 1 : 0.6}) translate(-14 -6)`;
+      group.append(svg("path", { class: "mark", d: mark(name), transform }));
     }
   }
   return group;

@@ -16,8 +16,8 @@ const SYMBOLS = { sigma: "σ", check_sigma: "σ₁", threshold: "T", cap: "label
 
 const NAMES = { optimal: "optimal table", gnmax: "GNMax", confident_gnmax: "Confident-GNMax", laplace: "Laplace noise" };
 
-let running = null; // controls the asking that is under way
-let asked = ""; // the request whose answer is on the page, or on its way
+let controller = null; // of the request under way
+let requestText = ""; // the request whose answer is on the page, or on its way
 
 /** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
 export function prepare(state, change) {
@@ -31,14 +31,14 @@ export function prepare(state, change) {
 /** Shows what a link asks for, if it asks for classes, and brings it into view. */
 export async function arrive(state) {
   if (!Object.keys(FIELDS).some((name) => state[name])) return forget();
-  if (JSON.stringify(request()) !== asked) await workOut();
+  if (JSON.stringify(request()) !== requestText) await workOut();
   byId("class-panel").scrollIntoView({ behavior: "instant" });
 }
 
 function forget() {
-  running?.abort(new DOMException("Asked for something else.", "AbortError"));
-  running = null;
-  asked = "";
+  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
+  controller = null;
+  requestText = "";
   fields.clear(byId("class-form"));
   byId("class-options").replaceChildren();
   byId("class-status").textContent = "";
@@ -46,8 +46,8 @@ function forget() {
 
 /** Returns what the form asks, as the API has it; an empty field is left out. */
 function request() {
-  const given = Object.entries(FIELDS).map(([field, name]) => [name, byId(field).value.trim()]);
-  return Object.fromEntries(given.filter(([, text]) => text).map(([name, text]) => [name, name === "prior" ? text : number(text)]));
+  const entries = Object.entries(FIELDS).map(([field, name]) => [name, byId(field).value.trim()]);
+  return Object.fromEntries(entries.filter(([, text]) => text).map(([name, text]) => [name, name === "prior" ? text : number(text)]));
 }
 
 /** Returns the number that a text is; what is none goes to the server as it is, which says what is wrong with it. */
@@ -58,32 +58,32 @@ function number(text) {
 async function workOut() {
   forget();
   const body = request();
-  const mine = (running = new AbortController());
+  const own = (controller = new AbortController());
   const say = (text) => (byId("class-status").textContent = text);
-  asked = JSON.stringify(body);
+  requestText = JSON.stringify(body);
   say("Working …");
   try {
-    const how = { body, signal: mine.signal, onProgress: say, onWait: (_, why) => say(why) };
-    const answer = await (await answered("v1/plurality/options", how)).json();
+    const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
+    const answer = await (await answered("v1/plurality/options", options)).json();
     say("");
     present(answer);
   } catch (error) {
-    if (mine === running) refuse(error);
+    if (own === controller) refuse(error);
   } finally {
-    if (mine === running) running = null;
+    if (own === controller) controller = null;
   }
 }
 
 function refuse(error) {
-  asked = "";
-  const named = Object.fromEntries(Object.entries(FIELDS).map(([field, name]) => [name, field]));
-  const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [named[name] ?? name, text]);
+  requestText = "";
+  const fieldOf = Object.fromEntries(Object.entries(FIELDS).map(([field, name]) => [name, field]));
+  const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [fieldOf[name] ?? name, text]);
   const { first, rest } = fields.show(byId("class-form"), Object.fromEntries(complaints));
   byId("class-status").textContent = first ? rest.join(" ") : error.message;
   first?.focus();
 }
 
-function named(mechanism) {
+function mechanismName(mechanism) {
   return NAMES[mechanism] ?? label(mechanism);
 }
 
@@ -91,17 +91,17 @@ function present({ K, classes, queries, total, price, samples, options }) {
   const [best] = options;
   const optimum = options.find(({ name }) => name === "optimal");
   const tiles = [
-    ["Best option", named(best.name), `of ${count(options.length, "option")} that spend ${guarantee(total.epsilon, total.delta)}`],
+    ["Best option", mechanismName(best.name), `of ${count(options.length, "option")} that spend ${guarantee(total.epsilon, total.delta)}`],
     ["Right", percent(best.right, 1), `wrong ${percent(best.wrong, 1)}, no class ${percent(best.abstained, 1)}`],
     ["Utility", plain(best.utility), price ? `right − ${plain(price)} · wrong, a query` : "share of right answers"],
     optimum
       ? ["Proven gap", plain(optimum.gap, 2), "no table of the same ε and δ each has a utility more than this above the optimal one"]
       : ["Proven gap", "–", "too many vote counts for a table"],
   ];
-  const said = `${count(K, "voter")}, ${classes} classes, ${queries === 1 ? "1 query" : `${queries.toLocaleString("en")} queries`}; the best option first`;
+  const caption = `${count(K, "voter")}, ${classes} classes, ${queries === 1 ? "1 query" : `${queries.toLocaleString("en")} queries`}; the best option first`;
   const law = samples === null ? "" : ` Shares are estimated from ${samples.toLocaleString("en")} votes drawn from the prior.`;
   const rows = options.map((option) => [
-    named(option.name), shares(option), percent(option.right, 1), percent(option.wrong, 1), percent(option.abstained, 1), plain(option.utility),
+    mechanismName(option.name), shares(option), percent(option.right, 1), percent(option.wrong, 1), percent(option.abstained, 1), plain(option.utility),
     roundedUp(option.epsilon), chosen(option.parameters),
   ]);
   const heads = ["Mechanism", "Shares", "Right", "Wrong", "⊥", "Utility", "Spends ε", "Chosen"];
@@ -109,8 +109,8 @@ function present({ K, classes, queries, total, price, samples, options }) {
     make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
       make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
     )),
-    make("p", { class: "about" }, `${said}.${law}`),
-    scrolling(said, table(said, heads, rows)),
+    make("p", { class: "about" }, `${caption}.${law}`),
+    scrolling(caption, table(caption, heads, rows)),
   );
 }
 
@@ -127,7 +127,7 @@ function shares({ right, wrong, abstained }) {
 function chosen(parameters) {
   const order = Object.keys(SYMBOLS); // the API's objects come in any order
   const sorted = Object.entries(parameters).sort(([one], [other]) => order.indexOf(one) - order.indexOf(other));
-  const said = sorted.map(([name, value]) => `${SYMBOLS[name] ?? name} ${name === "cap" ? "" : "= "}${plain(value)}`);
-  const parts = said.map((text, place) => make("span", { class: "one" }, text + (place < said.length - 1 ? ", " : "")));
+  const texts = sorted.map(([name, value]) => `${SYMBOLS[name] ?? name} ${name === "cap" ? "" : "= "}${plain(value)}`);
+  const parts = texts.map((text, index) => make("span", { class: "one" }, text + (index < texts.length - 1 ? ", " : "")));
   return make("span", { class: "chosen" }, ...parts.flatMap((part) => [part, make("wbr")]));
 }

@@ -16,10 +16,10 @@ const NAMES = ["queries", "total_epsilon", "total_delta", "n", "subsample_size"]
 /** How the voters' subsamples are drawn, where they are. */
 const DRAW = ["n", "subsample_size"];
 
-let offered = null; // {answer, state}
+let current = null; // {answer, state}
 let shown = ""; // the request whose answer is on the page
-let running = null; // controls the asking that is under way
-let asking = ""; // the text of its request
+let controller = null; // of the request under way
+let requestText = ""; // the text of its request
 
 /** Prepares the controls; `state` gives the page's, `change` alters it. To be called once. */
 export function prepare(state, change) {
@@ -36,19 +36,19 @@ export function prepare(state, change) {
 
 /** Offers the comparison around an answer; a link that asks for one gets it at once. */
 export function offer(answer, state) {
-  offered = { answer, state };
+  current = { answer, state };
   const { target_epsilon: target, delta } = answer.problem;
   byId("total_epsilon").placeholder = plain(target);
   byId("total_delta").placeholder = plain(delta || MIN_DELTA, 3);
   const now = JSON.stringify(request());
-  if (now === shown || (running && now === asking)) return;
+  if (now === shown || (controller && now === requestText)) return;
   forget();
   if (NAMES.some((name) => state[name])) workOut();
 }
 
 function forget() {
-  running?.abort(new DOMException("Asked for something else.", "AbortError"));
-  running = null;
+  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
+  controller = null;
   shown = "";
   byId("compared").replaceChildren();
   byId("compare-status").textContent = "";
@@ -56,12 +56,12 @@ function forget() {
 
 /** Returns the voters and the budget that are on the page, as the API has them. */
 export function request() {
-  const { K, epsilon, Delta, affected, target_epsilon: target, delta } = offered.answer.problem;
-  const given = (name, usual) => (byId(name).value.trim() === "" ? usual : number(byId(name).value.trim()));
-  const draw = Object.fromEntries(DRAW.filter((name) => given(name, "") !== "").map((name) => [name, given(name, "")]));
+  const { K, epsilon, Delta, affected, target_epsilon: target, delta } = current.answer.problem;
+  const value = (name, fallback) => (byId(name).value.trim() === "" ? fallback : number(byId(name).value.trim()));
+  const draw = Object.fromEntries(DRAW.filter((name) => value(name, "") !== "").map((name) => [name, value(name, "")]));
   return {
-    K, epsilon, Delta, affected, objective: offered.state.objective,
-    queries: given("queries", 1), total_epsilon: given("total_epsilon", target), total_delta: given("total_delta", delta || MIN_DELTA),
+    K, epsilon, Delta, affected, objective: current.state.objective,
+    queries: value("queries", 1), total_epsilon: value("total_epsilon", target), total_delta: value("total_delta", delta || MIN_DELTA),
     fresh: byId("fresh").checked, ...draw,
   };
 }
@@ -73,24 +73,24 @@ function number(text) {
 
 async function workOut() {
   const body = request();
-  if (running && asking === JSON.stringify(body)) return;
-  running?.abort(new DOMException("Asked for something else.", "AbortError"));
-  running = new AbortController();
-  asking = JSON.stringify(body);
-  const { signal } = running;
+  if (controller && requestText === JSON.stringify(body)) return;
+  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
+  controller = new AbortController();
+  requestText = JSON.stringify(body);
+  const { signal } = controller;
   const form = byId("compare");
   fields.clear(form);
   try {
     const say = (text) => (byId("compare-status").textContent = text);
     say("Working …");
-    const answer = await (await answered("v1/compare", { body, signal, onProgress: say, onWait: (_, why) => say(why) })).json();
+    const answer = await (await answered("v1/compare", { body, signal, onProgress: say, onWait: (_, reason) => say(reason) })).json();
     shown = JSON.stringify(body);
     say("");
     present(answer);
   } catch (error) {
-    if (signal === running?.signal) refuse(form, error);
+    if (signal === controller?.signal) refuse(form, error);
   } finally {
-    if (signal === running?.signal) running = null;
+    if (signal === controller?.signal) controller = null;
   }
 }
 
@@ -100,9 +100,9 @@ function refuse(form, error) {
   first?.focus();
 }
 
-function present({ rows, total, queries, fresh, voters, draw, not_compared: left, without_noise: plainly }) {
-  const said = `Each spends at most ${guarantee(total.epsilon, total.delta)} on ${queries} release${queries === 1 ? "" : "s"}, the most useful first`;
-  const drawn = draw ? ` One record reaches ${plain(draw.reached, 3)} voters on average.` : "";
+function present({ rows, total, queries, fresh, voters, draw, not_compared: omitted, without_noise: note }) {
+  const caption = `Each spends at most ${guarantee(total.epsilon, total.delta)} on ${queries} release${queries === 1 ? "" : "s"}, the most useful first`;
+  const draws = draw ? ` One record reaches ${plain(draw.reached, 3)} voters on average.` : "";
   const cells = rows.map((row) => [
     make("span", { class: "named" }, swatch(row.name), " ", label(row.name)),
     row.value === null ? "nothing fits" : `${PARAMETERS[row.parameter] ?? row.parameter} = ${plain(row.value)}`,
@@ -111,18 +111,18 @@ function present({ rows, total, queries, fresh, voters, draw, not_compared: left
     plain(row.disagreement, 3),
     plain(row.tv_error, 3),
   ]);
-  const others = Object.entries(left).map(([name, why]) => make("li", {}, `${label(name)}: ${why}`));
+  const omissions = Object.entries(omitted).map(([name, reason]) => make("li", {}, `${label(name)}: ${reason}`));
   byId("compared").replaceChildren(
-    make("p", { class: "about" }, `${said}.${drawn}${assumed({ fresh, queries, voters })}`),
-    scrolling(said, table(said, ["Mechanism", "Parameter", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
-    ...(plainly ? [make("p", { class: "about" }, plainly)] : []),
-    ...(others.length ? [make("p", { class: "about" }, "Not compared:"), make("ul", { class: "hint" }, ...others)] : []),
+    make("p", { class: "about" }, `${caption}.${draws}${assumed({ fresh, queries, voters })}`),
+    scrolling(caption, table(caption, ["Mechanism", "Parameter", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
+    ...(note ? [make("p", { class: "about" }, note)] : []),
+    ...(omissions.length ? [make("p", { class: "about" }, "Not compared:"), make("ul", { class: "hint" }, ...omissions)] : []),
   );
 }
 
 function bar(share) {
   if (share === null) return "–";
-  const filled = make("span", { class: "bar", "aria-hidden": "true" });
-  filled.style.width = `${3 * Math.max(0, share)}rem`;
-  return make("span", { class: "barred" }, make("span", {}, percent(share, 1)), filled);
+  const fill = make("span", { class: "bar", "aria-hidden": "true" });
+  fill.style.width = `${3 * Math.max(0, share)}rem`;
+  return make("span", { class: "barred" }, make("span", {}, percent(share, 1)), fill);
 }

@@ -47,8 +47,8 @@ export function ordered(names) {
 }
 
 function rank(name) {
-  const place = Object.keys(CURVES).indexOf(name);
-  return place < 0 ? Object.keys(CURVES).length : place;
+  const index = Object.keys(CURVES).indexOf(name);
+  return index < 0 ? Object.keys(CURVES).length : index;
 }
 
 const SHAPES = {

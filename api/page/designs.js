@@ -18,9 +18,9 @@ const NUMBERS = {
 const PROOF = new Set(["gap", "margin"]); // which are tiny in any design: their difference says nothing
 const NOISE = 1e-9; // what two utilities differ by from rounding
 
-let listed = []; // the designs on the page, and
+let designs = []; // the designs on the page, and
 let next = null; // where the following ones begin
-let picked = []; // ids of those to compare, the one that was picked last at the end
+let selection = []; // ids of those to compare, the one that was picked last at the end
 
 /** Prepares the panel; to be called once. */
 export function prepare() {
@@ -38,9 +38,9 @@ export async function list(after = null) {
   const query = new URLSearchParams({ limit: PAGE, ...(after && { after }) });
   for (const [id, name] of Object.entries(FILTERS)) if (byId(id).value.trim()) query.set(name, byId(id).value.trim());
   try {
-    const found = await (await ask(`v1/designs?${query}`)).json();
-    listed = after ? [...listed, ...found.designs] : found.designs;
-    next = found.next;
+    const page = await (await ask(`v1/designs?${query}`)).json();
+    designs = after ? [...designs, ...page.designs] : page.designs;
+    next = page.next;
     say("");
     present();
   } catch (error) {
@@ -56,19 +56,19 @@ function say(text) {
 
 function present() {
   byId("designs-more").hidden = next === null;
-  if (!listed.length) {
+  if (!designs.length) {
     byId("designs").replaceChildren();
     say("Nothing is stored that fits.");
     return;
   }
   const caption = "Stored designs, the newest first";
-  byId("designs").replaceChildren(scrolling(caption, table(caption, [make("span", { class: "unseen" }, "Compare"), "Design, its tags, and when it was stored", "Utility"], listed.map(cells))));
+  byId("designs").replaceChildren(scrolling(caption, table(caption, [make("span", { class: "unseen" }, "Compare"), "Design, its tags, and when it was stored", "Utility"], designs.map(cells))));
 }
 
 function cells(design) {
   const { id, K, m, epsilon, Delta, affected, target_epsilon: target, delta, objective, shape, utility, created } = design;
   const name = m === null ? `K = ${K}, target ε = ${plain(target)}` : `K = ${K}, m = ${plain(m)}`;
-  const box = make("input", { type: "checkbox", checked: picked.includes(id), "aria-label": `Compare ${name}, utility ${percent(utility)}` });
+  const box = make("input", { type: "checkbox", checked: selection.includes(id), "aria-label": `Compare ${name}, utility ${percent(utility)}` });
   box.addEventListener("change", () => pick(id, box.checked));
   const at = m === null ? { target_epsilon: String(target), m: "" } : { m: String(m), target_epsilon: "" };
   const all = { K: String(K), epsilon: String(epsilon), Delta: String(Delta), delta: String(delta), affected: affected === K ? "" : String(affected) };
@@ -95,23 +95,23 @@ function when(created) {
 
 // ---- tags
 
-function tags({ id, tags: given, K }) {
-  const shown = given.map((tag) => {
-    const away = make("button", { type: "button", class: "away", "aria-label": `Take the tag ${tag} away` }, "×");
-    away.addEventListener("click", () => change(id, tag, "DELETE"));
-    return make("span", { class: "tag" }, tag, away);
+function tags({ id, tags: names, K }) {
+  const labels = names.map((tag) => {
+    const button = make("button", { type: "button", class: "away", "aria-label": `Take the tag ${tag} away` }, "×");
+    button.addEventListener("click", () => change(id, tag, "DELETE"));
+    return make("span", { class: "tag" }, tag, button);
   });
   const field = make("input", { "aria-label": `New tag for the design for ${K} voters`, placeholder: "add a tag", autocomplete: "off", spellcheck: "false", maxlength: 64 });
   field.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && field.value.trim()) change(id, field.value.trim(), "PUT");
   });
-  return make("span", { class: "tags" }, ...shown, field);
+  return make("span", { class: "tags" }, ...labels, field);
 }
 
 async function change(id, tag, method) {
   try {
     const design = await (await ask(`v1/designs/${id}/tags/${encodeURIComponent(tag)}`, { method })).json();
-    listed = listed.map((one) => (one.id === id ? design : one));
+    designs = designs.map((entry) => (entry.id === id ? design : entry));
     present();
     say(method === "PUT" ? `Tagged ${tag}.` : `The tag ${tag} is taken away.`);
   } catch (error) {
@@ -122,17 +122,17 @@ async function change(id, tag, method) {
 // ---- two side by side
 
 async function pick(id, chosen) {
-  picked = chosen ? [...picked, id].slice(-2) : picked.filter((one) => one !== id);
+  selection = chosen ? [...selection, id].slice(-2) : selection.filter((other) => other !== id);
   present();
-  byId("designs-compared").hidden = picked.length < 2;
-  if (picked.length < 2) {
-    say(picked.length ? "Pick another one to compare it with." : "");
+  byId("designs-compared").hidden = selection.length < 2;
+  if (selection.length < 2) {
+    say(selection.length ? "Pick another one to compare it with." : "");
     return;
   }
-  const both = [...picked];
+  const pair = [...selection];
   try {
-    const answer = await (await ask(`v1/designs/${both[0]}/compare/${both[1]}`)).json();
-    if (String(both) === String(picked)) compare(answer);
+    const answer = await (await ask(`v1/designs/${pair[0]}/compare/${pair[1]}`)).json();
+    if (String(pair) === String(selection)) compare(answer);
   } catch (error) {
     byId("designs-compared").hidden = true;
     say(error.message);
@@ -144,7 +144,7 @@ function compare({ first, second, numbers, same_objective: same }) {
   const pair = [["first", first.design], ["second", second.design]];
   const sameK = first.design.problem.K === second.design.problem.K;
   const lines = pair.map(([name, { gamma, problem }]) => ({ name, x: gamma.map((_, l) => (sameK ? l : l / problem.K)), y: gamma }));
-  const about = pair.map(([name, { problem, utility }]) => `${name === "first" ? "The first" : "the second"} (${described(problem)}) keeps ${percent(utility)}`);
+  const about = pair.map(([name, { problem, utility }]) => `${name === "first" ? "The first" : "the second"} (${description(problem)}) keeps ${percent(utility)}`);
   draw(byId("pair-figure"), {
     title: "γ of both", x: sameK ? "votes for 1" : "share of votes for 1", y: "γ", lines, hidden: new Set(),
     about: `${about.join(", ")}.${same ? "" : " They maximise different objectives, so these shares are not of the same whole."}`,
@@ -159,7 +159,7 @@ function compare({ first, second, numbers, same_objective: same }) {
   byId("pair-numbers").replaceChildren(scrolling(caption, table(caption, ["", ...heads, "difference"], rows)));
 }
 
-function described({ K, m, target_epsilon: target }) {
+function description({ K, m, target_epsilon: target }) {
   return m === null ? `K = ${K}, target ε = ${plain(target)}` : `K = ${K}, m = ${plain(m)}`;
 }
 

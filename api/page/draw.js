@@ -6,38 +6,38 @@ import { make, scrolling, table } from "./elements.js";
 import { plain } from "./numbers.js";
 import { buttons, places } from "./picture.js";
 
-const drawn = new WeakMap(); // what each figure shows
+const plots = new WeakMap(); // what each figure shows
 
 /**
  * Draws one figure, or draws it anew.
  *
  * @param {HTMLElement} figure
  * @param {{title: string, x: string, y: string, about: string, lines: {name: string, x: number[], y: (number|null)[]}[],
- *   hidden: Set<string>, range?: number[], ceiling?: number, markers?: boolean, whole?: boolean, at?: number, heads?: Function}} what
+ *   hidden: Set<string>, range?: number[], ceiling?: number, markers?: boolean, whole?: boolean, at?: number, heads?: Function}} plot
  */
-export function draw(figure, what) {
-  const lines = ordered(what.lines.map(({ name }) => name)).map((name) => what.lines.find((line) => line.name === name));
-  drawn.set(figure, { ...what, lines });
-  chart(frame(figure, { ...what, lines }), { ...what, lines });
+export function draw(figure, plot) {
+  const lines = ordered(plot.lines.map(({ name }) => name)).map((name) => plot.lines.find((line) => line.name === name));
+  plots.set(figure, { ...plot, lines });
+  chart(frame(figure, { ...plot, lines }), { ...plot, lines });
 }
 
 function frame(figure, { title, about, x, lines, heads }) {
   if (!figure.querySelector(".plot")) {
-    const described = `${figure.id}-about`;
+    const aboutId = `${figure.id}-about`;
     figure.replaceChildren(
-      make("div", { class: "caption" }, make("figcaption", { id: `${figure.id}-title` }), buttons(figure, () => drawn.get(figure))),
-      make("div", { class: "plot", role: "img", "aria-labelledby": `${figure.id}-title`, "aria-describedby": described }),
-      make("p", { class: "about", id: described }),
+      make("div", { class: "caption" }, make("figcaption", { id: `${figure.id}-title` }), buttons(figure, () => plots.get(figure))),
+      make("div", { class: "plot", role: "img", "aria-labelledby": `${figure.id}-title`, "aria-describedby": aboutId }),
+      make("p", { class: "about", id: aboutId }),
       make("details", {}, make("summary", {}, "Numbers of this plot"), make("div")),
     );
   }
   figure.querySelector("figcaption").textContent = title;
   figure.querySelector(".about").textContent = about;
-  const shown = lines.toReversed(); // this design first
+  const topFirst = lines.toReversed(); // this design first
   const numbers = table(
     `${title}: numbers`,
-    [x, ...shown.map(({ name }) => label(name))],
-    places(lines).map((value, place) => [heads ? heads(place) : plain(value), ...shown.map((line) => plain(line.y[line.x.indexOf(value)], 6))]),
+    [x, ...topFirst.map(({ name }) => label(name))],
+    places(lines).map((value, index) => [heads ? heads(index) : plain(value), ...topFirst.map((line) => plain(line.y[line.x.indexOf(value)], 6))]),
   );
   figure.querySelector("details > div").replaceChildren(scrolling(`${title}: numbers`, numbers));
   return figure.querySelector(".plot");

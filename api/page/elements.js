@@ -2,21 +2,21 @@
 
 /** Returns an element with these attributes and children; a child is an element or a text. */
 export function make(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  const element = document.createElement(name);
   for (const [attribute, value] of Object.entries(attributes)) {
-    if (value === true) made.setAttribute(attribute, "");
-    else if (value !== false && value !== undefined && value !== null) made.setAttribute(attribute, value);
+    if (value === true) element.setAttribute(attribute, "");
+    else if (value !== false && value !== undefined && value !== null) element.setAttribute(attribute, value);
   }
-  made.append(...children);
-  return made;
+  element.append(...children);
+  return element;
 }
 
 /** Returns an SVG element with these attributes and children. */
 export function svg(name, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [attribute, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(attribute, value);
-  made.append(...children);
-  return made;
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [attribute, value] of Object.entries(attributes)) if (value !== undefined) element.setAttribute(attribute, value);
+  element.append(...children);
+  return element;
 }
 
 export function byId(id) {
@@ -39,6 +39,6 @@ export function table(caption, heads, rows) {
 }
 
 /** Returns a table that scrolls in its own box, which the keyboard can reach. */
-export function scrolling(caption, made) {
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, made);
+export function scrolling(caption, content) {
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, content);
 }

@@ -12,18 +12,18 @@ const OVER = new Set(["done", "failed", "cancelled"]);
 /**
  * Asks as `ask` does, and waits for the job if there is one.
  *
- * `how.onJob(pending)` hears that there is one, and `how.onProgress(text, job)` how far it is. For a job that `stop` ended,
+ * `options.onJob(pending)` hears that there is one, and `options.onProgress(text, job)` how far it is. For a job that `stop` ended,
  * returns {stopped: its id}: to ask again would be to solve on.
  */
-export async function answered(path, how = {}) {
+export async function answered(path, options = {}) {
   for (;;) {
-    const answer = await ask(path, how);
+    const answer = await ask(path, options);
     if (answer.status !== 202) return answer;
     const pending = await answer.json();
     const { id } = pending;
-    how.onJob?.(pending)?.catch(() => {}); // what is told beside the waiting may fail
+    options.onJob?.(pending)?.catch(() => {}); // what is told beside the waiting may fail
     try {
-      await finished(id, how);
+      await finished(id, options);
       if (stopping.delete(id)) return { stopped: id };
     } catch (error) {
       if (error instanceof Cancelled) await ask(`v1/jobs/${id}`, { method: "DELETE" }).catch(() => {});
@@ -40,20 +40,20 @@ export async function stop(id) {
   stopping.add(id);
 }
 
-async function finished(id, how) {
+async function finished(id, options) {
   let job = null;
   try {
-    for await (const told of events(`v1/jobs/${id}/events`, how)) {
-      job = told;
-      tell(job, how);
+    for await (const update of events(`v1/jobs/${id}/events`, options)) {
+      job = update;
+      tell(job, options);
     }
   } catch {
-    how.signal?.throwIfAborted(); // else the stream was lost, as behind some proxies; the job was not
+    options.signal?.throwIfAborted(); // else the stream was lost, as behind some proxies; the job was not
   }
   while (!OVER.has(job?.state)) {
-    await pause(POLL, how.signal);
-    job = await (await ask(`v1/jobs/${id}`, { signal: how.signal, onWait: how.onWait })).json();
-    tell(job, how);
+    await pause(POLL, options.signal);
+    job = await (await ask(`v1/jobs/${id}`, { signal: options.signal, onWait: options.onWait })).json();
+    tell(job, options);
   }
   if (job.state === "failed") throw new Refused(500, { detail: `The solve failed. ${job.reason}` });
   if (job.state === "cancelled") throw new Refused(409, { detail: "The solve was cancelled by someone else who waited for it." });
@@ -63,10 +63,10 @@ async function finished(id, how) {
 async function* events(path, { signal }) {
   const stream = (await ask(path, { accept: "text/event-stream", signal })).body.pipeThrough(new TextDecoderStream());
   let rest = "";
-  for await (const piece of chunks(stream)) {
-    const whole = (rest + piece).split("\n\n");
-    rest = whole.pop();
-    for (const event of whole) {
+  for await (const chunk of chunks(stream)) {
+    const blocks = (rest + chunk).split("\n\n");
+    rest = blocks.pop();
+    for (const event of blocks) {
       const data = event.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
       if (data.length) yield JSON.parse(data.join("\n"));
     }

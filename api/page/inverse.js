@@ -8,19 +8,19 @@ import { chosen } from "./state.js";
 
 const NAMES = { m: "m", target_epsilon: "a target ε of", epsilon: "ε" };
 
-let running = null; // controls the asking that is under way
+let controller = null; // of the request under way
 
 /** Prepares the field; `read` gives the state of the form, and `use` takes the one that was found. To be called once. */
 export function prepare(read, use) {
   const find = () => search(read(), use);
   byId("least-ask").addEventListener("click", () => {
-    if (running) running.abort(new Cancelled());
+    if (controller) controller.abort(new Cancelled());
     else find();
   });
   byId("wanted").addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     event.preventDefault(); // which would design what the form says now
-    if (!running) find();
+    if (!controller) find();
   });
 }
 
@@ -33,25 +33,25 @@ export function arrange() {
 }
 
 async function search(state, use) {
-  const mine = (running = new AbortController());
+  const own = (controller = new AbortController());
   const say = (text) => (byId("least-status").textContent = text);
   const form = byId("problem");
   fields.clear(form);
   byId("least-ask").textContent = "Cancel";
   say("Searching …");
   try {
-    const how = { body: question(state), signal: mine.signal, onProgress: say, onWait: (_, why) => say(why) };
-    const found = await (await answered("v1/least", how)).json();
-    use({ ...answerOf(state, found), objective: found.objective });
-    say(told(found));
+    const options = { body: question(state), signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
+    const answer = await (await answered("v1/least", options)).json();
+    use({ ...answerOf(state, answer), objective: answer.objective });
+    say(summary(answer));
   } catch (error) {
-    const cancelled = mine.signal.aborted && mine.signal.reason instanceof Cancelled;
-    const complaints = renamed(error.fields ?? {});
+    const cancelled = own.signal.aborted && own.signal.reason instanceof Cancelled;
+    const complaints = formErrors(error.fields ?? {});
     const { first, rest } = fields.show(form, complaints);
     say(cancelled ? "Cancelled." : first ? rest.join(" ") : error.message);
     first?.focus();
   } finally {
-    running = null;
+    controller = null;
     byId("least-ask").textContent = "Find";
     byId("least-status").scrollIntoView({ block: "nearest" });
   }
@@ -60,13 +60,13 @@ async function search(state, use) {
 function question({ K, m, epsilon, Delta, delta, affected, objective, shape }) {
   const parameter = byId("unknown").value;
   const share = Number(byId("wanted").value.trim().replace("%", "").replace(",", ".") || NaN) / 100;
-  const asked = { K: number(K), parameter, Delta: number(Delta), objective, shape };
-  asked[byId("worth").value] = Number.isFinite(share) ? Number(share.toPrecision(12)) : byId("wanted").value;
-  if (parameter === "epsilon") asked.m = number(m);
-  else asked.epsilon = epsilon === "inf" ? "inf" : number(epsilon);
-  if (delta !== "") asked.delta = number(delta);
-  if (affected !== "") asked.affected = number(affected);
-  return asked;
+  const body = { K: number(K), parameter, Delta: number(Delta), objective, shape };
+  body[byId("utility").value] = Number.isFinite(share) ? Number(share.toPrecision(12)) : byId("wanted").value;
+  if (parameter === "epsilon") body.m = number(m);
+  else body.epsilon = epsilon === "inf" ? "inf" : number(epsilon);
+  if (delta !== "") body.delta = number(delta);
+  if (affected !== "") body.affected = number(affected);
+  return body;
 }
 
 /** Returns the number that a field says, else its text, which the server will refuse by the field's name. */
@@ -74,24 +74,24 @@ function number(text) {
   return text === "" || Number.isNaN(Number(text)) ? text : Number(text);
 }
 
-function renamed({ utility, agreement, parameter, digits: _, ...others }) {
-  const said = utility ?? agreement ?? parameter;
-  return said === undefined ? others : { ...others, wanted: said };
+function formErrors({ utility, agreement, parameter, digits: _, ...rest }) {
+  const message = utility ?? agreement ?? parameter;
+  return message === undefined ? rest : { ...rest, wanted: message };
 }
 
 function answerOf(state, { parameter, value }) {
-  const other = parameter === "target_epsilon" ? { m: "" } : { target_epsilon: "" };
-  return { ...state, ...other, [parameter]: String(value) };
+  const cleared = parameter === "target_epsilon" ? { m: "" } : { target_epsilon: "" };
+  return { ...state, ...cleared, [parameter]: String(value) };
 }
 
-function told({ parameter, value, measure, wanted, reached, below, is_least: least }) {
+function summary({ parameter, value, measure, wanted, reached, below, is_least: least }) {
   const name = NAMES[parameter];
   const keeps = measure === "utility" ? "keeps" : "is right in";
-  const found = `${name}${parameter === "target_epsilon" ? "" : " ="} ${plain(value)} ${keeps} ${percent(reached, 2)}.`;
-  const first = found[0] === "a" ? `A${found.slice(1)}` : found;
-  if (!below) return `${first} It is the smallest that is tried.`;
-  const next = `At ${plain(below.value)} the best γ ${keeps} ${percent(below.reached, 2)}`;
-  const proved = least ? `; it is proved that nothing there or below reaches ${plain(wanted * 100, 6)} %.` : "; smaller values are not ruled out.";
-  return `${first} ${next}${proved}`;
+  const sentence = `${name}${parameter === "target_epsilon" ? "" : " ="} ${plain(value)} ${keeps} ${percent(reached, 2)}.`;
+  const opening = sentence[0] === "a" ? `A${sentence.slice(1)}` : sentence;
+  if (!below) return `${opening} It is the smallest that is tried.`;
+  const neighbour = `At ${plain(below.value)} the best γ ${keeps} ${percent(below.reached, 2)}`;
+  const proof = least ? `; it is proved that nothing there or below reaches ${plain(wanted * 100, 6)} %.` : "; smaller values are not ruled out.";
+  return `${opening} ${neighbour}${proof}`;
 }
 

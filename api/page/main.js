@@ -23,8 +23,8 @@ const MAX_VISITED = 50;
 const form = byId("problem");
 const visited = new Map(); // answers of this visit by their query, so that going back is immediate
 let state = fromQuery(location.search);
-let shown = null; // what is on the page: {answer, text, curves}
-let running = null; // controls the asking that is under way
+let current = null; // what is on the page: {answer, text, curves}
+let controller = null; // of the request under way
 let incumbent = null; // the job that has a certified γ already: {id}
 
 function start() {
@@ -35,10 +35,10 @@ function start() {
   classes.prepare(() => state, change);
   tradeoff.prepare();
   designs.prepare();
-  inverse.prepare(() => read(state), (found) => {
-    fill(found);
+  inverse.prepare(() => read(state), (next) => {
+    fill(next);
     arrange();
-    change(found, { focus: true });
+    change(next, { focus: true });
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -55,7 +55,7 @@ function start() {
   });
   document.addEventListener("click", follow);
   addEventListener("popstate", () => arrive(fromQuery(location.search)));
-  byId("cancel").addEventListener("click", () => (incumbent ? stop(incumbent.id) : running?.abort(new Cancelled())));
+  byId("cancel").addEventListener("click", () => (incumbent ? stop(incumbent.id) : controller?.abort(new Cancelled())));
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if (!useKey(byId("key").value)) {
@@ -65,7 +65,7 @@ function start() {
     byId("key").value = "";
     design();
   });
-  for (const moved of ["scroll", "resize"]) addEventListener(moved, fit, { passive: true });
+  for (const name of ["scroll", "resize"]) addEventListener(name, fit, { passive: true });
   addEventListener("beforeprint", () => (byId("proof").open = true));
   byId("print").addEventListener("click", () => print());
   fit();
@@ -78,20 +78,20 @@ function start() {
  */
 function whenReleased(handle) {
   let pressed = false;
-  let waiting = false;
+  let pending = false;
   const release = () => {
     pressed = false;
-    setTimeout(() => waiting && !pressed && settled()); // after the click
+    setTimeout(() => pending && !pressed && run()); // after the click
   };
-  const settled = () => {
-    waiting = false;
+  const run = () => {
+    pending = false;
     handle();
   };
   addEventListener("pointerdown", () => (pressed = true), true);
-  for (const over of ["pointerup", "pointercancel"]) addEventListener(over, release, true);
+  for (const name of ["pointerup", "pointercancel"]) addEventListener(name, release, true);
   return () => {
-    if (pressed) waiting = true;
-    else settled();
+    if (pressed) pending = true;
+    else run();
   };
 }
 
@@ -112,17 +112,17 @@ function arrive(next) {
 
 /** Asks for another problem, and makes the URL say so. */
 function change(next, { focus = false } = {}) {
-  const moved = toQuery(next) !== toQuery(state);
+  const isNew = toQuery(next) !== toQuery(state);
   state = next;
-  if (moved) history.pushState(null, "", toQuery(state));
-  if (moved || focus) design(focus);
+  if (isNew) history.pushState(null, "", toQuery(state));
+  if (isNew || focus) design(focus);
 }
 
 /** Shows the same answer in another way. */
 function look(next) {
   state = next;
   history.replaceState(null, "", toQuery(state));
-  if (shown) plots();
+  if (current) plots();
 }
 
 /** Follows a link to another state without loading the page again. */
@@ -150,67 +150,67 @@ function arrange() {
 function translate() {
   const target = chosen("target");
   const field = byId(target);
-  const value = shown?.answer.problem[target];
+  const value = current?.answer.problem[target];
   if (field.value.trim() === "" && state[target] === "" && value) field.value = String(value);
 }
 
 async function design(focus = false) {
-  running?.abort(new DOMException("Asked for something else.", "AbortError"));
-  running = new AbortController();
-  const { signal } = running;
+  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
+  controller = new AbortController();
+  const { signal } = controller;
   const query = problemQuery(state);
   fields.clear(form);
   byId("trouble").hidden = byId("key-form").hidden = true;
   byId("answer").setAttribute("aria-busy", "true");
-  const late = setTimeout(() => say("Working …"), 300);
+  const timer = setTimeout(() => say("Working …"), 300);
   try {
-    const found = visited.get(query) ?? (await obtain(query, signal));
-    remember(query, found);
-    shown = found;
+    const result = visited.get(query) ?? (await obtain(query, signal));
+    remember(query, result);
+    current = result;
     present();
-    const which = found.answer.status === "optimal" ? "the best γ" : "the best γ so far";
-    say(`Done: ${which} keeps ${tiles(found.answer)[0][1]} of the utility.`);
+    const name = result.answer.status === "optimal" ? "the best γ" : "the best γ so far";
+    say(`Done: ${name} keeps ${tiles(result.answer)[0][1]} of the utility.`);
     if (focus) reveal();
   } catch (error) {
-    if (signal === running.signal) refuse(signal.aborted ? signal.reason : error, focus); // else something newer was asked
+    if (signal === controller.signal) refuse(signal.aborted ? signal.reason : error, focus); // else something newer was asked
   } finally {
-    clearTimeout(late);
-    if (signal === running.signal) settle();
+    clearTimeout(timer);
+    if (signal === controller.signal) settle();
   }
 }
 
 async function obtain(query, signal) {
-  let expected = "";
-  const how = {
+  let estimate = "";
+  const options = {
     signal,
-    onWait: (seconds, why) => wait(`${why}; trying again in ${seconds} s.`),
+    onWait: (seconds, reason) => wait(`${reason}; trying again in ${seconds} s.`),
     onJob: async ({ nearest }) => {
-      if (nearest) expected = ` Meanwhile, ${count(nearest.problem.K, "voter")} may use a stored γ that keeps ${percent(nearest.utility)}.`;
+      if (nearest) estimate = ` Meanwhile, ${count(nearest.problem.K, "voter")} may use a stored γ that keeps ${percent(nearest.utility)}.`;
       const { seconds } = await (await ask(`v1/estimate${query}`, { signal })).json();
-      expected = ` About ${plain(seconds, 1)} s are expected.${expected}`;
+      estimate = ` About ${plain(seconds, 1)} s are expected.${estimate}`;
     },
     onProgress: (text, job) => {
-      wait(text + expected);
+      wait(text + estimate);
       offerIncumbent(job);
     },
   };
-  const answer = await answered(`v1/gamma${query}`, how);
-  if (answer.stopped) return stopped(answer.stopped, query, how);
+  const answer = await answered(`v1/gamma${query}`, options);
+  if (answer.stopped) return stopped(answer.stopped, query, options);
   const text = await answer.text();
-  const curves = await (await answered(`v1/error-curve${query}`, how)).json();
+  const curves = await (await answered(`v1/error-curve${query}`, options)).json();
   return { answer: JSON.parse(text), text, curves };
 }
 
-function remember(query, found) {
-  visited.set(query, found);
+function remember(query, result) {
+  visited.set(query, result);
   if (visited.size > MAX_VISITED) visited.delete(visited.keys().next().value);
 }
 
 /** Returns the γ that a stopped job came to, and its curves: they are asked with its gap, which is enough for it. */
-async function stopped(id, query, how) {
-  const text = await (await ask(`v1/jobs/${id}/result`, how)).text();
+async function stopped(id, query, options) {
+  const text = await (await ask(`v1/jobs/${id}/result`, options)).text();
   const answer = JSON.parse(text);
-  const curves = await (await answered(`v1/error-curve${query}&gap=${answer.gap}`, how)).json();
+  const curves = await (await answered(`v1/error-curve${query}&gap=${answer.gap}`, options)).json();
   return { answer, text, curves };
 }
 
@@ -225,9 +225,9 @@ function wait(text) {
 
 /** Lets the button keep the best γ so far, once there is one. */
 function offerIncumbent(job) {
-  const found = job?.progress?.incumbent;
-  incumbent = found ? { id: job.id } : null;
-  byId("cancel").textContent = found ? `Stop, and keep the γ that keeps ${percent(found.utility)}` : "Cancel";
+  const solution = job?.progress?.incumbent;
+  incumbent = solution ? { id: job.id } : null;
+  byId("cancel").textContent = solution ? `Stop, and keep the γ that keeps ${percent(solution.utility)}` : "Cancel";
 }
 
 function settle() {
@@ -246,7 +246,7 @@ function reveal() {
 function refuse(error, focus) {
   say("");
   if (error instanceof Cancelled) {
-    say(shown ? "Cancelled; what is shown is the answer before." : "Cancelled.");
+    say(current ? "Cancelled; what is shown is the answer before." : "Cancelled.");
     return;
   }
   if (error.status === 401) {
@@ -256,13 +256,13 @@ function refuse(error, focus) {
   byId("result").classList.add("stale"); // what stands there answers something else
   const { first, rest } = fields.show(form, complaints(error));
   const denied = [403, 404].includes(error.status) && hasKey(); // a reader's key: what is not stored is 404
-  const again = make("button", { type: "button" }, denied ? "Use another key" : "Try again");
-  again.addEventListener("click", () => {
+  const retry = make("button", { type: "button" }, denied ? "Use another key" : "Try again");
+  retry.addEventListener("click", () => {
     if (denied) forgetKey();
     design();
   });
-  const whole = first ? [`Something in the form is not valid: the field says what. ${rest.join(" ")}`] : [error.message, " ", again];
-  byId("trouble").replaceChildren(make("p", {}, ...whole));
+  const content = first ? [`Something in the form is not valid: the field says what. ${rest.join(" ")}`] : [error.message, " ", retry];
+  byId("trouble").replaceChildren(make("p", {}, ...content));
   byId("trouble").hidden = false;
   if (focus) first?.focus();
 }
@@ -277,13 +277,13 @@ function refuseKey(text) {
   byId("key").focus();
 }
 
-function complaints({ fields: found = {} }) {
-  const { m, ...others } = found; // the API speaks of m where neither way of giving the target was used
-  return m && chosen("target") !== "m" ? { ...others, target_epsilon: m } : found;
+function complaints({ fields: errors = {} }) {
+  const { m, ...rest } = errors; // the API speaks of m where neither way of giving the target was used
+  return m && chosen("target") !== "m" ? { ...rest, target_epsilon: m } : errors;
 }
 
 function present() {
-  const { answer, text } = shown;
+  const { answer, text } = current;
   byId("result").hidden = false;
   byId("result").classList.remove("stale");
   byId("headline").textContent = headline(answer);
@@ -295,8 +295,8 @@ function present() {
       make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
     ),
   );
-  byId("certificate").replaceChildren(...proof(answer).flatMap(([title, said]) => [make("dt", {}, title), make("dd", {}, said)]));
-  legend(Object.keys(shown.curves.curves));
+  byId("certificate").replaceChildren(...proof(answer).flatMap(([title, sentence]) => [make("dt", {}, title), make("dd", {}, sentence)]));
+  legend(Object.keys(current.curves.curves));
   take.offer(answer, text, state);
   designs.list();
   tradeoff.offer(answer, state, hidden());
@@ -311,22 +311,22 @@ function hidden() {
 }
 
 function legend(names) {
-  const before = byId("legend").querySelector("legend");
+  const title = byId("legend").querySelector("legend");
   const boxes = names.map((name) => {
     const box = make("input", { type: "checkbox", value: name, checked: !hidden().has(name) });
     box.addEventListener("change", () => {
-      const now = hidden();
-      if (box.checked) now.delete(name);
-      else now.add(name);
-      look({ ...state, hide: [...now].join(",") });
+      const hiddenNames = hidden();
+      if (box.checked) hiddenNames.delete(name);
+      else hiddenNames.add(name);
+      look({ ...state, hide: [...hiddenNames].join(",") });
     });
     return make("label", {}, box, " ", swatch(name), " ", make("span", {}, label(name)));
   });
-  byId("legend").replaceChildren(before, ...boxes);
+  byId("legend").replaceChildren(title, ...boxes);
 }
 
 function plots() {
-  const { answer, curves } = shown;
+  const { answer, curves } = current;
   const ones = answer.gamma.map((_, l) => l);
   const lines = (x, values) => Object.entries(curves.curves).map(([name, curve]) => ({ name, x, y: values(curve) }));
   const measure = state.measure === "disagreement" ? "disagreement" : "tv_error";

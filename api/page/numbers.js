@@ -15,9 +15,9 @@ export function plain(number, digits = 4) {
 /** Returns a proved bound, such as an ε or a δ, never less than it is. */
 export function roundedUp(number, digits = 4) {
   if (typeof number !== "number" || number <= 0) return plain(number, digits);
-  const near = Number(number.toPrecision(digits));
-  const unit = 10 ** (Math.floor(Math.log10(near)) + 1 - digits);
-  return plain(near < number ? near + unit : near, digits);
+  const rounded = Number(number.toPrecision(digits));
+  const unit = 10 ** (Math.floor(Math.log10(rounded)) + 1 - digits);
+  return plain(rounded < number ? rounded + unit : rounded, digits);
 }
 
 const NOTHING = 1e-9; // what is so close to 1 is called 1
@@ -25,8 +25,8 @@ const NOTHING = 1e-9; // what is so close to 1 is called 1
 /** Returns a share of 1 in percent; what falls short of it is never shown as all of it. */
 export function percent(share, decimals = 2) {
   if (share >= 1 - NOTHING) return "100 %";
-  const shown = (share * 100).toFixed(decimals);
-  return shown.startsWith("100") ? `over ${(100 - 10 ** -decimals).toFixed(decimals)} %` : `${shown} %`;
+  const text = (share * 100).toFixed(decimals);
+  return text.startsWith("100") ? `over ${(100 - 10 ** -decimals).toFixed(decimals)} %` : `${text} %`;
 }
 
 /** Returns a privacy guarantee. */

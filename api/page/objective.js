@@ -14,7 +14,7 @@ const OTHER = ["", "something else", "Whatever the command line takes, such as u
 /** Fills the menu; to be called once. */
 export function prepare() {
   const kind = byId("kind");
-  kind.append(...[...KINDS, OTHER].map(([text, said]) => make("option", { value: text }, said)));
+  kind.append(...[...KINDS, OTHER].map(([text, description]) => make("option", { value: text }, description)));
   kind.addEventListener("change", (event) => {
     const text = byId("objective");
     if (kind.value) text.value = kind.value;
@@ -36,6 +36,6 @@ export function arrange() {
 }
 
 function explain() {
-  const [, , said] = KINDS.find(([text]) => text === byId("kind").value) ?? OTHER;
-  byId("kind-hint").textContent = said;
+  const [, , description] = KINDS.find(([text]) => text === byId("kind").value) ?? OTHER;
+  byId("kind-hint").textContent = description;
 }

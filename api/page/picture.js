@@ -12,16 +12,16 @@ const PAINT = [
 ];
 
 /** Returns the buttons that save a figure; `shown` says what is drawn there at that time. */
-export function buttons(figure, shown) {
+export function buttons(figure, getPlot) {
   const save = (name, text) => {
     const button = make("button", { type: "button", class: "quiet", title: `Save this plot as ${name}` }, name);
-    button.addEventListener("click", () => saveFile(`darrm-${figure.id}.${name.toLowerCase()}`, text(shown())));
+    button.addEventListener("click", () => saveFile(`darrm-${figure.id}.${name.toLowerCase()}`, text(getPlot())));
     return button;
   };
   return make(
     "div",
     { class: "save", role: "group", "aria-label": "Save this plot" },
-    save("SVG", (what) => picture(figure.querySelector("svg.chart"), what)),
+    save("SVG", (plot) => picture(figure.querySelector("svg.chart"), plot)),
     save("CSV", csv),
   );
 }
@@ -33,23 +33,23 @@ export function saveFile(name, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-function picture(drawn, { title, lines, hidden }) {
-  const chart = drawn.cloneNode(true);
+function picture(original, { title, lines, hidden }) {
+  const chart = original.cloneNode(true);
   const [, , width, height] = chart.getAttribute("viewBox").split(" ").map(Number);
   chart.querySelector(".pointed")?.remove();
-  for (const [which, attribute, variable] of PAINT) {
-    for (const one of chart.querySelectorAll(which)) one.setAttribute(attribute, light(variable));
+  for (const [selector, attribute, variable] of PAINT) {
+    for (const element of chart.querySelectorAll(selector)) element.setAttribute(attribute, light(variable));
   }
-  for (const one of chart.querySelectorAll(".target")) one.setAttribute("stroke-dasharray", "2 3");
+  for (const element of chart.querySelectorAll(".target")) element.setAttribute("stroke-dasharray", "2 3");
   for (const group of chart.querySelectorAll(".series")) {
     const colour = light(`--curve-${kin(group.dataset.name)}`);
     group.removeAttribute("style");
-    for (const one of group.querySelectorAll(".line")) strokeWith(one, colour);
-    for (const one of group.querySelectorAll(".mark")) one.setAttribute("fill", colour);
+    for (const element of group.querySelectorAll(".line")) strokeWith(element, colour);
+    for (const element of group.querySelectorAll(".mark")) element.setAttribute("fill", colour);
   }
   const [legend, below] = keys(lines.filter(({ name }) => !hidden.has(name)), width);
   const body = svg("g", { transform: `translate(0 ${below})` }, ...chart.childNodes);
-  const whole = svg(
+  const image = svg(
     "svg",
     { viewBox: `0 0 ${width} ${height + below}`, width, height: height + below, "font-family": "sans-serif", "font-size": 13 },
     svg("title", {}, title),
@@ -58,26 +58,26 @@ function picture(drawn, { title, lines, hidden }) {
     ...legend,
     body,
   );
-  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(whole)}\n`;
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(image)}\n`;
 }
 
 /** Returns the legend, from the second line down, and where it ends. */
 function keys(lines, width) {
   let [x, y] = [10, 34];
-  const made = [];
+  const elements = [];
   for (const { name } of lines.toReversed()) {
     const room = 36 + LETTER * label(name).length + 16;
     if (x > 10 && x + room > width) [x, y] = [10, y + LINE];
     const colour = light(`--curve-${kin(name)}`);
     const stroke = svg("path", { d: "M1 6H27", "stroke-dasharray": dash(name) });
     strokeWith(stroke, colour);
-    made.push(
+    elements.push(
       svg("g", { transform: `translate(${x} ${y - 10})` }, stroke, svg("path", { d: mark(name), fill: colour })),
       svg("text", { x: x + 34, y, fill: light("--ink") }, label(name)),
     );
     x += room;
   }
-  return [made, y + LINE / 2];
+  return [elements, y + LINE / 2];
 }
 
 function strokeWith(path, colour) {
@@ -90,9 +90,9 @@ function light(variable) {
 }
 
 function csv({ x, lines }) {
-  const shown = lines.toReversed();
-  const rows = places(lines).map((at) => [at, ...shown.map((line) => line.y[line.x.indexOf(at)] ?? "")]);
-  return [[x, ...shown.map(({ name }) => label(name))], ...rows].map((cells) => `${cells.map(cell).join(",")}\r\n`).join("");
+  const topFirst = lines.toReversed();
+  const rows = places(lines).map((value) => [value, ...topFirst.map((line) => line.y[line.x.indexOf(value)] ?? "")]);
+  return [[x, ...topFirst.map(({ name }) => label(name))], ...rows].map((cells) => `${cells.map(cell).join(",")}\r\n`).join("");
 }
 
 /** Returns every x at which a line has a value, in order. */

@@ -6,12 +6,12 @@ import * as fields from "./fields.js";
 import { answered } from "./follow.js";
 import { assumed, percent, roundedUp } from "./numbers.js";
 
-let offered = ""; // the voters on the page, as text
-let running = null; // controls the asking that is under way
+let votersText = ""; // the voters on the page, as text
+let controller = null; // of the request under way
 
 /** Prepares the button; `budgeted` gives the voters and the budget. To be called once. */
-export function prepare(budgeted) {
-  byId("plan-ask").addEventListener("click", () => workOut(budgeted()));
+export function prepare(readBudget) {
+  byId("plan-ask").addEventListener("click", () => workOut(readBudget()));
   byId("fresh").addEventListener("change", forget);
   byId("compare").addEventListener("input", forget);
 }
@@ -19,57 +19,57 @@ export function prepare(budgeted) {
 /** Forgets the advice for other voters than those of an answer. */
 export function offer({ problem: { K, epsilon, Delta, affected } }) {
   const now = JSON.stringify([K, epsilon, Delta, affected]);
-  if (now !== offered) forget();
-  offered = now;
+  if (now !== votersText) forget();
+  votersText = now;
 }
 
 function forget() {
-  running?.abort(new DOMException("Asked for something else.", "AbortError"));
-  running = null;
+  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
+  controller = null;
   byId("planned").replaceChildren();
   byId("plan-status").textContent = "";
 }
 
 async function workOut({ objective, n: _records, subsample_size: _drawn, ...voters }) {
   forget();
-  const mine = (running = new AbortController());
+  const own = (controller = new AbortController());
   const say = (text) => (byId("plan-status").textContent = text);
   fields.clear(byId("compare"));
   const body = { ...voters, prior: objective || "rectangular" };
   try {
     say("Working …");
-    const how = { body, signal: mine.signal, onProgress: say, onWait: (_, why) => say(why) };
-    const answer = await (await answered("v1/plan", how)).json();
+    const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
+    const answer = await (await answered("v1/plan", options)).json();
     say("");
     present(answer);
   } catch (error) {
-    if (mine !== running) return;
+    if (own !== controller) return;
     const { first, rest } = fields.show(byId("compare"), error.fields ?? {});
     say(first ? rest.join(" ") : error.message);
     first?.focus();
   } finally {
-    if (mine === running) running = null;
+    if (own === controller) controller = null;
   }
 }
 
 /** The optimum of a plan has a target of its own: it is not the design on the page. */
-function named(mechanism) {
+function mechanismName(mechanism) {
   return mechanism === "optimal" ? "optimal γ of one target" : label(mechanism);
 }
 
 function present({ advice, options, warnings, queries, fresh, voters }) {
-  const said = `Each mechanism for ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
+  const caption = `Each mechanism for ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
   const cells = options.map((option) => [
-    named(option.mechanism),
+    mechanismName(option.mechanism),
     option.fits ? percent(option.accuracy, 1) : "does not fit",
     option.fits ? (option.queries === null ? "no limit" : String(option.queries)) : "–",
     roundedUp(option.spent?.epsilon),
   ]);
-  const reasons = options.flatMap((option) => [make("dt", {}, named(option.mechanism)), make("dd", {}, option.why)]);
+  const reasons = options.flatMap((option) => [make("dt", {}, mechanismName(option.mechanism)), make("dd", {}, option.why)]);
   byId("planned").replaceChildren(
     make("p", { class: "headline" }, advice + assumed({ fresh, queries, voters })),
     ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, text)))] : []),
-    scrolling(said, table(said, ["Mechanism", "Right", "Answers", "Spends ε"], cells)),
+    scrolling(caption, table(caption, ["Mechanism", "Right", "Answers", "Spends ε"], cells)),
     make("details", {}, make("summary", {}, "Reasons, by mechanism"), make("dl", { class: "words" }, ...reasons)),
   );
 }

@@ -20,35 +20,35 @@ const FIRST = { ...USUAL, K: "11", m: "3", epsilon: "0.1" };
 
 /** Returns the state in the part of a URL from "?" on. */
 export function fromQuery(query) {
-  const given = new URLSearchParams(query);
-  if (!Object.keys(PROBLEM).some((name) => given.has(name))) {
-    return { ...FIRST, ...view(given) };
+  const parameters = new URLSearchParams(query);
+  if (!Object.keys(PROBLEM).some((name) => parameters.has(name))) {
+    return { ...FIRST, ...view(parameters) };
   }
   const state = { ...USUAL };
   for (const name of Object.keys(USUAL)) {
-    if (given.has(name)) state[name] = given.get(name).trim();
+    if (parameters.has(name)) state[name] = parameters.get(name).trim();
   }
   if (state.target_epsilon) state.m = ""; // one target; where a link gives two, the one that needs no voter's ε
   return state;
 }
 
-function view(given) {
-  return Object.fromEntries(Object.keys(VIEW).filter((name) => given.has(name)).map((name) => [name, given.get(name)]));
+function view(parameters) {
+  return Object.fromEntries(Object.keys(VIEW).filter((name) => parameters.has(name)).map((name) => [name, parameters.get(name)]));
 }
 
 /** Returns the part of the page's URL from "?" on. */
 export function toQuery(state) {
-  return written(state, USUAL);
+  return queryText(state, USUAL);
 }
 
 /** Returns the query that asks the API for the problem. */
 export function problemQuery(state) {
-  return written(state, PROBLEM);
+  return queryText(state, PROBLEM);
 }
 
-function written(state, usual) {
+function queryText(state, defaults) {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(usual)) {
+  for (const [name, value] of Object.entries(defaults)) {
     if (state[name] && state[name] !== value) query.set(name, state[name]);
   }
   return `?${query}`;
@@ -58,14 +58,14 @@ function written(state, usual) {
 export function fill(state) {
   for (const name of Object.keys(USUAL)) {
     const field = document.getElementById(name);
-    if (field) field.value = shown(name, state[name]);
+    if (field) field.value = inputText(name, state[name]);
   }
   check("target", state.target_epsilon || isNotPrivate(state.epsilon) ? "target_epsilon" : "m");
   check("shape", state.shape);
   check("measure", state.measure);
 }
 
-function shown(name, value) {
+function inputText(name, value) {
   return name === "Delta" && value === "0" ? "" : value;
 }
 
@@ -74,8 +74,8 @@ function check(name, value) {
 }
 
 /** Returns the state that the page's controls ask for; which curves are hidden stays as it was. */
-export function read(before) {
-  const state = { ...before };
+export function read(previous) {
+  const state = { ...previous };
   for (const name of Object.keys(USUAL)) {
     const field = document.getElementById(name);
     if (field) state[name] = field.value.trim() || USUAL[name];

@@ -13,7 +13,7 @@ const FORMS = {
   curl: { label: "curl", file: "sh" },
 };
 
-let taken = null; // {answer, text, state}
+let current = null; // {answer, text, state}
 
 /** Prepares the controls; to be called once. */
 export function prepare() {
@@ -30,7 +30,7 @@ export function prepare() {
 
 /** Offers an answer: what it says, the text it came in, and the state that asked for it. */
 export function offer(answer, text, state) {
-  taken = { answer, text, state };
+  current = { answer, text, state };
   show();
 }
 
@@ -44,7 +44,7 @@ async function show() {
   byId("text").hidden = name === "table";
   byId("copied").textContent = "";
   if (name === "table") {
-    byId("table").replaceChildren(gammaTable(taken.answer));
+    byId("table").replaceChildren(gammaTable(current.answer));
     return;
   }
   byId("text").setAttribute("aria-label", `The table as ${FORMS[name].label}`);
@@ -60,7 +60,7 @@ function gammaTable({ problem: { K }, gamma }) {
 }
 
 async function plainText(name) {
-  const { answer, text, state } = taken;
+  const { answer, text, state } = current;
   if (name === "csv") return csv(state);
   if (name === "json") return text;
   if (name === "python") return python(answer);
@@ -76,14 +76,14 @@ async function csv(state) {
 function python({ problem, objective, shape }) {
   const { K, m, epsilon, Delta, target_epsilon: target, delta, affected } = problem;
   const epsilonText = epsilon === "inf" ? 'float("inf")' : epsilon;
-  const given = [`K=${K}`, `m=${m ?? "None"}`, `epsilon=${epsilonText}`, `Delta=${Delta}`, `delta=${delta}`];
-  if (affected !== K) given.push(`affected=${affected}`);
-  if (m === null) given.push(`target_epsilon=${target}`);
+  const parameters = [`K=${K}`, `m=${m ?? "None"}`, `epsilon=${epsilonText}`, `Delta=${Delta}`, `delta=${delta}`];
+  if (affected !== K) parameters.push(`affected=${affected}`);
+  if (m === null) parameters.push(`target_epsilon=${target}`);
   return [
     "from darrm_opt import Problem, solve",
     "from darrm_opt.mechanism import PrivateMajority",
     "",
-    `problem = Problem.from_allowance(${given.join(", ")})`,
+    `problem = Problem.from_allowance(${parameters.join(", ")})`,
     `solution = solve(problem, objective=${JSON.stringify(objective)}, shape="${shape}")`,
     "print(solution.gamma)",
     "",
@@ -94,9 +94,9 @@ function python({ problem, objective, shape }) {
   ].join("\n");
 }
 
-async function copy(promised) {
+async function copy(content) {
   try {
-    await navigator.clipboard.writeText(await promised);
+    await navigator.clipboard.writeText(await content);
     byId("copied").textContent = "Copied.";
   } catch {
     const text = byId("text");
@@ -107,7 +107,7 @@ async function copy(promised) {
 
 async function download() {
   const name = form() === "table" ? "csv" : form();
-  const problem = taken.answer.problem;
+  const problem = current.answer.problem;
   try {
     const file = `darrm-gamma-K${problem.K}.${FORMS[name].file}`;
     saveFile(file, await plainText(name));

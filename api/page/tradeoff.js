@@ -10,32 +10,32 @@ import { MEASURE_NAMES } from "./words.js";
 const AT_ONCE = 5; // seconds: what costs less is worked out without being asked for
 const STEPS = 8; // targets where m has no meaning
 
-let offered = null; // {answer, state}
-let found = null; // {of: the text of the request, answer}
-let way = { hidden: new Set(), measure: "tv_error" };
-let running = null; // controls the asking that is under way
-let asking = ""; // the text of its request
+let current = null; // {answer, state}
+let result = null; // {of: the text of the request, answer}
+let view = { hidden: new Set(), measure: "tv_error" };
+let controller = null; // of the request under way
+let requestText = ""; // the text of its request
 
 /** Prepares the controls; to be called once. */
 export function prepare() {
   byId("tradeoff-ask").addEventListener("click", () => {
-    if (running) running.abort(new Cancelled());
+    if (controller) controller.abort(new Cancelled());
     else workOut();
   });
 }
 
 /** Offers the trade-off around an answer, and works it out at once if that costs little. */
 export function offer(answer, state) {
-  offered = { answer, state };
-  const of = JSON.stringify(request());
-  if (running && asking === of) return;
-  running?.abort(new DOMException("Asked for something else.", "AbortError"));
-  running = null;
-  if (found && found.of === of) {
+  current = { answer, state };
+  const key = JSON.stringify(request());
+  if (controller && requestText === key) return;
+  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
+  controller = null;
+  if (result && result.of === key) {
     present();
     return;
   }
-  found = null;
+  result = null;
   byId("tradeoff-plots").hidden = true;
   byId("tradeoff-status").textContent = "";
   byId("tradeoff-ask").hidden = false;
@@ -46,43 +46,43 @@ export function offer(answer, state) {
 
 /** Shows what was found in another way. */
 export function show(hidden, measure) {
-  way = { hidden, measure };
-  if (found) present();
+  view = { hidden, measure };
+  if (result) present();
 }
 
 /** Judges by what the answer above took, which is what each of the others will take. */
 function costsLittle() {
-  const seconds = offered.answer.statistics.seconds.total;
+  const seconds = current.answer.statistics.seconds.total;
   return seconds !== undefined && seconds * request().steps < AT_ONCE;
 }
 
 function request() {
-  const { K, epsilon, Delta, affected, target_epsilon: target } = offered.answer.problem;
-  const { delta, objective, shape } = offered.state;
-  const asked = { K, epsilon, Delta, affected, objective, shape };
-  if (delta !== "") asked.delta = Number(delta);
-  if (offered.answer.problem.m !== null) return { asked, steps: Math.ceil((K + 1) / 2) };
+  const { K, epsilon, Delta, affected, target_epsilon: target } = current.answer.problem;
+  const { delta, objective, shape } = current.state;
+  const body = { K, epsilon, Delta, affected, objective, shape };
+  if (delta !== "") body.delta = Number(delta);
+  if (current.answer.problem.m !== null) return { asked: body, steps: Math.ceil((K + 1) / 2) };
   const targets = Array.from({ length: STEPS }, (_, step) => (target * (step + 1)) / (STEPS / 2));
-  return { asked: { ...asked, target_epsilons: target > 0 ? targets : [0.25, 0.5, 1, 2] }, steps: STEPS };
+  return { asked: { ...body, target_epsilons: target > 0 ? targets : [0.25, 0.5, 1, 2] }, steps: STEPS };
 }
 
 async function workOut() {
-  running = new AbortController();
-  const { signal } = running;
+  controller = new AbortController();
+  const { signal } = controller;
   const button = byId("tradeoff-ask");
   button.textContent = "Cancel";
   try {
     const onProgress = (text) => (byId("tradeoff-status").textContent = text);
     onProgress("Working …");
-    const of = (asking = JSON.stringify(request()));
+    const key = (requestText = JSON.stringify(request()));
     const answer = await (await answered("v1/tradeoff", { body: request().asked, signal, onProgress })).json();
-    found = { of, answer };
+    result = { of: key, answer };
     present();
   } catch (error) {
-    if (signal === running?.signal) refuse(signal.aborted ? signal.reason : error);
+    if (signal === controller?.signal) refuse(signal.aborted ? signal.reason : error);
   } finally {
-    if (signal === running?.signal) running = null;
-    if (!running) button.textContent = "Compute";
+    if (signal === controller?.signal) controller = null;
+    if (!controller) button.textContent = "Compute";
   }
 }
 
@@ -91,12 +91,12 @@ function refuse(error) {
 }
 
 function present() {
-  const { answer } = found;
+  const { answer } = result;
   const byM = answer.over === "m";
   const x = byM ? answer.m : answer.target_epsilon;
-  const at = byM ? offered.answer.problem.m : offered.answer.problem.target_epsilon;
+  const at = byM ? current.answer.problem.m : current.answer.problem.target_epsilon;
   const name = byM ? "privacy allowance m" : "ε of the release";
-  const common = { x: name, markers: true, at: x.length > 1 && at >= Math.min(...x) && at <= Math.max(...x) ? at : undefined, heads: (place) => there(answer, place, x) };
+  const common = { x: name, markers: true, at: x.length > 1 && at >= Math.min(...x) && at <= Math.max(...x) ? at : undefined, heads: (place) => targetLink(answer, place, x) };
   byId("tradeoff-ask").hidden = true;
   byId("tradeoff-status").textContent = "";
   byId("tradeoff-plots").hidden = false;
@@ -106,23 +106,23 @@ function present() {
   });
   byId("average-figure").hidden = !answer.curves;
   if (!answer.curves) return;
-  const lines = Object.entries(answer.curves).map(([curve, errors]) => ({ name: curve, x, y: errors[way.measure] }));
+  const lines = Object.entries(answer.curves).map(([curve, errors]) => ({ name: curve, x, y: errors[view.measure] }));
   const measured = lines.filter(({ y }) => y.some((value) => value !== null));
   byId("average-figure").hidden = measured.length === 0;
   draw(byId("average-figure"), {
-    ...common, title: `Average ${MEASURE_NAMES[way.measure]}`, y: "probability", hidden: way.hidden,
+    ...common, title: `Average ${MEASURE_NAMES[view.measure]}`, y: "probability", hidden: view.hidden,
     about: "Averaged over the votes that the objective expects.", lines: measured,
   });
 }
 
 function about(answer, x, name) {
-  const worth = x.map((value, place) => `${plain(value)}: ${percent(answer.utility[place], 1)}`);
-  const some = worth.length <= 6 ? worth : [worth[0], worth[Math.floor(worth.length / 2)], worth[worth.length - 1]];
-  return `Utility kept by ${name}: ${some.join("; ")}. The dotted line is the target above.`;
+  const shares = x.map((value, index) => `${plain(value)}: ${percent(answer.utility[index], 1)}`);
+  const sample = shares.length <= 6 ? shares : [shares[0], shares[Math.floor(shares.length / 2)], shares[shares.length - 1]];
+  return `Utility kept by ${name}: ${sample.join("; ")}. The dotted line is the target above.`;
 }
 
-function there(answer, place, x) {
-  const { state } = offered;
-  const other = answer.over === "m" ? { m: String(x[place]), target_epsilon: "" } : { m: "", target_epsilon: String(x[place]) };
-  return make("a", { href: toQuery({ ...state, ...other }) }, plain(x[place]));
+function targetLink(answer, index, x) {
+  const { state } = current;
+  const other = answer.over === "m" ? { m: String(x[index]), target_epsilon: "" } : { m: "", target_epsilon: String(x[index]) };
+  return make("a", { href: toQuery({ ...state, ...other }) }, plain(x[index]));
 }

@@ -76,13 +76,13 @@ function worst({ epsilon, Delta }, { worst_corners: corners, worst_value: value,
   const shrink = epsilon === "inf" ? 0 : Math.exp(-epsilon);
   const [x, y] = [(1 + Delta * shrink) / (1 + shrink), ((1 - Delta) * shrink) / (1 + shrink)].map((chance) => plain(chance));
   const groups = Object.entries(corners).filter(([, voters]) => voters > 0);
-  const said = groups.map(([corner, voters]) => `${voters} ${MOVES[corner]?.(x, y, plain(Delta, 3)) ?? `are at “${corner}”`}`);
-  return `Of the voters, ${said.join("; ")}. There the privacy constraint comes to ${plain(value, 7)}, and ${plain(limit, 7)} is permitted.`;
+  const texts = groups.map(([corner, voters]) => `${voters} ${MOVES[corner]?.(x, y, plain(Delta, 3)) ?? `are at “${corner}”`}`);
+  return `Of the voters, ${texts.join("; ")}. There the privacy constraint comes to ${plain(value, 7)}, and ${plain(limit, 7)} is permitted.`;
 }
 
-function margin({ margin: left, error_bound: charged }) {
+function margin({ margin: slack, error_bound: error }) {
   return (
-    `After charging all that rounding may have hidden (${plain(charged, 2)}), a margin of ${plain(left, 2)} of probability is left. ` +
+    `After charging all that rounding may have hidden (${plain(error, 2)}), a margin of ${plain(slack, 2)} of probability is left. ` +
     "A small margin is good: it means that no accuracy was given away. Below zero nothing would be shown here at all."
   );
 }
@@ -90,18 +90,18 @@ function margin({ margin: left, error_bound: charged }) {
 const NO_GAP = 1e-9;
 
 function optimality({ gap, upper_bound: bound, advice, status }) {
-  const said =
+  const sentence =
     gap <= NO_GAP
       ? `No private γ of this shape can be better by more than ${plain(gap, 2)}: this is the best there is.`
       : `No private γ of this shape can keep more than ${percent(bound, 4)}; this one may be ${plain(gap, 2)} short of it.`;
-  return status === "optimal" ? said : `${said} ${advice}`;
+  return status === "optimal" ? sentence : `${sentence} ${advice}`;
 }
 
 function origin({ cached, method, backend, statistics }) {
   const seconds = statistics.seconds.total;
-  const took = seconds === undefined ? "" : `, in ${plain(seconds, 2)} s`;
-  const how = `${method} with ${backend}, ${count(statistics.rows, "row")} in ${count(statistics.rounds, "round")}${took}`;
-  return cached ? `Stored before, and checked again when it was read (solved by ${how}).` : `Solved just now: ${how}.`;
+  const duration = seconds === undefined ? "" : `, in ${plain(seconds, 2)} s`;
+  const way = `${method} with ${backend}, ${count(statistics.rows, "row")} in ${count(statistics.rounds, "round")}${duration}`;
+  return cached ? `Stored before, and checked again when it was read (solved by ${way}).` : `Solved just now: ${way}.`;
 }
 
 /** Returns what a listener should know of the γ plot. */
@@ -109,12 +109,12 @@ export function aboutGamma({ problem, gamma }, curves, names) {
   const K = problem.K;
   const least = Math.floor(K / 2) + 1;
   const at = (values, l) => percent((1 + values[l]) / 2, 1);
-  const others = Object.entries(curves).filter(([name]) => name !== "optimal");
-  const said = others.map(([name, curve]) => `${names(name)} ${at(curve.gamma, least)} and ${at(curve.gamma, K)}`);
-  const beside = said.length ? ` For comparison: ${said.join("; ")}.` : "";
+  const baselines = Object.entries(curves).filter(([name]) => name !== "optimal");
+  const texts = baselines.map(([name, curve]) => `${names(name)} ${at(curve.gamma, least)} and ${at(curve.gamma, K)}`);
+  const comparison = texts.length ? ` For comparison: ${texts.join("; ")}.` : "";
   return (
     `With probability γ the majority is kept, else a fair coin is tossed, so the released bit is the majority with probability (1 + γ)/2: ` +
-    `${at(gamma, least)} for the narrowest majority, ${least} of ${K}, and ${at(gamma, K)} for a unanimous one.${beside}`
+    `${at(gamma, least)} for the narrowest majority, ${least} of ${K}, and ${at(gamma, K)} for a unanimous one.${comparison}`
   );
 }
 

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from api.routes.answers import respond
 from api.routes.requests import Service, create_router, get_and_post
 from api.routes.responses import DESIGN_RESPONSES, JOB_RESPONSES, pending_response, require_json
-from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
+from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, ReleasePlanRequest
 from api.schemas.accounts import TotalRequest
 from api.service.design_service import Pending
 from api.service.work_limits import check_voters
@@ -50,10 +50,10 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
         check_voters(params.K, service.settings)
         design = params.design()
         if params.gamma is None:
-            found = await service.design(design)
-            if isinstance(found, Pending):
-                return pending_response(found)
-            record, gamma = found["problem"], found["gamma"]
+            answer = await service.design(design)
+            if isinstance(answer, Pending):
+                return pending_response(answer)
+            record, gamma = answer["problem"], answer["gamma"]
         else:
             problem = design.problem()
             record, gamma = problem_record(problem), NoiseFunction(params.gamma, problem.K).values.tolist()
@@ -95,13 +95,13 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
 @get_and_post(
     router,
     "/plan",
-    PlanRequest,
+    ReleasePlanRequest,
     summary="What to release within a total budget, and why",
     response_model=PlanAnswer,
     responses=JOB_RESPONSES,
 )
-async def plan(params: PlanRequest, request: Request, service: Service) -> Response:
-    """Compare every mechanism that answers so many queries within the total; say which is best, or that none is needed."""
+async def plan(params: ReleasePlanRequest, request: Request, service: Service) -> Response:
+    """Compare every mechanism that answers so many queries within the total; say which is best, if one is needed."""
     require_json(request)
     check_voters(params.K, service.settings)
     spec = await service.run_in_thread(params.spec)

@@ -44,16 +44,16 @@ async def find_answer(
         params: what was asked, as people see it in the job.
     """
     task = AnswerTask(kind, argument, seconds, question_of(params))
-    found = await until_disconnect(request, service.answer(task))
-    return found if isinstance(found, Pending) else answer_of(task, found)
+    result = await until_disconnect(request, service.answer(task))
+    return result if isinstance(result, Pending) else answer_of(task, result)
 
 
 async def respond(
     request: Request, service: DesignService, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
 ) -> Response:
     """Return the JSON of the answer, or 202 with the job that works on it; arguments as for `find_answer`."""
-    found = await find_answer(request, service, kind, argument, seconds, params)
-    return pending_response(found) if isinstance(found, Pending) else json_response(found)
+    answer = await find_answer(request, service, kind, argument, seconds, params)
+    return pending_response(answer) if isinstance(answer, Pending) else json_response(answer)
 
 
 def answer_of(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
@@ -82,23 +82,28 @@ def _plurality_options(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
 
 
 def _composition(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
-    asked = task.argument
+    argument = task.argument
     return ComposeAnswer.model_validate(
         {
-            "each": {"epsilon": asked["epsilon"], "delta": asked["delta"]},
-            "queries": asked["queries"],
-            "fresh": asked["fresh"],
-            "problem": asked["problem"],
-            "gamma": asked["gamma"],
+            "each": {"epsilon": argument["epsilon"], "delta": argument["delta"]},
+            "queries": argument["queries"],
+            "fresh": argument["fresh"],
+            "problem": argument["problem"],
+            "gamma": argument["gamma"],
             "accounts": result,
         }
     )
 
 
 def _profile(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
-    asked = task.argument
-    about = {"problem": asked["problem"], "gamma": asked["gamma"], "nearest": asked["nearest"], "id": asked["id"]}
-    return ProfileAnswer.model_validate({**about, "warnings": asked["warnings"], **result})
+    argument = task.argument
+    fields = {
+        "problem": argument["problem"],
+        "gamma": argument["gamma"],
+        "nearest": argument["nearest"],
+        "id": argument["id"],
+    }
+    return ProfileAnswer.model_validate({**fields, "warnings": argument["warnings"], **result})
 
 
 def _certificate(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
@@ -114,9 +119,10 @@ def _certificate(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
 
 
 def _tradeoff(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
-    asked, records = task.argument, result["solutions"]
+    argument, records = task.argument, result["solutions"]
     specs = [
-        DesignSpec(problem_from_record(record), asked["objective"], asked["shape"]) for record in asked["problems"]
+        DesignSpec(problem_from_record(record), argument["objective"], argument["shape"])
+        for record in argument["problems"]
     ]
     points = [
         {"id": spec.key, "cached": cached, **{name: record[name] for name in POINT_FIELDS}}
@@ -125,7 +131,7 @@ def _tradeoff(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
     problems = [record["problem"] for record in records]
     return TradeoffAnswer.model_validate(
         {
-            "over": asked["over"],
+            "over": argument["over"],
             "objective": records[0]["objective"],
             "shape": records[0]["shape"],
             **{name: [problem[name] for problem in problems] for name in ("m", "target_epsilon", "delta")},

@@ -13,7 +13,7 @@ from api.schemas.audit import AuditAnswer, AuditEntryAnswer, AuditRequest
 
 router = create_router("operating")
 
-Which = Annotated[AuditRequest, Depends(from_query(AuditRequest))]
+Params = Annotated[AuditRequest, Depends(from_query(AuditRequest))]
 
 
 @router.get(
@@ -22,14 +22,14 @@ Which = Annotated[AuditRequest, Depends(from_query(AuditRequest))]
     openapi_extra=query_parameters(AuditRequest),
     responses=error_responses(404, 406, 422),
 )
-async def get_audit(which: Which, request: Request, service: Service) -> AuditAnswer:
+async def get_audit(params: Params, request: Request, service: Service) -> AuditAnswer:
     """Read the end of the audit log's file; for keys with the role admin."""
     require_json(request)
     log = request.app.state.audit_log
     if not isinstance(log, audit.AuditFile):
         raise HTTPException(404, "There is no audit log in a file: the operator sets DARRM_AUDIT_LOG.")
     try:
-        found = await service.run_in_reader(log.last, which.limit)
+        entries = await service.run_in_reader(log.last, params.limit)
     except OSError as err:
         raise HTTPException(503, "The audit log cannot be read; the server's log says why.") from err
-    return AuditAnswer(entries=[AuditEntryAnswer.model_validate(entry) for entry in found])
+    return AuditAnswer(entries=[AuditEntryAnswer.model_validate(entry) for entry in entries])

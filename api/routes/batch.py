@@ -32,8 +32,8 @@ router = create_router("design")
     response_model=BatchAnswer,
     responses={
         200: formats.table_content(
-            "One result for each problem, in order; as CSV or npz, the columns problem, status, id, l, gamma, detail: a "
-            "line for each l of each γ, and one for each problem without."
+            "One result for each problem, in order; as CSV or npz, the columns problem, status, id, l, gamma, detail: "
+            "a line for each l of each γ, and one for each problem without."
         ),
         **error_responses(406, 422),
     },
@@ -41,15 +41,15 @@ router = create_router("design")
 async def post_batch(params: BatchRequest, request: Request, service: Service) -> Response:
     """Design a noise function for each problem. An invalid or slow one does not delay the others."""
     form = negotiated_form(request)
-    most = service.settings.max_batch
-    if len(params.problems) > most:
-        detail = f"problems has {len(params.problems)} entries: expected at most {most} problems in one batch."
+    limit = service.settings.max_batch
+    if len(params.problems) > limit:
+        detail = f"problems has {len(params.problems)} entries: expected at most {limit} problems in one batch."
         raise WorkLimitExceeded(detail, field="problems")
-    read = [_parse(problem) for problem in params.problems]
-    designs = [one for one in read if isinstance(one, DesignRequest)]
+    items = [_parse(problem) for problem in params.problems]
+    designs = [item for item in items if isinstance(item, DesignRequest)]
     check_work(await asyncio.to_thread(_expected_seconds, designs, service), service.settings, "problems")
     turns = FairQueue(1)
-    answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(one, service, turns) for one in read))))
+    answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(item, service, turns) for item in items))))
     return table_response(answer, form, "gamma-batch", _columns(answer.results))
 
 
@@ -58,7 +58,9 @@ def _parse(problem: Any) -> DesignRequest | ProblemDetails:
         return DesignRequest.model_validate(problem)
     except ValidationError as err:
         errors = err.errors(include_url=False)
-        return validation_problem(RequestValidationError([{**e, "loc": ("problem", *e["loc"])} for e in errors]))
+        return validation_problem(
+            RequestValidationError([{**error, "loc": ("problem", *error["loc"])} for error in errors])
+        )
 
 
 def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) -> float:
@@ -81,12 +83,12 @@ async def _answer_one(params: DesignRequest | ProblemDetails, service: DesignSer
     if isinstance(params, ProblemDetails):
         return _failed_item(params)
     try:
-        found = await service.design(params)
+        answer = await service.design(params)
     except DarrmError as err:
         return _failed_item(problem_of(err))
-    if isinstance(found, Pending):
-        return BatchItem(status=202, answer=None, pending=pending_answer(found), problem=None)
-    return BatchItem(status=200, answer=GammaAnswer.model_validate(found), pending=None, problem=None)
+    if isinstance(answer, Pending):
+        return BatchItem(status=202, answer=None, pending=pending_answer(answer), problem=None)
+    return BatchItem(status=200, answer=GammaAnswer.model_validate(answer), pending=None, problem=None)
 
 
 def _failed_item(details: ProblemDetails) -> BatchItem:

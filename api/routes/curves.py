@@ -56,25 +56,25 @@ async def error_curve(params: CurveRequest, request: Request, service: Service) 
     form = negotiated_form(request)
     if not 2 <= params.points <= MAX_POINTS:
         raise InvalidInput("points", params.points, ACCEPTED["points"])
-    found = await service.design(params)
-    if isinstance(found, Pending):
-        return pending_response(found)
-    solution = {name: value for name, value in found.items() if name not in {"id", "cached", "nearest"}}
-    drawn = await compute(
+    answer = await service.design(params)
+    if isinstance(answer, Pending):
+        return pending_response(answer)
+    solution = {name: value for name, value in answer.items() if name not in {"id", "cached", "nearest"}}
+    curves = await compute(
         request,
         service,
         compute_error_curve,
         {"solution": solution, "points": params.points, "baselines": params.baselines},
     )
     rows = [
-        (name, p, tv, both)
-        for name, curve in drawn["curves"].items()
-        for p, tv, both in zip(drawn["p"], curve["tv_error"], curve["disagreement"], strict=True)
+        (name, p, tv, disagreement)
+        for name, curve in curves["curves"].items()
+        for p, tv, disagreement in zip(curves["p"], curve["tv_error"], curve["disagreement"], strict=True)
     ]
     names = ("curve", "p", "tv_error", "disagreement")
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    answer = {name: found[name] for name in _CURVE_FIELDS} | drawn
-    return table_response(ErrorCurveAnswer.model_validate(answer), form, "error-curve", columns)
+    record = {name: answer[name] for name in _CURVE_FIELDS} | curves
+    return table_response(ErrorCurveAnswer.model_validate(record), form, "error-curve", columns)
 
 
 _CURVE_FIELDS = ("id", "cached", "nearest", "shape", "status", "warnings")
@@ -108,14 +108,14 @@ async def tradeoff(params: TradeoffRequest, request: Request, service: Service) 
         "baselines": params.baselines,
         "time_limit": service.settings.time_limit,
     }
-    found = await find_answer(request, service, "tradeoff", argument, seconds, params)
-    if isinstance(found, Pending):
-        return pending_response(found)
-    return table_response(found, form, "tradeoff", _tradeoff_columns(found.model_dump()))
+    answer = await find_answer(request, service, "tradeoff", argument, seconds, params)
+    if isinstance(answer, Pending):
+        return pending_response(answer)
+    return table_response(answer, form, "tradeoff", _tradeoff_columns(answer.model_dump()))
 
 
 def _estimate(params: TradeoffRequest, service: DesignService) -> tuple[list[DesignSpec], float]:
-    """Return the designs, and the expected time of those that are not stored [s]; reject what may not be solved here."""
+    """Return the designs, and the expected time of those not stored [s]; reject what this server may not solve."""
     specs = params.specs()
     present = service.store.present({spec.key for spec in specs})
     missing = [spec for spec in specs if spec.key not in present]
@@ -143,7 +143,7 @@ def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
     responses=DESIGN_RESPONSES,
 )
 async def least(params: LeastRequest, request: Request, service: Service) -> Response:
-    """Search for the least number whose certified γ reaches a utility or an agreement; the one next below is told as well."""
+    """Search for the least number whose certified γ reaches a utility or an agreement, and the one next below."""
     require_json(request)
     check_voters(params.K, service.settings)
     spec = await service.run_in_thread(params.spec)
@@ -173,21 +173,21 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
     form = negotiated_form(request)
     check_voters(params.K, service.settings)
     params.check()
-    about: dict[str, Any] = {"id": None, "nearest": None}
+    fields: dict[str, Any] = {"id": None, "nearest": None}
     if params.gamma is None:
-        designed = await service.design(params)
-        if isinstance(designed, Pending):
-            return pending_response(designed)
-        about |= {name: designed[name] for name in ("id", "nearest", "problem", "gamma", "warnings")}
+        design = await service.design(params)
+        if isinstance(design, Pending):
+            return pending_response(design)
+        fields |= {name: design[name] for name in ("id", "nearest", "problem", "gamma", "warnings")}
     else:
         problem = params.problem()
         gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
-        about |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings(gamma))}
+        fields |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings(gamma))}
     points = params.points if params.epsilons is None else len(params.epsilons)
-    argument = {**about, "epsilons": params.epsilons, "points": params.points}
-    seconds = profile_seconds(problem_from_record(about["problem"]), points)
-    found = await find_answer(request, service, "profile", argument, seconds, params)
-    if isinstance(found, Pending):
-        return pending_response(found)
-    drawn = found.model_dump()
-    return table_response(found, form, "profile", {name: drawn[name] for name in ("epsilon", "delta", "attained")})
+    argument = {**fields, "epsilons": params.epsilons, "points": params.points}
+    seconds = profile_seconds(problem_from_record(fields["problem"]), points)
+    answer = await find_answer(request, service, "profile", argument, seconds, params)
+    if isinstance(answer, Pending):
+        return pending_response(answer)
+    columns = answer.model_dump()
+    return table_response(answer, form, "profile", {name: columns[name] for name in ("epsilon", "delta", "attained")})

@@ -1,7 +1,7 @@
 """Routes of stored designs: list, read, tag, and compare two.
 
-Tags are shared names of the server, not of a client: whoever may have designs made here may give and take them, and all see
-the same. They stand beside the answers, in a table of their own, and change no answer.
+Tags are shared names of the server, not of a client: whoever may have designs made here may give and take them, and all
+see the same. They stand beside the answers, in a table of their own, and change no answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from solver_cache.designs import StoredDesign
 
 router = create_router("designs", "/v1/designs")
 
-Which = Annotated[DesignsRequest, Depends(from_query(DesignsRequest))]
+Params = Annotated[DesignsRequest, Depends(from_query(DesignsRequest))]
 
 
 @router.get(
@@ -42,13 +42,13 @@ Which = Annotated[DesignsRequest, Depends(from_query(DesignsRequest))]
     response_model=DesignsAnswer,
     responses=error_responses(406, 422),
 )
-async def list_designs(which: Which, request: Request, service: Service) -> Response:
+async def list_designs(params: Params, request: Request, service: Service) -> Response:
     """List stored designs page by page, all or by voters, ε, m or tag; nothing is proved, and no γ is sent."""
     require_json(request)
-    found = await service.run_in_reader(service.store.designs.list, which.which(), which.limit, which.after)
-    following = found[-1].key if len(found) == which.limit else None
-    summaries = [one for one in map(summary, found) if one is not None]
-    return json_response(DesignsAnswer(designs=summaries, next=following))
+    designs = await service.run_in_reader(service.store.designs.list, params.filter(), params.limit, params.after)
+    next_id = designs[-1].key if len(designs) == params.limit else None
+    summaries = [item for item in map(summary, designs) if item is not None]
+    return json_response(DesignsAnswer(designs=summaries, next=next_id))
 
 
 @router.get(
@@ -101,20 +101,20 @@ async def untag_design(id: DesignId, tag: TagName, request: Request, service: Se
 
 async def _design(id: str, service: DesignService) -> DesignAnswer:
     audit.mention_question(id)
-    kept = await service.run_in_reader(service.store.designs.get, id)
-    record = None if kept is None else await service.run_in_thread(repository.load_record, id, service.store)
-    if kept is None or record is None:
+    stored = await service.run_in_reader(service.store.designs.get, id)
+    record = None if stored is None else await service.run_in_thread(repository.load_record, id, service.store)
+    if stored is None or record is None:
         raise _unknown(id)
     design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})
-    return DesignAnswer(id=id, created=kept.created, tags=list(kept.tags), design=design)
+    return DesignAnswer(id=id, created=stored.created, tags=list(stored.tags), design=design)
 
 
-def _summary(id: str, kept: StoredDesign | None) -> Response:
+def _summary(id: str, stored: StoredDesign | None) -> Response:
     audit.mention_question(id)
-    shown = None if kept is None else summary(kept)
-    if shown is None:
+    item = None if stored is None else summary(stored)
+    if item is None:
         raise _unknown(id)
-    return json_response(shown)
+    return json_response(item)
 
 
 def _unknown(id: str) -> NotCached:

@@ -103,8 +103,8 @@ async def get_gamma_by_id(
     """Read a stored answer; it is proved again, and nothing is solved."""
     form = negotiated_form(request)
     audit.mention_question(id[:64])
-    lately = _response_cache(request).get(id, form)
-    if lately is None:
+    body = _response_cache(request).get(id, form)
+    if body is None:
         service = await get_service(request)
         record = (
             await service.run_in_thread(repository.load_record, id, service.store)
@@ -113,24 +113,22 @@ async def get_gamma_by_id(
         )
         if record is None:
             raise NotCached(f"No γ is stored under the id {id[:80]}. Ask for its problem at /v1/gamma.")
-        lately = _encode_and_cache(
-            {"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request)
-        )
-    return conditional_response(lately, request, IMMUTABLE)
+        body = _encode_and_cache({"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request))
+    return conditional_response(body, request, IMMUTABLE)
 
 
 async def _design(params: DesignRequest, form: str, request: Request, query: tuple[str, ...] = ()) -> Response:
-    """Return the answer: from the response cache, under its canonical key, however the question is spelt; else designed."""
+    """Return the answer: cached under its canonical key, however the question is spelt, or else designed."""
     service, cache = await get_service(request), _response_cache(request)
     task = service.design_task(params)
     body = cache.get(task.key, form)
     if body is None:
-        found = await service.design(task)
-        if isinstance(found, Pending):
-            return pending_response(found)
-        if not is_final(found):
-            return table_response(GammaAnswer.model_validate(found), form, "gamma", gamma_columns(found))
-        body = _encode_and_cache(found, form, cache, query)
+        answer = await service.design(task)
+        if isinstance(answer, Pending):
+            return pending_response(answer)
+        if not is_final(answer):
+            return table_response(GammaAnswer.model_validate(answer), form, "gamma", gamma_columns(answer))
+        body = _encode_and_cache(answer, form, cache, query)
     else:
         metrics.count_lookups("memory")
         if query:
@@ -142,31 +140,31 @@ async def _design(params: DesignRequest, form: str, request: Request, query: tup
     )
 
 
-def is_final(found: dict[str, Any]) -> bool:
+def is_final(answer: dict[str, Any]) -> bool:
     """Tell whether an answer will never change: it is stored, optimal, and the answer to this very question."""
-    return bool(found["cached"] and found["nearest"] is None and found["status"] == "optimal")
+    return bool(answer["cached"] and answer["nearest"] is None and answer["status"] == "optimal")
 
 
 def _encode_and_cache(
-    found: dict[str, Any], form: str, served: ResponseCache, query: tuple[str, ...] = ()
+    record: dict[str, Any], form: str, cache: ResponseCache, query: tuple[str, ...] = ()
 ) -> EncodedAnswer:
-    """Return a stored answer encoded, and put it into the response cache under its id, and its query if there is one."""
-    answer = GammaAnswer.model_validate(found)
-    body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(found)), form, found["id"])
-    served.put(body, answer.id, form)
+    """Return a stored answer encoded, and put it into the response cache under its id, and under its query if any."""
+    answer = GammaAnswer.model_validate(record)
+    body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(record)), form, record["id"])
+    cache.put(body, answer.id, form)
     if query:
-        served.put(body, *query)
+        cache.put(body, *query)
     return body
 
 
-def gamma_columns(found: dict[str, Any]) -> formats.Columns:
+def gamma_columns(answer: dict[str, Any]) -> formats.Columns:
     """Return the table of an answer."""
-    return {"l": range(len(found["gamma"])), "gamma": found["gamma"]}
+    return {"l": range(len(answer["gamma"])), "gamma": answer["gamma"]}
 
 
 def _response_cache(request: Request) -> ResponseCache:
-    served: ResponseCache = request.app.state.response_cache
-    return served
+    cache: ResponseCache = request.app.state.response_cache
+    return cache
 
 
 @get_and_post(
@@ -187,20 +185,20 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
     settings = service.settings
     params.check_estimable()
     spec = params.spec()
-    found, there = estimate_cost(spec, params.method), repository.has_record(spec.key, service.store)
-    within = settings.max_voters >= params.K and found.seconds <= settings.max_work_seconds and settings.solve == "on"
+    cost, stored = estimate_cost(spec, params.method), repository.has_record(spec.key, service.store)
+    allowed = settings.max_voters >= params.K and cost.seconds <= settings.max_work_seconds and settings.solve == "on"
     return EstimateAnswer.model_validate(
         {
             "id": spec.key,
             "problem": problem_record(spec.problem),
             "objective": str(spec.objective),
             "shape": spec.shape,
-            "constraints": found.constraints,
-            "method": found.method,
-            "seconds": 0.0 if there else found.seconds,
-            "stored": there,
-            "allowed": there or within,
-            "basis": found.basis,
+            "constraints": cost.constraints,
+            "method": cost.method,
+            "seconds": 0.0 if stored else cost.seconds,
+            "stored": stored,
+            "allowed": stored or allowed,
+            "basis": cost.basis,
         }
     )
 

@@ -38,7 +38,7 @@ from solver_cache.jobs import Job
 
 router = create_router("jobs", "/v1/jobs")
 
-Which = Annotated[ListRequest, Depends(from_query(ListRequest))]
+Params = Annotated[ListRequest, Depends(from_query(ListRequest))]
 
 _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
 
@@ -97,11 +97,11 @@ async def submit_job(params: DesignRequest, service: Service, response: Response
     openapi_extra=query_parameters(ListRequest),
     responses=error_responses(422),
 )
-async def list_jobs(which: Which, service: Service) -> JobsAnswer:
+async def list_jobs(params: Params, service: Service) -> JobsAnswer:
     """List jobs of any state or of one, page by page."""
-    found = await service.list_jobs(which.state, which.limit, which.after)
-    following = found[-1].id if len(found) == which.limit else None
-    return JobsAnswer(jobs=[job_answer(job) for job in found], next=following)
+    jobs = await service.list_jobs(params.state, params.limit, params.after)
+    next_id = jobs[-1].id if len(jobs) == params.limit else None
+    return JobsAnswer(jobs=[job_answer(job) for job in jobs], next=next_id)
 
 
 @router.get("/{id}", summary="The state of a job", responses=error_responses(404, 422))
@@ -133,11 +133,11 @@ async def cancel_job(id: JobId, service: Service) -> JobAnswer:
     },
 )
 async def get_job_result(id: JobId, service: Service) -> Response:
-    """Read what a job came to: a γ, whose status says whether a time limit cut the solve short, or the answer to its question."""
+    """Read the result of a job: a γ, whose status says if a time limit cut the solve short, or another answer."""
     job = await find_job(id, service)
     if job.state in {"failed", "cancelled"}:
-        why = f"The job failed: {job.reason}" if job.state == "failed" else "The job was cancelled."
-        raise HTTPException(409, f"{why} Submit it again to have it tried again.")
+        reason = f"The job failed: {job.reason}" if job.state == "failed" else "The job was cancelled."
+        raise HTTPException(409, f"{reason} Submit it again to have it tried again.")
     result = await service.load_result(job) if job.state == "done" else None
     answer = None if result is None else _answer(job, result)
     if answer is not None:
@@ -188,8 +188,8 @@ async def stop_job(id: JobId, service: Service, response: Response) -> JobAnswer
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "Server-sent events, each the whole job: queued, running (after every round), and in the end "
-            "done, failed or cancelled. The stream ends with the job.",
+            "description": "Server-sent events, each the whole job: queued, running (after every round), and in the "
+            "end done, failed or cancelled. The stream ends with the job.",
             "content": {EVENT_STREAM: {}},
         },
         **error_responses(404, 422),
@@ -205,18 +205,18 @@ async def get_job_events(
     """Follow a job."""
     del last_event_id
     job = service.followed(id) or await find_job(id, service)
-    stream = _reserved(service, event_stream(service.subscribe(job)))
+    stream = _within_quota(service, event_stream(service.subscribe(job)))
     await anext(stream)  # refused here, before anything is sent
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
 
-async def _reserved(service: DesignService, stream: AsyncIterator[str]) -> AsyncGenerator[str]:
-    """Yield "", then a stream, holding one of the client's streams all the while; raises as `DesignService.reserve_stream`."""
+async def _within_quota(service: DesignService, stream: AsyncIterator[str]) -> AsyncGenerator[str]:
+    """Yield "", then a stream, which counts as one of the client's; raises as `DesignService.reserve_stream`."""
     with service.reserve_stream():
         yield ""
-        async for piece in stream:
-            yield piece
+        async for text in stream:
+            yield text
 
 
 async def find_job(id: str, service: Service) -> Job:
@@ -231,38 +231,40 @@ def _unknown(id: str) -> HTTPException:
     return HTTPException(404, f"There is no job {id}.")
 
 
-async def event_stream(news: AsyncGenerator[JobUpdate], *, heartbeat: float = HEARTBEAT_SECONDS) -> AsyncIterator[str]:
+async def event_stream(
+    updates: AsyncGenerator[JobUpdate], *, heartbeat: float = HEARTBEAT_SECONDS
+) -> AsyncIterator[str]:
     """Yield the text of a stream of one job's states, until it is finished or the server stops.
 
-    Every event is the whole state, so a client that connects late, or again with a Last-Event-ID, misses nothing that matters:
-    the first event is always the present state. Comment lines keep proxies from closing the stream. Nothing is buffered for a
-    slow client: it gets the latest state when it is ready.
+    Every event is the whole state, so a client that connects late, or again with a Last-Event-ID, misses nothing that
+    matters: the first event is always the present state. Comment lines keep proxies from closing the stream. Nothing is
+    buffered for a slow client: it gets the latest state when it is ready.
     """
     yield f"retry: {RETRY_MILLISECONDS}\n\n"
-    number, last = 0, None
-    coming: asyncio.Future[JobUpdate] = asyncio.ensure_future(anext(news))
+    event_id, last_text = 0, None
+    next_update: asyncio.Future[JobUpdate] = asyncio.ensure_future(anext(updates))
     try:
         while True:
-            if not (await asyncio.wait({coming}, timeout=heartbeat))[0]:
+            if not (await asyncio.wait({next_update}, timeout=heartbeat))[0]:
                 yield ": still here\n\n"
                 continue
             try:
-                latest = coming.result()
+                update = next_update.result()
             except StopAsyncIteration:
                 return
-            if isinstance(latest.error, ShuttingDown):
+            if isinstance(update.error, ShuttingDown):
                 return  # it goes on after the restart: the client comes back for it
-            text = _event_text(latest.job, current_prefix())
-            if text != last:
-                number, last = number + 1, text
-                yield f"event: {latest.job.state}\nid: {number}\ndata: {text}\n\n"
-            if not latest.job.over:
+            text = _event_text(update.job, current_prefix())
+            if text != last_text:
+                event_id, last_text = event_id + 1, text
+                yield f"event: {update.job.state}\nid: {event_id}\ndata: {text}\n\n"
+            if not update.job.over:
                 await asyncio.sleep(MIN_EVENT_SECONDS)
-            coming = asyncio.ensure_future(anext(news))
+            next_update = asyncio.ensure_future(anext(updates))
     finally:
-        coming.cancel()
-        await asyncio.wait({coming})
-        await news.aclose()
+        next_update.cancel()
+        await asyncio.wait({next_update})
+        await updates.aclose()
 
 
 @lru_cache(maxsize=64)  # one text of each state, however many follow the job

@@ -19,7 +19,7 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
     """Return the description of the API, computed once in a process."""
     prefix = app.servers[0]["url"] if app.servers else ""
     if prefix not in _schemas:
-        made = get_openapi(
+        schema = get_openapi(
             title=app.title,
             version=app.version,
             summary=app.summary,
@@ -27,18 +27,18 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
             servers=app.servers,
         )
-        _schemas[prefix] = _with_links(_with_keys(_with_examples(made)))
+        _schemas[prefix] = _with_links(_with_keys(_with_examples(schema)))
     app.openapi_schema = _schemas[prefix]
     return _schemas[prefix]
 
 
 def _with_examples(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the description with complete examples: FastAPI drops null values."""
-    described = schema["components"]["schemas"]
+    models = schema["components"]["schemas"]
     for model in (*_subclasses(RequestModel), *_subclasses(AnswerModel)):
         extra = model.model_config.get("json_schema_extra")
-        if isinstance(extra, dict) and "examples" in described.get(model.__name__, ()):
-            described[model.__name__]["examples"] = extra["examples"]
+        if isinstance(extra, dict) and "examples" in models.get(model.__name__, ()):
+            models[model.__name__]["examples"] = extra["examples"]
     return schema
 
 
@@ -82,7 +82,9 @@ _LINKS = {
 
 def _with_links(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the description with links from an answer's id to the operations that take one."""
-    operations = {one["operationId"]: one for methods in schema["paths"].values() for one in methods.values()}
+    operations = {
+        operation["operationId"]: operation for methods in schema["paths"].values() for operation in methods.values()
+    }
     for target, sources in _LINKS.items():
         for source, status in sources:
             links = operations[source]["responses"][status].setdefault("links", {})

@@ -49,7 +49,8 @@ class ReadyAnswer(AnswerModel):
 
     status: Literal["ready"]
     checks: dict[str, str] = Field(
-        description="What was looked at: database, solver, queue, and audit if there is an audit log in a file; 'ok', 'busy' (all solver processes are at work) or 'off'."
+        description="What was looked at: database, solver, queue, and audit if there is an audit log in a file; 'ok', "
+        "'busy' (all solver processes are at work) or 'off'."
     )
 
 
@@ -79,11 +80,13 @@ async def get_readiness(request: Request, service: Service) -> Response:
         return _not_ready("The server is shutting down.")
     if not hasattr(state, "readiness"):
         state.readiness = ReadinessCheck(service, state.audit_log)
-    found = await state.readiness.check()
-    if is_ready(found):
-        return Response(ReadyAnswer(status="ready", checks=found).model_dump_json(), media_type="application/json")
-    wrong = "; ".join(f"{part}: {word}" for part, word in found.items() if word not in {"ok", "busy", "off"})
-    return _not_ready(f"{wrong}.")
+    findings = await state.readiness.check()
+    if is_ready(findings):
+        return Response(ReadyAnswer(status="ready", checks=findings).model_dump_json(), media_type="application/json")
+    failures = "; ".join(
+        f"{name}: {finding}" for name, finding in findings.items() if finding not in {"ok", "busy", "off"}
+    )
+    return _not_ready(f"{failures}.")
 
 
 @router.get(
@@ -99,7 +102,7 @@ async def get_metrics(request: Request, service: Service) -> Response:
     request.app.state.metrics.collect()
     try:
         counts = await service.run_in_reader(service.jobs.counts)
-        now = {
+        gauges = {
             "darrm_jobs_queued": ("Jobs that wait to be solved.", float(counts["queued"])),
             "darrm_jobs_running": ("Jobs that are being solved.", float(counts["running"])),
             "darrm_jobs_oldest_seconds": (
@@ -108,8 +111,8 @@ async def get_metrics(request: Request, service: Service) -> Response:
             ),
         }
     except CacheError:  # which /readyz tells; the rest is worth having all the more
-        now = {}
-    return Response(metrics.render(now), media_type=metrics.CONTENT_TYPE)
+        gauges = {}
+    return Response(metrics.render(gauges), media_type=metrics.CONTENT_TYPE)
 
 
 def _not_ready(detail: str) -> Response:
@@ -126,14 +129,14 @@ class ReadinessCheck:
 
     def __init__(self, service: DesignService, log: audit.AuditLog | None = None) -> None:
         self._service, self._log = service, log
-        self._checked = -math.inf
+        self._last_check = -math.inf
         self._findings: dict[str, str] = {}
         self._lock = asyncio.Lock()
 
     async def check(self) -> dict[str, str]:
         """Return a finding by part: "ok", "busy" (which is fine), "off", or in a few words what is wrong."""
         async with self._lock:  # one check for all who ask at once
-            if time.monotonic() - self._checked >= self._service.settings.ready_seconds:
+            if time.monotonic() - self._last_check >= self._service.settings.ready_seconds:
                 database, solver, queue = await asyncio.gather(
                     self._finding(self._database()), self._finding(self._solver()), self._finding(self._queue())
                 )
@@ -141,27 +144,27 @@ class ReadinessCheck:
                 if isinstance(self._log, audit.AuditFile):
                     trouble = self._log.trouble
                     self._findings["audit"] = f"it cannot be written: {trouble}" if trouble else "ok"
-                self._checked = time.monotonic()
+                self._last_check = time.monotonic()
             return self._findings
 
     async def _database(self) -> str:
         store = self._service.store
-        written = self._service.run_in_thread(store.health_check)
+        write = self._service.run_in_thread(store.health_check)
         if store.file is None:
-            await written
+            await write
             return "ok"
-        _, intact = await asyncio.gather(written, self._computed(is_database, str(store.file)))
+        _, intact = await asyncio.gather(write, self._compute(is_database, str(store.file)))
         return "it cannot be used: its file was overwritten" if intact is False else "ok"
 
     async def _solver(self) -> str:
         if self._service.settings.solve == "off":
             return "off"
-        gamma = await self._computed(solve_smallest, None)
+        gamma = await self._compute(solve_smallest, None)
         if gamma is None:
             return "busy"
         return "ok" if math.isclose(gamma, 1 / 3, abs_tol=1e-9) else "it solves wrongly"
 
-    async def _computed(self, task: Task, argument: Any) -> Any:
+    async def _compute(self, task: Task, argument: Any) -> Any:
         """Return the result of short work; None where its processes are busy with other work for so long.
 
         Raises:
@@ -191,6 +194,6 @@ class ReadinessCheck:
             return "it cannot be used; the server's log says why"
 
 
-def is_ready(found: dict[str, str]) -> bool:
+def is_ready(findings: dict[str, str]) -> bool:
     """Tell whether every part can be used."""
-    return all(word in {"ok", "busy", "off"} for word in found.values())
+    return all(finding in {"ok", "busy", "off"} for finding in findings.values())

@@ -80,8 +80,8 @@ def _file_response(file: PageFile, request: Request) -> Response:
 @cache
 def _names() -> frozenset[str]:
     """Return the names of the page's own files except the page itself, which has its own address."""
-    found = {file.name for file in files("api").joinpath("page").iterdir() if Path(file.name).suffix in TYPES}
-    return frozenset(found - {"index.html"})
+    names = {file.name for file in files("api").joinpath("page").iterdir() if Path(file.name).suffix in TYPES}
+    return frozenset(names - {"index.html"})
 
 
 @cache

@@ -48,7 +48,7 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
     responses=JOB_RESPONSES,
 )
 async def plurality_options(params: PluralityOptionsRequest, request: Request, service: Service) -> Response:
-    """Design all releases together by every mechanism, and say what share of the answers is right, wrong, or no class."""
+    """Design all releases together by every mechanism; say what share of the answers is right, wrong, or no class."""
     require_json(request)
     check_voters(params.K, service.settings)
     problem = await service.run_in_thread(params.total)

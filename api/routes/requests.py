@@ -1,4 +1,4 @@
-"""Requests: models read strictly from a query or a JSON body, the service as a dependency, computations that can be cancelled."""
+"""Requests: models read strictly from a query or JSON body, the service as a dependency, work that can be cancelled."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def from_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     async def read(request: Request) -> Model:  # a plain function would be called in a thread
         pairs = request.query_params.multi_items()
         reject_repeated("query", pairs)
-        refused = [(name, part) for name, text in pairs if name in _numeric_fields(model) for part in _misread(text)]
-        if refused:
+        misread = [(name, part) for name, text in pairs if name in _numeric_fields(model) for part in _misread(text)]
+        if misread:
             raise RequestValidationError(
-                [{"type": "number", "loc": ("query", n), "input": part} for n, part in refused]
+                [{"type": "number", "loc": ("query", n), "input": part} for n, part in misread]
             )
         try:
             return model.model_validate_strings(dict(pairs))
@@ -55,9 +55,9 @@ def reject_repeated(where: str, pairs: Sequence[tuple[str, Any]]) -> None:
     Raises:
         RequestValidationError: naming them.
     """
-    repeated = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
-    if repeated:
-        raise RequestValidationError([{"type": "repeated", "loc": (where, name)} for name in repeated])
+    names = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
+    if names:
+        raise RequestValidationError([{"type": "repeated", "loc": (where, name)} for name in names])
 
 
 def query_parameters(model: type[BaseModel]) -> dict[str, Any]:
@@ -70,11 +70,11 @@ def query_parameters(model: type[BaseModel]) -> dict[str, Any]:
                 "name": name,
                 "in": "query",
                 "required": name in schema.get("required", ()),
-                "description": about["description"] + (" Separated by commas." if name in lists else ""),
-                "schema": _query_schema(about),
+                "description": field["description"] + (" Separated by commas." if name in lists else ""),
+                "schema": _query_schema(field),
             }
             | ({"style": "form", "explode": False} if name in lists else {})
-            for name, about in schema["properties"].items()
+            for name, field in schema["properties"].items()
         ]
     }
 
@@ -83,13 +83,13 @@ def query_parameters(model: type[BaseModel]) -> dict[str, Any]:
 def _list_fields(model: type[BaseModel]) -> frozenset[str]:
     """Return the fields of a model that hold a list."""
     properties = model.model_json_schema()["properties"]
-    return frozenset(name for name, about in properties.items() if _query_schema(about).get("type") == "array")
+    return frozenset(name for name, field in properties.items() if _query_schema(field).get("type") == "array")
 
 
 @cache
 def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
     """Return the fields of a model that hold a number or numbers."""
-    return frozenset(name for name, about in model.model_json_schema()["properties"].items() if _holds_number(about))
+    return frozenset(name for name, field in model.model_json_schema()["properties"].items() if _holds_number(field))
 
 
 def _misread(text: str) -> list[str]:
@@ -112,13 +112,13 @@ def _holds_number(schema: dict[str, Any]) -> bool:
     return schema.get("type") in {"integer", "number"} or any(map(_holds_number, inner))
 
 
-def _query_schema(about: dict[str, Any]) -> dict[str, Any]:
+def _query_schema(field: dict[str, Any]) -> dict[str, Any]:
     """Return a field's schema without null, which a query expresses by omitting the name."""
-    kept = {key: value for key, value in about.items() if key not in {"title", "description"}}
-    if kept.get("default", 0) is None:
-        del kept["default"]
-    members = [member for member in kept.pop("anyOf", []) if member != {"type": "null"}]
-    return {**kept, **members[0]} if len(members) == 1 else {**kept, "anyOf": members} if members else kept
+    schema = {key: value for key, value in field.items() if key not in {"title", "description"}}
+    if schema.get("default", 0) is None:
+        del schema["default"]
+    members = [member for member in schema.pop("anyOf", []) if member != {"type": "null"}]
+    return {**schema, **members[0]} if len(members) == 1 else {**schema, "anyOf": members} if members else schema
 
 
 Route = TypeVar("Route", bound=Callable[[Any, Request, DesignService], Awaitable[Response]])
@@ -134,28 +134,32 @@ def create_router(tag: str, prefix: str = "/v1") -> APIRouter:
     return APIRouter(prefix=prefix, tags=[tag], route_class=_StrictRoute)
 
 
-def get_and_post(router: APIRouter, path: str, model: type[BaseModel], **about: Any) -> Callable[[Route], Route]:
+def get_and_post(
+    router: APIRouter, path: str, model: type[BaseModel], **documentation: Any
+) -> Callable[[Route], Route]:
     """Return a decorator that adds a route for GET, with a query, and for POST, with a body.
 
     Args:
         router: where it is added.
         path: of both.
         model: type of the request, and of the route's first parameter.
-        about: documentation of both, as FastAPI has it.
+        documentation: of both routes, as FastAPI has it.
     """
     query: Any = Depends(from_query(model))
 
-    def added(route: Route) -> Route:
+    def add_route(route: Route) -> Route:
         async def by_query(request: Request, service: Service, params: Any = query) -> Response:
             return await route(params, request, service)
 
         name, by_query.__doc__ = route.__name__, route.__doc__
-        described = query_parameters(model)
-        router.add_api_route(path, by_query, methods=["GET"], name=f"get_{name}", openapi_extra=described, **about)
-        router.add_api_route(path, route, methods=["POST"], name=f"post_{name}", **about)
+        parameters = query_parameters(model)
+        router.add_api_route(
+            path, by_query, methods=["GET"], name=f"get_{name}", openapi_extra=parameters, **documentation
+        )
+        router.add_api_route(path, route, methods=["POST"], name=f"post_{name}", **documentation)
         return route
 
-    return added
+    return add_route
 
 
 class _StrictRoute(APIRoute):
@@ -179,7 +183,7 @@ class _StrictRequest(Request):
 
 
 def _float_or_text(text: str) -> float | str:
-    """Return the double that ``text`` spells, or the text, which its field will refuse, where none holds that number."""
+    """Return the double that ``text`` spells; else the text, which its field will refuse, as no double holds it."""
     return text if out_of_range(text) else float(text)
 
 
@@ -205,7 +209,7 @@ Service = Annotated[DesignService, Depends(get_service)]
 
 
 async def compute(request: Request, service: DesignService, task: Task, argument: Any) -> Any:
-    """Return what `DesignService.compute` does, and stop it when the client disconnects; raises as `until_disconnect`."""
+    """Return what `DesignService.compute` does; stop it if the client disconnects; raises as `until_disconnect`."""
     return await until_disconnect(request, service.compute(task, argument))
 
 
@@ -218,17 +222,17 @@ async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) 
         ClientDisconnected: it went away first.
         Exception: whatever the work raises.
     """
-    working, going = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
+    task, disconnect = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
     try:
-        await asyncio.wait({working, going}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
+        await asyncio.wait({task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
         raise ClientDisconnected("The client went away.")
     finally:
-        going.cancel()
-        if not working.done():
-            working.cancel()
-            await asyncio.wait({working})
+        disconnect.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
 
 
 async def _wait_for_disconnect(request: Request) -> None:

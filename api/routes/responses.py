@@ -16,13 +16,13 @@ IMMUTABLE = "max-age=31536000, immutable"
 """Cache-Control of an answer by its id, which never changes."""
 
 
-def negotiated_form(request: Request, offered: tuple[str, ...] = formats.TABLES) -> str:
+def negotiated_form(request: Request, media_types: tuple[str, ...] = formats.TABLES) -> str:
     """Return the media type that the client prefers.
 
     Raises:
         NotAcceptable: it accepts none of those offered.
     """
-    return formats.negotiate(", ".join(request.headers.getlist("accept")), offered)
+    return formats.negotiate(", ".join(request.headers.getlist("accept")), media_types)
 
 
 def require_json(request: Request) -> None:
@@ -40,23 +40,23 @@ def json_response(answer: BaseModel) -> Response:
     return Response(answer.model_dump_json(), media_type=formats.JSON)
 
 
-def pending_answer(found: Pending) -> PendingAnswer:
+def pending_answer(pending: Pending) -> PendingAnswer:
     """Return the body of a pending answer."""
-    job = found.job
-    nearest = None if found.nearest is None else GammaAnswer.model_validate(found.nearest)
+    job = pending.job
+    nearest = None if pending.nearest is None else GammaAnswer.model_validate(pending.nearest)
     return PendingAnswer(
         id=job.id,
         kind=job.kind,
         state=job.state,
         location=job_location(job.id),
-        retry_after=found.retry_after,
+        retry_after=pending.retry_after,
         nearest=nearest,
     )
 
 
-def pending_response(found: Pending) -> Response:
+def pending_response(pending: Pending) -> Response:
     """Return the response of a pending answer: 202, with the job's location."""
-    answer = pending_answer(found)
+    answer = pending_answer(pending)
     headers = {"Location": answer.location, "Retry-After": str(answer.retry_after), "Cache-Control": "no-store"}
     return Response(answer.model_dump_json(), 202, headers, formats.JSON)
 
@@ -76,8 +76,8 @@ _DESCRIPTIONS = {
     409: "The job failed or was cancelled; submit it again to retry.",
     408: "The request took too long to arrive.",
     413: "The body is larger than this server accepts.",
-    422: "The body is not JSON; a field is missing, unknown or out of range, or asks for a solver that is not installed "
-    "here or for more work than this server does for one request; or a posted γ is not private.",
+    422: "The body is not JSON; a field is missing, unknown or out of range, or asks for a solver that is not "
+    "installed here or for more work than this server does for one request; or a posted γ is not private.",
     421: "The server is not called by that name.",
     429: "Too many requests, or too much new work, from one client.",
     431: "The request line and headers are too large.",

@@ -22,10 +22,10 @@ router = create_router("jobs", "/v1/jobs/{id}/webhooks")
 
 @router.post("", status_code=201, summary="Tell the end of a job", responses=error_responses(404, 422))
 async def add_webhook(params: WebhookRequest, id: JobId, service: Service) -> WebhookAnswer:
-    """Send a signed POST (Standard Webhooks) when the job ends, at once if it has; tried again for two days if it fails.
+    """Send a signed POST (Standard Webhooks) when the job ends, or at once if it has ended.
 
-    It is delivered at least once: a receiver that sees one `webhook-id` twice ignores the second. Asking again for the same address
-    while it is pending returns the same webhook.
+    If it fails, it is tried again for two days. It is delivered at least once: a receiver that sees one `webhook-id`
+    twice ignores the second. Asking again for the same address while it is pending returns the same webhook.
     """
     webhooks = _webhooks(service)
     await find_job(id, service)
@@ -37,7 +37,7 @@ async def list_webhooks(id: JobId, service: Service) -> WebhooksAnswer:
     """List the webhooks that this client asked for, with what became of them."""
     webhooks = _webhooks(service)
     await find_job(id, service)
-    return WebhooksAnswer(webhooks=[webhook_answer(each) for each in await webhooks.list(id)])
+    return WebhooksAnswer(webhooks=[webhook_answer(webhook) for webhook in await webhooks.list(id)])
 
 
 @router.delete("/{webhook}", status_code=204, summary="Take a webhook back", responses=error_responses(404, 422))

@@ -24,7 +24,7 @@ from api.schemas.design import (
 )
 from api.schemas.inverse import LeastAnswer, LeastRequest
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest, PendingAnswer
-from api.schemas.plans import PlanAnswer, PlanRequest
+from api.schemas.plans import PlanAnswer, ReleasePlanRequest
 from api.schemas.plurality import PluralityAnswer, PluralityRequest
 
 __all__ = [
@@ -45,13 +45,13 @@ __all__ = [
     "LeastRequest",
     "PendingAnswer",
     "PlanAnswer",
-    "PlanRequest",
     "PluralityAnswer",
     "PluralityRequest",
     "ProblemAnswer",
     "ProblemRequest",
     "ProfileAnswer",
     "ProfileRequest",
+    "ReleasePlanRequest",
     "TradeoffAnswer",
     "TradeoffRequest",
     "VerifyAnswer",

@@ -39,7 +39,7 @@ Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1
 
 
 class TotalRequest(RequestModel):
-    """Base of requests about the mechanisms within a total: voters, releases, and the privacy of all releases together."""
+    """Base of requests about the mechanisms within a total: voters, releases, and the privacy of all together."""
 
     K: Voters
     epsilon: VoterEpsilon
@@ -88,9 +88,9 @@ class TotalRequest(RequestModel):
             InvalidInput: it is the text of an objective without one.
             FieldError: it is no objective, or one of other voters.
         """
-        chosen = prior_of(prior)
+        objective = prior_of(prior)
         try:
-            chosen.linear_goal(self.K)
+            objective.linear_goal(self.K)
         except InvalidInput as err:
             raise FieldError("prior", err) from err
 
@@ -118,10 +118,10 @@ def prior_of(text: str) -> Objective:
         InvalidInput: it has no prior.
         FieldError: the text is not valid.
     """
-    chosen = objective_of(text, "prior")
-    if not isinstance(chosen, Objective):
+    objective = objective_of(text, "prior")
+    if not isinstance(objective, Objective):
         raise InvalidInput("prior", text, ACCEPTED["prior"])
-    return chosen
+    return objective
 
 
 class ComposeRequest(RequestModel):
@@ -249,6 +249,6 @@ class ComposeAnswer(AnswerModel):
     problem: ProblemAnswer | None = Field(description="The problem; null where only (ε, δ) of one release was given.")
     gamma: list[FiniteFloat] | None = Field(description="The γ that is released [probability]; null likewise.")
     accounts: dict[str, AccountAnswer] = Field(
-        description="By name: simple, general, optimal and pld; with a γ also profile, bits and best, the least of all; for voters "
-        "that were trained once also models."
+        description="By name: simple, general, optimal and pld; with a γ also profile, bits and best, the least of "
+        "all; for voters that were trained once also models."
     )

@@ -76,9 +76,9 @@ class CompareRequest(TotalRequest):
             self.check_prior(self.prior)
         from darrm_opt.bagging.bags import checked_bags
 
-        drawn = checked_bags(spec.problem, **self.draw())
-        if drawn is not None:
-            drawn.affected_distribution(self.K)
+        bags = checked_bags(spec.problem, **self.draw())
+        if bags is not None:
+            bags.affected_distribution(self.K)
         return spec
 
 
@@ -95,8 +95,8 @@ class MechanismAnswer(AnswerModel):
     """One mechanism, calibrated to the budget."""
 
     name: str = Field(
-        description="The mechanism: optimal_sequence (γ_opt of all releases at once), randomized_response, subsampling, "
-        "double_subsampling, gnmax, permute_and_flip, exponential_mechanism, saa, dpbag, majority."
+        description="The mechanism: optimal_sequence (γ_opt of all releases at once), randomized_response, "
+        "subsampling, double_subsampling, gnmax, permute_and_flip, exponential_mechanism, saa, dpbag, majority."
     )
     parameter: str = Field(description="Name of its parameter.")
     value: FiniteFloat | int | None = Field(description="Value of the parameter; null where nothing fits the budget.")
@@ -109,7 +109,8 @@ class MechanismAnswer(AnswerModel):
         description="Pr[release ≠ majority that was voted] over the prior [probability]; null likewise."
     )
     tv_error: FiniteFloat | None = Field(
-        description="|Pr[release = 1] − Pr[majority = 1]| over the prior [probability]; null where it has no closed form."
+        description="|Pr[release = 1] − Pr[majority = 1]| over the prior [probability]; "
+        "null where it has no closed form."
     )
 
 

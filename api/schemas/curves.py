@@ -147,7 +147,7 @@ class TradeoffRequest(RequestModel):
             InvalidInput: a number is out of its range, or more than one way of saying which allowances is used.
             FieldError: the objective is not valid, or not for this K.
         """
-        chosen = self._targets() if self.target_epsilons is not None else self._allowances()
+        targets = self._targets() if self.target_epsilons is not None else self._allowances()
         return [
             DesignRequest(
                 K=self.K,
@@ -160,7 +160,7 @@ class TradeoffRequest(RequestModel):
                 objective=self.objective,
                 shape=self.shape,
             ).spec()
-            for m, target in chosen
+            for m, target in targets
         ]
 
     def _targets(self) -> list[tuple[float | None, float | None]]:
@@ -183,12 +183,12 @@ class TradeoffRequest(RequestModel):
         for name in ("m_from", "m_to"):
             if (value := getattr(self, name)) is None or not value > 0:
                 raise InvalidInput(name, value, ACCEPTED[name])
-        low, high, many = float(self.m_from or 0), float(self.m_to or 0), self.m_points
-        if high < low:
-            raise InvalidInput("m_to", high, ACCEPTED["m_to"])
-        if not 1 <= many <= MAX_ALLOWANCES:
-            raise InvalidInput("m_points", many, ACCEPTED["m_points"])
-        return [low + (high - low) * i / max(many - 1, 1) for i in range(many)]
+        start, end, count = float(self.m_from or 0), float(self.m_to or 0), self.m_points
+        if end < start:
+            raise InvalidInput("m_to", end, ACCEPTED["m_to"])
+        if not 1 <= count <= MAX_ALLOWANCES:
+            raise InvalidInput("m_points", count, ACCEPTED["m_points"])
+        return [start + (end - start) * i / max(count - 1, 1) for i in range(count)]
 
 
 class TradeoffPoint(AnswerModel):

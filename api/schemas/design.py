@@ -37,8 +37,10 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
 
 MAX_SCENARIO_VOTERS = 100_000
-"""Most scenarios times voters of an objective over scenarios: drawing them, before anything is queued, takes at most a tenth
-of a second."""
+"""Most scenarios times voters of an objective over scenarios.
+
+Drawing them, before anything is queued, takes at most a tenth of a second.
+"""
 
 
 class ProblemRequest(RequestModel):
@@ -81,8 +83,8 @@ class DesignRequest(ProblemRequest):
     time_limit: Annotated[
         FiniteFloat | None,
         described(
-            "Longest solve that is wanted, if it is not solved already [s]; at most the server's own limit. Then the best "
-            "certified γ so far is the answer.",
+            "Longest solve that is wanted, if it is not solved already [s]; at most the server's own limit. "
+            "Then the best certified γ so far is the answer.",
             exclusiveMinimum=0,
         ),
     ] = None
@@ -103,10 +105,10 @@ class DesignRequest(ProblemRequest):
             FieldError: the objective is not valid, or not for this K.
             WorkLimitExceeded: more scenarios than can be drawn while others wait.
         """
-        problem, chosen = self.problem(), objective_of(self.objective)
-        _check_scenarios(chosen, problem.K)
+        problem, objective = self.problem(), objective_of(self.objective)
+        _check_scenarios(objective, problem.K)
         try:
-            return DesignSpec(problem, chosen, self.shape)
+            return DesignSpec(problem, objective, self.shape)
         except InvalidInput as err:
             raise FieldError("objective", err) from err
 
@@ -128,12 +130,15 @@ class DesignRequest(ProblemRequest):
             raise InvalidInput("K", self.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
 
 
-def _check_scenarios(chosen: AnyObjective, K: int) -> None:
-    if isinstance(chosen, ScenarioObjective):
-        asked = dict(chosen.parameters)
-        many = int(asked.get("points", asked.get("scenarios", 0)))
-        if many * K > MAX_SCENARIO_VOTERS:
-            detail = f"objective = '{chosen}' is not valid: expected at most {MAX_SCENARIO_VOTERS // K} scenarios or points for {K} voters."
+def _check_scenarios(objective: AnyObjective, K: int) -> None:
+    if isinstance(objective, ScenarioObjective):
+        parameters = dict(objective.parameters)
+        count = int(parameters.get("points", parameters.get("scenarios", 0)))
+        if count * K > MAX_SCENARIO_VOTERS:
+            detail = (
+                f"objective = '{objective}' is not valid: expected at most {MAX_SCENARIO_VOTERS // K} "
+                f"scenarios or points for {K} voters."
+            )
             raise WorkLimitExceeded(detail, field="objective")
 
 
@@ -210,7 +215,8 @@ class GammaAnswer(AnswerModel):
     objective: str = Field(description="What was maximised.")
     shape: str = Field(description="free or monotone.")
     gamma: list[FiniteFloat] = Field(
-        description="γ(0..K) [probability]: with l ones, keep the majority with probability γ(l), else toss a fair coin; the released bit is the majority with probability (1 + γ(l))/2."
+        description="γ(0..K) [probability]: with l ones, keep the majority with probability γ(l), else toss a fair "
+        "coin; the released bit is the majority with probability (1 + γ(l))/2."
     )
     utility: FiniteFloat = Field(description="Share of the noiseless utility kept.")
     upper_bound: FiniteFloat = Field(description="Proven bound on the utility of any private γ of that shape.")

@@ -45,7 +45,7 @@ class DesignsRequest(PageRequest):
     m: Annotated[FiniteFloat | None, described("Only designs with this allowance.", exclusiveMinimum=0)] = None
     tag: Annotated[TagName | None, Field(description="Only designs with this tag.")] = None
 
-    def which(self) -> DesignFilter:
+    def filter(self) -> DesignFilter:
         """Return the filter; raises InvalidInput for a tag of another form."""
         epsilon = None if self.epsilon is None else nats(self.epsilon)
         return DesignFilter(self.K, epsilon, self.m, self.tag)
@@ -94,11 +94,13 @@ class ComparisonAnswer(AnswerModel):
     first: DesignAnswer = Field(description="One of them.")
     second: DesignAnswer = Field(description="The other.")
     same_objective: bool = Field(
-        description="Whether both maximise the same, so that their utilities can be compared; else each is a share by its own measure."
+        description="Whether both maximise the same, so that their utilities can be compared; "
+        "else each is a share by its own measure."
     )
     numbers: dict[str, PairAnswer] = Field(
-        description="Their numbers by name, with those of a GammaAnswer: the problem's, utility, upper_bound, gap, margin; and "
-        "narrowest and unanimous, the chance that a majority of one vote, or of all, is released as it was [probability]."
+        description="Their numbers by name, with those of a GammaAnswer: the problem's, utility, upper_bound, gap, "
+        "margin; and narrowest and unanimous, the chance that a majority of one vote, "
+        "or of all, is released as it was [probability]."
     )
     gamma_difference: list[FiniteFloat] | None = Field(
         description="γ(l) of the second − γ(l) of the first [probability]; null if they have other numbers of voters."
@@ -107,39 +109,43 @@ class ComparisonAnswer(AnswerModel):
 
 def summary(design: StoredDesign) -> DesignSummary | None:
     """Return a design as a list shows it; None if its record does not say what it is."""
-    about = design.about
-    numbers = () if about is None else (about.voter_delta, about.target_epsilon, about.target_delta, about.utility)
-    if about is None or not all(map(math.isfinite, numbers)):
+    description = design.about
+    numbers = (
+        ()
+        if description is None
+        else (description.voter_delta, description.target_epsilon, description.target_delta, description.utility)
+    )
+    if description is None or not all(map(math.isfinite, numbers)):
         return None
-    private = 0 < about.voter_epsilon < math.inf
+    private = 0 < description.voter_epsilon < math.inf
     return DesignSummary(
         id=design.key,
         created=design.created,
         tags=list(design.tags),
-        K=about.voters,
-        m=float(f"{about.target_epsilon / about.voter_epsilon:.10g}") if private else None,
-        epsilon="inf" if about.voter_epsilon == math.inf else about.voter_epsilon,
-        Delta=about.voter_delta,
-        target_epsilon=about.target_epsilon,
-        delta=about.target_delta,
-        affected=about.affected,
-        objective=about.objective,
-        shape=about.shape,
-        utility=about.utility,
+        K=description.voters,
+        m=float(f"{description.target_epsilon / description.voter_epsilon:.10g}") if private else None,
+        epsilon="inf" if description.voter_epsilon == math.inf else description.voter_epsilon,
+        Delta=description.voter_delta,
+        target_epsilon=description.target_epsilon,
+        delta=description.target_delta,
+        affected=description.affected,
+        objective=description.objective,
+        shape=description.shape,
+        utility=description.utility,
     )
 
 
 def comparison(first: DesignAnswer, second: DesignAnswer) -> ComparisonAnswer:
     """Return two designs side by side."""
-    one, other = _numbers(first.design), _numbers(second.design)
-    here, there = first.design.gamma, second.design.gamma
-    same = len(here) == len(there)
+    first_numbers, second_numbers = _numbers(first.design), _numbers(second.design)
+    first_gamma, second_gamma = first.design.gamma, second.design.gamma
+    same_length = len(first_gamma) == len(second_gamma)
     return ComparisonAnswer(
         first=first,
         second=second,
         same_objective=first.design.objective == second.design.objective,
-        numbers={name: _pair(one[name], other[name]) for name in one},
-        gamma_difference=[b - a for a, b in zip(here, there, strict=True)] if same else None,
+        numbers={name: _pair(first_numbers[name], second_numbers[name]) for name in first_numbers},
+        gamma_difference=[b - a for a, b in zip(first_gamma, second_gamma, strict=True)] if same_length else None,
     )
 
 

@@ -22,7 +22,7 @@ from solver_cache.designs import MAX_LISTED
 from solver_cache.jobs import PAGE_SIZE
 
 EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8"))
-"""Examples of requests and answers in the description of the API; a test asks the application for these very answers."""
+"""Examples of requests and answers in the description of the API; a test gets these answers from the application."""
 
 
 def described(text: str, **range_: Any) -> Any:

@@ -1,8 +1,8 @@
 """Formats of answers, chosen by the Accept header: JSON; for tables also CSV and NumPy's npz.
 
-CSV (RFC 4180) is the table itself, one header line, numbers with all their digits. npz holds the same columns as arrays,
-and the whole JSON answer as the text ``record``, so that nothing is lost: ``json.loads(str(numpy.load(file)["record"]))``.
-No array holds Python objects, so it is read without `pickle`.
+CSV (RFC 4180) is the table itself, one header line, numbers with all their digits. npz holds the same columns as
+arrays, and the whole JSON answer as the text ``record``, so that nothing is lost:
+``json.loads(str(numpy.load(file)["record"]))``. No array holds Python objects, so it is read without `pickle`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Columns = Mapping[str, Sequence[Any]]
 """A table by its columns; None is an empty cell."""
 
 
-def negotiate(accept: str, offered: Sequence[str] = TABLES) -> str:
+def negotiate(accept: str, media_types: Sequence[str] = TABLES) -> str:
     """Return the media type that an Accept header prefers, the earliest offered among equals.
 
     Args:
         accept: the header (RFC 9110, 12.5.1); "" where there is none, which accepts anything.
-        offered: media types, the usual one first.
+        media_types: media types, the usual one first.
 
     Raises:
         NotAcceptable: none is accepted.
@@ -44,17 +44,17 @@ def negotiate(accept: str, offered: Sequence[str] = TABLES) -> str:
     ['application/x-npz', 'text/csv', 'application/json', 'application/json']
     """
     if not accept.strip():
-        return offered[0]
+        return media_types[0]
     ranges = [_range(part) for part in accept.split(",")]
-    liking = {form: _quality(form, ranges) for form in offered}
-    best = max(offered, key=lambda form: liking[form])
-    if liking[best] <= 0:
-        raise NotAcceptable(f"This answer comes as {' or '.join(offered)}, and Accept asks for none of them.")
+    qualities = {form: _quality(form, ranges) for form in media_types}
+    best = max(media_types, key=lambda form: qualities[form])
+    if qualities[best] <= 0:
+        raise NotAcceptable(f"This answer comes as {' or '.join(media_types)}, and Accept asks for none of them.")
     return best
 
 
 def _range(part: str) -> tuple[str, float]:
-    name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+    name, *parameters = (item.strip().lower() for item in part.split(";"))
     for parameter in parameters:
         key, _, value = parameter.partition("=")
         if key.strip() == "q":
@@ -67,10 +67,10 @@ def _range(part: str) -> tuple[str, float]:
 
 def _quality(form: str, ranges: Sequence[tuple[str, float]]) -> float:
     """Return the quality of a media type: that of the most specific range that covers it."""
-    for covering in (form, form.partition("/")[0] + "/*", "*/*"):
-        found = [quality for name, quality in ranges if name == covering]
-        if found:
-            return max(found)
+    for pattern in (form, form.partition("/")[0] + "/*", "*/*"):
+        qualities = [quality for name, quality in ranges if name == pattern]
+        if qualities:
+            return max(qualities)
     return 0.0
 
 
@@ -95,10 +95,10 @@ def encoded_response(
     body: bytes, form: str, name: str = "answer", headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return the response with ``body``; unless it is JSON, as a file to save, called ``name``."""
-    more = {"Vary": "Accept", **(headers or {})}
+    all_headers = {"Vary": "Accept", **(headers or {})}
     if form != JSON:
-        more["Content-Disposition"] = f'attachment; filename="darrm-{name}.{"csv" if form == CSV else "npz"}"'
-    return Response(body, headers=more, media_type=form)
+        all_headers["Content-Disposition"] = f'attachment; filename="darrm-{name}.{"csv" if form == CSV else "npz"}"'
+    return Response(body, headers=all_headers, media_type=form)
 
 
 def table_content(description: str) -> dict[str, Any]:

@@ -27,9 +27,10 @@ from darrm_opt.design_spec import DesignSpec
 
 
 class LeastRequest(RequestModel):
-    """The inverse question: the least m, target ε or voter's ε with which the certified γ reaches a utility or an agreement.
+    """The inverse question: the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement.
 
-    Give `epsilon` and search for `m` or, where m has no meaning, for `target_epsilon`; or give `m` and search for `epsilon`.
+    Give `epsilon` and search for `m` or, where m has no meaning, for `target_epsilon`; or give `m` and search for
+    `epsilon`.
     """
 
     model_config = ConfigDict(
@@ -122,8 +123,8 @@ class LeastAnswer(AnswerModel):
     wanted: FiniteFloat = Field(description="How much of it was wanted.")
     reached: FiniteFloat = Field(description="How much the γ has.")
     is_least: bool = Field(
-        description="Whether it is proved that no smaller number of so many digits would do; never for epsilon, for which "
-        "the utility need not grow, unless the smallest that is tried reaches it."
+        description="Whether it is proved that no smaller number of so many digits would do; never for epsilon, for "
+        "which the utility need not grow, unless the smallest that is tried reaches it."
     )
     objective: str = Field(description="What was maximised.")
     shape: str = Field(description="free or monotone.")

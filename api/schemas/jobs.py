@@ -49,7 +49,8 @@ class PendingAnswer(AnswerModel):
     location: str = Field(description="Where to ask for the job.")
     retry_after: int = Field(description="When to ask again [s].", ge=0)
     nearest: GammaAnswer | None = Field(
-        description="The best stored γ whose guarantee implies the one that was asked, for use until then; null if there is none."
+        description="The best stored γ whose guarantee implies the one that was asked, "
+        "for use until then; null if there is none."
     )
 
 
@@ -125,26 +126,26 @@ def job_location(id: str) -> str:
 
 def job_answer(job: Job) -> JobAnswer:
     """Return the answer that describes a job; one whose row is damaged is described as failed."""
-    here = job_location(job.id)
+    location = job_location(job.id)
     try:
-        about = _question(job)
+        question_fields = _question(job)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError):
         job = damaged(job)
-        about = {"problem": None, "objective": None, "shape": None, "question": None}
+        question_fields = {"problem": None, "objective": None, "shape": None, "question": None}
     return JobAnswer(
         id=job.id,
         kind=job.kind,
         state=job.state,
-        **about,
+        **question_fields,
         attempts=max(0, job.attempts),
         progress=_progress_answer(job.progress),
         estimated_seconds=job.seconds if math.isfinite(job.seconds) and job.seconds > 0 else 0.0,
         reason=job.reason,
         created=utc_text(job.created),
         updated=utc_text(job.updated),
-        location=here,
-        result=f"{here}/result",
-        events=f"{here}/events",
+        location=location,
+        result=f"{location}/result",
+        events=f"{location}/events",
     )
 
 
@@ -168,10 +169,10 @@ def _progress_answer(text: str) -> ProgressAnswer | StepsAnswer | None:
             return None
         if "done" in content:
             return StepsAnswer(**content)
-        found = content.get("incumbent")
-        if found is not None:
-            shown = {name: found[name] for name in ("gamma", "utility", "upper_bound", "gap")}
-            content = {**content, "incumbent": IncumbentAnswer(**shown, margin=found["certificate"]["margin"])}
+        incumbent = content.get("incumbent")
+        if incumbent is not None:
+            fields = {name: incumbent[name] for name in ("gamma", "utility", "upper_bound", "gap")}
+            content = {**content, "incumbent": IncumbentAnswer(**fields, margin=incumbent["certificate"]["margin"])}
         return ProgressAnswer(**content)
     except (AttributeError, LookupError, TypeError, ValueError):
         return None

@@ -21,7 +21,7 @@ from darrm_opt.planning.options import MECHANISMS
 from darrm_opt.problem import FRESH
 
 
-class PlanRequest(TotalRequest):
+class ReleasePlanRequest(TotalRequest):
     """Voters, queries and a budget: what should be released?"""
 
     model_config = ConfigDict(
@@ -72,8 +72,8 @@ class OptionAnswer(AnswerModel):
     """One mechanism, calibrated to the total."""
 
     mechanism: str = Field(
-        description=f"The mechanism, one of {', '.join(MECHANISMS)}; optimal: γ_opt of one target; optimal_sequence: one γ for "
-        "all queries at once."
+        description=f"The mechanism, one of {', '.join(MECHANISMS)}; optimal: γ_opt of one target; "
+        "optimal_sequence: one γ for all queries at once."
     )
     fits: bool = Field(description="Whether any amount of it is within the total.")
     accuracy: FiniteFloat | None = Field(
@@ -82,7 +82,8 @@ class OptionAnswer(AnswerModel):
     queries: int | None = Field(description="Answers allowed [releases]; null: without limit, or it does not fit.")
     spent: EachAnswer | None = Field(description="(ε, δ) of all of them together, proved; null where it does not fit.")
     account: str = Field(
-        description="What proves that: post-processing, votes, bits, profile, optimal or simple; none where it does not fit."
+        description="What proves that: post-processing, votes, bits, profile, "
+        "optimal or simple; none where it does not fit."
     )
     voters: int = Field(description="Whose majority is released [voters].")
     problem: ProblemAnswer | None = Field(

@@ -32,7 +32,8 @@ class PluralityFields(RequestModel):
         str,
         Field(
             max_length=20_000,
-            description="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) of counts that were seen.",
+            description="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), "
+            "or histogram(…) of counts that were seen.",
             examples=["favoured(0.4,0.6,0.8)", "dirichlet(0.5)", "histogram(3,1,1:5; 5,0,0:2)"],
         ),
     ] = "dirichlet(1)"
@@ -150,11 +151,12 @@ class PluralityOption(AnswerModel):
     epsilon: FiniteFloat = Field(description="ε of all answers together at the total's δ, proved [nats].")
     account: str = Field(description="How it was proved.")
     parameters: dict[str, FiniteFloat] = Field(
-        description="What was chosen: sigma, check_sigma, threshold [votes] and cap [labels]; or the epsilon and delta of each "
-        "release, and its rate [nats a vote] where there is no table."
+        description="What was chosen: sigma, check_sigma, threshold [votes] and cap [labels]; or the epsilon and "
+        "delta of each release, and its rate [nats a vote] where there is no table."
     )
     gap: FiniteFloat | None = Field(
-        description="Of the optimum: no table of the same (ε, δ) each has a utility more than this above it; null of other options."
+        description="Of the optimum: no table of the same (ε, δ) each has a utility more "
+        "than this above it; null of other options."
     )
 
 
@@ -170,9 +172,11 @@ class PluralityOptionsAnswer(AnswerModel):
     ties: Literal["excluded", "any"] = Field(description="What a vote without a single leader counts as.")
     price: FiniteFloat = Field(description="Cost of a wrong label [labels].")
     samples: int | None = Field(
-        description="How many vote counts were drawn from the prior where there are too many to list: then shares are estimates."
+        description="How many vote counts were drawn from the prior where there are too many to list: "
+        "then shares are estimates."
     )
     options: list[PluralityOption] = Field(description="In order of decreasing utility.")
     mechanism: dict[str, Any] = Field(
-        description="The mechanism of the best option, as `darrm plurality --compare --output` writes it: for `darrm label`."
+        description="The mechanism of the best option, as `darrm plurality --compare "
+        "--output` writes it: for `darrm label`."
     )

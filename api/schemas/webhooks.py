@@ -24,8 +24,8 @@ class WebhookRequest(RequestModel):
     url: Annotated[
         str,
         Field(
-            description="Address of a POST that tells the end of the job: https, without user name and password. Answer it with any "
-            "2xx within the server's time limit; redirects are not followed.",
+            description="Address of a POST that tells the end of the job: https, without user name and password. "
+            "Answer it with any 2xx within the server's time limit; redirects are not followed.",
             max_length=2000,
         ),
     ]
@@ -47,7 +47,8 @@ class WebhookAnswer(AnswerModel):
     created: str = Field(description="When it was asked for (UTC, ISO 8601).")
     updated: str = Field(description="When it last changed (UTC, ISO 8601).")
     secret: str | None = Field(
-        description="What signatures are verified with (Standard Webhooks), the same for every webhook of one key; null in lists."
+        description="What signatures are verified with (Standard Webhooks), "
+        "the same for every webhook of one key; null in lists."
     )
 
 

@@ -1,4 +1,4 @@
-"""Memory and processors of the container, or of the machine: how many solver processes there are, and what each may take."""
+"""Memory and processors of the container or the machine: how many solver processes run, and what each may take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORKER_MEMORY = 256
 """Memory of a worker process itself, and of its response cache [MiB]."""
 
 USUAL_MEMORY = 512
-"""Memory with which a solver process does most of what it is asked [MiB]: fewer are started where there is less for each."""
+"""Memory that suffices a solver process for most problems [MiB]; fewer are started where there is less for each."""
 
 MIN_MEMORY = 160
 """Least memory of a solver process [MiB]: the libraries that it loads take some 110."""
@@ -28,15 +28,15 @@ _LIMITS = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_byt
 
 @cache  # asked for every new problem
 def memory_limit(root: Path = Path("/")) -> int | None:
-    """Return the memory of the container, or of the machine where none is set [MiB]; None where the system does not say."""
-    found = [_number(root / name) for name in _LIMITS]
+    """Return the memory of the container, or of the machine if none is set [MiB]; None if the system does not say."""
+    limits = [_number(root / name) for name in _LIMITS]
     try:
         lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
-        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:")]
+        limits += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:")]
     except (OSError, ValueError, IndexError):
         pass
-    known = [number for number in found if number is not None]
-    return min(known) // MEBIBYTE if known else None
+    values = [number for number in limits if number is not None]
+    return min(values) // MEBIBYTE if values else None
 
 
 def processor_count(root: Path = Path("/")) -> int:
@@ -70,11 +70,11 @@ def default_solvers(limit: int | None, processors: int) -> int:
     return solvers
 
 
-def solver_memory(chosen: int | None, workers: int, solvers: int, limit: int | None) -> int:
+def solver_memory(setting: int | None, workers: int, solvers: int, limit: int | None) -> int:
     """Return the most memory of one solver process [MiB], so that all of them together stay within the limit.
 
     Args:
-        chosen: the operator's setting [MiB]; None derives it from the limit.
+        setting: the operator's setting [MiB]; None derives it from the limit.
         workers: worker processes.
         solvers: jobs that each does at once.
         limit: memory of the container [MiB]; None where it is not known.
@@ -85,20 +85,20 @@ def solver_memory(chosen: int | None, workers: int, solvers: int, limit: int | N
     >>> solver_memory(None, 1, 2, 2048), solver_memory(None, 1, 1, 65_536), solver_memory(300, 1, 1, 1024)
     (448, 2048, 300)
     """
-    if chosen is not None:
-        return chosen
+    if setting is not None:
+        return setting
     if limit is None:
         return MAX_MEMORY
-    each = (limit - workers * WORKER_MEMORY) // (workers * process_count(solvers))
-    if each < MIN_MEMORY:
+    share = (limit - workers * WORKER_MEMORY) // (workers * process_count(solvers))
+    if share < MIN_MEMORY:
         raise InvalidInput(
             "DARRM_SOLVERS",
             solvers,
-            f"so many that each of the {workers * process_count(solvers)} solver processes has {MIN_MEMORY} MiB of the {limit} MiB "
-            "that there are",
+            f"so many that each of the {workers * process_count(solvers)} solver processes has "
+            f"{MIN_MEMORY} MiB of the {limit} MiB that there are",
             "Set fewer DARRM_SOLVERS or DARRM_WORKERS, give the container more memory, or set DARRM_MAX_SOLVER_MEMORY.",
         )
-    return min(MAX_MEMORY, each)
+    return min(MAX_MEMORY, share)
 
 
 def _number(path: Path) -> int | None:

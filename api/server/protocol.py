@@ -55,7 +55,7 @@ class ConnectionLimits(NamedTuple):
 
 
 SAMPLED_CONNECTIONS = 64
-"""Idle connections among which the one to close is sought: a look at thousands for each new one would stall the loop."""
+"""Idle connections among which the one to close is chosen: a look at thousands for each new one stalls the loop."""
 
 RESERVED_CONNECTIONS = 64
 """Connections beyond the limit on which health is still answered."""
@@ -78,19 +78,19 @@ _TOO_MANY = Rejection("busy", "Too many connections; try again later.", (retry_a
 
 
 class RefusalLog:
-    """Log of what is refused on the wire: a line each, at most `LOGGED_REFUSALS` a second; then how many were not logged."""
+    """Log of refusals on the wire: a line each, at most `LOGGED_REFUSALS` a second; then how many were not logged."""
 
     def __init__(self) -> None:
-        self._limiter, self._dropped = RateLimiter(), 0
+        self._limiter, self._skipped_count = RateLimiter(), 0
 
     def log(self, rejection: Rejection, client: str) -> None:
         """Log a refusal."""
         if self._limiter.take("wire", LOGGED_REFUSALS, LOGGED_REFUSALS) > 0:
-            self._dropped += 1
+            self._skipped_count += 1
             return
-        more = {"client": f"address {client}", "status": rejection.status, "not_logged": self._dropped}
-        _LOG.info("refused on the wire: %s", rejection.name, extra=more)
-        self._dropped = 0
+        extra = {"client": f"address {client}", "status": rejection.status, "not_logged": self._skipped_count}
+        _LOG.info("refused on the wire: %s", rejection.name, extra=extra)
+        self._skipped_count = 0
 
 
 _REFUSALS = RefusalLog()
@@ -111,14 +111,14 @@ class IdleConnections:
         self._idle.pop(connection, None)
 
     def greediest(self) -> GuardedProtocol | None:
-        """Return the longest idle connection of the address that has the most, first one that never asked; None if none is idle."""
+        """Return the longest idle connection of the address with the most, unused ones first; None if none is idle."""
         by_address: dict[str, list[GuardedProtocol]] = {}
         for connection in islice(self._idle, SAMPLED_CONNECTIONS):
             by_address.setdefault(connection.address, []).append(connection)
         if not by_address:
             return None
-        greediest = max(by_address.values(), key=len)
-        return min(greediest, key=lambda connection: connection.was_used)
+        connections = max(by_address.values(), key=len)
+        return min(connections, key=lambda connection: connection.was_used)
 
 
 class AddressConnections:
@@ -144,8 +144,8 @@ class _RejectedError(Exception):
 class GuardedProtocol(HttpToolsProtocol):
     """HTTP/1.1 connection with the limits of ``config.limits``."""
 
-    def __init__(self, config: Any, *arguments: Any, **more: Any) -> None:
-        super().__init__(config, *arguments, **more)
+    def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(config, *arguments, **options)
         self._limits: ConnectionLimits = config.limits
         self._request_timer: asyncio.TimerHandle | None = None  # for the rest of a request
         self._unread_timer: asyncio.TimerHandle | None = None  # for a client to read on
@@ -160,7 +160,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.address, self.was_used = "", False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Accept a connection; where there are too many, an idle one makes room, or only health is answered on this one.
+        """Accept a connection; if there are too many, close an idle one, or answer only health checks on this one.
 
         First those of its address are counted, so that no address gets beyond its own limit; then all.
         """
@@ -169,16 +169,20 @@ class GuardedProtocol(HttpToolsProtocol):
         self.address = client_at(origin).name
         self._siblings = self._all.by_address.setdefault(self.address, self._siblings)
         self._siblings.open.add(self)
-        own, every = len(self._siblings.open), len(self.connections)
-        if own > limits.per_address and not is_trusted(origin, limits.exempt) and not _make_room(self._siblings.idle):
+        address_count, total = len(self._siblings.open), len(self.connections)
+        if (
+            address_count > limits.per_address
+            and not is_trusted(origin, limits.exempt)
+            and not _make_room(self._siblings.idle)
+        ):
             detail = f"One address may have {limits.per_address} connections open, and this one has."
             self._too_many = Rejection("too-many-requests", detail, (retry_after(1),), closing=True)
-            if own > limits.per_address + RESERVED_PER_ADDRESS:
+            if address_count > limits.per_address + RESERVED_PER_ADDRESS:
                 self._reject(self._too_many)
                 return
-        if every > limits.connections and len(self.connections) == every and not _make_room(self._all.idle):
+        if total > limits.connections and len(self.connections) == total and not _make_room(self._all.idle):
             self._too_many = self._too_many or _TOO_MANY
-            if every > limits.connections + RESERVED_CONNECTIONS:
+            if total > limits.connections + RESERVED_CONNECTIONS:
                 self._reject(_TOO_MANY)
                 return
         self._set_idle()
@@ -266,7 +270,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """End a response; the connection is idle now, unless another request has begun."""
         super().on_response_complete()
         if not (
-            self.transport.is_closing() or self._in_message or any(not each.response_complete for each in self._open)
+            self.transport.is_closing() or self._in_message or any(not cycle.response_complete for cycle in self._open)
         ):
             self._set_idle()
 
@@ -292,7 +296,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._cut_later()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer as HTTP/1.1 without a warning: anyone may ask for another protocol, and no package would change that."""
+        """Answer as HTTP/1.1 without a warning: anyone may ask for another protocol, and no package changes that."""
 
     def _is_over(self) -> bool:
         return self._rejection is not None or self.transport.is_closing()
@@ -317,11 +321,11 @@ class GuardedProtocol(HttpToolsProtocol):
         metrics.count_request("other", REFUSED_ROUTE, rejection.status, 0.0)
         self._refusals.log(rejection, self.client[0] if self.client else "unknown")
         self._cancel_request_timer()
-        before = [cycle for cycle in self._open if not cycle.response_complete]
+        unfinished = [cycle for cycle in self._open if not cycle.response_complete]
         if self._in_message and not self._in_head and not self.cycle.response_started:  # its body is what is refused
-            before.remove(self.cycle)
+            unfinished.remove(self.cycle)
             _disconnect(self.cycle)
-        if not before:
+        if not unfinished:
             self.transport.write(rejection._replace(closing=True).raw())
         self.transport.close()
         self._cut_later()
@@ -337,11 +341,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
 def _make_room(idle: IdleConnections) -> bool:
     """Close an idle connection; return whether there is one."""
-    greediest = idle.greediest()
-    if greediest is None:
+    connection = idle.greediest()
+    if connection is None:
         return False
-    greediest.forget()
-    greediest.transport.close()
+    connection.forget()
+    connection.transport.close()
     return True
 
 

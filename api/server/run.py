@@ -1,4 +1,4 @@
-"""Start of the server: listen, check the settings, then serve; whatever cannot work is reported first, in plain words."""
+"""Start of the server: listen, check the settings, then serve; whatever cannot work is reported first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 BACKLOG = 2048
-"""Connections that wait to be accepted: beyond them the kernel drops a client's first packet, which is sent again after seconds."""
+"""Connections that wait to be accepted: beyond them the kernel drops a client's first packet, and seconds pass."""
 
 
 class ListenError(DarrmError):
@@ -66,7 +66,8 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
         overrides: settings that take precedence over the environment.
 
     Raises:
-        InvalidInput: a setting is not valid, or other machines could connect, and there are neither keys nor an opt-out.
+        InvalidInput: a setting is not valid, or other machines could connect, and there are neither keys nor an
+            opt-out.
         KeysFileError: the keys file cannot be read.
         CacheError: the cache cannot be used.
         OSError: the audit log cannot be opened.
@@ -120,13 +121,13 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     """
     from api.observability import logs
 
-    with _signals(), _shared_folder(settings) as shared, listening:
-        logs.configure(shared)
+    with _signals(), _shared_folder(settings) as config, listening:
+        logs.configure(config)
         if settings.workers > 1:
             from api.server.supervisor import supervise
 
             try:
-                if not supervise(shared, listening):
+                if not supervise(config, listening):
                     raise ListenError(_NOT_STARTED)
             finally:
                 logs.drain()
@@ -134,7 +135,7 @@ def serve(settings: Settings, listening: socket.socket) -> None:
         from api.server.worker import run_worker
 
         try:
-            run_worker(shared, listening)
+            run_worker(config, listening)
         except SystemExit as end:  # how uvicorn says that the application did not start
             raise ListenError(_NOT_STARTED) from end
 
@@ -148,13 +149,13 @@ def _signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     except KeyboardInterrupt:  # uvicorn has shut down in order, and then passes the signal on
         pass
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _interrupt(_: int, __: FrameType | None) -> NoReturn:
@@ -172,17 +173,19 @@ def _shared_folder(settings: Settings) -> Iterator[Settings]:
 
     if settings.run_folder is not None:
         settings.run_folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="darrm-", dir=settings.run_folder) as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="darrm-", dir=settings.run_folder) as name:
+        folder = Path(name)
         create_shared_table(folder)
-        os.environ[MULTIPROCESS_DIR] = made  # read by the workers' prometheus_client when it is imported there
+        os.environ[MULTIPROCESS_DIR] = name  # read by the workers' prometheus_client when it is imported there
         yield settings.model_copy(update={"run_folder": folder})
 
 
 def _listen_advice(err: OSError, host: str, port: int) -> str:
-    where = f"{host}:{port}"
+    address = f"{host}:{port}"
     if err.errno == errno.EADDRINUSE:
-        return f"Something is listening at {where} already: choose another port with --port, such as --port {port + 1}."
+        return (
+            f"Something is listening at {address} already: choose another port with --port, such as --port {port + 1}."
+        )
     if err.errno == errno.EACCES:
-        return f"Listening at {where} is not permitted: choose a port above 1023 with --port."
-    return f"Cannot listen at {where} ({err.strerror or err}): choose another address with --host and --port."
+        return f"Listening at {address} is not permitted: choose a port above 1023 with --port."
+    return f"Cannot listen at {address} ({err.strerror or err}): choose another address with --host and --port."

@@ -1,7 +1,7 @@
 """Shutdown notice: requests that wait for a solve, and event streams, end before the server does.
 
-A server that stops waits for its open requests first and tells the application last. Requests that wait for a solve or follow
-a job would delay it to its deadline. So the application watches for the signal itself, whatever server runs it.
+A server that stops waits for its open requests first and tells the application last. Requests that wait for a solve or
+follow a job would delay it to its deadline. So the application watches for the signal itself, whatever server runs it.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ def watch_signals(shutdown: Shutdown, seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are not for us: a server in a thread, as in tests
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         shutdown.request()
         _exit_after(seconds + KILL_SECONDS)
-        then = before[signal.Signals(number)]
-        if callable(then):
-            then(number, frame)
+        previous_handler = previous[signal.Signals(number)]
+        if callable(previous_handler):
+            previous_handler(number, frame)
 
-    handled = [number for number, handler in before.items() if callable(handler)]
-    for number in handled:
+    numbers = [number for number, handler in previous.items() if callable(handler)]
+    for number in numbers:
         signal.signal(number, on_signal)
     try:
         yield
     finally:
-        for number in handled:
+        for number in numbers:
             if signal.getsignal(number) is on_signal:
-                signal.signal(number, before[number])
+                signal.signal(number, previous[number])
 
 
 def _exit_after(seconds: float) -> None:

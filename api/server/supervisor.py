@@ -1,7 +1,7 @@
 """Supervisor: several worker processes at one socket; one that dies is replaced.
 
-uvicorn's own supervisor waits for hung workers without a deadline, and hears no signal while it waits for a sign of life
-(`docs/dependencies.md`). This one waits for the end of a process or for a signal, whichever comes first.
+uvicorn's own supervisor waits for hung workers without a deadline, and hears no signal while it waits for a sign of
+life (`docs/dependencies.md`). This one waits for the end of a process or for a signal, whichever comes first.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ RESTART_SECONDS = 1.0
 def supervise(settings: Settings, listening: socket.socket) -> bool:
     """Run the workers until SIGTERM or SIGINT; return whether they could be started."""
     slots = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
-    with _signal_pipe() as signalled:
+    with _signal_pipe() as pipe:
         try:
             for slot in slots:
                 slot.start()
-            while signalled not in wait([signalled, *(slot.process.sentinel for slot in slots)]):
+            while pipe not in wait([pipe, *(slot.process.sentinel for slot in slots)]):
                 for slot in slots:
                     code = slot.process.exitcode  # asked once: it may end between two questions
                     if code == STARTUP_FAILURE:
@@ -47,7 +47,7 @@ def supervise(settings: Settings, listening: socket.socket) -> bool:
                         slot.start()
             return True
         finally:
-            _stop_workers([slot.process for slot in slots if slot.begun], settings.stop_seconds + KILL_SECONDS)
+            _stop_workers([slot.process for slot in slots if slot.has_started], settings.stop_seconds + KILL_SECONDS)
 
 
 class _WorkerSlot:
@@ -56,35 +56,35 @@ class _WorkerSlot:
     process: SpawnProcess
 
     def __init__(self, settings: Settings, listening: socket.socket) -> None:
-        self._given = (settings, listening)
-        self._began = float("-inf")
+        self._arguments = (settings, listening)
+        self._start_time = float("-inf")
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether a worker was started in it."""
-        return self._began > float("-inf")
+        return self._start_time > float("-inf")
 
     def start(self) -> None:
         """Start a worker, after a pause if the last one was started just now."""
-        time.sleep(max(0.0, self._began + RESTART_SECONDS - time.monotonic()))
-        self.process = multiprocessing.get_context("spawn").Process(target=run_worker, args=self._given)
+        time.sleep(max(0.0, self._start_time + RESTART_SECONDS - time.monotonic()))
+        self.process = multiprocessing.get_context("spawn").Process(target=run_worker, args=self._arguments)
         with _safe_path():
             self.process.start()
-        self._began = time.monotonic()
+        self._start_time = time.monotonic()
 
 
 @contextlib.contextmanager
 def _safe_path() -> Iterator[None]:
-    """Let a process that is started here look for its first imports, such as socket, elsewhere than in the current folder."""
-    before = os.environ.get("PYTHONSAFEPATH")
+    """Let a process that starts here look for its first imports, such as socket, outside the current folder."""
+    previous = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             del os.environ["PYTHONSAFEPATH"]
         else:
-            os.environ["PYTHONSAFEPATH"] = before
+            os.environ["PYTHONSAFEPATH"] = previous
 
 
 def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
@@ -103,15 +103,15 @@ def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
 @contextlib.contextmanager
 def _signal_pipe() -> Iterator[int]:
     """Yield a descriptor that can be read once SIGTERM or SIGINT has come."""
-    signalled, writer = os.pipe()
+    reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    before = {
+    previous = {
         number: signal.signal(number, lambda *_: os.write(writer, b".")) for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        yield signalled
+        yield reader
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
-        os.close(signalled)
+        os.close(reader)
         os.close(writer)

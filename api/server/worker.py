@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("api.worker")
 
 SWITCH_SECONDS = 0.0005
-"""Longest time for which a thread holds the interpreter while another waits for it [s]; with Python's 5 ms the event loop
-waits so long for each of its threads that is at work."""
+"""Longest time for which a thread holds the interpreter while another waits for it [s].
+
+With Python's 5 ms the event loop waits so long for each of its threads that is at work.
+"""
 
 
 class WorkerConfig(uvicorn.Config):
     """uvicorn's configuration, with what `GuardedProtocol` reads."""
 
-    def __init__(self, settings: Settings, **more: Any) -> None:
+    def __init__(self, settings: Settings, **options: Any) -> None:
         self.limits = ConnectionLimits(
             settings.max_connections,
             settings.max_connections_per_address or max(1, settings.max_connections // 2),
@@ -47,7 +49,7 @@ class WorkerConfig(uvicorn.Config):
             settings.body_seconds,
         )
         self.open = OpenConnections()
-        super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **more)
+        super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **options)
 
 
 def worker_config(settings: Settings) -> WorkerConfig:

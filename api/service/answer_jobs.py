@@ -1,6 +1,7 @@
 """Answer job handler: comparisons, plans, curves and accounts that take longer than a moment, as jobs like those of γ.
 
-Their result is the result of their job: it is read back for as long as the job is stored, re-checked (`api.tasks.answers`).
+Their result is the result of their job: it is read back for as long as the job is stored, re-checked
+(`api.tasks.answers`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ANSWER_JOBS = tuple(ANSWER_KINDS)
 
 
 ESTIMATE_ERROR = 2.0
-"""Factor within which an estimate is right mostly: work that is admitted is not stopped before so many times what is."""
+"""Factor by which a job may exceed the most time that is admitted before it is stopped: estimates are rough."""
 
 
 class AnswerJobHandler:
@@ -62,8 +63,8 @@ class AnswerJobHandler:
         if task is None:
             raise SolveFailed(DAMAGED_ROW)
         limit = ESTIMATE_ERROR * self._settings.max_work_seconds
-        found = await self.compute(task, self._solvers, limit, progress)
-        return canonical_json({"answer": found}), found
+        answer = await self.compute(task, self._solvers, limit, progress)
+        return canonical_json({"answer": answer}), answer
 
     async def compute(
         self, task: AnswerTask, pool: ProcessPool, time_limit: float, progress: ProgressCallback | None = None
@@ -75,43 +76,45 @@ class AnswerJobHandler:
                 DesignSpec(problem_from_record(record), argument["objective"], argument["shape"])
                 for record in argument["problems"]
             ]
-            known = await self._read(repository.load_records, specs, self._store)
-            argument = {**argument, "known": known}
-        found: dict[str, Any] = await pool.run(
+            stored = await self._read(repository.load_records, specs, self._store)
+            argument = {**argument, "known": stored}
+        result: dict[str, Any] = await pool.run(
             ANSWER_KINDS[task.kind].compute, argument, time_limit=time_limit, progress=progress
         )
-        if "doubts" not in found:
-            return found
+        if "doubts" not in result:
+            return result
         if task.kind == "least":
             specs = [
                 DesignSpec(problem_from_record(record["problem"]), record["objective"], record["shape"])
-                for record in found["solutions"]
+                for record in result["solutions"]
             ]
-        known = argument.get("known", [None] * len(specs))
-        new = [
+        stored = argument.get("known", [None] * len(specs))
+        additions = [
             (spec, record)
-            for spec, record, old, doubt in zip(specs, found["solutions"], known, found["doubts"], strict=True)
-            if old is None and not doubt
+            for spec, record, stored_record, doubt in zip(
+                specs, result["solutions"], stored, result["doubts"], strict=True
+            )
+            if stored_record is None and not doubt
         ]
-        await self._write(repository.save_records, new, self._store)
-        return {**found, "cached": [old is not None for old in known]}
+        await self._write(repository.save_records, additions, self._store)
+        return {**result, "cached": [stored_record is not None for stored_record in stored]}
 
     async def load_result(self, job: Job) -> dict[str, Any] | None:
         """Return the result of a finished job, re-checked; None if it is none."""
         task = read_task(job)
         try:
-            found = dict(json.loads(job.result)["answer"])
+            result = dict(json.loads(job.result)["answer"])
         except (LookupError, TypeError, ValueError) as err:
             _LOG.warning("job %s: its result cannot be read: %s", job.id, err)
             return None
         if task is None:
             return None
-        trouble = await self._short.run(recheck_answer, (task.kind, task.argument, found))
+        trouble = await self._short.run(recheck_answer, (task.kind, task.argument, result))
         if trouble:
             _LOG.warning("job %s: its result does not answer its request and is not used: %s", job.id, trouble)
             return None
         metrics.count_lookups("hit")
-        return found
+        return result
 
 
 def read_task(job: Job) -> AnswerTask | None:

@@ -3,54 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from api.access.clients import current_client, current_owner, may_solve
-from api.access.fair_queue import FairQueue
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
 from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
-from api.server.shutdown import Shutdown
-from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
-from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
-from api.service.job_admission import JobAdmission, JobRequest
-from api.service.job_events import JobEvents, JobUpdate, RunInThread
-from api.service.job_worker import JobHandler, JobWorker, ProgressCallback
+from api.service.gamma_jobs import GAMMA_JOB
+from api.service.job_admission import JobRequest
+from api.service.job_events import JobUpdate
 from api.service.repository import load_nearest
+from api.service.resources import SHORT_LIMIT_SECONDS, ServiceResources
 from api.service.work_limits import check_design, check_voters, check_work
 from api.settings import Settings
-from api.tasks.answers import AnswerTask, load_libraries
+from api.tasks.answers import AnswerTask
 from api.tasks.design import DesignTask
 from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.design.solver import check_choices
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import SolveFailed
-from solver_cache.jobs import PAGE_SIZE, Job, Jobs, State, open_jobs
-from solver_cache.memory.jobs import MemoryJobs
-from solver_cache.process_pool.pool import PoolState, ProcessPool, TaskTimeout
-from solver_cache.process_pool.task_loop import Task
+from solver_cache.jobs import PAGE_SIZE, Job, State
+from solver_cache.process_pool.pool import TaskTimeout
 from solver_cache.store import Store
 
 if TYPE_CHECKING:
     from api.access.keys import KeyRing
-    from api.service.webhooks import Webhooks
 
 Result = TypeVar("Result")
-
-STORE_THREADS = 4
-"""Blocking calls to the store at once."""
-
-SHORT_LIMIT_SECONDS = 20.0
-"""Time after which work on the short lane is stopped [s]: what was expected to take a second at most has become a job by then."""
-
-QUICK_NICENESS, SOLVER_NICENESS = 10, 15
-"""Niceness of the processes that do jobs, short and long: those that a client waits for go first, whatever is queued."""
 
 RETRY_SECONDS = 1
 """When a client should ask again for an answer that is not ready [s]."""
@@ -63,7 +46,8 @@ class Pending:
     Attributes:
         job: the job that works on it; its id is the id of the answer to come.
         retry_after: when to ask again [s].
-        nearest: a stored answer whose guarantee implies the one that is asked, for use until then; None if there is none.
+        nearest: a stored answer whose guarantee implies the one that is asked, for use until then; None if there is
+            none.
     """
 
     job: Job
@@ -85,164 +69,23 @@ class SingleFlight:
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = asyncio.ensure_future(work())
-            flight.add_done_callback(lambda done: (self._flights.pop(key), done.cancelled() or done.exception()))
+            flight.add_done_callback(lambda task: (self._flights.pop(key), task.cancelled() or task.exception()))
         result: Result = await asyncio.shield(flight)
         return result
 
 
-class DesignService:
+class DesignService(ServiceResources):
     """The service behind the routes: answers requests with plain data and never blocks the event loop.
 
     γ is designed by jobs: one for each problem however many ask, in this process or in others that share the store
-    (`api.service.job_worker`); so is every other answer that takes longer than a moment. Short work has processes of
-    its own: certificates, error curves and small accounts in one pool, the γ of small problems in another. Clients have turns at both. Use `open`, which starts the background work and ends it.
-
-    Args:
-        store: of answers and jobs; the service closes it.
-        settings: limits, and how many solves may run at once.
-        ring: the API keys, if others use them too; None opens those of the settings where they are needed.
-
-    Attributes:
-        webhooks: who is told when jobs end; None where the operator has set no secret for that.
-
-    Raises:
-        InvalidInput: webhooks are wanted, and there is no database to keep them in.
+    (`api.service.job_worker`); so is every other answer that takes longer than a moment. Arguments and errors are those
+    of `ServiceResources`.
     """
 
     def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
-        self._store, self._settings = store, settings
-        self._jobs, self._close_jobs = _open_jobs(store, settings)
-        self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
-        self._readers = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="reader")
-        size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
-        self._solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
-        self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
-        self._quick = ProcessPool(short, memory=memory, name="quick", niceness=QUICK_NICENESS)
-        self._short_lane = FairQueue(short)
+        super().__init__(store, settings, ring)
         self._flights = SingleFlight()
-        self._quota = ClientQuota(settings.max_compute)
         self._streams = ClientQuota(settings.max_streams or max(1, settings.max_connections // 4), "event streams")
-        self._admission = JobAdmission(self._jobs, settings)
-        self._events = JobEvents(self._jobs, self.run_in_reader)
-        self._gamma_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._solvers)
-        self._answer_jobs = AnswerJobHandler(
-            store, settings, self.run_in_reader, self.run_in_thread, self._solvers, self._computers
-        )
-        handlers: dict[str, JobHandler] = dict.fromkeys(ANSWER_JOBS, self._answer_jobs.handle)
-        shorts = dict[str, JobHandler]()
-        if settings.solve == "on":
-            handlers[GAMMA_JOB] = self._gamma_jobs.handle
-            short_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._quick)
-            shorts[GAMMA_JOB] = short_jobs.handle
-        worker = partial(JobWorker, self._jobs, self._events, self.run_in_thread, lease=settings.lease_seconds)
-        self._workers = [worker(handlers, size=size)]
-        if settings.short_seconds > 0:
-            self._workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
-        self.webhooks = _open_webhooks(self._jobs, settings, self.run_in_thread, ring)
-        self._closing = False
-
-    @classmethod
-    @asynccontextmanager
-    async def open(
-        cls, store: Store, settings: Settings, shutdown: Shutdown, ring: KeyRing | None = None
-    ) -> AsyncIterator[Self]:
-        """Yield a service at work; its jobs begin with those that a process which was killed left behind.
-
-        In the end, jobs under way go back into the queue, every process ends, and the store is closed.
-
-        Args:
-            store: of answers and jobs.
-            settings: of the service.
-            shutdown: whether the server was told to stop; whoever waits for an answer is then released.
-            ring: the API keys, if others use them too.
-        """
-        service = cls(store, settings, ring)
-        background: list[asyncio.Task[None]] = []
-        try:
-            background.append(asyncio.create_task(service._admission.prune(service.run_in_thread, store.url)))
-            background.append(asyncio.create_task(service._drain_on(shutdown)))
-            if service.webhooks is not None:
-                background.append(asyncio.create_task(service.webhooks.deliver()))
-            if settings.solve == "on" and settings.prestart:
-                await asyncio.gather(service._solvers.prestart(), service._computers.prestart())
-            for worker in service._workers:
-                worker.start()
-            yield service
-        finally:
-            for task in background:
-                task.cancel()
-            service._drain()
-            await asyncio.gather(*(worker.close() for worker in service._workers))
-            await asyncio.gather(service._solvers.close(), service._computers.close(), service._quick.close())
-            await asyncio.to_thread(service._threads.shutdown)
-            await asyncio.to_thread(service._readers.shutdown)
-            service._close_jobs()
-            store.close()
-
-    @property
-    def store(self) -> Store:
-        """The store of answers; it blocks, so use it in a thread (`run_in_thread`)."""
-        return self._store
-
-    @property
-    def jobs(self) -> Jobs:
-        """The jobs; they block, as the store does."""
-        return self._jobs
-
-    @property
-    def settings(self) -> Settings:
-        """The operator's settings."""
-        return self._settings
-
-    @property
-    def pools(self) -> dict[str, PoolState]:
-        """State of the process pools: "solvers" do jobs, "quick" those of small γ, "compute" other short work."""
-        return {"solvers": self._solvers.state, "quick": self._quick.state, "compute": self._computers.state}
-
-    async def _drain_on(self, shutdown: Shutdown) -> None:
-        await shutdown.wait()
-        self._drain()
-
-    def _drain(self) -> None:
-        """Release everyone who waits: 503, and the end of every event stream."""
-        self._closing = True
-        self._events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
-
-    async def run_in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return ``work(*arguments)``, done in a thread: for calls that block but do not compute for long, and may write.
-
-        A write to a store that another process has locked waits for as long as the store lets it; reads do not wait for that,
-        as they have threads of their own (`run_in_reader`).
-        """
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
-
-    async def run_in_reader(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return ``work(*arguments)``, done in a thread for calls that only read."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *arguments)
-
-    async def compute(self, task: Task, argument: Any, progress: ProgressCallback | None = None) -> Any:
-        """Return ``task(argument, report)``: short work, in a process of its own lane, clients in turn.
-
-        Args:
-            task: a function at the top of a module (`api.tasks`).
-            argument: anything that can be pickled.
-            progress: called with whatever the task reports.
-
-        Raises:
-            Exception: whatever the task raises.
-            SolveFailed: its process was lost twice, took too long or grew too large.
-            Overloaded, TooManyJobs: too many computations wait already, or too many of one client.
-        """
-        async with self._short_turn():
-            return await self._computers.run(task, argument, time_limit=SHORT_LIMIT_SECONDS, progress=progress)
-
-    @asynccontextmanager
-    async def _short_turn(self) -> AsyncIterator[None]:
-        """Hold a place on the lane of short work within the block; what the server computes for itself has a turn as well."""
-        client = current_client()
-        with self._quota.reserve(client):
-            async with self._short_lane.place("" if client is None else client.name):
-                yield
 
     async def answer(self, task: AnswerTask, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
         """Return the result of a task: at once where it is short, else from its job, or the job that works on it.
@@ -311,15 +154,15 @@ class DesignService:
         task = request if isinstance(request, DesignTask) else self.design_task(request)
         try:
             flight = f"{task.key} {may_solve()}"  # what a reader is refused, another who asks meanwhile is not
-            found = await self._flights.do(flight, lambda: self._load_or_submit(task))
+            outcome = await self._flights.do(flight, lambda: self._load_or_submit(task))
         except NotCached:
-            near = await self._nearest(task.spec)
-            if near is None:
+            nearest = await self._nearest(task.spec)
+            if nearest is None:
                 raise
-            return near
-        if not isinstance(found, Job):
-            return found
-        audit.mention_job(found.id)  # which another request may have queued
+            return nearest
+        if not isinstance(outcome, Job):
+            return outcome
+        audit.mention_job(outcome.id)  # which another request may have queued
         text = task.to_json()
 
         async def queue(*, afresh: bool) -> Job:
@@ -328,7 +171,7 @@ class DesignService:
         async def load(job: Job) -> dict[str, Any] | None:
             return await self._gamma_jobs.load_result(job, task)
 
-        answer = await self._wait_for(found, text, queue, load, wait_seconds)
+        answer = await self._wait_for(outcome, text, queue, load, wait_seconds)
         return replace(answer, nearest=await self._nearest(task.spec)) if isinstance(answer, Pending) else answer
 
     async def submit(self, request: DesignRequest) -> Job:
@@ -358,8 +201,8 @@ class DesignService:
     async def stop(self, id: str) -> Job | None:
         """Stop a running γ job with its best certified γ so far as its result, and return it; None if there is none.
 
-        A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the queue stays
-        there. One that the client did not submit is none of its own: None.
+        A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the
+        queue stays there. One that the client did not submit is none of its own: None.
         """
         job = await self.get_job(id)
         if job is None or job.state != "running" or job.kind != GAMMA_JOB:
@@ -367,12 +210,12 @@ class DesignService:
         result = await self._gamma_jobs.settle(self._events.latest(job))
         if result is None:
             return job
-        settled = await self.run_in_thread(self._jobs.settle, id, result, current_owner())
-        if settled is not None and settled.over:
-            self._events.publish(settled)
+        job = await self.run_in_thread(self._jobs.settle, id, result, current_owner())
+        if job is not None and job.over:
+            self._events.publish(job)
             for worker in self._workers:
                 worker.stop(id)
-        return settled
+        return job
 
     async def get_job(self, id: str) -> Job | None:
         """Return a job in its present state, or None if there is none."""
@@ -382,7 +225,7 @@ class DesignService:
     async def list_jobs(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None
     ) -> Sequence[Job]:
-        """Return jobs, the newest first, from behind the one with id ``after``; where keys are needed, the client's own."""
+        """Return jobs, the newest first, from behind the id ``after``; where keys are needed, only the client's own."""
         return await self.run_in_reader(self._jobs.list, state, limit, after, current_owner())
 
     async def cancel(self, id: str) -> Job | None:
@@ -399,7 +242,7 @@ class DesignService:
         return job
 
     def followed(self, id: str) -> Job | None:
-        """Return an unfinished job that somebody follows here already, without a look at the store; None if nobody does."""
+        """Return an unfinished job that somebody follows here, without a look at the store; None if nobody does."""
         audit.mention_job(id)
         return self._events.followed(id)
 
@@ -416,11 +259,6 @@ class DesignService:
         """
         return self._streams.reserve(current_client())
 
-    @property
-    def stalled(self) -> str:
-        """Why no queued job would be taken up; "" while the workers look at the queue, or have their hands full."""
-        return next((worker.stalled for worker in self._workers if worker.stalled), "")
-
     async def _load_or_submit(self, task: DesignTask) -> dict[str, Any] | Job:
         stored = await self._gamma_jobs.load(task.spec)
         if stored is not None:
@@ -428,14 +266,14 @@ class DesignService:
         self._check_admissible(task)
         return await self._queue_design(task, task.to_json())
 
-    async def _nearest(self, request: DesignSpec) -> dict[str, Any] | None:
-        """Return the best stored answer whose guarantee implies the one that is asked, labelled; None if there is none."""
-        found = await self._flights.do(
-            f"nearest {request.key}", lambda: self.run_in_reader(load_nearest, request, self._store)
+    async def _nearest(self, spec: DesignSpec) -> dict[str, Any] | None:
+        """Return the best stored answer whose guarantee implies the one that is asked, labelled; None without one."""
+        nearest = await self._flights.do(
+            f"nearest {spec.key}", lambda: self.run_in_reader(load_nearest, spec, self._store)
         )
-        if found is not None:
+        if nearest is not None:
             metrics.count_lookups("nearest")
-        return found
+        return nearest
 
     def _check_solving(self) -> None:
         if self._settings.solve == "off":
@@ -456,8 +294,8 @@ class DesignService:
         if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
         audit.mention_job(id)
-        asked = JobRequest(id, kind, text, seconds, afresh, traces.current_traceparent())
-        job = await self.run_in_thread(self._admission.submit, asked, current_client())
+        request = JobRequest(id, kind, text, seconds, afresh, traces.current_traceparent())
+        job = await self.run_in_thread(self._admission.submit, request, current_client())
         for worker in self._workers:
             worker.wake()
         return job
@@ -498,28 +336,3 @@ class DesignService:
                 case _:
                     break
         return Pending(update.job)
-
-
-def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None) -> Webhooks | None:
-    """Return the webhooks of the jobs; None where there is no secret to sign them with."""
-    if settings.webhook_secret is None:
-        return None
-    from api.service.webhooks import Webhooks, stored_webhooks
-
-    return Webhooks(stored_webhooks(jobs, settings), settings, run_in_thread, ring)
-
-
-def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], None]]:
-    """Return the jobs of a store, and what closes them.
-
-    A store that is opened for reading only has its jobs in memory; the workers of one server share them in a database of
-    their own, in the folder that they share while they run.
-    """
-    jobs = open_jobs(store)
-    if settings.workers == 1 or settings.run_folder is None or not isinstance(jobs, MemoryJobs):
-        return jobs, lambda: None
-    from solver_cache.database.connection import Database
-    from solver_cache.database.jobs import DatabaseJobs
-
-    database = Database(f"sqlite:///{settings.run_folder / 'jobs.sqlite'}")
-    return DatabaseJobs(database), database.close

@@ -1,7 +1,8 @@
 """γ job handler: jobs of the kind "gamma" are solved by a process of the pool, stored, and read back.
 
 An optimal answer is stored once, in the store's table of answers, and its job only says so. One that the time limit cut
-short is private all the same: it is the result of its job, but not the answer of its key. Whatever is read is proved again.
+short is private all the same: it is the result of its job, but not the answer of its key. Whatever is read is proved
+again.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ GAMMA_JOB = "gamma"
 """The kind of job that designs one γ; its id is the id of the answer."""
 
 GRACE_SECONDS = 30.0
-"""A process that has not returned this long after twice its time limit is stuck [s]: the limit is checked between steps,
-and the last of them proves what was found."""
+"""A process that has not returned this long after twice its time limit is stuck [s].
+
+The limit is checked between steps, and the last of them proves the solution.
+"""
 
 
 class GammaJobHandler:
@@ -66,39 +69,39 @@ class GammaJobHandler:
         stored = await self.load(task.spec) if job.attempts > 1 else None
         if stored is not None:  # the previous worker died after storing the answer and before finishing the job
             return canonical_json({"kept": True}), stored
-        with metrics.track_solve() as solved:
-            found = await self._solvers.run(
+        with metrics.track_solve() as set_outcome:
+            result = await self._solvers.run(
                 design_gamma, (task, limit), time_limit=2 * limit + GRACE_SECONDS, progress=progress
             )
-            record, trouble = found["record"], found["doubt"]
-            solved(record["method"], record["status"])
+            record, trouble = result["record"], result["doubt"]
+            set_outcome(record["method"], record["status"])
             traces.annotate_job(
                 {f"darrm.{name}": record["statistics"][name] for name in ("rounds", "rows", "iterations")}
             )
             traces.annotate_job({"darrm.solve_seconds": record["statistics"]["seconds"]["total"]})
-        kept = False
+        is_stored = False
         if trouble:
             _LOG.error("job %s: the answer fails its own check: %s", job.id, trouble)
         elif Status(record["status"]).is_final:
-            record, kept, trouble = await self._write(save_record, task.spec, record, self._store)
+            record, is_stored, trouble = await self._write(save_record, task.spec, record, self._store)
         answer = _with_id(record, task.spec, cached=False)
-        if kept:
+        if is_stored:
             return canonical_json({"kept": True}), answer
-        given = 0.0 if record["status"] == Status.INTERRUPTED.value else limit  # more time would better it
-        return canonical_json({"kept": False, "record": record, "time_limit": given, "trouble": trouble}), answer
+        time_limit = 0.0 if record["status"] == Status.INTERRUPTED.value else limit  # more time would better it
+        return canonical_json({"kept": False, "record": record, "time_limit": time_limit, "trouble": trouble}), answer
 
     def time_limit(self, task: DesignTask) -> float:
         """Return the time limit of a solve [s]: the server's, or the request's if it is shorter."""
-        own = self._settings.time_limit
-        return own if task.time_limit is None else min(own, task.time_limit)
+        limit = self._settings.time_limit
+        return limit if task.time_limit is None else min(limit, task.time_limit)
 
-    async def load_result(self, job: Job, asked: DesignTask | None = None) -> dict[str, Any] | None:
+    async def load_result(self, job: Job, request: DesignTask | None = None) -> dict[str, Any] | None:
         """Return the result of a finished job, proved again; None if it is gone, or not what is asked.
 
         Args:
             job: done.
-            asked: what is asked now: an answer that is not optimal is none to it if more time would better it, unless its gap
-                is as small as was asked for. None: whatever the job came to, for those who know it by its id.
+            request: what is asked now: an answer that is not optimal is none to it if more time would better it, unless
+                its gap is as small as was asked for. None: whatever the job came to, for those who know it by its id.
         """
         task = read_task(job)
         if task is None:
@@ -108,29 +111,29 @@ class GammaJobHandler:
             if content["kept"]:
                 return await self.load(task.spec)
             record, limit = content["record"], float(content["time_limit"])
-            if asked is not None and not Status(record["status"]).is_final:
-                enough = asked.gap is not None and record["gap"] <= asked.gap
-                if not enough and limit < self.time_limit(asked):
+            if request is not None and not Status(record["status"]).is_final:
+                good_enough = request.gap is not None and record["gap"] <= request.gap
+                if not good_enough and limit < self.time_limit(request):
                     return None
-            proved = await self._read(recheck_record, record, task)
+            verified = await self._read(recheck_record, record, task)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
             # whoever can write to the database can write anything here
             _LOG.warning("job %s: its result cannot be read: %s", job.id, err)
             return None
-        if proved is None:
+        if verified is None:
             _LOG.warning("job %s: its result does not answer its request and is not used", job.id)
             return None
-        return _with_id(proved, task.spec, cached=False)
+        return _with_id(verified, task.spec, cached=False)
 
     async def settle(self, job: Job) -> str | None:
-        """Return the result of a running job that is stopped now, as JSON: its best certified γ so far; None if it has none."""
+        """Return the result of a running job that stops now, as JSON: its best certified γ; None if it has none."""
         task, record = read_task(job), read_incumbent(job)
         if task is None or record is None:
             return None
-        proved = await self._read(recheck_record, record, task)
-        if proved is None:
+        verified = await self._read(recheck_record, record, task)
+        if verified is None:
             return None
-        return canonical_json({"kept": False, "record": proved, "time_limit": 0.0, "trouble": ""})
+        return canonical_json({"kept": False, "record": verified, "time_limit": 0.0, "trouble": ""})
 
 
 def read_task(job: Job) -> DesignTask | None:
@@ -143,13 +146,13 @@ def read_task(job: Job) -> DesignTask | None:
 
 
 def read_incumbent(job: Job) -> dict[str, Any] | None:
-    """Return the record of the best certified γ that a job has reported, as it is stored: unproved; None if there is none."""
+    """Return the record of the best γ that a job has reported, as stored and not proved again; None without one."""
     try:
-        found = json.loads(job.progress)["incumbent"]
+        incumbent = json.loads(job.progress)["incumbent"]
     except (LookupError, TypeError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return incumbent if isinstance(incumbent, dict) else None
 
 
-def _with_id(record: dict[str, Any], request: DesignSpec, *, cached: bool) -> dict[str, Any]:
-    return {"id": request.key, "cached": cached, "nearest": None, **record}
+def _with_id(record: dict[str, Any], spec: DesignSpec, *, cached: bool) -> dict[str, Any]:
+    return {"id": spec.key, "cached": cached, "nearest": None, **record}

@@ -59,8 +59,9 @@ class JobRequest(NamedTuple):
 class JobAdmission:
     """Admission of jobs to the queue, as long as there is room, and not all of it for one client.
 
-    A job that exists already is free. A new one is charged to the client that submits it, in a second token bucket beside
-    the one of requests (`api.middleware.admission`): a request is answered in a millisecond, a job may take a minute.
+    A job that exists already is free. A new one is charged to the client that submits it, in a second token bucket
+    beside the one of requests (`api.middleware.admission`): a request is answered in a millisecond, a job may take a
+    minute.
 
     Args:
         jobs: the stored jobs.
@@ -71,31 +72,36 @@ class JobAdmission:
         self._jobs, self._max_queued = jobs, settings.max_queued_jobs
         self._rate, self._burst = settings.job_rate, settings.job_burst
         self._limiter = RateLimiter(shared_table(settings.run_folder))
-        self._counted, self._queued = 0.0, 0
+        self._count_time, self._queued = 0.0, 0
 
-    def submit(self, asked: JobRequest, client: Client | None = None) -> Job:
+    def submit(self, request: JobRequest, client: Client | None = None) -> Job:
         """Return the job, queued now unless it exists; blocks.
 
         Args:
-            asked: the job.
+            request: the job.
             client: who is charged, and is one of its clients from now on; None: nobody.
 
         Raises:
             Overloaded: it would have to be queued, and the queue is full.
-            TooManyJobs: it would have to be queued, and the client has its share of the queue, or had many queued lately.
+            TooManyJobs: it would have to be queued, and the client has its share of the queue, or had many queued
+                lately.
         """
-        existing = self._jobs.get(asked.id)
-        if existing is None or existing.state in {"failed", "cancelled"} or (asked.afresh and existing.state == "done"):
+        existing = self._jobs.get(request.id)
+        if (
+            existing is None
+            or existing.state in {"failed", "cancelled"}
+            or (request.afresh and existing.state == "done")
+        ):
             self._check_queue(client)
             self._charge(client)
         return self._jobs.submit(
-            asked.id,
-            asked.kind,
-            asked.text,
-            afresh=asked.afresh,
+            request.id,
+            request.kind,
+            request.text,
+            afresh=request.afresh,
             client="" if client is None else client.name,
-            seconds=asked.seconds,
-            trace=asked.trace,
+            seconds=request.seconds,
+            trace=request.trace,
         )
 
     async def prune(self, run_in_thread: RunInThread, url: str) -> None:
@@ -115,20 +121,20 @@ class JobAdmission:
         if rate is None:
             rate = 0.0 if client.local else DEFAULT_JOB_RATE
         if rate > 0:
-            wait = self._limiter.take(f"jobs of {client.name}", rate, self._burst)
-            if wait > 0:
+            delay = self._limiter.take(f"jobs of {client.name}", rate, self._burst)
+            if delay > 0:
                 raise TooManyJobs(
                     f"One client may submit {rate:g} new problems a second in the long run, {self._burst} at once.",
-                    wait,
+                    delay,
                 )
 
     def _check_queue(self, client: Client | None) -> None:
         share = max(1, self._max_queued // 2)
         if client is not None and not client.local and self._jobs.counts(client.name)["queued"] >= share:
             raise TooManyJobs(f"One client may have {share} jobs waiting, and this one has.", SHARE_RETRY_SECONDS)
-        full = self._queued >= self._max_queued
-        if full or time.monotonic() - self._counted > COUNT_SECONDS:
-            self._queued, self._counted = self._jobs.counts()["queued"], time.monotonic()
+        is_full = self._queued >= self._max_queued
+        if is_full or time.monotonic() - self._count_time > COUNT_SECONDS:
+            self._queued, self._count_time = self._jobs.counts()["queued"], time.monotonic()
         if self._queued >= self._max_queued:
             raise Overloaded(f"{self._queued} jobs wait to be solved, which is as many as this server accepts.")
         self._queued += 1

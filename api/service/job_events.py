@@ -1,8 +1,8 @@
 """Job events: the latest state of each job, for everyone in this process who waits for it or follows it.
 
 Only the latest state of a job is held: a slow subscriber misses the states in between, and one that went away costs
-nothing. Jobs done in this process are published by the worker; the others are polled, all in one sweep, as long as somebody
-follows them.
+nothing. Jobs done in this process are published by the worker; the others are polled, all in one sweep, as long as
+somebody follows them.
 """
 
 from __future__ import annotations
@@ -75,15 +75,15 @@ class JobEvents:
         self._jobs, self._run_in_thread = jobs, run_in_thread
         self.local: dict[str, Job] = {}
         self._topics: dict[str, _Topic] = {}
-        self._polling: asyncio.Task[None] | None = None
-        self._closed: Exception | None = None
+        self._poll_task: asyncio.Task[None] | None = None
+        self._close_error: Exception | None = None
 
     def publish(self, job: Job, answer: Any = None, error: Exception | None = None) -> None:
         """Send a job's new state to its subscribers."""
         if job.id in self.local:
             self.local[job.id] = job
         topic = self._topics.get(job.id)
-        if topic is not None and self._closed is None:  # else a subscriber that is slow would miss the end
+        if topic is not None and self._close_error is None:  # else a subscriber that is slow would miss the end
             topic.publish(JobUpdate(job, answer, error))
 
     def latest(self, job: Job) -> Job:
@@ -97,28 +97,28 @@ class JobEvents:
 
     async def wait(self, job: Job, seconds: float | None) -> JobUpdate:
         """Return the job once it is finished, or in its state after ``seconds`` (None: no limit)."""
-        latest = JobUpdate(job)
+        last_update = JobUpdate(job)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 async for update in self.subscribe(job):
-                    latest = update
-        return latest
+                    last_update = update
+        return last_update
 
     async def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
         """Yield the job in its present state, then whenever it changes, until it is finished."""
         with self._topic(job) as topic:
             while True:
-                latest, changed = topic.latest, topic.changed
-                yield latest
-                if latest.job.over:
+                update, change = topic.latest, topic.changed
+                yield update
+                if update.job.over:
                     return
-                await changed.wait()
+                await change.wait()
 
     def close(self, error: Exception) -> None:
         """Fail every unfinished job for its subscribers, and for those to come: there will be no more updates."""
-        self._closed = error
-        if self._polling is not None:
-            self._polling.cancel()
+        self._close_error = error
+        if self._poll_task is not None:
+            self._poll_task.cancel()
         for topic in self._topics.values():
             topic.fail(error)
 
@@ -128,10 +128,10 @@ class JobEvents:
         if topic.latest.job.over and topic.latest.job.updated < job.updated:
             topic.publish(JobUpdate(job))  # it was submitted again
         topic.subscribers += 1
-        if self._closed is not None:
-            topic.fail(self._closed)
-        elif self._polling is None or self._polling.done():
-            self._polling = asyncio.create_task(self._poll())
+        if self._close_error is not None:
+            topic.fail(self._close_error)
+        elif self._poll_task is None or self._poll_task.done():
+            self._poll_task = asyncio.create_task(self._poll())
         try:
             yield topic
         finally:
@@ -142,21 +142,21 @@ class JobEvents:
     async def _poll(self) -> None:
         """Look up the jobs that are followed here and done elsewhere, while there are any."""
         while self._topics:
-            began = time.monotonic()
-            wanted = [id_ for id_, topic in self._topics.items() if not (topic.latest.job.over or id_ in self.local)]
+            start = time.monotonic()
+            ids = [id_ for id_, topic in self._topics.items() if not (topic.latest.job.over or id_ in self.local)]
             try:
-                found = await self._run_in_thread(self._look_up, wanted) if wanted else {}
+                jobs = await self._run_in_thread(self._look_up, ids) if ids else {}
             except CacheError as err:
                 _LOG.warning("cannot look up jobs: %s", err)
-                found = {}
-            for id_, job in found.items():
+                jobs = {}
+            for id_, job in jobs.items():
                 topic = self._topics.get(id_)
                 if topic is None or id_ in self.local or topic.latest.job.over:
                     continue
                 state = job or replace(topic.latest.job, state="failed", reason="The job is no longer stored.")
                 if state != topic.latest.job:
                     topic.publish(JobUpdate(state))
-            await asyncio.sleep(max(POLL_SECONDS, 3 * (time.monotonic() - began)))
+            await asyncio.sleep(max(POLL_SECONDS, 3 * (time.monotonic() - start)))
 
     def _look_up(self, ids: list[str]) -> dict[str, Job | None]:
         return {id_: self._jobs.get(id_) for id_ in ids}

@@ -1,7 +1,8 @@
 """Job worker: claims queued jobs, renews their leases while handlers do them, and records how they ended.
 
-Each process that serves has one worker; they share the jobs of one store by claims with leases. The jobs of a process that
-was killed are taken over when their leases run out; those of one that shuts down in order go back into the queue at once.
+Each process that serves has one worker; they share the jobs of one store by claims with leases. The jobs of a process
+that was killed are taken over when their leases run out; those of one that shuts down in order go back into the queue
+at once.
 """
 
 from __future__ import annotations
@@ -39,9 +40,12 @@ IDLE_SECONDS = 1.0
 """Time between looks at the queue when nobody has called `wake` [s]."""
 
 MAX_ATTEMPTS = 5
-"""Attempts after which a job is failed because it takes its server down with it. This is not about a solver process that
-crashes: the pool notices, and begins its task once more (`solver_cache.process_pool.pool`). Here the whole server was gone, which on
-a machine that is restarted again and again is seldom the job's fault."""
+"""Attempts after which a job is failed because it takes its server down with it.
+
+This is not about a solver process that crashes: the pool notices, and begins its task once more
+(`solver_cache.process_pool.pool`). Here the whole server was gone, which on a machine that is restarted again and again
+is seldom the job's fault.
+"""
 
 SAVE_DELAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Pauses before each attempt to record how a job ended [s]. After the last one its lease runs out."""
@@ -49,7 +53,7 @@ SAVE_DELAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 ProgressCallback = Callable[[Any], None]
 
 JobHandler = Callable[[Job, ProgressCallback], Awaitable[tuple[str, Any]]]
-"""``await handler(job, progress)``: do a job; return its result as JSON, and the answer for those who wait in this process."""
+"""``await handler(job, progress)``: do a job; return its result as JSON, and the answer for waiters in this process."""
 
 
 class JobWorker:
@@ -78,63 +82,63 @@ class JobWorker:
     ) -> None:
         self._jobs, self._events, self._run_in_thread, self._handlers = jobs, events, run_in_thread, handlers
         self._size, self._lease, self._max_seconds = size, lease, max_seconds
-        self._looked = time.monotonic()
+        self._last_look = time.monotonic()
         self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._claims = count(1)
-        self._running: dict[str, asyncio.Event] = {}
+        self._stop_events: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._woken = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._closing = False
-        self._claiming: asyncio.Task[None] | None = None
+        self._claim_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin with the jobs that are queued, or that a process which died left behind."""
-        self._claiming = asyncio.create_task(self._claim_jobs())
+        self._claim_task = asyncio.create_task(self._claim_jobs())
 
     def wake(self) -> None:
         """Look at the queue now: there may be a job in it."""
-        self._woken.set()
+        self._wake_event.set()
 
     @property
     def stalled(self) -> str:
         """Why it takes up no queued job, though it has room for one; "" while it does."""
-        if self._claiming is None or not self._handlers or len(self._running) >= self._size:
+        if self._claim_task is None or not self._handlers or len(self._stop_events) >= self._size:
             return ""
-        if self._claiming.done() and not self._closing:
+        if self._claim_task.done() and not self._closing:
             return "the queue is looked at no more"
-        return "" if time.monotonic() - self._looked < STALLED_SECONDS else "the queue cannot be looked at"
+        return "" if time.monotonic() - self._last_look < STALLED_SECONDS else "the queue cannot be looked at"
 
     def stop(self, id: str) -> None:
         """Stop a cancelled job, if it runs in this process."""
-        stopped = self._running.get(id)
-        if stopped is not None:
-            stopped.set()
+        stop_event = self._stop_events.get(id)
+        if stop_event is not None:
+            stop_event.set()
 
     async def close(self) -> None:
         """Stop, and put running jobs back into the queue."""
         self._closing = True
-        if self._claiming is not None:
-            self._woken.set()
-            await asyncio.wait({self._claiming})
-        for stopped in self._running.values():
-            stopped.set()
+        if self._claim_task is not None:
+            self._wake_event.set()
+            await asyncio.wait({self._claim_task})
+        for stop_event in self._stop_events.values():
+            stop_event.set()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     async def _claim_jobs(self) -> None:
         """Claim a job whenever there is room for one more, until the worker closes."""
         while not self._closing:
-            self._woken.clear()
-            job = await self._claim_one() if len(self._running) < self._size else None
+            self._wake_event.clear()
+            job = await self._claim_one() if len(self._stop_events) < self._size else None
             if job is not None:
-                stopped = self._running[job.id] = asyncio.Event()
+                stop_event = self._stop_events[job.id] = asyncio.Event()
                 self._events.local[job.id] = job
-                task = asyncio.create_task(self._run(job, stopped))
+                task = asyncio.create_task(self._run(job, stop_event))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
                 continue
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), IDLE_SECONDS)
+                await asyncio.wait_for(self._wake_event.wait(), IDLE_SECONDS)
 
     async def _claim_one(self) -> Job | None:
         owner = f"{self._name}:{next(self._claims)}"  # never the same twice: an old claim must not pass for a new one
@@ -146,26 +150,26 @@ class JobWorker:
         except CacheError as err:
             _LOG.warning("cannot claim a job: %s", err)
             return None
-        self._looked = time.monotonic()
+        self._last_look = time.monotonic()
         return job
 
-    async def _run(self, job: Job, stopped: asyncio.Event) -> None:
+    async def _run(self, job: Job, stop_event: asyncio.Event) -> None:
         try:
             self._events.publish(job)
             if job.attempts > MAX_ATTEMPTS:
                 await self._fail(job, f"It was begun {job.attempts - 1} times, and each time the server died.", None)
             else:
-                with traces.job_span(job) as ended:
-                    ended(await self._handle(job, stopped))
+                with traces.job_span(job) as set_outcome:
+                    set_outcome(await self._handle(job, stop_event))
         except Exception:  # noqa: BLE001 — a bug must not end the worker
             _LOG.exception("job %s: its end could not be recorded", job.id)
         finally:
-            del self._running[job.id]
+            del self._stop_events[job.id]
             self._events.local.pop(job.id, None)
-            self._woken.set()
+            self._wake_event.set()
 
-    async def _handle(self, job: Job, stopped: asyncio.Event) -> str:
-        """Have the job's handler do it, renewing the lease meanwhile; record how it ended, and return that in a word."""
+    async def _handle(self, job: Job, stop_event: asyncio.Event) -> str:
+        """Have the job's handler do it, renewing the lease meanwhile; record its outcome, and return that in a word."""
         latest = job.progress
 
         def progress(content: Any) -> None:
@@ -174,13 +178,14 @@ class JobWorker:
             self._events.publish(replace(job, progress=latest))
 
         work = asyncio.ensure_future(self._handlers[job.kind](job, progress))
-        halt = asyncio.create_task(stopped.wait())
-        leased = True
+        stop_wait = asyncio.create_task(stop_event.wait())
+        has_lease = True
         while (
-            leased and not (await asyncio.wait({work, halt}, timeout=RENEW_SECONDS, return_when="FIRST_COMPLETED"))[0]
+            has_lease
+            and not (await asyncio.wait({work, stop_wait}, timeout=RENEW_SECONDS, return_when="FIRST_COMPLETED"))[0]
         ):
-            leased = await self._renew_lease(job, latest)
-        halt.cancel()
+            has_lease = await self._renew_lease(job, latest)
+        stop_wait.cancel()
         if not work.done():  # cancelled, taken over by another worker, or this one closes
             work.cancel()
             await asyncio.wait({work})
@@ -197,8 +202,8 @@ class JobWorker:
             _LOG.exception("job %s failed", job.id)
             await self._fail(job, "An unexpected error occurred; the server's log has the details.", err)
         else:
-            done = replace(job, state="done", progress=latest, result=result)
-            await self._record_end(JobUpdate(done, answer), self._jobs.finish, result)
+            finished_job = replace(job, state="done", progress=latest, result=result)
+            await self._record_end(JobUpdate(finished_job, answer), self._jobs.finish, result)
             return "done"
         return "failed"
 
@@ -212,11 +217,11 @@ class JobWorker:
 
     async def _fail(self, job: Job, reason: str, err: Exception | None) -> None:
         _LOG.warning("job %s failed: %s", job.id, reason)
-        failed = replace(job, state="failed", reason=reason)
-        await self._record_end(JobUpdate(failed, error=err), self._jobs.fail, reason)
+        failed_job = replace(job, state="failed", reason=reason)
+        await self._record_end(JobUpdate(failed_job, error=err), self._jobs.fail, reason)
 
     async def _abandon(self, job: Job) -> None:
-        """Give up a job: back into the queue if this worker closes, else its lease has passed to another or to nobody."""
+        """Give up a job: into the queue if this worker closes; else its lease has passed to another or to nobody."""
         try:
             if self._closing:
                 await self._run_in_thread(self._jobs.release, job.id, job.owner)
@@ -231,18 +236,18 @@ class JobWorker:
     async def _record_end(self, update: JobUpdate, write: Callable[[str, str, str], bool], text: str) -> None:
         """Record how a job ended, and publish it after the first attempt: clients need not wait for a broken store."""
         job = update.job
-        for attempt, pause in enumerate(SAVE_DELAYS):
-            await asyncio.sleep(0 if self._closing else pause)
-            written = None
+        for attempt, delay in enumerate(SAVE_DELAYS):
+            await asyncio.sleep(0 if self._closing else delay)
+            was_recorded = None
             try:
-                written = await self._run_in_thread(write, job.id, job.owner, text)
+                was_recorded = await self._run_in_thread(write, job.id, job.owner, text)
             except CacheError as err:
                 _LOG.warning("job %s: its end cannot be recorded: %s", job.id, err)
-            if written is False:
+            if was_recorded is False:
                 _LOG.info("job %s was cancelled or taken over before it ended", job.id)
                 await self._abandon(job)
                 return
             if attempt == 0:
                 self._events.publish(update.job, update.answer, update.error)
-            if written:
+            if was_recorded:
                 return

@@ -27,11 +27,11 @@ def load_record(key: str, store: Store) -> dict[str, Any] | None:
     row = store.get(key)
     if row is None:
         return None
-    found = validate_row(row)
-    if found.solution is None:
-        _LOG.warning("%s: row %s is %s and is not given: %s", store.url, key, found.decision, found.reason)
+    validation = validate_row(row)
+    if validation.solution is None:
+        _LOG.warning("%s: row %s is %s and is not given: %s", store.url, key, validation.decision, validation.reason)
         return None
-    return solution_record(found.solution)
+    return solution_record(validation.solution)
 
 
 def load_records(requests: Sequence[DesignSpec], store: Store) -> list[dict[str, Any] | None]:
@@ -40,25 +40,25 @@ def load_records(requests: Sequence[DesignSpec], store: Store) -> list[dict[str,
     return [None if solution is None else solution_record(solution) for solution in solutions]
 
 
-def save_record(request: DesignSpec, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
+def save_record(spec: DesignSpec, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
     """Store an optimal answer that its solver process has proved; return the record then stored, and whether one is.
 
-    A bad row in its place is replaced; a good one stays, and is returned. The third value is the reason why the answer was
-    not stored, which is logged as well; usually it is empty.
+    A bad row in its place is replaced; a good one stays, and is returned. The third value is the reason why the answer
+    was not stored, which is logged as well; usually it is empty.
     """
     try:
-        seen = store.get(request.key)
+        row = store.get(spec.key)
     except CacheError as err:
-        _LOG.warning("the answer to %s is not stored: %s", request.key, err)
+        _LOG.warning("the answer to %s is not stored: %s", spec.key, err)
         return record, False, str(err)
-    theirs = validate_row(seen, request).solution
-    if theirs is None:
+    solution = validate_row(row, spec).solution
+    if solution is None:
         text = canonical_json(record)
-        kept = keep_row(Row(request.key, CORE, text, digest(text)), request, store, seen)
-        if kept.other is None:
-            return record, kept.stored, kept.trouble
-        theirs = kept.other
-    return solution_record(theirs), True, ""
+        result = keep_row(Row(spec.key, CORE, text, digest(text)), spec, store, row)
+        if result.other is None:
+            return record, result.stored, result.trouble
+        solution = result.other
+    return solution_record(solution), True, ""
 
 
 def save_records(answers: Sequence[tuple[DesignSpec, dict[str, Any]]], store: Store) -> None:
@@ -68,7 +68,7 @@ def save_records(answers: Sequence[tuple[DesignSpec, dict[str, Any]]], store: St
             save_record(request, record, store)
 
 
-def load_nearest(request: DesignSpec, store: Store) -> dict[str, Any] | None:
+def load_nearest(spec: DesignSpec, store: Store) -> dict[str, Any] | None:
     """Return the best stored answer whose guarantee implies the one that is asked, labelled; None if there is none.
 
     Raises:
@@ -76,8 +76,8 @@ def load_nearest(request: DesignSpec, store: Store) -> dict[str, Any] | None:
     """
     from solver_cache.nearest import nearest
 
-    found = nearest(request, store)
-    return None if found is None else {"id": request.key, "cached": True, **found.record}
+    match = nearest(spec, store)
+    return None if match is None else {"id": spec.key, "cached": True, **match.record}
 
 
 def has_record(key: str, store: Store) -> bool:

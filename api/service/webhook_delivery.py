@@ -1,8 +1,9 @@
-"""Webhook delivery: one signed POST to an address that a client chose, which must not be a way into the operator's network.
+"""Webhook delivery: one signed POST to an address that a client chose.
 
-The name is resolved once, its addresses are checked, and connections go to addresses that were checked, so a name that resolves
-otherwise the next time (DNS rebinding) changes nothing. No redirect is followed and no proxy is used; of the answer, only the status is
-read. `http.client` resolves names itself and bounds each read but not the whole exchange, hence asyncio's streams.
+It must not be a way into the operator's network. The name is resolved once, its addresses are checked, and connections
+go to addresses that were checked, so a name that resolves otherwise the next time (DNS rebinding) changes nothing. No
+redirect is followed and no proxy is used; of the answer, only the status is read. `http.client` resolves names itself
+and bounds each read but not the whole exchange, hence asyncio's streams.
 """
 
 from __future__ import annotations
@@ -81,19 +82,19 @@ def parse_webhook_url(text: str, networks: Sequence[Network] = ()) -> WebhookUrl
         InvalidInput: it is none, or not one for webhooks.
     """
     if len(text) > MAX_URL_LENGTH or not _URL.fullmatch(text):
-        raise _refused(text)
+        raise _invalid_url(text)
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise _refused(text) from None
+        raise _invalid_url(text) from None
     schemes = {"https", "http"} if any(network.is_loopback for network in networks) else {"https"}
     if parts.scheme not in schemes or not host or "%" in host or port == 0 or "@" in parts.netloc or "#" in text:
-        raise _refused(text)
+        raise _invalid_url(text)
     secure = parts.scheme == "https"
     literal = _literal(host)
     if literal is not None and not is_allowed(literal, networks, secure=secure):
-        raise _refused(text)
+        raise _invalid_url(text)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return WebhookUrl(secure, host, port or (443 if secure else 80), target, parts.netloc)
 
@@ -106,7 +107,7 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def _refused(text: str) -> InvalidInput:
+def _invalid_url(text: str) -> InvalidInput:
     """Return the refusal of an address, which is not repeated beyond its scheme: it may hold a password."""
     return InvalidInput("url", text.partition(":")[0][:10] + ":…", ACCEPTED["url"])
 
@@ -119,17 +120,18 @@ def is_allowed(address: Address, networks: Sequence[Network], *, secure: bool) -
         networks: private networks that are allowed.
         secure: whether by https; plain http is for loopback only, and only where it is allowed.
 
-    >>> [is_allowed(ipaddress.ip_address(text), (), secure=True) for text in ("8.8.8.8", "10.0.0.1", "::1", "64:ff9b::a00:1")]
+    >>> addresses = map(ipaddress.ip_address, ("8.8.8.8", "10.0.0.1", "::1", "64:ff9b::a00:1"))
+    >>> [is_allowed(address, (), secure=True) for address in addresses]
     [True, False, False, False]
     """
-    inner = _embedded(address)
-    allowed = any(inner in network for network in networks)
+    effective = _effective_address(address)
+    on_list = any(effective in network for network in networks)
     if not secure:
-        return allowed and inner.is_loopback
-    return allowed or (inner.is_global and not inner.is_multicast)
+        return on_list and effective.is_loopback
+    return on_list or (effective.is_global and not effective.is_multicast)
 
 
-def _embedded(address: Address) -> Address:
+def _effective_address(address: Address) -> Address:
     """Return the IPv4 address that an IPv6 address stands for, if it does: that is where packets end up."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
@@ -177,10 +179,10 @@ async def post(
 async def _resolve(url: WebhookUrl, networks: Sequence[Network]) -> list[str]:
     """Return the addresses of a host that webhooks may be sent to, in the order in which they are to be tried."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        infos = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     except OSError as err:
         raise DeliveryError("its host name cannot be resolved") from err
-    addresses = [ipaddress.ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+    addresses = [ipaddress.ip_address(str(sockaddr[0]).partition("%")[0]) for *_, sockaddr in infos]
     allowed = [str(address) for address in addresses if is_allowed(address, networks, secure=url.secure)]
     if not allowed:
         raise DeliveryError("its host has no address that webhooks may be sent to")
@@ -209,14 +211,14 @@ async def _exchange(connection: Connection, request: bytes) -> int:
         await writer.drain()
         for _ in range(MAX_INTERIM):
             head = await reader.readuntil(b"\r\n\r\n")
-            found = re.match(rb"HTTP/1\.[01] ([1-9][0-9]{2})[ \r]", head)
-            if found is None:
+            status_line = re.match(rb"HTTP/1\.[01] ([1-9][0-9]{2})[ \r]", head)
+            if status_line is None:
                 raise DeliveryError("the answer is not HTTP")
-            if not found[1].startswith(b"1"):
+            if not status_line[1].startswith(b"1"):
                 with contextlib.suppress(TimeoutError, OSError):  # else some receivers log a broken connection
                     async with asyncio.timeout(CLOSE_SECONDS):
                         await reader.read(MAX_HEAD_BYTES)
-                return int(found[1])
+                return int(status_line[1])
         raise DeliveryError("the answer is not HTTP")
     finally:
         writer.transport.abort()

@@ -1,8 +1,9 @@
-"""Webhooks of the service: asked for by clients, delivered in the background when their jobs end, tried again for two days.
+"""Webhooks of the service: clients ask for them, and they are delivered in the background when their jobs end.
 
-Deliveries follow the Standard Webhooks specification: one id for all attempts, a time, an HMAC-SHA256 signature. The secret of a
-client is derived from the operator's and the client's key, so nothing is stored, and no client can sign for another. What is told is
-that a job ended, and where its result is; the receiver fetches that, with its key.
+A delivery that fails is tried again for two days. Deliveries follow the Standard Webhooks specification: one id for all
+attempts, a time, an HMAC-SHA256 signature. The secret of a client is derived from the operator's and the client's key,
+so nothing is stored, and no client can sign for another. What is told is that a job ended, and where its result is; the
+receiver fetches that, with its key.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ from solver_cache.webhooks import Webhook, WebhookState
 _LOG = logging.getLogger("api.webhooks")
 
 RETRY_DELAYS = (5.0, 30.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0)
-"""Pauses after each failed attempt [s], as the specification suggests: two days in all. Each is lengthened by up to a fifth, at random."""
+"""Pauses after each failed attempt [s], as the specification suggests: two days in all.
+
+Each is lengthened by up to a fifth, at random.
+"""
 
 MAX_PENDING = 1000
 """Pending webhooks of one client."""
@@ -77,9 +81,9 @@ class Webhooks:
     """
 
     def __init__(
-        self, stored: DatabaseWebhooks, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None = None
+        self, webhooks: DatabaseWebhooks, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None = None
     ) -> None:
-        self._stored, self._run_in_thread, self._seconds = stored, run_in_thread, settings.webhook_seconds
+        self._webhooks, self._run_in_thread, self._seconds = webhooks, run_in_thread, settings.webhook_seconds
         self._secrets, self._prefix = settings.webhook_secrets, settings.path_prefix
         self._ring = ring or open_ring(settings.keys)
         self._networks = [ipaddress.ip_network(network) for network in settings.webhook_networks]
@@ -99,50 +103,52 @@ class Webhooks:
         """
         parse_webhook_url(url, self._networks)
         owner = _owner()
-        made = await self._run_in_thread(self._stored.add, f"msg_{secrets.token_hex(16)}", job, owner, url, MAX_PENDING)
-        if made is None:
+        webhook = await self._run_in_thread(
+            self._webhooks.add, f"msg_{secrets.token_hex(16)}", job, owner, url, MAX_PENDING
+        )
+        if webhook is None:
             raise TooManyJobs(f"One client may have {MAX_PENDING} webhooks pending, and this one has.", 60.0)
-        return made, webhook_secret_text(client_secret(self._secrets[0], owner))
+        return webhook, webhook_secret_text(client_secret(self._secrets[0], owner))
 
     async def list(self, job: str) -> Sequence[Webhook]:
         """Return the client's webhooks of a job, the oldest first."""
-        found: Sequence[Webhook] = await self._run_in_thread(self._stored.list, job, current_owner())
-        return found
+        webhooks: Sequence[Webhook] = await self._run_in_thread(self._webhooks.list, job, current_owner())
+        return webhooks
 
     async def remove(self, id: str, job: str) -> bool:
         """Forget a webhook of the client; return whether there was one."""
-        return bool(await self._run_in_thread(self._stored.remove, id, job, current_owner()))
+        return bool(await self._run_in_thread(self._webhooks.remove, id, job, current_owner()))
 
     async def deliver(self) -> None:
         """Deliver whatever is due, several at a time, until cancelled."""
         set_current_prefix(self._prefix)
         try:
             while True:
-                started = len(self._tasks) < DELIVERIES and await self._start_one()
-                if not started:
+                has_started = len(self._tasks) < DELIVERIES and await self._start_one()
+                if not has_started:
                     await asyncio.sleep(POLL_SECONDS)
         finally:
             for task in self._tasks:  # they are due again after their lease
                 task.cancel()
 
     async def _start_one(self) -> bool:
-        without = [client for client, running in self._busy.items() if running >= DELIVERIES // 2]
+        busy_clients = [client for client, count in self._busy.items() if count >= DELIVERIES // 2]
         try:
-            claimed = await self._run_in_thread(self._stored.claim, LEASE_FACTOR * self._seconds, without)
+            claim = await self._run_in_thread(self._webhooks.claim, LEASE_FACTOR * self._seconds, busy_clients)
         except CacheError as err:
             _LOG.warning("webhooks cannot be looked up: %s", err)
             return False
-        if claimed is None:
+        if claim is None:
             return False
-        webhook, job = claimed
+        webhook, job = claim
         self._busy[webhook.client] += 1
         task = asyncio.create_task(self._attempt(webhook, job))
         self._tasks.add(task)
-        task.add_done_callback(self._done(webhook.client))
+        task.add_done_callback(self._task_callback(webhook.client))
         return True
 
-    def _done(self, client: str) -> Callable[[asyncio.Task[None]], None]:
-        def done(task: asyncio.Task[None]) -> None:
+    def _task_callback(self, client: str) -> Callable[[asyncio.Task[None]], None]:
+        def callback(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             self._busy[client] -= 1
             if not self._busy[client]:
@@ -150,7 +156,7 @@ class Webhooks:
             if not task.cancelled() and task.exception() is not None:
                 _LOG.error("a webhook could not be handled", exc_info=task.exception())
 
-        return done
+        return callback
 
     async def _attempt(self, webhook: Webhook, job: Job) -> None:
         """Make one attempt, and record how it ended."""
@@ -174,7 +180,7 @@ class Webhooks:
         level = logging.WARNING if outcome == "failed" else logging.INFO
         _LOG.log(level, "webhook %s of job %s, attempt %d: %s", webhook.id, job.id, webhook.attempts, reason or outcome)
         try:
-            await self._run_in_thread(self._stored.record, webhook, outcome, reason, delay)
+            await self._run_in_thread(self._webhooks.record, webhook, outcome, reason, delay)
         except CacheError as err:  # it is due again after its lease
             _LOG.warning("webhook %s: its attempt cannot be recorded: %s", webhook.id, err)
 
@@ -198,7 +204,7 @@ class Webhooks:
         return await post(url, headers, body, networks=self._networks, seconds=self._seconds)
 
     def _check_key(self, client: str) -> None:
-        """Raise GivenUpError where a client's key is valid no more: who revokes it wants nothing sent for its holder."""
+        """Raise GivenUpError if a client's key is no longer valid: nothing is sent for the holder of a revoked key."""
         is_key = client.startswith(KEY_PREFIX)
         if self._ring is not None and is_key and not self._ring.is_valid(client.removeprefix(KEY_PREFIX)):
             raise GivenUpError("the key that asked for it was revoked or has expired")
@@ -211,17 +217,17 @@ def stored_webhooks(jobs: Jobs, settings: Settings) -> DatabaseWebhooks:
         InvalidInput: the jobs are in no database, so a restart would forget them.
     """
     if not isinstance(jobs, DatabaseJobs):
-        place = mask_password(settings.cache_url)
-        raise InvalidInput("DARRM_CACHE_URL", place, "a database that can be written, as DARRM_WEBHOOK_SECRET is set")
+        url = mask_password(settings.cache_url)
+        raise InvalidInput("DARRM_CACHE_URL", url, "a database that can be written, as DARRM_WEBHOOK_SECRET is set")
     return DatabaseWebhooks(jobs.database)
 
 
 def webhook_body(job: Job) -> bytes:
     """Return the payload that tells the end of a job: the same at every attempt."""
-    told = job_answer(job)
-    about: dict[str, Any] = {name: getattr(told, name) for name in ("id", "kind", "state", "created", "updated")}
-    about |= {"reason": told.reason[:MAX_REASON], "location": told.location, "result": told.result}
-    event = {"type": f"job.{told.state}", "timestamp": told.updated, "data": about}
+    answer = job_answer(job)
+    data: dict[str, Any] = {name: getattr(answer, name) for name in ("id", "kind", "state", "created", "updated")}
+    data |= {"reason": answer.reason[:MAX_REASON], "location": answer.location, "result": answer.result}
+    event = {"type": f"job.{answer.state}", "timestamp": answer.updated, "data": data}
     return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -32,21 +32,21 @@ def check_work(seconds: float, settings: Settings, field: str = "") -> None:
     """
     if seconds > settings.max_work_seconds:
         raise WorkLimitExceeded(
-            f"The expected solving time is {seconds:.3g} s, and one request may ask for {settings.max_work_seconds:g} s on "
-            "this server. Ask for less at a time, or have the operator raise DARRM_MAX_WORK_SECONDS.",
+            f"The expected solving time is {seconds:.3g} s, and one request may ask for {settings.max_work_seconds:g} "
+            "s on this server. Ask for less at a time, or have the operator raise DARRM_MAX_WORK_SECONDS.",
             seconds,
             field,
         )
 
 
-def check_design(request: DesignSpec, method: str, settings: Settings) -> None:
-    """Reject a design that is expected to take longer, or more memory, than the operator allows; raises as `check_work`."""
-    memory = design_memory(request, method)
+def check_design(spec: DesignSpec, method: str, settings: Settings) -> None:
+    """Reject a design that is expected to take more time or memory than the operator allows; raises as `check_work`."""
+    memory = design_memory(spec, method)
     if memory > settings.solver_memory:
         raise WorkLimitExceeded(
-            f"Solving by {method} is expected to need {memory:.0f} MiB, and a solver process may take {settings.solver_memory} "
-            "MiB on this server. method = 'cuts' gives the same answer with less.",
-            estimate_cost(request, method).seconds,
+            f"Solving by {method} is expected to need {memory:.0f} MiB, and a solver process may take "
+            f"{settings.solver_memory} MiB on this server. method = 'cuts' gives the same answer with less.",
+            estimate_cost(spec, method).seconds,
             "method",
         )
-    check_work(estimate_cost(request, method).seconds, settings)
+    check_work(estimate_cost(spec, method).seconds, settings)

@@ -1,8 +1,9 @@
-"""Answers that take long, in a process of the pool: what each kind of job computes, and the re-check of a stored result.
+"""Answers that take long, in a process of the pool: computed for each kind of job, and re-checked when read.
 
-A result that is read from the table of jobs may have been written by anyone who can write there. What a client proves of an
-answer that it does not trust (`darrm_client.verification`) is proved again here. Totals over many releases, profiles and the
-rows of a comparison rest on the row having been written by this program, as the upper bound of a γ does.
+A result that is read from the table of jobs may have been written by anyone who can write there. What a client proves
+of an answer that it does not trust (`darrm_client.verification`) is proved again here. Totals over many releases,
+profiles and the rows of a comparison rest on the row having been written by this program, as the upper bound of a γ
+does.
 """
 
 from __future__ import annotations
@@ -87,41 +88,41 @@ def recheck_answer(argument: tuple[str, dict[str, Any], dict[str, Any]], report:
         argument: kind, argument and result of the task.
         report: called before the proofs.
     """
-    kind, asked, result = argument
+    kind, task_argument, result = argument
     report(None)
     try:
-        ANSWER_KINDS[kind].recheck(asked, result)
+        ANSWER_KINDS[kind].recheck(task_argument, result)
     except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
         return str(err) or type(err).__name__
     return ""
 
 
-def _recheck_comparison(asked: dict[str, Any], result: dict[str, Any]) -> None:
-    problem = problem_from_record(asked["problem"])
-    verify_comparison(result, problem, _body(problem, asked))
+def _recheck_comparison(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    problem = problem_from_record(argument["problem"])
+    verify_comparison(result, problem, _body(problem, argument))
 
 
-def _recheck_plan(asked: dict[str, Any], result: dict[str, Any]) -> None:
-    trained_once = not asked["fresh"] and asked["queries"] > 1
-    problem = problem_from_record(asked["problem"])
-    verify_plan(result, problem, _body(problem, {**asked, **asked["draw"]}), trained_once=trained_once)
+def _recheck_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    trained_once = not argument["fresh"] and argument["queries"] > 1
+    problem = problem_from_record(argument["problem"])
+    verify_plan(result, problem, _body(problem, {**argument, **argument["draw"]}), trained_once=trained_once)
 
 
-def _body(problem: Problem, asked: dict[str, Any]) -> dict[str, Any]:
+def _body(problem: Problem, argument: dict[str, Any]) -> dict[str, Any]:
     """Return the question of a task as a client states it."""
     names = ("queries", "total_epsilon", "total_delta", "objective", "prior", "fresh", "least_accuracy")
-    drawn = {name: asked[name] for name in DRAW} if asked["n"] is not None else {}
-    return budget_body(problem, asked["queries"], Privacy(asked["total_epsilon"], asked["total_delta"])) | {
-        **{name: asked[name] for name in names if name in asked},
-        **drawn,
+    draw = {name: argument[name] for name in DRAW} if argument["n"] is not None else {}
+    return budget_body(problem, argument["queries"], Privacy(argument["total_epsilon"], argument["total_delta"])) | {
+        **{name: argument[name] for name in names if name in argument},
+        **draw,
     }
 
 
-def _recheck_tradeoff(asked: dict[str, Any], result: dict[str, Any]) -> None:
-    for record, solved in zip(asked["problems"], result["solutions"], strict=True):
-        spec = DesignSpec(problem_from_record(record), asked["objective"], asked["shape"])
-        found, trouble = recheck(solution_from_record(solved), spec)
-        if found is None:
+def _recheck_tradeoff(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    for record, answer in zip(argument["problems"], result["solutions"], strict=True):
+        spec = DesignSpec(problem_from_record(record), argument["objective"], argument["shape"])
+        solution, trouble = recheck(solution_from_record(answer), spec)
+        if solution is None:
             raise ValueError(trouble)
 
 
@@ -130,32 +131,38 @@ def least_to_dict(result: dict[str, Any]) -> dict[str, Any]:
     cached = result.get("cached", [False] * len(result["solutions"]))
     designs = [
         {"id": DesignSpec(problem_from_record(record["problem"]), record["objective"], record["shape"]).key}
-        | {"cached": old}
+        | {"cached": was_cached}
         | {name: record[name] for name in POINT_FIELDS}
-        for record, old in zip(result["solutions"], cached, strict=True)
+        for record, was_cached in zip(result["solutions"], cached, strict=True)
     ]
-    named = {name: result[name] for name in ("parameter", "value", "measure", "wanted", "reached", "is_least")}
-    below = None if result["below"] is None else {**result["below"], "design": designs[1]}
-    first = result["solutions"][0]
-    return {**named, "objective": first["objective"], "shape": first["shape"], "design": designs[0], "below": below}
+    fields = {name: result[name] for name in ("parameter", "value", "measure", "wanted", "reached", "is_least")}
+    neighbour = None if result["below"] is None else {**result["below"], "design": designs[1]}
+    answer = result["solutions"][0]
+    return {
+        **fields,
+        "objective": answer["objective"],
+        "shape": answer["shape"],
+        "design": designs[0],
+        "below": neighbour,
+    }
 
 
-def _recheck_least(asked: dict[str, Any], result: dict[str, Any]) -> None:
-    verify_least(least_to_dict(result), asked)
+def _recheck_least(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    verify_least(least_to_dict(result), argument)
 
 
-def _recheck_certificate(asked: dict[str, Any], result: dict[str, Any]) -> None:
+def _recheck_certificate(argument: dict[str, Any], result: dict[str, Any]) -> None:
     if result["bound"] > result["limit"]:
         raise ValueError("it is no proof")
-    verify(problem_from_record(asked["problem"]), asked["gamma"])
+    verify(problem_from_record(argument["problem"]), argument["gamma"])
 
 
-def _recheck_plurality(asked: dict[str, Any], result: dict[str, Any]) -> None:
-    verify_plurality(result, plurality_problem(asked["problem"]))
+def _recheck_plurality(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    verify_plurality(result, plurality_problem(argument["problem"]))
 
 
-def _recheck_options(asked: dict[str, Any], result: dict[str, Any]) -> None:
-    verify_options(result, plurality_problem(asked["problem"]), asked["queries"])
+def _recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    verify_options(result, plurality_problem(argument["problem"]), argument["queries"])
 
 
 def _recheck_numbers(_: dict[str, Any], result: dict[str, Any]) -> None:

@@ -117,7 +117,8 @@ class IncumbentWatcher:
 
     Args:
         task: what is solved.
-        report: called with `progress_to_dict` after every round, and in it the record of the best certified γ as "incumbent".
+        report: called with `progress_to_dict` after every round, and in it the record of the best certified γ as
+            "incumbent".
 
     Attributes:
         gap_reached: whether it has ended the solve.
@@ -145,12 +146,12 @@ class IncumbentWatcher:
             self.gap_reached = True
             raise TimeLimitReached
 
-    def _prove(self, progress: Progress, found: NoiseFunction) -> None:
+    def _prove(self, progress: Progress, gamma: NoiseFunction) -> None:
         """Scale the γ so far until its privacy is proved, and make it the record that is shown."""
-        began, spec = time.monotonic(), self._task.spec
-        noise, certificate = prove_by_scaling(spec.problem, found)
-        took = time.monotonic() - began
-        self._next = progress.seconds + took / INCUMBENT_SHARE
+        start, spec = time.monotonic(), self._task.spec
+        noise, certificate = prove_by_scaling(spec.problem, gamma)
+        seconds = time.monotonic() - start
+        self._next = progress.seconds + seconds / INCUMBENT_SHARE
         utility = spec.objective.linear_goal(spec.problem.K).utility(noise.values[spec.problem.K // 2 + 1 :])
         if utility <= self._utility:
             return
@@ -171,14 +172,16 @@ class IncumbentWatcher:
         self._record = solution_record(solution)
 
 
-def recheck(solution: Solution, request: DesignSpec) -> tuple[Solution | None, str]:
+def recheck(solution: Solution, spec: DesignSpec) -> tuple[Solution | None, str]:
     """Prove a solution again as the store does when it reads one, whatever its status.
 
     Returns:
         the solution under the new certificate, None if it does not answer the request; and the reason then.
     """
-    found = validate_row(row_of(replace(solution, status=Status.OPTIMAL)), request)
-    return None if found.solution is None else replace(found.solution, status=solution.status), found.reason
+    validation = validate_row(row_of(replace(solution, status=Status.OPTIMAL)), spec)
+    return None if validation.solution is None else replace(
+        validation.solution, status=solution.status
+    ), validation.reason
 
 
 def recheck_record(record: dict[str, Any], task: DesignTask) -> dict[str, Any] | None:
@@ -217,7 +220,7 @@ def solve_smallest(_: Any, report: Report) -> float:
 
 
 def is_database(path: str, report: Report) -> bool:
-    """Tell whether a file begins as SQLite's do; for a process that does not have it open, as closing it would drop its locks."""
+    """Tell whether a file begins as SQLite's do; only for a process that has it not open: closing drops its locks."""
     report(None)
     try:
         with Path(path).open("rb") as file:
@@ -242,28 +245,37 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
     solutions = [None if record is None else solution_from_record(record) for record in argument["known"]]
     goal, shape = as_objective(argument["objective"]), argument["shape"]
     missing = [i for i, solution in enumerate(solutions) if solution is None]
-    first = len(problems) - len(missing)
-    report({"done": first, "of": len(problems)})
-    solved = solve_sweep(
+    stored_count = len(problems) - len(missing)
+    report({"done": stored_count, "of": len(problems)})
+    sweep = solve_sweep(
         [problems[i] for i in missing],
         goal,
         shape,
         backend=argument["backend"],
         total_time_limit=argument["time_limit"],
     )
-    for done, (place, solution) in enumerate(solved, first + 1):
-        i = missing[place]
+    for done, (index, solution) in enumerate(sweep, stored_count + 1):
+        i = missing[index]
         solutions[i], doubts[i] = solution, recheck(solution, DesignSpec(problems[i], goal, shape))[1]
         report({"done": done, "of": len(problems)})
-    found = [solution for solution in solutions if solution is not None]
-    averages = error_curves_over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
-    return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}
+    all_solutions = [solution for solution in solutions if solution is not None]
+    averages = (
+        error_curves_over_m(all_solutions, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
+    )
+    return {
+        "solutions": [solution_record(solution) for solution in all_solutions],
+        "doubts": doubts,
+        "curves": averages,
+    }
 
 
 def compute_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the answer to the inverse question, its γ and the one next below proved again as the store does; "doubts" as above."""
+    """Return the answer to the inverse question, its γ and the one next below proved again as the store does.
+
+    "doubts" is as in `compute_tradeoff`.
+    """
     from darrm_opt.answers.curves import find_least
 
-    found = find_least(argument, report)
-    solutions = [solution_from_record(record) for record in found["solutions"]]
-    return {**found, "doubts": [recheck(solution, DesignSpec.of(solution))[1] for solution in solutions]}
+    result = find_least(argument, report)
+    solutions = [solution_from_record(record) for record in result["solutions"]]
+    return {**result, "doubts": [recheck(solution, DesignSpec.of(solution))[1] for solution in solutions]}

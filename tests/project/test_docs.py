@@ -24,7 +24,7 @@ from support import docstrings
 from support.documented import HERE, Block, blocks_of, served, session, shell_in
 from support.paths import ROOT
 
-from api.cli.parser import Command, Option
+from api.cli.parser import Command, CommandOption
 from api.cli.verbs import VERBS, load
 from api.settings import PREFIX, Settings
 from darrm_opt.design.status import Status
@@ -174,7 +174,7 @@ def test_every_command_that_is_written_exists() -> None:
 
 def flags(verb: str) -> set[str]:
     declared = [each.declared for each in Command.of(load(verb)).parameters]
-    return {name for each in declared if isinstance(each, Option) for name in each.flag.split("/")}
+    return {name for each in declared if isinstance(each, CommandOption) for name in each.flag.split("/")}
 
 
 def test_every_verb_is_shown_at_work() -> None:
@@ -192,7 +192,7 @@ def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
     backends = {verb: each for (verb, name), each in declared.items() if name == "backend"}
     assert {"solve", "precompute"} <= set(backends)
     for verb, option in backends.items():
-        assert isinstance(option, Option)
+        assert isinstance(option, CommandOption)
         assert option.metavar.split("|") == [*BACKENDS], verb
     assert all(name in declared["solve", "objective"].help for name in FAMILIES)
     assert DesignRequest.model_json_schema()["properties"]["backend"]["enum"] == [*BACKENDS]
@@ -414,7 +414,7 @@ def test_fresh_means_the_same_everywhere() -> None:
     pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("accounting", "planning", "proofs"))]
     assert all(FRESH in text for text in pages)
     described = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))["components"]["schemas"]
-    for name in ("ComposeRequest", "CompareRequest", "PlanRequest"):
+    for name in ("ComposeRequest", "CompareRequest", "ReleasePlanRequest"):
         assert described[name]["properties"]["fresh"]["description"] == FRESH
         assert described[name]["properties"]["fresh"]["default"] is False
     for name in ("ComposeAnswer", "CompareAnswer", "PlanAnswer"):

@@ -37,7 +37,10 @@ EXAMPLES = {
         "darrm plan --K 11 --epsilon inf --affected 1 --queries 5 --total-epsilon 4 --total-delta 1e-5",
     ),
     "compare": (
-        "darrm compare --K 11 --epsilon 0.1 --queries 20 --total-epsilon 2 --total-delta 0.01 --fresh --plot mechanisms.svg",
+        (
+            "darrm compare --K 11 --epsilon 0.1 --queries 20 --total-epsilon 2 "
+            "--total-delta 0.01 --fresh --plot mechanisms.svg"
+        ),
     ),
     "solve": (
         "darrm solve --K 11 --m 3 --epsilon 0.1",
@@ -56,8 +59,8 @@ EXAMPLES = {
     "plurality": ("darrm plurality --K 11 --classes 3 --target-epsilon 1 --delta 1e-5 --output rule.json",),
     "label": (
         (
-            "darrm label votes.csv --solution plan.json --release-log releases.log --total-epsilon 3 --total-delta 1e-3 --fresh "
-            "--output labels.csv"
+            "darrm label votes.csv --solution plan.json --release-log releases.log --total-epsilon "
+            "3 --total-delta 1e-3 --fresh --output labels.csv"
         ),
     ),
     "compose": (

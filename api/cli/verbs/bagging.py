@@ -6,23 +6,25 @@ from typing import Annotated, Any
 
 from api.cli.output import answer
 from api.cli.parameters import TOTAL, AsJson, number, options_named
-from api.cli.parser import Option
+from api.cli.parser import CommandOption
 from api.cli.progress import ProgressDisplay
 
 
 def bagging(
-    n: Annotated[str | None, Option("--n", "Records in the dataset.", "COUNT")] = None,
-    subsample_size: Annotated[str | None, Option("--subsample-size", "Records drawn for one model.", "COUNT")] = None,
-    models: Annotated[str, Option("--models", "Models, each trained on a subsample of its own.", "COUNT")] = "1",
+    n: Annotated[str | None, CommandOption("--n", "Records in the dataset.", "COUNT")] = None,
+    subsample_size: Annotated[
+        str | None, CommandOption("--subsample-size", "Records drawn for one model.", "COUNT")
+    ] = None,
+    models: Annotated[str, CommandOption("--models", "Models, each trained on a subsample of its own.", "COUNT")] = "1",
     sampling: Annotated[
-        str, Option("--sampling", "Without replacement, how the subsamples are drawn.", "independent|disjoint")
+        str, CommandOption("--sampling", "Without replacement, how the subsamples are drawn.", "independent|disjoint")
     ] = "independent",
     form: Annotated[
-        str, Option("--form", "The published (ε, δ), or (0, δ), which is stronger.", "paper|zero")
+        str, CommandOption("--form", "The published (ε, δ), or (0, δ), which is stronger.", "paper|zero")
     ] = "paper",
     *,
     without_replacement: Annotated[
-        bool, Option("--without-replacement", "No record is drawn twice within a subsample.")
+        bool, CommandOption("--without-replacement", "No record is drawn twice within a subsample.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -33,38 +35,40 @@ def bagging(
     from api.cli.report import as_json, columns, guarantee, text_above
     from darrm_opt.bagging.guarantee import bagging_guarantee
 
-    how: dict[str, Any] = {"replacement": not without_replacement, "sampling": sampling, "form": form}
+    draw_options: dict[str, Any] = {"replacement": not without_replacement, "sampling": sampling, "form": form}
     size, draw = number(n), number(subsample_size)
     with options_named(n_models="models"):
-        together = bagging_guarantee(size, draw, number(models), **how)
-    member = bagging_guarantee(size, draw, 1, **how)
+        total = bagging_guarantee(size, draw, number(models), **draw_options)
+    member = bagging_guarantee(size, draw, 1, **draw_options)
     if json:
-        told = {
-            "epsilon": together.epsilon,
-            "delta": together.delta,
+        record = {
+            "epsilon": total.epsilon,
+            "delta": total.delta,
             "form": form,
-            "basis": together.basis,
+            "basis": total.basis,
             "member": {"epsilon": member.epsilon, "delta": member.delta},
         }
-        answer(as_json(told))
+        answer(as_json(record))
         return
     rows = [
-        ["all models", text_above(together.epsilon, ".9g"), text_above(together.delta, ".9g")],
+        ["all models", text_above(total.epsilon, ".9g"), text_above(total.delta, ".9g")],
         ["one model", text_above(member.epsilon, ".9g"), text_above(member.delta, ".9g")],
     ]
-    head = f"{models} models of {subsample_size} records out of {n}: {guarantee(together)}, {together.basis}."
+    head = f"{models} models of {subsample_size} records out of {n}: {guarantee(total)}, {total.basis}."
     answer("\n".join([head, "", columns(["", "ε", "δ"], rows)]))
 
 
 def gnmax(
-    total_epsilon: Annotated[str | None, Option("--total-epsilon", "ε of all releases together.", "NATS")] = None,
-    total_delta: Annotated[
-        str | None, Option("--total-delta", "δ of all releases together, in (0, 1).", "PROBABILITY")
+    total_epsilon: Annotated[
+        str | None, CommandOption("--total-epsilon", "ε of all releases together.", "NATS")
     ] = None,
-    queries: Annotated[str, Option("--queries", "Number of releases.", "COUNT")] = "1",
-    affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
+    total_delta: Annotated[
+        str | None, CommandOption("--total-delta", "δ of all releases together, in (0, 1).", "PROBABILITY")
+    ] = None,
+    queries: Annotated[str, CommandOption("--queries", "Number of releases.", "COUNT")] = "1",
+    affected: Annotated[str, CommandOption("--affected", "How many votes one record can move.", "COUNT")] = "1",
     search: Annotated[
-        str, Option("--search", "The exact minimiser over λ, or the paper's grid.", "continuous|grid")
+        str, CommandOption("--search", "The exact minimiser over λ, or the paper's grid.", "continuous|grid")
     ] = "continuous",
     *,
     json: AsJson = False,
@@ -77,7 +81,7 @@ def gnmax(
     from darrm_opt.aggregators.gnmax import gnmax_sigma
 
     with ProgressDisplay("calibrating noise"), options_named(**TOTAL):
-        found = gnmax_sigma(
+        calibration = gnmax_sigma(
             number(total_epsilon),
             number(total_delta),
             queries=number(queries),
@@ -85,6 +89,6 @@ def gnmax(
             search=search,  # type: ignore[arg-type]  # checked there
         )
     if json:
-        answer(as_json({"lambda": found.order, "sigma": found.sigma}))
+        answer(as_json({"lambda": calibration.order, "sigma": calibration.sigma}))
     else:
-        answer(f"σ = {found.sigma:.6g} votes, proved at λ = {found.order:.6g}")
+        answer(f"σ = {calibration.sigma:.6g} votes, proved at λ = {calibration.order:.6g}")

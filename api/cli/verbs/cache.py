@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import ExitCode, answer, end, say
 from api.cli.parameters import AsJson, StoreUrl, TableFormat, number
-from api.cli.parser import Argument, Option
+from api.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from solver_cache import Store
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 def cache_ls(
     url: StoreUrl = None,
-    limit: Annotated[str, Option("--limit", "At most so many.", "COUNT")] = "50",
-    after: Annotated[str, Option("--after", "Continue behind this id.", "ID", otherwise="the start")] = "",
-    K: Annotated[str | None, Option("--K", "Only for so many voters.", "COUNT")] = None,
-    epsilon: Annotated[str | None, Option("--epsilon", "Only for voters with this ε.", "NATS")] = None,
-    m: Annotated[str | None, Option("--m", "Only with this allowance.", "NUMBER")] = None,
-    tag: Annotated[str | None, Option("--tag", "Only with this tag.", "TAG")] = None,
+    limit: Annotated[str, CommandOption("--limit", "At most so many.", "COUNT")] = "50",
+    after: Annotated[str, CommandOption("--after", "Continue behind this id.", "ID", otherwise="the start")] = "",
+    K: Annotated[str | None, CommandOption("--K", "Only for so many voters.", "COUNT")] = None,
+    epsilon: Annotated[str | None, CommandOption("--epsilon", "Only for voters with this ε.", "NATS")] = None,
+    m: Annotated[str | None, CommandOption("--m", "Only with this allowance.", "NUMBER")] = None,
+    tag: Annotated[str | None, CommandOption("--tag", "Only with this tag.", "TAG")] = None,
     *,
-    newest: Annotated[bool, Option("--newest", "The newest first; else in the order of ids.")] = False,
+    newest: Annotated[bool, CommandOption("--newest", "The newest first; else in the order of ids.")] = False,
     json: AsJson = False,
 ) -> None:
     """List stored answers and their tags; nothing is written and nothing is proved.
@@ -37,14 +37,14 @@ def cache_ls(
     from darrm_opt.errors import InvalidInput
     from solver_cache.designs import DesignFilter
 
-    which = {name: number(text) for name, text in (("K", K), ("epsilon", epsilon), ("m", m)) if text is not None}
-    for name, value in which.items():
+    criteria = {name: number(text) for name, text in (("K", K), ("epsilon", epsilon), ("m", m)) if text is not None}
+    for name, value in criteria.items():
         if isinstance(value, str):
             raise InvalidInput(name, value, "a number")
-    chosen = DesignFilter(**which, tag=tag) if which or tag is not None or newest else None
+    filter_ = DesignFilter(**criteria, tag=tag) if criteria or tag is not None or newest else None
     with closing(open_cache(url, reading=True)) as store:
-        found = list_answers(store, number(limit), after, chosen)
-    answer(as_json(found) if json else _rows(found))
+        answers = list_answers(store, number(limit), after, filter_)
+    answer(as_json(answers) if json else _rows(answers))
 
 
 def cache_tag(
@@ -52,7 +52,7 @@ def cache_tag(
     tag: Annotated[str, Argument("TAG", "1 to 64 letters, digits, dots, hyphens and underscores.")],
     url: StoreUrl = None,
     *,
-    remove: Annotated[bool, Option("--remove", "Take the tag away.")] = False,
+    remove: Annotated[bool, CommandOption("--remove", "Take the tag away.")] = False,
     json: AsJson = False,
 ) -> None:
     """Give a stored answer a tag; everyone who uses the store sees it. The answer itself is not touched."""
@@ -60,10 +60,10 @@ def cache_tag(
     from darrm_opt.errors import InvalidInput
 
     with closing(open_cache(url, reading=False)) as store:
-        found = store.designs.untag(id, tag) if remove else store.designs.tag(id, tag)
-    if found is None:
+        design = store.designs.untag(id, tag) if remove else store.designs.tag(id, tag)
+    if design is None:
         raise InvalidInput("id", id, "the id of a stored answer", "`darrm cache ls` lists them.")
-    answer(as_json({"id": id, "tags": list(found.tags)}) if json else f"{id}: {', '.join(found.tags) or 'no tags'}")
+    answer(as_json({"id": id, "tags": list(design.tags)}) if json else f"{id}: {', '.join(design.tags) or 'no tags'}")
 
 
 def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
@@ -71,8 +71,8 @@ def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
     from api.cli.report import as_json
 
     with closing(open_cache(url, reading=True)) as store:
-        found = count_answers(store)
-    answer(as_json(found) if json else "\n".join(f"{name:8s} {_plain(value)}" for name, value in found.items()))
+        counts = count_answers(store)
+    answer(as_json(counts) if json else "\n".join(f"{name:8s} {_plain(value)}" for name, value in counts.items()))
 
 
 def cache_check(url: StoreUrl = None, *, json: AsJson = False) -> None:
@@ -81,18 +81,18 @@ def cache_check(url: StoreUrl = None, *, json: AsJson = False) -> None:
     from api.cli.report import as_json
 
     with closing(open_cache(url, reading=True)) as store, ProgressDisplay("proving stored answers"):
-        found = check_answers(store)
-    text = "\n".join(f"{each['key'] or store.url}: {each['trouble']}" for each in found)
-    answer(as_json(found) if json else text or "Nothing is wrong: every answer was proved again.")
-    if found:
+        problems = check_answers(store)
+    text = "\n".join(f"{problem['key'] or store.url}: {problem['trouble']}" for problem in problems)
+    answer(as_json(problems) if json else text or "Nothing is wrong: every answer was proved again.")
+    if problems:
         end(ExitCode.UNAVAILABLE)
 
 
 def cache_prune(
     url: StoreUrl = None,
-    days: Annotated[str, Option("--days", "Jobs that ended so long ago.", "DAYS")] = "30",
+    days: Annotated[str, CommandOption("--days", "Jobs that ended so long ago.", "DAYS")] = "30",
     *,
-    prove: Annotated[bool, Option("--prove", "Prove every answer again, to find those that fail.")] = False,
+    prove: Annotated[bool, CommandOption("--prove", "Prove every answer again, to find those that fail.")] = False,
     json: AsJson = False,
 ) -> None:
     """Remove answers that would be misses anyway, and old jobs."""
@@ -100,8 +100,8 @@ def cache_prune(
     from api.cli.report import as_json
 
     with closing(open_cache(url, reading=False)) as store, ProgressDisplay("pruning"):
-        found = prune(store, number(days), prove=prove)
-    answer(as_json(found) if json else f"Forgotten: {found['answers']:,} answers, {found['jobs']:,} jobs.")
+        counts = prune(store, number(days), prove=prove)
+    answer(as_json(counts) if json else f"Forgotten: {counts['answers']:,} answers, {counts['jobs']:,} jobs.")
 
 
 def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
@@ -109,17 +109,17 @@ def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
     from api.cli.report import as_json
 
     with closing(open_cache(url, reading=False)) as store:
-        found = migrate(store)
-    text = f"Schema {found['from']} -> {found['to']}; {found['filled']:,} rows filled in."
-    answer(as_json(found) if json else text)
+        migration = migrate(store)
+    text = f"Schema {migration['from']} -> {migration['to']}; {migration['filled']:,} rows filled in."
+    answer(as_json(migration) if json else text)
 
 
-def _rows(found: list[dict[str, Any]]) -> str:
+def _rows(answers: list[dict[str, Any]]) -> str:
     from api.cli.report import columns
 
     heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility", "tags"]
     names = ["K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility"]
-    rows = [[each["id"], *(_cell(each[name]) for name in names), " ".join(each["tags"])] for each in found]
+    rows = [[entry["id"], *(_cell(entry[name]) for name in names), " ".join(entry["tags"])] for entry in answers]
     return columns(heads, rows) if rows else "Nothing is stored here."
 
 
@@ -136,7 +136,7 @@ def _plain(value: Any) -> str:
 
 
 def export(
-    output: Annotated[str | None, Option("--output", "The table to be written.", "FILE")] = None,
+    output: Annotated[str | None, CommandOption("--output", "The table to be written.", "FILE")] = None,
     format: TableFormat = None,  # noqa: A002 — the option's name
     url: StoreUrl = None,
     *,
@@ -155,15 +155,18 @@ def export(
     if output is None:
         raise InvalidInput("output", None, "a file to be written")
     check_writable(output, "output")
-    chosen = format_of(output, format)
+    table_format = format_of(output, format)
     with closing(open_cache(url, reading=True)) as store:
         rows = ExportableRows(store.rows())
-        many = write_table(output, rows, chosen.name)
-    left = rows.left_out
-    if left:
-        say(f"Warning: {left:,} rows are of another version or damaged, and left out (`darrm cache check` names them).")
-    told = {"file": output, "format": chosen.name, "rows": many, "left_out": left}
-    answer(as_json(told) if json else f"Written: {many:,} answers to {output} ({chosen.name}).")
+        count = write_table(output, rows, table_format.name)
+    left_out = rows.left_out
+    if left_out:
+        say(
+            f"Warning: {left_out:,} rows are of another version or damaged, "
+            "and left out (`darrm cache check` names them)."
+        )
+    record = {"file": output, "format": table_format.name, "rows": count, "left_out": left_out}
+    answer(as_json(record) if json else f"Written: {count:,} answers to {output} ({table_format.name}).")
 
 
 def import_(
@@ -175,24 +178,25 @@ def import_(
 ) -> None:
     """Bring a table into the store: every row is proved again, and each that is not is refused with its reason.
 
-    An answer that is stored already stands. Rows that are refused are listed, the others are stored, and the exit code says so.
+    An answer that is stored already stands. Rows that are refused are listed, the others are stored, and the exit code
+    says so.
     """
     from api.cli.report import as_json
     from solver_cache.tables.formats import format_of, import_rows, read_table
 
-    chosen = format_of(file, format)
+    table_format = format_of(file, format)
     counts = {"new": 0, "known": 0, "refused": 0}
-    refused = []
+    refusals = []
     with closing(open_cache(url, reading=False)) as store:
-        for row in import_rows(read_table(file, chosen.name), store):
+        for row in import_rows(read_table(file, table_format.name), store):
             counts[row.became] += 1
             if row.became == "refused":
-                refused.append({"row": row.number, "id": row.key, "reason": row.reason})
+                refusals.append({"row": row.number, "id": row.key, "reason": row.reason})
                 say(f"Row {row.number} is refused: {row.reason}")
-    told = {"file": file, "format": chosen.name, **counts, "rows_refused": refused}
+    record = {"file": file, "format": table_format.name, **counts, "rows_refused": refusals}
     text = f"New: {counts['new']:,}; known already: {counts['known']:,}; refused: {counts['refused']:,}."
-    answer(as_json(told) if json else text)
-    if refused:
+    answer(as_json(record) if json else text)
+    if refusals:
         end(ExitCode.SOME_FAILED)
 
 
@@ -237,17 +241,18 @@ MAX_ROWS = 10**9
 """Most stored answers of one list by id."""
 
 
-def list_answers(store: Store, limit: Any, after: str, which: DesignFilter | None = None) -> list[dict[str, Any]]:
+def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | None = None) -> list[dict[str, Any]]:
     """Return stored answers as their records describe them, with their tags; nothing is proved.
 
     Args:
         store: where they are.
         limit: at most so many.
         after: the id behind which the list continues; "" for its start.
-        which: None for all, by id; else those of this version that fit, the newest first.
+        filter_: None for all, by id; else those of this version that fit, the newest first.
 
     Raises:
-        InvalidInput: ``limit`` is no whole number from 1 to `MAX_ROWS`; with ``which``, to 1000, and ``after`` the id of one.
+        InvalidInput: ``limit`` is no whole number from 1 to `MAX_ROWS`; with ``filter_``, to 1000, and ``after`` the id
+            of one.
     """
     from darrm_opt.errors import InvalidInput
     from solver_cache import CORE
@@ -255,18 +260,20 @@ def list_answers(store: Store, limit: Any, after: str, which: DesignFilter | Non
 
     if not isinstance(limit, int) or not 1 <= limit <= MAX_ROWS:
         raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_ROWS}")
-    if which is None:
+    if filter_ is None:
         rows = itertools.islice(store.rows(after), limit)
-        kept = ((row.key, row.core, search_columns(row.record), store.designs.get(row.key)) for row in rows)
+        entries = ((row.key, row.core, search_columns(row.record), store.designs.get(row.key)) for row in rows)
     else:
-        kept = ((each.key, CORE, each.about, each) for each in store.designs.list(which, limit, after or None))
-    found = []
-    for key, core, about, design in kept:
-        said = {} if about is None else asdict(about)
-        values = {name: said.get(column) for name, column in _COLUMNS.items()}
+        entries = (
+            (design.key, CORE, design.about, design) for design in store.designs.list(filter_, limit, after or None)
+        )
+    answers = []
+    for key, core, description, design in entries:
+        columns = {} if description is None else asdict(description)
+        values = {name: columns.get(column) for name, column in _COLUMNS.items()}
         tags = [] if design is None else list(design.tags)
-        found.append({"id": key, "core": core, **values, "epsilon": _finite(values["epsilon"]), "tags": tags})
-    return found
+        answers.append({"id": key, "core": core, **values, "epsilon": _finite(values["epsilon"]), "tags": tags})
+    return answers
 
 
 def count_answers(store: Store) -> dict[str, Any]:
@@ -302,14 +309,14 @@ def prune(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
     answers = 0
     for row in store.rows():
         if prove:
-            bad = validate_row(row).decision != "hit"
+            invalid = validate_row(row).decision != "hit"
         else:
             try:
                 read_row(row)
-                bad = False
+                invalid = False
             except InvalidRow:
-                bad = True
-        answers += bad and store.remove(row)
+                invalid = True
+        answers += invalid and store.remove(row)
     return {"answers": answers, "jobs": store.jobs.prune(time.time() - days * DAY)}
 
 

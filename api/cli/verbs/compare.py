@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer
 from api.cli.parameters import AsJson, Fresh, VoterOptions, number, priors, total_privacy
-from api.cli.parser import Option
+from api.cli.parser import CommandOption
 from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -19,18 +19,20 @@ ROWS = 65_536
 
 
 def compare(
-    asked: VoterOptions,
-    queries: Annotated[str, Option("--queries", "Number of releases Q.", "COUNT")] = "1",
-    total_epsilon: Annotated[str | None, Option("--total-epsilon", "ε of all releases together.", "NATS")] = None,
+    options: VoterOptions,
+    queries: Annotated[str, CommandOption("--queries", "Number of releases Q.", "COUNT")] = "1",
+    total_epsilon: Annotated[
+        str | None, CommandOption("--total-epsilon", "ε of all releases together.", "NATS")
+    ] = None,
     total_delta: Annotated[
-        str | None, Option("--total-delta", "δ of all releases together, above 0.", "PROBABILITY")
+        str | None, CommandOption("--total-delta", "δ of all releases together, above 0.", "PROBABILITY")
     ] = None,
     objective: Annotated[
-        str, Option("--objective", "What γ_opt maximises; see `darrm solve`.", "TEXT")
+        str, CommandOption("--objective", "What γ_opt maximises; see `darrm solve`.", "TEXT")
     ] = "rectangular",
     prior: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--prior",
             "How votes fall, for the accuracy: the text of an objective, as in histogram(9,1,0,2) for measured votes.",
             "TEXT",
@@ -39,48 +41,51 @@ def compare(
     ] = None,
     votes: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--votes",
-            "How votes fell, for the errors, instead of --prior: a .csv, .npy or .parquet file, a row of K votes a query. What is "
-            "computed from private votes is as private as they are.",
+            "How votes fell, for the errors, instead of --prior: a .csv, .npy or .parquet file, a row of K votes a "
+            "query. What is computed from private votes is as private as they are.",
             "FILE",
         ),
     ] = None,
     n: Annotated[
         str | None,
-        Option("--n", "Records in the dataset, where each voter is a model trained on a subsample of them.", "COUNT"),
+        CommandOption(
+            "--n", "Records in the dataset, where each voter is a model trained on a subsample of them.", "COUNT"
+        ),
     ] = None,
     subsample_size: Annotated[
-        str | None, Option("--subsample-size", "Records drawn for one model, with --n.", "COUNT")
+        str | None, CommandOption("--subsample-size", "Records drawn for one model, with --n.", "COUNT")
     ] = None,
     sampling: Annotated[
-        str, Option("--sampling", "Without replacement, how the subsamples are drawn.", "independent|disjoint")
+        str, CommandOption("--sampling", "Without replacement, how the subsamples are drawn.", "independent|disjoint")
     ] = "independent",
     classes: Annotated[
         str,
-        Option(
+        CommandOption(
             "--classes",
-            "Number of classes. From 3 on, for voters that are not private: the options of `darrm plurality --compare`.",
+            "Number of classes. From 3 on, for voters that are not private: "
+            "the options of `darrm plurality --compare`.",
             "COUNT",
         ),
     ] = "2",
     price: Annotated[
-        str, Option("--price", "Cost of a wrong label, in right ones, with three or more classes.", "NUMBER")
+        str, CommandOption("--price", "Cost of a wrong label, in right ones, with three or more classes.", "NUMBER")
     ] = "0",
-    plot: Annotated[str | None, Option("--plot", "Draw the comparison: .png, .svg or .pdf.", "FILE")] = None,
+    plot: Annotated[str | None, CommandOption("--plot", "Draw the comparison: .png, .svg or .pdf.", "FILE")] = None,
     *,
     without_replacement: Annotated[
-        bool, Option("--without-replacement", "No record is drawn twice within a subsample.")
+        bool, CommandOption("--without-replacement", "No record is drawn twice within a subsample.")
     ] = False,
     fresh: Fresh = False,
     json: AsJson = False,
 ) -> None:
     """Compare mechanisms that release a majority: same voters, same total privacy over all queries.
 
-    Each mechanism is calibrated as far as the total allows, by the exact account of its bits; then the most useful, as the
-    objective has it, comes first. With --n and --subsample-size chance decides how many voters a record reaches, and the account
-    is the average over that. With three or more --classes all mechanisms for classes are compared, with right, wrong and
-    abstained shares.
+    Each mechanism is calibrated as far as the total allows, by the exact account of its bits; then the most useful, as
+    the objective has it, comes first. With --n and --subsample-size chance decides how many voters a record reaches,
+    and the account is the average over that. With three or more --classes all mechanisms for classes are compared, with
+    right, wrong and abstained shares.
     """
     from api.cli.cached_solve import refuse_slow
     from api.cli.files import check_plot, picture_format, write_whole
@@ -91,9 +96,9 @@ def compare(
     from darrm_opt.comparison.compare import compare as compare_mechanisms
     from darrm_opt.design.objective import as_objective
 
-    of_two = {
-        "epsilon": (None if asked.epsilon == "inf" else asked.epsilon, None),
-        "Delta": (asked.Delta, "0"),
+    binary_options = {
+        "epsilon": (None if options.epsilon == "inf" else options.epsilon, None),
+        "Delta": (options.Delta, "0"),
         "objective": (objective, "rectangular"),
         "n": (n, None),
         "subsample_size": (subsample_size, None),
@@ -104,26 +109,26 @@ def compare(
     }
     if several_classes(classes, price):
         answer_options(
-            asked.K,
+            options.K,
             classes,
             queries,
             total_epsilon,
             total_delta,
-            asked.affected,
+            options.affected,
             prior=prior,
             votes=votes,
             price=price,
-            unused={name: given for name, (given, default) in of_two.items() if given != default},
+            unused={name: value for name, (value, default) in binary_options.items() if value != default},
             json=json,
         )
         return
     check_plot(plot)
     total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)
-    problem = asked.problem(m=None, target_epsilon=1.0)
+    problem = options.problem(m=None, target_epsilon=1.0)
     refuse_slow(problem, as_objective(objective), lambda solve, _: COMPARISON_SOLVES * solve, "")
-    drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
+    draw: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
     with ProgressDisplay("comparing") as display:
-        found = compare_mechanisms(
+        comparison = compare_mechanisms(
             problem,
             number(queries),
             total,
@@ -132,34 +137,41 @@ def compare(
             replacement=not without_replacement,
             fresh=fresh,
             progress=lambda row: display.update(row.name),
-            **drawn,
+            **draw,
         )
     if plot is not None:
         from darrm_opt.figures import mechanisms_figure, render
 
-        write_whole(plot, render(mechanisms_figure(found), picture_format(plot)))
+        write_whole(plot, render(mechanisms_figure(comparison), picture_format(plot)))
     if json:
-        answer(as_json(comparison_to_dict(found)))
+        answer(as_json(comparison_to_dict(comparison)))
         return
-    head = f"{voters_text(problem)}{trained_text(problem, fresh=fresh)}; {count_text(found.queries, 'release')}, {guarantee(found.total)} in all."
+    head = (
+        f"{voters_text(problem)}{trained_text(problem, fresh=fresh)}; {count_text(comparison.queries, 'release')}, "
+        f"{guarantee(comparison.total)} in all."
+    )
     heads = ["mechanism", "parameter", "ε spent", "utility", "disagreement", "tv error"]
-    left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
-    if found.bags is not None:
-        head += f"\n{_draw(found.bags, problem.K)}"
-    assumed = assumed_text(problem, found.queries, fresh=fresh)
-    notes = [*([found.without_noise] if found.without_noise else []), *left_out, *([assumed] if assumed else [])]
-    answer("\n".join([head, "", columns(heads, _rows(found)), "", *notes]))
+    left_out = [f"{name} is left out: {reason}." for name, reason in comparison.not_compared.items()]
+    if comparison.bags is not None:
+        head += f"\n{_draw(comparison.bags, problem.K)}"
+    assumption = assumed_text(problem, comparison.queries, fresh=fresh)
+    notes = [
+        *([comparison.without_noise] if comparison.without_noise else []),
+        *left_out,
+        *([assumption] if assumption else []),
+    ]
+    answer("\n".join([head, "", columns(heads, _rows(comparison)), "", *notes]))
 
 
 def _draw(bags: Bags, K: int) -> str:
-    drawn = f"with{'' if bags.replacement else 'out'} replacement" + (", disjoint" * (bags.sampling == "disjoint"))
+    sampling = f"with{'' if bags.replacement else 'out'} replacement" + (", disjoint" * (bags.sampling == "disjoint"))
     return (
-        f"Each voter is trained on {bags.subsample_size} of {bags.n} records, {drawn}: "
+        f"Each voter is trained on {bags.subsample_size} of {bags.n} records, {sampling}: "
         f"one record reaches {bags.affected_distribution(K).mean:.4g} voters on average."
     )
 
 
-def _rows(found: Comparison) -> list[list[str]]:
+def _rows(comparison: Comparison) -> list[list[str]]:
     from api.cli.report import text_above
 
     return [
@@ -167,13 +179,13 @@ def _rows(found: Comparison) -> list[list[str]]:
             row.name,
             "does not fit" if row.value is None else f"{row.parameter} = {row.value:.6g}",
             "-" if row.epsilon is None else text_above(row.epsilon, ".6f"),
-            *map(_shown, (row.utility, row.disagreement, row.tv_error)),
+            *map(_figure, (row.utility, row.disagreement, row.tv_error)),
         ]
-        for row in found.rows
+        for row in comparison.rows
     ]
 
 
-def _shown(value: float | None) -> str:
+def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.6f}"
 
 
@@ -191,7 +203,7 @@ def _prior(text: str | None, votes: str | None, K: int) -> Prior | None:
     if text is None:
         return None
 
-    chosen: Any = as_objective(text)
-    if not isinstance(chosen, Objective):
+    objective: Any = as_objective(text)
+    if not isinstance(objective, Objective):
         raise InvalidInput("prior", text, priors())
-    return chosen.prior
+    return objective.prior

@@ -13,8 +13,8 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(shell: Annotated[str, Argument("bash|zsh|fish", "The shell.")]) -> None:
     """Print a script that completes commands, options and their choices in a shell.
 
-    bash, zsh: add `eval "$(darrm completion bash)"` (or zsh) to ~/.bashrc (or ~/.zshrc, behind compinit). fish: write it to
-    ~/.config/fish/completions/darrm.fish.
+    bash, zsh: add `eval "$(darrm completion bash)"` (or zsh) to ~/.bashrc (or ~/.zshrc, behind compinit). fish: write
+    it to ~/.config/fish/completions/darrm.fish.
     """
     from darrm_opt.errors import InvalidInput
 
@@ -28,15 +28,15 @@ def _options() -> dict[str, dict[str, tuple[str, ...]]]:
     from api.cli.parser import Command
     from api.cli.verbs import VERBS, load
 
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    verbs: dict[str, dict[str, tuple[str, ...]]] = {}
     for verb in VERBS:
         options: dict[str, tuple[str, ...]] = {"--help": ()}
-        for each in Command.of(load(verb)).parameters:
-            metavar = each.declared.metavar
+        for parameter in Command.of(load(verb)).parameters:
+            metavar = parameter.declared.metavar
             choices = tuple(metavar.split("|")) if "|" in metavar and metavar == metavar.lower() else ()
-            options |= dict.fromkeys(each.flags, choices)
-        found[verb] = options
-    return found
+            options |= dict.fromkeys(parameter.flags, choices)
+        verbs[verb] = options
+    return verbs
 
 
 def _first_words() -> list[str]:
@@ -45,29 +45,32 @@ def _first_words() -> list[str]:
     return list(dict.fromkeys(verb.split()[0] for verb in VERBS))
 
 
-def _seconds_of(first: str) -> list[str]:
+def _subcommands(group: str) -> list[str]:
     from api.cli.verbs import VERBS
 
-    return [verb.split()[1] for verb in VERBS if verb.startswith(f"{first} ")]
+    return [verb.split()[1] for verb in VERBS if verb.startswith(f"{group} ")]
 
 
 def _bash(*, zsh: bool) -> str:
-    groups = [first for first in _first_words() if _seconds_of(first)]
+    groups = [group for group in _first_words() if _subcommands(group)]
     lines = [
         *(["autoload -Uz bashcompinit && bashcompinit"] if zsh else []),
         "_darrm() {",
-        '  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" verb="${COMP_WORDS[1]}" words=""',
+        (
+            '  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" verb="${COMP_WORDS[1]}" '
+            'words=""'
+        ),
         '  if [ "$COMP_CWORD" -eq 1 ]; then',
         f'    COMPREPLY=($(compgen -W "{" ".join(_first_words())} --help --version" -- "$word")); return',
         "  fi",
         '  case "$verb" in',
     ]
-    for first in groups:
-        seconds = " ".join(_seconds_of(first))
+    for group in groups:
+        subcommands = " ".join(_subcommands(group))
         lines += [
-            f"    {first})",
+            f"    {group})",
             '      if [ "$COMP_CWORD" -eq 2 ]; then',
-            f'        COMPREPLY=($(compgen -W "{seconds} --help" -- "$word")); return',
+            f'        COMPREPLY=($(compgen -W "{subcommands} --help" -- "$word")); return',
             "      fi",
             '      verb="$verb ${COMP_WORDS[2]}" ;;',
         ]
@@ -98,13 +101,15 @@ def _bash(*, zsh: bool) -> str:
 
 def _fish() -> str:
     lines = [f'complete -c darrm -n __fish_use_subcommand -f -a "{" ".join(_first_words())}"']
-    for first in _first_words():
-        if seconds := _seconds_of(first):
-            unseen = f"__fish_seen_subcommand_from {first}; and not __fish_seen_subcommand_from {' '.join(seconds)}"
-            lines.append(f'complete -c darrm -n "{unseen}" -f -a "{" ".join(seconds)}"')
+    for group in _first_words():
+        if subcommands := _subcommands(group):
+            condition = (
+                f"__fish_seen_subcommand_from {group}; and not __fish_seen_subcommand_from {' '.join(subcommands)}"
+            )
+            lines.append(f'complete -c darrm -n "{condition}" -f -a "{" ".join(subcommands)}"')
     for verb, options in _options().items():
-        seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in verb.split())
+        condition = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in verb.split())
         for flag, choices in options.items():
-            wanted = f' -x -a "{" ".join(choices)}"' if choices else ""
-            lines.append(f'complete -c darrm -n "{seen}" -l {flag.removeprefix("--")}{wanted}')
+            values = f' -x -a "{" ".join(choices)}"' if choices else ""
+            lines.append(f'complete -c darrm -n "{condition}" -l {flag.removeprefix("--")}{values}')
     return "\n".join(lines)

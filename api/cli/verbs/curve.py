@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, end, exit_code_of, say
 from api.cli.parameters import AsJson, DesignOptions, ProblemOptions, number, options_named
-from api.cli.parser import Option
+from api.cli.parser import CommandOption
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,22 +19,25 @@ MAX_ALLOWANCES = 25
 
 
 def curve(
-    asked: ProblemOptions,
+    options: ProblemOptions,
     design: DesignOptions,
     over: Annotated[
         str,
-        Option(
+        CommandOption(
             "--over",
-            "p: the chance of 1 that all voters share. m: the allowance; errors are averages over the objective's prior.",
+            "p: the chance of 1 that all voters share. m: the allowance; "
+            "errors are averages over the objective's prior.",
             "p|m",
         ),
     ] = "p",
-    points: Annotated[str, Option("--points", "Values of p, from 0.5 to 1 (the same below 0.5).", "COUNT")] = "21",
+    points: Annotated[
+        str, CommandOption("--points", "Values of p, from 0.5 to 1 (the same below 0.5).", "COUNT")
+    ] = "21",
     ms: Annotated[
         str | None,
-        Option("--ms", "Allowances, as in 1,3,5.", "NUMBERS", otherwise="whole numbers up to (K+1)/2"),
+        CommandOption("--ms", "Allowances, as in 1,3,5.", "NUMBERS", otherwise="whole numbers up to (K+1)/2"),
     ] = None,
-    plot: Annotated[str | None, Option("--plot", "Draw the curves: .png, .svg or .pdf.", "FILE")] = None,
+    plot: Annotated[str | None, CommandOption("--plot", "Draw the curves: .png, .svg or .pdf.", "FILE")] = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -52,7 +55,7 @@ def curve(
         raise InvalidInput("over", over, "p or m")
     if over == "p" and ms is not None:
         raise InvalidInput("ms", ms, "nothing without --over m", "Give the one allowance with --m.")
-    solutions, curves = _over_p(asked, design, points) if over == "p" else _over_m(asked, design, ms)
+    solutions, curves = _over_p(options, design, points) if over == "p" else _over_m(options, design, ms)
     if plot is not None:
         from darrm_opt.figures import render
 
@@ -66,27 +69,27 @@ def curve(
 _Answer = tuple[list["Solution"], dict[str, Any]]
 
 
-def _over_p(asked: ProblemOptions, design: DesignOptions, points: str) -> _Answer:
+def _over_p(options: ProblemOptions, design: DesignOptions, points: str) -> _Answer:
     from api.cli.cached_solve import cached_solution
     from darrm_opt.answers.curves import error_curves_over_p, p_grid
 
     p = p_grid(number(points))
-    solution = cached_solution(asked.problem(), design)
+    solution = cached_solution(options.problem(), design)
     return [solution], error_curves_over_p(solution, p)
 
 
-def _over_m(asked: ProblemOptions, design: DesignOptions, ms: str | None) -> _Answer:
+def _over_m(options: ProblemOptions, design: DesignOptions, ms: str | None) -> _Answer:
     from api.cli.cached_solve import cached_solution
     from darrm_opt.answers.curves import allowance_grid, error_curves_over_m
     from darrm_opt.errors import InvalidInput
 
     for name in ("m", "target_epsilon"):
-        if (value := getattr(asked, name)) is not None:
+        if (value := getattr(options, name)) is not None:
             raise InvalidInput(name, value, "no single target with --over m", "Give the allowances with --ms.")
-    first = asked.problem(m=1)  # says what is wrong with the other options
-    wanted = allowance_grid(first.K, MAX_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
+    template = options.problem(m=1)  # says what is wrong with the other options
+    allowances = allowance_grid(template.K, MAX_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
     with options_named(m="ms"):
-        problems = [asked.problem(m=m) for m in wanted]
+        problems = [options.problem(m=m) for m in allowances]
     solutions = [cached_solution(problem, design) for problem in problems]
     return solutions, error_curves_over_m(solutions)
 
@@ -121,14 +124,14 @@ def _number(error: float | None) -> str:
 
 
 def profile(
-    asked: ProblemOptions,
+    options: ProblemOptions,
     design: DesignOptions,
     solution: Annotated[
-        str | None, Option("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
+        str | None, CommandOption("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
     ] = None,
-    points: Annotated[str, Option("--points", "Values of ε, from 0 to beyond the target.", "COUNT")] = "16",
+    points: Annotated[str, CommandOption("--points", "Values of ε, from 0 to beyond the target.", "COUNT")] = "16",
     epsilons: Annotated[
-        str | None, Option("--epsilons", "Values of ε, as in 0,0.1,0.3, instead of --points.", "NATS")
+        str | None, CommandOption("--epsilons", "Values of ε, as in 0,0.1,0.3, instead of --points.", "NATS")
     ] = None,
     *,
     json: AsJson = False,
@@ -145,30 +148,29 @@ def profile(
     from darrm_opt.record import problem_record
 
     epsilon_grid(0.0, number(points))  # refuses what is no number of points, before any work
-    wanted = (
+    grid = (
         None
         if epsilons is None
         else [real_number(number(text), "epsilons", "numbers of nats, as in 0,0.1") for text in epsilons.split(",")]
     )
-    release = release_of(asked, design, solution)
-    if wanted is None:
-        wanted = epsilon_grid(release.privacy.epsilon, number(points))
-    found = privacy_profile(release.noise, release.problem, wanted)
+    release = release_of(options, design, solution)
+    if grid is None:
+        grid = epsilon_grid(release.privacy.epsilon, number(points))
+    curve = privacy_profile(release.noise, release.problem, grid)
     if json:
         answer(
             as_json(
                 {
                     "problem": problem_record(release.problem),
                     "gamma": release.noise.values.tolist(),
-                    "epsilon": wanted,
-                    "delta": found.deltas.tolist(),
-                    "attained": found.attained.tolist(),
+                    "epsilon": grid,
+                    "delta": curve.deltas.tolist(),
+                    "attained": curve.attained.tolist(),
                 }
             )
         )
         return
     rows = [
-        [f"{epsilon:.6g}", text_above(delta, ".6e")]
-        for epsilon, delta in zip(wanted, found.deltas.tolist(), strict=True)
+        [f"{epsilon:.6g}", text_above(delta, ".6e")] for epsilon, delta in zip(grid, curve.deltas.tolist(), strict=True)
     ]
     answer("\n".join([problem_text(release.problem), "", columns(["ε", "δ"], rows)]))

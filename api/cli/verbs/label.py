@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from api.cli.output import answer, say
 from api.cli.parameters import FRESH, AsJson, number, total_privacy
-from api.cli.parser import Argument, Option
+from api.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release
@@ -22,41 +22,44 @@ def label(
         str, Argument("VOTES", "A .csv, .parquet or .npy file: a row for each label, a column for each voter.")
     ],
     solution: Annotated[
-        str | None, Option("--solution", "An answer of `darrm solve`, or a rule of `darrm plurality`.", "FILE")
+        str | None, CommandOption("--solution", "An answer of `darrm solve`, or a rule of `darrm plurality`.", "FILE")
     ] = None,
     release_log: Annotated[
-        str | None, Option("--release-log", "What was released so far; created if there is no such file.", "FILE")
+        str | None,
+        CommandOption("--release-log", "What was released so far; created if there is no such file.", "FILE"),
     ] = None,
-    output: Annotated[str | None, Option("--output", "Where the labels go: .csv, .parquet or .npy.", "FILE")] = None,
+    output: Annotated[
+        str | None, CommandOption("--output", "Where the labels go: .csv, .parquet or .npy.", "FILE")
+    ] = None,
     queries: Annotated[
-        str | None, Option("--queries", "Releases that the release log allows in all.", "COUNT", _BUDGET)
+        str | None, CommandOption("--queries", "Releases that the release log allows in all.", "COUNT", _BUDGET)
     ] = None,
     total_epsilon: Annotated[
         str | None,
-        Option("--total-epsilon", "Or ε of all releases together; as many as fit are allowed.", "NATS", _BUDGET),
+        CommandOption("--total-epsilon", "Or ε of all releases together; as many as fit are allowed.", "NATS", _BUDGET),
     ] = None,
     total_delta: Annotated[
         str | None,
-        Option("--total-delta", "δ of all releases together, in [0, 1).", "PROBABILITY", _BUDGET, "0"),
+        CommandOption("--total-delta", "δ of all releases together, in [0, 1).", "PROBABILITY", _BUDGET, "0"),
     ] = None,
     release_id: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--release-id",
             "Name of this job in the release log.",
             "TEXT",
             otherwise="a new one, kept beside the output",
         ),
     ] = None,
-    block: Annotated[str, Option("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
+    block: Annotated[str, CommandOption("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
     *,
-    fresh: Annotated[bool, Option("--fresh", FRESH, panel=_BUDGET)] = False,
+    fresh: Annotated[bool, CommandOption("--fresh", FRESH, panel=_BUDGET)] = False,
     json: AsJson = False,
 ) -> None:
     """Release a private label for each row of votes, within a budget that lasts.
 
-    Each label is charged to the release log before it leaves. After ctrl-C or a crash, the same command goes on where it
-    stopped: what was released is not charged again. Votes are never printed or logged.
+    Each label is charged to the release log before it leaves. After ctrl-C or a crash, the same command goes on where
+    it stopped: what was released is not charged again. Votes are never printed or logged.
     """
     from api.cli.cached_solve import release_of
     from api.cli.files import check_writable
@@ -68,13 +71,13 @@ def label(
     from darrm_opt.problem import whole_number
     from darrm_opt.record import problem_record
 
-    saved, labels = needed(solution, "solution"), needed(output, "output")
+    source, labels = needed(solution, "solution"), needed(output, "output")
     log_file = needed(release_log, "release_log")
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
-    plurality = plurality_of(saved)
-    release = plurality or release_of(ProblemOptions(), DesignOptions(), saved)
+    plurality = plurality_of(source)
+    release = plurality or release_of(ProblemOptions(), DesignOptions(), source)
     K, classes = (
         (plurality.K, plurality.classes) if plurality else (release.problem.K, None)  # type: ignore[union-attr]
     )
@@ -89,7 +92,7 @@ def label(
         problem = plurality.record()
         problem = problem.get("problem", problem)
     try:
-        done = label_file(votes, labels, mechanism, log, release_id=release_id, rows=rows, count=count)
+        result = label_file(votes, labels, mechanism, log, release_id=release_id, rows=rows, count=count)
     except KeyboardInterrupt:
         say("The same command goes on where this stopped; what was released is not charged again.")
         raise
@@ -98,10 +101,10 @@ def label(
         answer(
             as_json(
                 {
-                    "labels": done.labels,
-                    "resumed": done.resumed,
+                    "labels": result.labels,
+                    "resumed": result.resumed,
                     "output": labels,
-                    "release_id": done.release_id,
+                    "release_id": result.release_id,
                     "release_log": log_file,
                     "spent": spent,
                     "left": log.limit - spent,
@@ -114,14 +117,14 @@ def label(
             )
         )
         return
-    of_what = "" if log.budget is None else f": {log.in_words}"
-    lines = [f"{done.labels:,} labels in {labels}. {spent:,} of {log.limit:,} releases are spent{of_what}."]
+    budget_text = "" if log.budget is None else f": {log.in_words}"
+    lines = [f"{result.labels:,} labels in {labels}. {spent:,} of {log.limit:,} releases are spent{budget_text}."]
     if isinstance(mechanism, PrivateMajority) and log.budget is not None:
         lines += filter(None, [assumed_text(mechanism.problem, log.limit, fresh=log.fresh)])
     answer("\n".join(lines))
 
 
-def needed(given: str | None, argument: str) -> str:
+def needed(value: str | None, argument: str) -> str:
     """Return what was typed for an option without which nothing works.
 
     Raises:
@@ -129,20 +132,20 @@ def needed(given: str | None, argument: str) -> str:
     """
     from darrm_opt.errors import InvalidInput
 
-    if given is None:
+    if value is None:
         raise InvalidInput(argument, None, "a file")
-    return given
+    return value
 
 
-def plurality_of(saved: str) -> VoteMechanism | None:
+def plurality_of(source: str) -> VoteMechanism | None:
     """Return the mechanism in a file that `darrm plurality` wrote, proved; None where the file is another one."""
     from json import loads
 
     from api.cli.files import read_text
 
-    if saved == "-":  # can be read once
+    if source == "-":  # can be read once
         return None
-    text = read_text(saved)
+    text = read_text(source)
     try:
         record = loads(text)
     except (ValueError, RecursionError):
@@ -180,11 +183,11 @@ def open_log(
     if queries is not None and total_epsilon is not None:
         raise InvalidInput("queries", queries, "one of --queries and --total-epsilon")
     total = None if total_epsilon is None else total_privacy(total_epsilon, total_delta or "0")
-    most = number(queries)
+    limit = number(queries)
     try:
         if isinstance(release, VoteMechanism):  # its voters are not private: whether they are fresh makes no difference
-            return PluralityLog.open_or_create(path, release, budget=total, queries=most, first=first)
-        return ReleaseLog.open_or_create(path, release, budget=total, queries=most, fresh=fresh, first=first)
+            return PluralityLog.open_or_create(path, release, budget=total, queries=limit, first=first)
+        return ReleaseLog.open_or_create(path, release, budget=total, queries=limit, fresh=fresh, first=first)
     except InvalidInput as err:
         if err.argument != "budget":
             raise

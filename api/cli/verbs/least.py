@@ -6,37 +6,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, end, exit_code_of, say
 from api.cli.parameters import AsJson, DesignOptions, ProblemOptions, number
-from api.cli.parser import Option
+from api.cli.parser import CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.design.inverse import LeastParameter
 
 
 def least(
-    asked: ProblemOptions,
+    options: ProblemOptions,
     design: DesignOptions,
     parameter: Annotated[
         str,
-        Option(
+        CommandOption(
             "--parameter",
-            "What is searched for: m; target_epsilon, also for voters that are not private; or epsilon of one voter, given --m.",
+            "What is searched for: m; target_epsilon, also for voters that are not private; "
+            "or epsilon of one voter, given --m.",
             "m|target_epsilon|epsilon",
         ),
     ] = "m",
     utility: Annotated[
-        str | None, Option("--utility", "Wanted share of the noiseless utility, in (0, 1].", "SHARE")
+        str | None, CommandOption("--utility", "Wanted share of the noiseless utility, in (0, 1].", "SHARE")
     ] = None,
     agreement: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--agreement",
             "Wanted chance that the released bit is the majority that was voted, instead of --utility.",
             "PROBABILITY",
         ),
     ] = None,
-    digits: Annotated[str, Option("--digits", "Significant digits of the number, 2 to 10.", "COUNT")] = "3",
+    digits: Annotated[str, CommandOption("--digits", "Significant digits of the number, 2 to 10.", "COUNT")] = "3",
     output: Annotated[
-        str | None, Option("--output", "Write the γ there, as JSON; `darrm verify` reads it.", "FILE")
+        str | None, CommandOption("--output", "Write the γ there, as JSON; `darrm verify` reads it.", "FILE")
     ] = None,
     *,
     json: AsJson = False,
@@ -56,64 +57,66 @@ def least(
     from darrm_opt.record import solution_record
 
     check_writable(output, "output")
-    if asked.target_epsilon is not None:
+    if options.target_epsilon is not None:
         raise InvalidInput(
-            "target_epsilon", asked.target_epsilon, "nothing", "Search for it: --parameter target_epsilon."
+            "target_epsilon", options.target_epsilon, "nothing", "Search for it: --parameter target_epsilon."
         )
-    for name, value, usual in (("method", design.method, "auto"), ("cache", design.cache or None, None)):
-        if value != usual:
+    for name, value, default in (("method", design.method, "auto"), ("cache", design.cache or None, None)):
+        if value != default:
             raise InvalidInput(name, value, "nothing: the search solves by cuts, each problem anew")
-    given: dict[str, Any] = {"K": None} | {name: number(getattr(asked, name)) for name in asked.given}
+    arguments: dict[str, Any] = {"K": None} | {name: number(getattr(options, name)) for name in options.given}
     limit, count = number(design.time_limit), number(digits)
     if limit is None and isinstance(count, int):
-        checked: Any = parameter
+        searched_parameter: Any = parameter
         refuse_slow(
-            problem_at(checked, 1.0, **given),
+            problem_at(searched_parameter, 1.0, **arguments),
             as_objective(design.objective),
             lambda seconds, _: inverse_seconds(seconds, count),
             "Or give --time-limit, for each solve.",
         )
-    wanted = {"utility": utility, "agreement": agreement}
+    goals = {"utility": utility, "agreement": agreement}
     with ProgressDisplay("searching") as display:
-        found = least_parameter(
-            **given,
-            **{name: number(text) for name, text in wanted.items() if text is not None},
+        result = least_parameter(
+            **arguments,
+            **{name: number(text) for name, text in goals.items() if text is not None},
             parameter=parameter,  # type: ignore[arg-type]  # checked there
             objective=design.objective,
             shape=design.shape,  # type: ignore[arg-type]  # checked there
             digits=count,
             backend=design.backend,
             time_limit=limit,
-            progress=lambda done, of: display.update(f"{done} of about {of} solves done"),
+            progress=lambda solves, total: display.update(f"{solves} of about {total} solves done"),
         )
     if output is not None:
-        write_whole(output, f"{solution_json(found.solution)}\n".encode())
-    for warning in found.solution.warnings:
+        write_whole(output, f"{solution_json(result.solution)}\n".encode())
+    for warning in result.solution.warnings:
         say(f"Warning: {warning}")
-    named = ("parameter", "value", "measure", "wanted", "reached", "is_least")
-    below = found.below
-    told = {name: getattr(found, name) for name in named} | {
-        "solution": solution_record(found.solution),
+    names = ("parameter", "value", "measure", "wanted", "reached", "is_least")
+    neighbour = result.below
+    record = {name: getattr(result, name) for name in names} | {
+        "solution": solution_record(result.solution),
         "below": None
-        if below is None
-        else {name: getattr(below, name) for name in ("value", "reached", "bound")}
-        | {"solution": solution_record(below.solution)},
+        if neighbour is None
+        else {name: getattr(neighbour, name) for name in ("value", "reached", "bound")}
+        | {"solution": solution_record(neighbour.solution)},
     }
-    answer(as_json(told) if json else _text(found))
-    end(exit_code_of(found.solution.status))
+    answer(as_json(record) if json else _text(result))
+    end(exit_code_of(result.solution.status))
 
 
 _NAMES = {"m": "m", "target_epsilon": "target ε", "epsilon": "ε of one voter"}
 
 
-def _text(found: LeastParameter) -> str:
+def _text(result: LeastParameter) -> str:
     from api.cli.report import solution_text
 
-    name, below = _NAMES[found.parameter], found.below
-    lines = [f"{name} = {found.value:g} reaches {found.measure} {found.reached:.6f} ({found.wanted:g} was wanted)."]
-    if below is None:
+    name, neighbour = _NAMES[result.parameter], result.below
+    lines = [f"{name} = {result.value:g} reaches {result.measure} {result.reached:.6f} ({result.wanted:g} was wanted)."]
+    if neighbour is None:
         lines.append("It is the smallest number that is tried.")
     else:
-        proved = "; no private γ there reaches it, nor at any smaller one" if found.is_least else ""
-        lines.append(f"{name} = {below.value:g} reaches {below.reached:.6f}, at most {below.bound:.6f}{proved}.")
-    return "\n".join([*lines, "", solution_text(found.solution)])
+        proof = "; no private γ there reaches it, nor at any smaller one" if result.is_least else ""
+        lines.append(
+            f"{name} = {neighbour.value:g} reaches {neighbour.reached:.6f}, at most {neighbour.bound:.6f}{proof}."
+        )
+    return "\n".join([*lines, "", solution_text(result.solution)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
 from api.cli.parameters import FRESH, AsJson, number, options_named, priors, total_privacy
-from api.cli.parser import Option
+from api.cli.parser import CommandOption
 from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -19,24 +19,24 @@ _VOTERS, _WANTED = "The voters", "What is wanted"
 
 
 def plan(
-    K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT", _VOTERS)] = None,
+    K: Annotated[str | None, CommandOption("--K", "Number of voters.", "COUNT", _VOTERS)] = None,
     epsilon: Annotated[
-        str, Option("--epsilon", "ε of one voter; inf: the voter is not private.", "NATS", _VOTERS)
+        str, CommandOption("--epsilon", "ε of one voter; inf: the voter is not private.", "NATS", _VOTERS)
     ] = "inf",
-    Delta: Annotated[str, Option("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", _VOTERS)] = "0",
+    Delta: Annotated[str, CommandOption("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", _VOTERS)] = "0",
     affected: Annotated[
-        str | None, Option("--affected", "How many voters one record can influence.", "COUNT", _VOTERS, "all K")
+        str | None, CommandOption("--affected", "How many voters one record can influence.", "COUNT", _VOTERS, "all K")
     ] = None,
-    queries: Annotated[str, Option("--queries", "Answers wanted, Q.", "COUNT", _WANTED)] = "1",
+    queries: Annotated[str, CommandOption("--queries", "Answers wanted, Q.", "COUNT", _WANTED)] = "1",
     total_epsilon: Annotated[
-        str | None, Option("--total-epsilon", "ε of all answers together.", "NATS", _WANTED)
+        str | None, CommandOption("--total-epsilon", "ε of all answers together.", "NATS", _WANTED)
     ] = None,
     total_delta: Annotated[
-        str, Option("--total-delta", "δ of all answers together, in [0, 1).", "PROBABILITY", _WANTED)
+        str, CommandOption("--total-delta", "δ of all answers together, in [0, 1).", "PROBABILITY", _WANTED)
     ] = "0",
     prior: Annotated[
         str,
-        Option(
+        CommandOption(
             "--prior",
             lambda: f"How votes fall: {priors()}.",
             "TEXT",
@@ -45,45 +45,56 @@ def plan(
     ] = "rectangular",
     least_accuracy: Annotated[
         str,
-        Option("--least-accuracy", "Below this an answer is of no use, in [0.5, 1).", "PROBABILITY", _WANTED),
+        CommandOption("--least-accuracy", "Below this an answer is of no use, in [0.5, 1).", "PROBABILITY", _WANTED),
     ] = "0.6",
     n: Annotated[
         str | None,
-        Option("--n", "Records, where each voter is a model trained on a random subsample of them.", "COUNT", _VOTERS),
+        CommandOption(
+            "--n", "Records, where each voter is a model trained on a random subsample of them.", "COUNT", _VOTERS
+        ),
     ] = None,
     subsample_size: Annotated[
-        str | None, Option("--subsample-size", "Records drawn for one model, with --n.", "COUNT", _VOTERS)
+        str | None, CommandOption("--subsample-size", "Records drawn for one model, with --n.", "COUNT", _VOTERS)
     ] = None,
     sampling: Annotated[
-        str, Option("--sampling", "Without replacement, how subsamples are drawn.", "independent|disjoint", _VOTERS)
+        str,
+        CommandOption("--sampling", "Without replacement, how subsamples are drawn.", "independent|disjoint", _VOTERS),
     ] = "independent",
     classes: Annotated[
         str,
-        Option(
+        CommandOption(
             "--classes",
-            "Number of classes. From 3 on, for voters that are not private: the options of `darrm plurality --compare`.",
+            "Number of classes. From 3 on, for voters that are not private: "
+            "the options of `darrm plurality --compare`.",
             "COUNT",
             _VOTERS,
         ),
     ] = "2",
     price: Annotated[
-        str, Option("--price", "Cost of a wrong label, in right ones, with three or more classes.", "NUMBER", _WANTED)
+        str,
+        CommandOption(
+            "--price", "Cost of a wrong label, in right ones, with three or more classes.", "NUMBER", _WANTED
+        ),
     ] = "0",
     time_limit: Annotated[
         str | None,
-        Option("--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS", _WANTED),
+        CommandOption(
+            "--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS", _WANTED
+        ),
     ] = None,
     output: Annotated[
         str | None,
-        Option("--output", "Write the recommended γ there, for `darrm verify` and `darrm label`.", "FILE", _WANTED),
+        CommandOption(
+            "--output", "Write the recommended γ there, for `darrm verify` and `darrm label`.", "FILE", _WANTED
+        ),
     ] = None,
     *,
     without_replacement: Annotated[
-        bool, Option("--without-replacement", "No record is drawn twice within a subsample.", panel=_VOTERS)
+        bool, CommandOption("--without-replacement", "No record is drawn twice within a subsample.", panel=_VOTERS)
     ] = False,
     fresh: Annotated[
         bool,
-        Option(
+        CommandOption(
             "--fresh",
             FRESH,
             panel=_VOTERS,
@@ -93,10 +104,11 @@ def plan(
 ) -> None:
     """Say what to do: which release is the most accurate within a total (ε, δ), or that none is needed.
 
-    Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the largest
-    target of which all queries fit, a γ made for all of them, GNMax, permute-and-flip, the exponential mechanism, SAA, subsampling
-    and randomised response. Every total is proved, by the account that is named. With --n and --subsample-size chance decides how
-    many voters a record reaches. With three or more --classes all mechanisms for classes are weighed, with right, wrong and abstained shares.
+    Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the
+    largest target of which all queries fit, a γ made for all of them, GNMax, permute-and-flip, the exponential
+    mechanism, SAA, subsampling and randomised response. Every total is proved, by the account that is named. With --n
+    and --subsample-size chance decides how many voters a record reaches. With three or more --classes all mechanisms
+    for classes are weighed, with right, wrong and abstained shares.
     """
     from api.cli.files import check_writable
     from api.cli.plurality_options import answer_options, several_classes
@@ -107,7 +119,7 @@ def plan(
 
     check_writable(output, "output")
 
-    of_two = {
+    binary_options = {
         "epsilon": (epsilon, "inf"),
         "Delta": (Delta, "0"),
         "least_accuracy": (least_accuracy, "0.6"),
@@ -130,7 +142,7 @@ def plan(
             prior=None if prior == "rectangular" else prior,
             votes=None,
             price=price,
-            unused={name: given for name, (given, default) in of_two.items() if given != default},
+            unused={name: value for name, (value, default) in binary_options.items() if value != default},
             json=json,
         )
         return
@@ -140,9 +152,9 @@ def plan(
         voter = Privacy(number(epsilon), number(Delta))
     if time_limit is None:
         _refuse_slow(number(K), voter, number(queries))
-    drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
+    draw: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
     with ProgressDisplay("planning") as display:
-        found = planning(
+        result = planning(
             number(K),
             voter,
             number(queries),
@@ -153,17 +165,17 @@ def plan(
             least_accuracy=number(least_accuracy),
             replacement=not without_replacement,
             time_limit=number(time_limit),
-            progress=lambda option: display.update(_weighed(option)),
-            **drawn,
+            progress=lambda option: display.update(_option_text(option)),
+            **draw,
         )
     if output is not None:
-        _save(found, output)
+        _save(result, output)
     if json:
-        answer(as_json(plan_to_dict(found)))
+        answer(as_json(plan_to_dict(result)))
         return
-    for warning in found.warnings:
+    for warning in result.warnings:
         say(f"Warning: {warning}")
-    answer(_text(found, output))
+    answer(_text(result, output))
 
 
 def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
@@ -182,50 +194,56 @@ def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
         )
 
 
-def _save(found: Plan, output: str) -> None:
+def _save(plan: Plan, output: str) -> None:
     """Write the recommended γ, or say that there is none."""
     from api.cli.files import write_whole
     from api.cli.report import solution_json
 
-    if found.best is None or found.best.noise is None:
+    if plan.best is None or plan.best.noise is None:
         say(f"Nothing is written to {output}: the recommendation has no γ.")
     else:
-        write_whole(output, f"{solution_json(found.best.to_solution(found.request.objective))}\n".encode())
+        write_whole(output, f"{solution_json(plan.best.to_solution(plan.request.objective))}\n".encode())
 
 
-def _weighed(option: PlanOption) -> str:
-    found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
-    return f"{option.mechanism} {found}"
+def _option_text(option: PlanOption) -> str:
+    outcome = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
+    return f"{option.mechanism} {outcome}"
 
 
-def _next_step(found: Plan, output: str | None) -> str:
+def _next_step(plan: Plan, output: str | None) -> str:
     """Return the command that releases labels as planned; empty where no γ is recommended."""
-    best, asked = found.best, found.request
+    best, request = plan.best, plan.request
     if best is None or best.noise is None:
         return ""
     if output is None:
-        return "\n\nAdd --output plan.json to keep this γ; the plan then ends with the command that releases labels with it."
-    if asked.bags is not None:
-        budget = f"--queries {asked.queries}"  # a release log's own account knows no draw
+        return (
+            "\n\nAdd --output plan.json to keep this γ; the plan then ends with "
+            "the command that releases labels with it."
+        )
+    if request.bags is not None:
+        budget = f"--queries {request.queries}"  # a release log's own account knows no draw
     else:
-        budget = f"--total-epsilon {asked.total.epsilon!r} --total-delta {asked.total.delta!r}"
-    fresh = " --fresh" if asked.fresh else ""
+        budget = f"--total-epsilon {request.total.epsilon!r} --total-delta {request.total.delta!r}"
+    fresh = " --fresh" if request.fresh else ""
     command = f"darrm label votes.csv --solution {shlex.quote(output)} --release-log releases.log"
     return f"\n\nγ is in {output}. Next:\n  {command} \\\n      {budget}{fresh} --output labels.csv"
 
 
-def _text(found: Plan, output: str | None) -> str:
+def _text(plan: Plan, output: str | None) -> str:
     from api.cli.report import assumed_text, columns, count_text, guarantee, trained_text, voters_text
 
-    asked = found.request
-    trained = trained_text(asked.voters, fresh=asked.fresh)
-    head = f"{voters_text(asked.voters)}{trained}; {count_text(asked.queries, 'query', 'queries')}, {guarantee(asked.total)} in all."
+    request = plan.request
+    training = trained_text(request.voters, fresh=request.fresh)
+    head = (
+        f"{voters_text(request.voters)}{training}; {count_text(request.queries, 'query', 'queries')}, "
+        f"{guarantee(request.total)} in all."
+    )
     heads = ["mechanism", "accuracy", "queries", "ε spent", "proved by"]
-    reasons = [f"{option.mechanism:<19} {option.why}" for option in found.options if option is not found.best]
-    if assumed := assumed_text(asked.voters, asked.queries, fresh=asked.fresh):
-        reasons += ["", assumed]
-    text = "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
-    return text + _next_step(found, output)
+    reasons = [f"{option.mechanism:<19} {option.why}" for option in plan.options if option is not plan.best]
+    if assumption := assumed_text(request.voters, request.queries, fresh=request.fresh):
+        reasons += ["", assumption]
+    text = "\n".join([head, "", plan.advice, "", columns(heads, map(_row, plan.options)), "", *reasons])
+    return text + _next_step(plan, output)
 
 
 def _row(option: PlanOption) -> list[str]:

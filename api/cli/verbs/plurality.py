@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import ExitCode, answer, end, say
 from api.cli.parameters import AsJson, number, options_named, total_privacy
-from api.cli.parser import Option
+from api.cli.parser import CommandOption
 from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -18,27 +18,27 @@ LONG = 60.0
 
 
 def plurality(
-    K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT")] = None,
-    classes: Annotated[str | None, Option("--classes", "Number of classes.", "COUNT")] = None,
-    target_epsilon: Annotated[str | None, Option("--target-epsilon", "ε of one released class.", "NATS")] = None,
-    delta: Annotated[str, Option("--delta", "δ of one released class, in [0, 1).", "PROBABILITY")] = "0",
-    queries: Annotated[str, Option("--queries", "Releases that share the total.", "COUNT")] = "1",
+    K: Annotated[str | None, CommandOption("--K", "Number of voters.", "COUNT")] = None,
+    classes: Annotated[str | None, CommandOption("--classes", "Number of classes.", "COUNT")] = None,
+    target_epsilon: Annotated[str | None, CommandOption("--target-epsilon", "ε of one released class.", "NATS")] = None,
+    delta: Annotated[str, CommandOption("--delta", "δ of one released class, in [0, 1).", "PROBABILITY")] = "0",
+    queries: Annotated[str, CommandOption("--queries", "Releases that share the total.", "COUNT")] = "1",
     total_epsilon: Annotated[
-        str | None, Option("--total-epsilon", "ε of all releases together, instead of --target-epsilon.", "NATS")
+        str | None, CommandOption("--total-epsilon", "ε of all releases together, instead of --target-epsilon.", "NATS")
     ] = None,
     total_delta: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--total-delta",
             "δ of all releases together, in [0, 1); with --total-epsilon.",
             "PROBABILITY",
             otherwise="0",
         ),
     ] = None,
-    affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
+    affected: Annotated[str, CommandOption("--affected", "How many votes one record can move.", "COUNT")] = "1",
     prior: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--prior",
             "How votes fall: favoured(a,…), beta(a,b), dirichlet(a) or histogram(…).",
             "TEXT",
@@ -47,22 +47,24 @@ def plurality(
     ] = None,
     votes: Annotated[
         str | None,
-        Option("--votes", "Past public votes as the prior: CSV, Parquet or npy, a column for each voter.", "FILE"),
+        CommandOption(
+            "--votes", "Past public votes as the prior: CSV, Parquet or npy, a column for each voter.", "FILE"
+        ),
     ] = None,
     ties: Annotated[
-        str, Option("--ties", "Votes without a single leader: left out, or any leader is right.", "excluded|any")
+        str, CommandOption("--ties", "Votes without a single leader: left out, or any leader is right.", "excluded|any")
     ] = "excluded",
-    price: Annotated[str, Option("--price", "Cost of a wrong label, in right ones.", "NUMBER")] = "0",
-    abstention: Annotated[bool, Option("--abstention", "Allow that no class is released.")] = False,  # noqa: FBT002
+    price: Annotated[str, CommandOption("--price", "Cost of a wrong label, in right ones.", "NUMBER")] = "0",
+    abstention: Annotated[bool, CommandOption("--abstention", "Allow that no class is released.")] = False,  # noqa: FBT002
     time_limit: Annotated[
-        str | None, Option("--time-limit", "Stop after this and report the gap.", "SECONDS", otherwise="none")
+        str | None, CommandOption("--time-limit", "Stop after this and report the gap.", "SECONDS", otherwise="none")
     ] = None,
     output: Annotated[
-        str | None, Option("--output", "Write the certified rule to this file, for `darrm label`.", "FILE")
+        str | None, CommandOption("--output", "Write the certified rule to this file, for `darrm label`.", "FILE")
     ] = None,
     mechanism: Annotated[
         str,
-        Option(
+        CommandOption(
             "--mechanism",
             "What is written: the optimum; another rule; or noise on the counts, whose account needs no table.",
             "optimal|permute_and_flip|exponential|laplace|gnmax|noise",
@@ -70,7 +72,7 @@ def plurality(
     ] = "optimal",
     compare: Annotated[  # noqa: FBT002
         bool,
-        Option(
+        CommandOption(
             "--compare",
             "Compare every mechanism for all queries within the target, with right, wrong and abstained shares.",
         ),
@@ -81,8 +83,8 @@ def plurality(
     """Design the best private release of the plurality of votes among any number of classes.
 
     Voters are not private. The optimum for one release is compared with permute-and-flip, the exponential mechanism,
-    Laplace noise and GNMax, each calibrated exactly for the released label. With --compare all queries are designed together:
-    tables, GNMax, and Confident-GNMax with its threshold, its two noises and its most labels.
+    Laplace noise and GNMax, each calibrated exactly for the released label. With --compare all queries are designed
+    together: tables, GNMax, and Confident-GNMax with its threshold, its two noises and its most labels.
     """
     from api.cli.files import check_writable, write_whole
     from api.cli.plurality_options import show_estimate, show_options, vote_law
@@ -97,9 +99,9 @@ def plurality(
     from darrm_opt.plurality.record import plurality_record, rule_record
 
     check_writable(output, "output")
-    written = ("optimal", *MECHANISMS, "noise")
-    if mechanism not in written:
-        raise InvalidInput("mechanism", mechanism, "one of " + ", ".join(written))
+    mechanisms = ("optimal", *MECHANISMS, "noise")
+    if mechanism not in mechanisms:
+        raise InvalidInput("mechanism", mechanism, "one of " + ", ".join(mechanisms))
     for option, value in (("mechanism", mechanism), ("time_limit", time_limit)):
         if compare and value not in ("optimal", None):
             raise InvalidInput(option, value, "nothing beside --compare", "It compares every mechanism.")
@@ -110,8 +112,8 @@ def plurality(
     law = vote_law(prior, votes, K, classes)
     objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
     if compare:
-        typed = "total_epsilon" if target_epsilon is None else "target_epsilon"
-        with ProgressDisplay("designing releases"), options_named(epsilon=typed, target_epsilon=typed):
+        target_option = "total_epsilon" if target_epsilon is None else "target_epsilon"
+        with ProgressDisplay("designing releases"), options_named(epsilon=target_option, target_epsilon=target_option):
             design = design_releases(
                 number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
             )
@@ -128,13 +130,17 @@ def plurality(
     if (seconds := plurality_seconds(problem)) > LONG and time_limit is None:
         say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
     with ProgressDisplay("designing the rule"):
-        found = compare_mechanisms(problem, objective, time_limit=None if time_limit is None else number(time_limit))
-    solution = found.solution
+        comparison = compare_mechanisms(
+            problem, objective, time_limit=None if time_limit is None else number(time_limit)
+        )
+    solution = comparison.solution
     if output is not None:
-        chosen = found.mechanisms.get(mechanism)
-        record = plurality_record(solution) if chosen is None else rule_record(chosen.problem, chosen.rule)
+        alternative = comparison.mechanisms.get(mechanism)
+        record = (
+            plurality_record(solution) if alternative is None else rule_record(alternative.problem, alternative.rule)
+        )
         write_whole(output, as_json(record).encode())
-    _show(found, json=json)
+    _show(comparison, json=json)
     end(ExitCode.DONE if solution.status.value == "optimal" else ExitCode.NOT_OPTIMAL)
 
 
@@ -149,35 +155,35 @@ def _noise(
 
     with ProgressDisplay("calibrating noise"):
         noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
-        spent = noisy.epsilon(queries, total.delta)
+        epsilon = noisy.epsilon(queries, total.delta)
     if output is not None:
         write_whole(output, as_json(noisy.record()).encode())
     if json:
-        answer(as_json({**noisy.record(), "queries": queries, "epsilon": spent, "delta": total.delta}))
+        answer(as_json({**noisy.record(), "queries": queries, "epsilon": epsilon, "delta": total.delta}))
     else:
         answer(
             f"σ = {noisy.sigma:.6g} votes on each count: {queries} labels are "
-            f"{guarantee(Privacy(spent, total.delta))} together."
+            f"{guarantee(Privacy(epsilon, total.delta))} together."
         )
 
 
-def _show(found: MechanismComparison, *, json: bool) -> None:
+def _show(comparison: MechanismComparison, *, json: bool) -> None:
     """Print the optimum and the mechanisms beside it."""
     from api.cli.report import as_json, columns, guarantee
 
     if json:
-        answer(as_json(found.as_dict()))
+        answer(as_json(comparison.as_dict()))
     else:
-        solution, problem = found.solution, found.solution.problem
+        solution, problem = comparison.solution, comparison.solution.problem
         rows = [["optimal rule", f"{solution.utility:.6f}"]]
-        rows += [[name.replace("_", " "), f"{utility:.6f}"] for name, utility in found.utilities.items()]
+        rows += [[name.replace("_", " "), f"{utility:.6f}"] for name, utility in comparison.utilities.items()]
         answer(
-            f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: the released class is "
-            f"{guarantee(problem.target)}.\n"
+            f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: "
+            f"the released class is {guarantee(problem.target)}.\n"
             f"{columns(['mechanism', 'utility'], rows)}\n"
             f"optimal    no private rule has a utility above {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
-            f"private    proved for these very numbers over {solution.certificate.edges:,} neighbouring vote counts; at the "
-            f"tightest, {solution.certificate.margin:.1e} of probability is to spare"
+            f"private    proved for these very numbers over {solution.certificate.edges:,} neighbouring vote counts; "
+            f"at the tightest, {solution.certificate.margin:.1e} of probability is to spare"
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import ExitCode, answer, end, fail, say
 from api.cli.parameters import AsJson, StoreUrl, backends, number, options_named
-from api.cli.parser import Argument, Option
+from api.cli.parser import Argument, CommandOption
 from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -27,28 +27,29 @@ def precompute(
     grid: Annotated[str, Argument("GRID", "The grid file, .toml or .json: see docs/scale.md.")],
     url: StoreUrl = None,
     workers: Annotated[
-        str | None, Option("--workers", "Processes on this machine.", "COUNT", _WHERE, "one for each processor")
+        str | None, CommandOption("--workers", "Processes on this machine.", "COUNT", _WHERE, "one for each processor")
     ] = None,
     scheduler: Annotated[
         str | None,
-        Option("--scheduler", "A Dask scheduler whose workers solve, as tcp://HOST:8786.", "ADDRESS", _WHERE),
+        CommandOption("--scheduler", "A Dask scheduler whose workers solve, as tcp://HOST:8786.", "ADDRESS", _WHERE),
     ] = None,
     dask: Annotated[
-        str | None, Option("--dask", "Start a Dask scheduler and workers on this machine.", "local[:COUNT]", _WHERE)
+        str | None,
+        CommandOption("--dask", "Start a Dask scheduler and workers on this machine.", "local[:COUNT]", _WHERE),
     ] = None,
-    backend: Annotated[str, Option("--backend", "The LP solver.", backends)] = "highs",
+    backend: Annotated[str, CommandOption("--backend", "The LP solver.", backends)] = "highs",
     time_limit: Annotated[
-        str | None, Option("--time-limit", "For one problem; what it cuts short has failed.", "SECONDS")
+        str | None, CommandOption("--time-limit", "For one problem; what it cuts short has failed.", "SECONDS")
     ] = None,
-    attempts: Annotated[str, Option("--attempts", "Give a problem up after so many losses.", "COUNT")] = "5",
+    attempts: Annotated[str, CommandOption("--attempts", "Give a problem up after so many losses.", "COUNT")] = "5",
     lease: Annotated[
-        str, Option("--lease", "What a run that was killed had claimed comes free after this.", "SECONDS")
+        str, CommandOption("--lease", "What a run that was killed had claimed comes free after this.", "SECONDS")
     ] = "30",
     *,
     direct: Annotated[
-        bool, Option("--direct", "Workers write to the store themselves; they must reach its URL.", panel=_WHERE)
+        bool, CommandOption("--direct", "Workers write to the store themselves; they must reach its URL.", panel=_WHERE)
     ] = False,
-    dry_run: Annotated[bool, Option("--dry-run", "Say what would be done, and stop.")] = False,
+    dry_run: Annotated[bool, CommandOption("--dry-run", "Say what would be done, and stop.")] = False,
     json: AsJson = False,
 ) -> None:
     """Design every γ of a grid, on this machine's processors or on a Dask cluster, and store them.
@@ -63,48 +64,56 @@ def precompute(
     from solver_cache import cache_url
     from solver_cache.precompute.scheduler import RunOptions, run
 
-    place = url or cache_url(os.environ)
+    store_url = url or cache_url(os.environ)
     with options_named(store_url="direct"):
-        how = RunOptions(backend, number(time_limit), number(lease), number(attempts), place if direct else "")
-    with ExitStack() as opened:
-        store = opened.enter_context(closing(open_target(place, dry_run=dry_run)))
+        run_options = RunOptions(
+            backend, number(time_limit), number(lease), number(attempts), store_url if direct else ""
+        )
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(open_target(store_url, dry_run=dry_run)))
         problems = read_problems(grid)
         if dry_run and problems.size > MAX_EXACT_DRY_RUN:
-            about = estimated_plan(grid, problems, store)
-            answer(as_json({"plan": about}) if json else about["text"])
+            estimate = estimated_plan(grid, problems, store)
+            answer(as_json({"plan": estimate}) if json else estimate["text"])
             return
         if problems.size > MAX_PROBLEMS:
             fail(_too_large(grid, problems, store), ExitCode.BAD_INPUT)
         workforce = None
         if not dry_run and scheduler is None and dask is None:  # processes start while the plan is made
-            workforce = opened.enter_context(closing(make_executor(number(workers), None, None)))
+            workforce = stack.enter_context(closing(make_executor(number(workers), None, None)))
         plan = read_plan(grid, problems, store)
-        said = plan_to_dict(plan, store.url)
+        plan_record = plan_to_dict(plan, store.url)
         if dry_run:
-            answer(as_json({"plan": said}) if json else plan_text(said))
+            answer(as_json({"plan": plan_record}) if json else plan_text(plan_record))
             return
-        say(plan_text(said))
+        say(plan_text(plan_record))
         if not plan.batches:
-            answer(as_json({"plan": said, "outcome": None}) if json else "Nothing is left to be done.")
+            answer(as_json({"plan": plan_record, "outcome": None}) if json else "Nothing is left to be done.")
             return
         if workforce is None:
-            workforce = opened.enter_context(closing(make_executor(number(workers), scheduler, dask)))
+            workforce = stack.enter_context(closing(make_executor(number(workers), scheduler, dask)))
         with ProgressDisplay("solving problems", plan.missing) as display:
-            outcome = run(plan, store, workforce, how, lambda at: display.update(progress_text(at), at.over))
-    told = outcome_to_dict(outcome)
-    for line in told["failures"]:
+            outcome = run(
+                plan,
+                store,
+                workforce,
+                run_options,
+                lambda progress: display.update(progress_text(progress), progress.over),
+            )
+    outcome_record = outcome_to_dict(outcome)
+    for line in outcome_record["failures"]:
         say(f"Failed: {line['text']}")
-    answer(as_json({"plan": said, "outcome": told}) if json else told["text"])
+    answer(as_json({"plan": plan_record, "outcome": outcome_record}) if json else outcome_record["text"])
     if outcome.failures:
         end(ExitCode.SOME_FAILED)
 
 
-def plan_text(said: dict[str, Any]) -> str:
+def plan_text(record: dict[str, Any]) -> str:
     """Return what would be done, in words."""
-    again = f", {said['repeated']:,} named twice" if said["repeated"] else ""
+    repeats = f", {record['repeated']:,} named twice" if record["repeated"] else ""
     return (
-        f"{said['problems']:,} problems: {said['stored']:,} are stored already{again}, {said['missing']:,} to be solved in "
-        f"{said['batches']:,} batches.\nExpected work: {said['work']}. Store: {said['store']}"
+        f"{record['problems']:,} problems: {record['stored']:,} are stored already{repeats}, {record['missing']:,} to "
+        f"be solved in {record['batches']:,} batches.\nExpected work: {record['work']}. Store: {record['store']}"
     )
 
 
@@ -124,8 +133,8 @@ def open_target(url: str, *, dry_run: bool) -> Store:
     if url in {NoStore.url, MemoryStore.url} and not dry_run:
         raise InvalidInput("url", url, "a store that lasts", "A table that does not last is of no use.")
     if dry_run and url not in {NoStore.url, MemoryStore.url}:
-        place, _ = parse_url(url)
-        if place.get_backend_name() == "sqlite" and not Path(place.database or "").exists():
+        location, _ = parse_url(url)
+        if location.get_backend_name() == "sqlite" and not Path(location.database or "").exists():
             return MemoryStore()
     return open_cache(url, reading=dry_run)
 
@@ -171,19 +180,20 @@ def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
     from solver_cache.precompute.plan import estimate_plan
 
     with _in_file(grid), ProgressDisplay("looking at a sample"):
-        found = estimate_plan(problems, store, solve_seconds)
-    work = f"{duration(found.seconds)} of one processor"
+        estimate = estimate_plan(problems, store, solve_seconds)
+    work = f"{duration(estimate.seconds)} of one processor"
     text = (
-        f"About {found.problems:,} problems, of which about {found.stored:,} are stored already (from a sample of {found.sampled:,}).\n"
+        f"About {estimate.problems:,} problems, of which about {estimate.stored:,} are stored already (from a sample "
+        f"of {estimate.sampled:,}).\n"
         f"Expected work: {work}. Store: {store.url}"
     )
     if problems.size > MAX_PROBLEMS:
         text += f"\nToo large for one run: at most {MAX_PROBLEMS:,} problems. Divide it, by K for example."
     return {
-        "problems": found.problems,
-        "stored": found.stored,
-        "sampled": found.sampled,
-        "seconds": found.seconds,
+        "problems": estimate.problems,
+        "stored": estimate.stored,
+        "sampled": estimate.sampled,
+        "seconds": estimate.seconds,
         "work": work,
         "store": store.url,
         "text": text,
@@ -191,10 +201,11 @@ def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
 
 
 def _too_large(grid: str, problems: Grid, store: Store) -> str:
-    about = estimated_plan(grid, problems, store)
+    estimate = estimated_plan(grid, problems, store)
     return (
-        f"{grid}: {problems.size:,} combinations, about {about['problems']:,} problems and {about['work']}: expected at most "
-        f"{MAX_PROBLEMS:,} in one run. Divide the grid, by K for example, or widen its steps; --dry-run estimates each part."
+        f"{grid}: {problems.size:,} combinations, about {estimate['problems']:,} problems and {estimate['work']}: "
+        f"expected at most {MAX_PROBLEMS:,} in one run. Divide the grid, by K for example, "
+        "or widen its steps; --dry-run estimates each part."
     )
 
 
@@ -209,21 +220,21 @@ def make_executor(workers: Any, scheduler: str | None, dask: str | None) -> Exec
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import whole_number
 
-    many = None if workers is None else whole_number(workers, "workers", "a whole number of processes, at least 1")
-    if scheduler is not None and (dask is not None or many is not None):
+    processes = None if workers is None else whole_number(workers, "workers", "a whole number of processes, at least 1")
+    if scheduler is not None and (dask is not None or processes is not None):
         raise InvalidInput("scheduler", scheduler, "neither --dask nor --workers beside it", "Its workers solve.")
     if scheduler is None and dask is None:
         from solver_cache.precompute.processes import Processes
 
-        return Processes(many)
+        return Processes(processes)
     from solver_cache.precompute.cluster import Cluster
 
     if dask is None:
         return Cluster(scheduler)
-    where, colon, count = dask.partition(":")
-    if where != "local" or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
+    address, colon, count = dask.partition(":")
+    if address != "local" or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
         raise InvalidInput("dask", dask, "local, or local:COUNT")
-    return Cluster(None, int(count) if colon else many)
+    return Cluster(None, int(count) if colon else processes)
 
 
 def plan_to_dict(plan: RunPlan, url: str) -> dict[str, Any]:
@@ -245,14 +256,14 @@ def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
     from darrm_opt.record import problem_record
     from solver_cache.precompute.scheduler import failure_lines
 
-    at = outcome.progress
-    elsewhere = f", {at.elsewhere:,} by others" if at.elsewhere else ""
-    lost = f", {at.losses:,} batches lost and tried again" if at.losses else ""
-    failed = f", {at.failed:,} failed" if at.failed else ""
-    limited = f" Of {at.limited:,} nothing better than their gap can be proved." if at.limited else ""
+    progress = outcome.progress
+    elsewhere_text = f", {progress.elsewhere:,} by others" if progress.elsewhere else ""
+    losses = f", {progress.losses:,} batches lost and tried again" if progress.losses else ""
+    failures_text = f", {progress.failed:,} failed" if progress.failed else ""
+    limits_text = f" Of {progress.limited:,} nothing better than their gap can be proved." if progress.limited else ""
     text = (
-        f"Solved: {at.solved:,} in {duration(at.seconds)} ({at.rate:.3g} a second){elsewhere}{lost}{failed}. "
-        f"Worst gap: {at.worst_gap:.1e}.{limited}"
+        f"Solved: {progress.solved:,} in {duration(progress.seconds)} ({progress.rate:.3g} a "
+        f"second){elsewhere_text}{losses}{failures_text}. Worst gap: {progress.worst_gap:.1e}.{limits_text}"
     )
     failures = [
         {
@@ -265,8 +276,10 @@ def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
         }
         for failure, line in zip(outcome.failures, failure_lines(outcome.failures), strict=True)
     ]
-    counted = {name: getattr(at, name) for name in ("planned", "solved", "elsewhere", "limited", "failed", "losses")}
-    return {**counted, "worst_gap": at.worst_gap, "seconds": at.seconds, "failures": failures, "text": text}
+    counts = {
+        name: getattr(progress, name) for name in ("planned", "solved", "elsewhere", "limited", "failed", "losses")
+    }
+    return {**counts, "worst_gap": progress.worst_gap, "seconds": progress.seconds, "failures": failures, "text": text}
 
 
 def duration(seconds: float) -> str:
@@ -281,8 +294,10 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s"
 
 
-def progress_text(at: RunProgress) -> str:
+def progress_text(progress: RunProgress) -> str:
     """Return where a run stands, in a few words."""
-    left = "?" if at.remaining is None else duration(at.remaining)
-    trouble = "".join(f", {many:,} {what}" for many, what in ((at.failed, "failed"), (at.losses, "lost")) if many)
-    return f"{at.rate:.1f} a second, {left} left, worst gap {at.worst_gap:.1e}{trouble}"
+    remaining = "?" if progress.remaining is None else duration(progress.remaining)
+    losses = "".join(
+        f", {count:,} {state}" for count, state in ((progress.failed, "failed"), (progress.losses, "lost")) if count
+    )
+    return f"{progress.rate:.1f} a second, {remaining} left, worst gap {progress.worst_gap:.1e}{losses}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from api.cli.output import answer, say
 from api.cli.parameters import AsJson, number
-from api.cli.parser import Argument, Option
+from api.cli.parser import Argument, CommandOption
 from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -20,24 +20,26 @@ def reproduce(
     ] = None,
     output: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--output", "Write a .json of each, and its picture as .png, into this folder.", "DIR", otherwise="none"
         ),
     ] = None,
     data: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--data",
             "Folder with the IDX files of MNIST or Fashion-MNIST, for the experiments beside scikit-learn's digits.",
             "DIR",
             otherwise="digits alone",
         ),
     ] = None,
-    seed: Annotated[str, Option("--seed", "Of all that is drawn; the same seed, the same numbers.", "NUMBER")] = "0",
+    seed: Annotated[
+        str, CommandOption("--seed", "Of all that is drawn; the same seed, the same numbers.", "NUMBER")
+    ] = "0",
     *,
-    every: Annotated[bool, Option("--all", "Reproduce all of them.")] = False,
-    listed: Annotated[bool, Option("--list", "Say what there is, and in what sense it is reproduced.")] = False,
-    quick: Annotated[bool, Option("--quick", "A small part of it, to see that it works.")] = False,
+    every: Annotated[bool, CommandOption("--all", "Reproduce all of them.")] = False,
+    listed: Annotated[bool, CommandOption("--list", "Say what there is, and in what sense it is reproduced.")] = False,
+    quick: Annotated[bool, CommandOption("--quick", "A small part of it, to see that it works.")] = False,
     json: AsJson = False,
 ) -> None:
     """Compute figures and tables of the DaRRM paper again, the paper's numbers beside ours.
@@ -58,22 +60,23 @@ def reproduce(
     names = tuple(REPRODUCTIONS) if every else (canonical(str(name)),)
     folder = None if output is None else _folder(output)
     contents = []
-    for place, each in enumerate(names):
+    for i, canonical_name in enumerate(names):
         if every:
-            say(f"{each} ({place + 1} of {len(names)})")
-        with ProgressDisplay(f"computing {each}"):
-            made = reproduced(each, data=data, quick=quick, seed=number(seed))
-        content = made.content()
+            say(f"{canonical_name} ({i + 1} of {len(names)})")
+        with ProgressDisplay(f"computing {canonical_name}"):
+            reproduction = reproduced(canonical_name, data=data, quick=quick, seed=number(seed))
+        record = reproduction.content()
         if folder is not None:
-            content["files"] = _written(folder, made)
-        contents.append(content)
+            record["files"] = _write_files(folder, reproduction)
+        contents.append(record)
         if not json:
-            shown = [table for table in made.tables if table.shown]
+            visible_tables = [table for table in reproduction.tables if table.shown]
             tables = [
-                f"{table.title}\n{columns([head for head, _ in table.heads], table.written())}" for table in shown
+                f"{table.title}\n{columns([head for head, _ in table.heads], table.written())}"
+                for table in visible_tables
             ]
-            files = [f"Written: {', '.join(content['files'])}"] if folder is not None else []
-            answer("\n\n".join([made.title, *tables, *made.notes, *files]) + ("\n" if every else ""))
+            files = [f"Written: {', '.join(record['files'])}"] if folder is not None else []
+            answer("\n\n".join([reproduction.title, *tables, *reproduction.notes, *files]) + ("\n" if every else ""))
     if json:
         answer(as_json(contents if every else contents[0]))
 
@@ -81,7 +84,7 @@ def reproduce(
 def columns_left(rows: list[tuple[str, str]]) -> str:
     """Return names and what they are, one a line."""
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"  {name.ljust(width)}  {what}" for name, what in rows)
+    return "\n".join(f"  {name.ljust(width)}  {description}" for name, description in rows)
 
 
 def _folder(output: str) -> Path:
@@ -107,14 +110,14 @@ def _folder(output: str) -> Path:
     return folder
 
 
-def _written(folder: Path, made: Reproduction) -> list[str]:
+def _write_files(folder: Path, reproduction: Reproduction) -> list[str]:
     from api.cli.files import write_whole
     from api.cli.report import as_json
     from darrm_opt.figures import render
 
-    files = [folder / f"{made.name}.json"]
-    write_whole(files[0], as_json(made.content()).encode())
-    if made.draw is not None:
-        files.append(folder / f"{made.name}.png")
-        write_whole(files[1], render(made.draw(), "png"))
+    files = [folder / f"{reproduction.name}.json"]
+    write_whole(files[0], as_json(reproduction.content()).encode())
+    if reproduction.draw is not None:
+        files.append(folder / f"{reproduction.name}.png")
+        write_whole(files[1], render(reproduction.draw(), "png"))
     return [str(file) for file in files]

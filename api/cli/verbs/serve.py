@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
 from api.cli.parameters import AsJson, number, options_named
-from api.cli.parser import Argument, Option
+from api.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from api.access.keys import Key
@@ -23,16 +23,18 @@ PORT = "8000"
 
 
 def serve(
-    host: Annotated[str, Option("--host", "Address to listen at.", "ADDRESS")] = HOST,
-    port: Annotated[str, Option("--port", "Port; 0 takes any free one.", "PORT")] = PORT,
+    host: Annotated[str, CommandOption("--host", "Address to listen at.", "ADDRESS")] = HOST,
+    port: Annotated[str, CommandOption("--port", "Port; 0 takes any free one.", "PORT")] = PORT,
     workers: Annotated[
         str | None,
-        Option("--workers", "Processes that answer requests.", "COUNT", otherwise="DARRM_WORKERS, else 1"),
+        CommandOption("--workers", "Processes that answer requests.", "COUNT", otherwise="DARRM_WORKERS, else 1"),
     ] = None,
     *,
-    no_keys: Annotated[bool, Option("--no-keys", "Let whoever reaches the address use it, without a key.")] = False,
+    no_keys: Annotated[
+        bool, CommandOption("--no-keys", "Let whoever reaches the address use it, without a key.")
+    ] = False,
     show_settings: Annotated[
-        bool, Option("--show-settings", "Print every setting, its value and what it is, and stop.")
+        bool, CommandOption("--show-settings", "Print every setting, its value and what it is, and stop.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -42,23 +44,23 @@ def serve(
     it starts only with API keys (`darrm keys`) or with --no-keys. /openapi.json describes the routes. With --json, one
     line on stdout says where it listens.
     """
-    given: dict[str, Any] = {"workers": workers} if workers is not None else {}
+    overrides: dict[str, Any] = {"workers": workers} if workers is not None else {}
     if no_keys:
-        given |= {"public": True, "keys": None}
-    renamed = {"DARRM_WORKERS": "workers"} if workers is not None else {}
+        overrides |= {"public": True, "keys": None}
+    option_names = {"DARRM_WORKERS": "workers"} if workers is not None else {}
     if show_settings:
         from api.settings import read_settings
 
-        with options_named(**renamed):
-            settings = read_settings(**given)
-        answer(_shown(settings, as_json=json))
+        with options_named(**option_names):
+            settings = read_settings(**overrides)
+        answer(_settings_text(settings, as_json=json))
         return
     from api.server.run import listen, prepare, url_of
     from api.server.run import serve as serve_at
 
     with listen(host, number(port)) as listening:
-        with options_named(**renamed):
-            settings, url = prepare(listening, **given), url_of(listening)
+        with options_named(**option_names):
+            settings, url = prepare(listening, **overrides), url_of(listening)
         if json:
             from json import dumps
 
@@ -68,7 +70,7 @@ def serve(
         serve_at(settings, listening)
 
 
-def _shown(settings: Settings, *, as_json: bool) -> str:
+def _settings_text(settings: Settings, *, as_json: bool) -> str:
     from api.settings import list_settings
 
     if as_json:
@@ -80,8 +82,8 @@ def _shown(settings: Settings, *, as_json: bool) -> str:
     lines = []
     for setting in list_settings(settings):
         value = ",".join(setting.value) if isinstance(setting.value, list) else setting.value
-        told = "(not set)" if value in {None, ""} else str(value)
-        lines.append(f"{setting.variable}={told}  [{setting.origin}]\n    {setting.description}")
+        text = "(not set)" if value in {None, ""} else str(value)
+        lines.append(f"{setting.variable}={text}  [{setting.origin}]\n    {setting.description}")
     return "\n".join(lines)
 
 
@@ -89,7 +91,7 @@ KEYS_VARIABLE = "DARRM_KEYS"
 """The setting that names the file."""
 
 
-KeysFile = Annotated[str | None, Option("--file", "The keys file.", "FILE", otherwise=KEYS_VARIABLE)]
+KeysFile = Annotated[str | None, CommandOption("--file", "The keys file.", "FILE", otherwise=KEYS_VARIABLE)]
 
 
 def keys_add(
@@ -97,13 +99,15 @@ def keys_add(
     file: KeysFile = None,
     role: Annotated[
         str,
-        Option(
+        CommandOption(
             "--role", "reader (stored answers only), user, or admin (everyone's jobs, metrics, the audit log).", "ROLE"
         ),
     ] = "user",
     expires: Annotated[
         str | None,
-        Option("--expires", "Lifetime, such as 12h, 90d or 26w, or a time (UTC, ISO 8601).", "WHEN", otherwise="never"),
+        CommandOption(
+            "--expires", "Lifetime, such as 12h, 90d or 26w, or a time (UTC, ISO 8601).", "WHEN", otherwise="never"
+        ),
     ] = None,
     *,
     json: AsJson = False,
@@ -115,19 +119,19 @@ def keys_add(
     """
     from api.access.keys import create_key
 
-    made, text = create_key(_keys_file(file), name, role, expires or "")
-    _print({**_key_record(made), "key": text}, text, as_json=json)
-    until = f", until {made.expires}" if made.expires else ""
-    say(f"Key {made.id} of {made.name!r} ({made.role}{until}): keep it now, it cannot be shown again.")
+    key, text = create_key(_keys_file(file), name, role, expires or "")
+    _print({**_key_record(key), "key": text}, text, as_json=json)
+    validity = f", until {key.expires}" if key.expires else ""
+    say(f"Key {key.id} of {key.name!r} ({key.role}{validity}): keep it now, it cannot be shown again.")
 
 
 def keys_ls(file: KeysFile = None, *, json: AsJson = False) -> None:
     """List API keys: their ids, dates, roles, expiry and names."""
     from api.access.keys import list_keys
 
-    found = list_keys(_keys_file(file))
-    lines = "\n".join(f"{each.id}  {each.created}  {each.role:6}  {_expiry(each):33}  {each.name}" for each in found)
-    _print([_key_record(each) for each in found], lines or "No keys: nobody is let in.", as_json=json)
+    keys = list_keys(_keys_file(file))
+    lines = "\n".join(f"{key.id}  {key.created}  {key.role:6}  {_expiry(key):33}  {key.name}" for key in keys)
+    _print([_key_record(key) for key in keys], lines or "No keys: nobody is let in.", as_json=json)
 
 
 def keys_revoke(
@@ -139,8 +143,8 @@ def keys_revoke(
     """Revoke an API key; a running server follows within a second."""
     from api.access.keys import revoke_key
 
-    gone = revoke_key(_keys_file(file), key)
-    _print(_key_record(gone), f"Revoked {gone.id} of {gone.name!r}.", as_json=json)
+    entry = revoke_key(_keys_file(file), key)
+    _print(_key_record(entry), f"Revoked {entry.id} of {entry.name!r}.", as_json=json)
 
 
 def _key_record(key: Key) -> dict[str, Any]:
@@ -154,20 +158,20 @@ def _expiry(key: Key) -> str:
     return f"{'expired' if key.has_expired() else 'expires'} {key.expires}"
 
 
-def _keys_file(given: str | None) -> Path:
+def _keys_file(file: str | None) -> Path:
     import os
 
     from darrm_opt.errors import InvalidInput
 
-    place = (given or os.environ.get(KEYS_VARIABLE, "")).strip()
-    if not place:
+    path = (file or os.environ.get(KEYS_VARIABLE, "")).strip()
+    if not path:
         raise InvalidInput("file", None, "the file that the keys are stored in", f"Give it, or set {KEYS_VARIABLE}.")
-    return Path(place)
+    return Path(path)
 
 
-def _print(told: object, text: str, *, as_json: bool) -> None:
+def _print(record: object, text: str, *, as_json: bool) -> None:
     if as_json:
         from json import dumps
 
-        text = dumps(told, ensure_ascii=False)
+        text = dumps(record, ensure_ascii=False)
     answer(text)

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from api.cli.output import ExitCode, answer, end, exit_code_of, fail, option_of, say
 from api.cli.parameters import AsJson, DesignOptions, ProblemOptions
-from api.cli.parser import Argument, Option
+from api.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt import NoiseFunction, Problem
 
 
 def solve(
-    asked: ProblemOptions,
+    options: ProblemOptions,
     design: DesignOptions,
     output: Annotated[
-        str | None, Option("--output", "Write the answer there, as JSON; `darrm verify` reads it.", "FILE")
+        str | None, CommandOption("--output", "Write the answer there, as JSON; `darrm verify` reads it.", "FILE")
     ] = None,
     plot: Annotated[
-        str | None, Option("--plot", "Draw γ and its error beside the baselines: .png, .svg or .pdf.", "FILE")
+        str | None, CommandOption("--plot", "Draw γ and its error beside the baselines: .png, .svg or .pdf.", "FILE")
     ] = None,
     *,
     json: AsJson = False,
@@ -38,7 +38,7 @@ def solve(
 
         check_writable(output, "output")
         check_plot(plot)
-    problem = asked.problem()
+    problem = options.problem()
     solution = cached_solution(problem, design)
     if output is not None:
         write_whole(output, f"{solution_json(solution)}\n".encode())
@@ -58,10 +58,10 @@ def verify(
         str,
         Argument("FILE", "An answer of `darrm solve` or `darrm plurality`, or a JSON list γ(0), …, γ(K); - is stdin."),
     ],
-    asked: ProblemOptions,
+    options: ProblemOptions,
     arithmetic: Annotated[
         str,
-        Option(
+        CommandOption(
             "--arithmetic",
             "Doubles with a proven error bound, or ball arithmetic (slower; the extra `exact`).",
             "float|ball",
@@ -69,7 +69,7 @@ def verify(
     ] = "float",
     checker: Annotated[
         str,
-        Option(
+        CommandOption(
             "--checker",
             "This program's own search, or the checker that is extracted from a Coq proof (`make formal` builds it).",
             "own|formal",
@@ -89,18 +89,18 @@ def verify(
     from darrm_opt.errors import InvalidInput
     from darrm_opt.record import problem_record
 
-    content = _parsed(read_text(file), file)
+    content = _parse_json(read_text(file), file)
     if checker not in ("own", "formal"):
         raise InvalidInput("checker", checker, "'own' or 'formal'")
     if checker == "formal" and arithmetic != "float":
         raise InvalidInput("arithmetic", arithmetic, "nothing beside --checker formal, which has its own arithmetic")
-    if not isinstance(content, list) and asked.given:
-        options = ", ".join(map(option_of, asked.given))
-        fail(f"{file} names its problem itself: leave out {options}, or give a bare list.", ExitCode.BAD_INPUT)
+    if not isinstance(content, list) and options.given:
+        names = ", ".join(map(option_of, options.given))
+        fail(f"{file} names its problem itself: leave out {names}, or give a bare list.", ExitCode.BAD_INPUT)
     if isinstance(content, dict) and content.get("kind") == "darrm plurality rule":
         _verify_plurality(file, content, arithmetic, checker, json=json)
         return
-    problem, gamma = _question(file, content, asked)
+    problem, gamma = _question(file, content, options)
     proof: dict[str, Any] = {"private": True, "problem": problem_record(problem)}
     if checker == "formal":
         _verify_formally(problem, gamma, proof, json=json)
@@ -164,26 +164,26 @@ def _verify_formally(problem: Problem, gamma: NoiseFunction, proof: dict[str, An
         fail(message, ExitCode.NOT_PRIVATE)
     for warning in problem.warnings(gamma.values):
         say(f"Warning: {warning}")
-    said = "private    proved by the formal checker (a program extracted from a Coq proof), for these very numbers"
-    answer(as_json(proof) if json else f"{problem_text(problem)}\n\n{said}")
+    sentence = "private    proved by the formal checker (a program extracted from a Coq proof), for these very numbers"
+    answer(as_json(proof) if json else f"{problem_text(problem)}\n\n{sentence}")
 
 
-def _question(source: str, content: Any, asked: ProblemOptions) -> tuple[Problem, NoiseFunction]:
+def _question(source: str, content: Any, options: ProblemOptions) -> tuple[Problem, NoiseFunction]:
     """Return the problem and the γ to be proved private for it."""
     from darrm_opt.errors import DarrmError
     from darrm_opt.noise import NoiseFunction
 
     if isinstance(content, list):
-        problem = asked.problem() if asked.K is not None else asked.problem(K=max(1, len(content) - 1))
+        problem = options.problem() if options.K is not None else options.problem(K=max(1, len(content) - 1))
     try:
         if isinstance(content, list):
             return problem, NoiseFunction(content, problem.K)
-        return _recorded(content)
+        return _proved_answer(content)
     except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
         fail(f"{source}: {err}", ExitCode.BAD_INPUT)  # any step may break on a file that anyone wrote
 
 
-def _recorded(content: Any) -> tuple[Problem, NoiseFunction]:
+def _proved_answer(content: Any) -> tuple[Problem, NoiseFunction]:
     from darrm_opt.design_spec import DesignSpec
     from darrm_opt.reprove import check_utility, read_solution
 
@@ -192,7 +192,7 @@ def _recorded(content: Any) -> tuple[Problem, NoiseFunction]:
     return solution.problem, solution.noise
 
 
-def _parsed(text: str, source: str) -> Any:
+def _parse_json(text: str, source: str) -> Any:
     from json import JSONDecodeError, loads
 
     def refuse(constant: str) -> NoReturn:

@@ -6,28 +6,33 @@ from typing import Annotated, Any
 
 from api.cli.output import answer
 from api.cli.parameters import TOTAL, AsJson, number, options_named, total_privacy
-from api.cli.parser import Option
+from api.cli.parser import CommandOption
 from api.cli.progress import ProgressDisplay
 
 
 def teach(
     data: Annotated[
         str,
-        Option(
+        CommandOption(
             "--data", "Data that scikit-learn carries with it: fives and eights, or tumours.", "digits|breast-cancer"
         ),
     ] = "digits",
-    labels: Annotated[str, Option("--labels", "Points held out and labelled.", "COUNT")] = "50",
-    total_epsilon: Annotated[str, Option("--total-epsilon", "ε of all labels together.", "NATS")] = "2",
+    labels: Annotated[str, CommandOption("--labels", "Points held out and labelled.", "COUNT")] = "50",
+    total_epsilon: Annotated[str, CommandOption("--total-epsilon", "ε of all labels together.", "NATS")] = "2",
     total_delta: Annotated[
-        str, Option("--total-delta", "δ of all labels together, in (0, 1).", "PROBABILITY")
+        str, CommandOption("--total-delta", "δ of all labels together, in (0, 1).", "PROBABILITY")
     ] = "1e-4",
-    chunks: Annotated[str, Option("--chunks", "Teachers, each trained on its own part of the data.", "COUNT")] = "25",
+    chunks: Annotated[
+        str, CommandOption("--chunks", "Teachers, each trained on its own part of the data.", "COUNT")
+    ] = "25",
     partitions: Annotated[
-        str, Option("--partitions", "How often DPBag divides the data: as many votes move with one record.", "COUNT")
+        str,
+        CommandOption("--partitions", "How often DPBag divides the data: as many votes move with one record.", "COUNT"),
     ] = "5",
-    model: Annotated[str, Option("--model", "What a teacher is.", "naive-bayes|logistic|tree")] = "naive-bayes",
-    seed: Annotated[str, Option("--seed", "Decides which points are held out; noise is never seeded.", "NUMBER")] = "0",
+    model: Annotated[str, CommandOption("--model", "What a teacher is.", "naive-bayes|logistic|tree")] = "naive-bayes",
+    seed: Annotated[
+        str, CommandOption("--seed", "Decides which points are held out; noise is never seeded.", "NUMBER")
+    ] = "0",
     *,
     json: AsJson = False,
 ) -> None:
@@ -47,8 +52,8 @@ def teach(
         options_named(n_chunks="chunks", n_partitions="partitions", **TOTAL),
         ProgressDisplay("training teachers and labelling"),
     ):
-        found = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
-    lesson = lesson_to_dict(found)
+        result = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
+    lesson = lesson_to_dict(result)
     answer(as_json(lesson) if json else _text(lesson))
 
 
@@ -57,18 +62,23 @@ def _text(lesson: dict[str, Any]) -> str:
 
     rows = [
         [
-            each["name"],
-            next(f"{name} = {each[name]:.4g}" for name in ("lambda", "sigma", "utility") if name in each),
-            text_above(each["epsilon"], ".6f"),
-            f"{each['accuracy']:.3f}",
-            f"{each['expected_accuracy']:.3f}",
+            aggregator["name"],
+            next(f"{name} = {aggregator[name]:.4g}" for name in ("lambda", "sigma", "utility") if name in aggregator),
+            text_above(aggregator["epsilon"], ".6f"),
+            f"{aggregator['accuracy']:.3f}",
+            f"{aggregator['expected_accuracy']:.3f}",
         ]
-        for each in lesson["aggregators"]
+        for aggregator in lesson["aggregators"]
     ]
-    owner = next(each["for_the_owner_only"] for each in lesson["aggregators"] if "for_the_owner_only" in each)
+    owner = next(
+        aggregator["for_the_owner_only"] for aggregator in lesson["aggregators"] if "for_the_owner_only" in aggregator
+    )
     records = owner["epsilon_of_records"]
-    total, counted = lesson["total"], owner["labels_by_the_stopping_rule_of_the_source"]
-    head = f"{lesson['data']}: {lesson['teachers']} teachers on {lesson['records']} records label {lesson['labels']} points,"
+    total, label_count = lesson["total"], owner["labels_by_the_stopping_rule_of_the_source"]
+    head = (
+        f"{lesson['data']}: {lesson['teachers']} teachers on {lesson['records']} "
+        f"records label {lesson['labels']} points,"
+    )
     lines = [
         f"{head} ({total['epsilon']:g}, {total['delta']:g})-DP for each aggregator by itself.",
         f"Without noise their majority is right on {lesson['accuracy_without_noise']:.3f}.",
@@ -76,8 +86,11 @@ def _text(lesson: dict[str, Any]) -> str:
         columns(["aggregator", "noise", "ε spent", "right", "expected"], rows),
         "",
         f"stopping   {lesson['stopping']}",
-        f"records    by DPBag's own account one record lost between {records['least']:.4g} and {records['largest']:.4g} nats",
-        f"           (median {records['median']:.4g}), and its stopping rule would have released {counted} labels.",
+        (
+            f"records    by DPBag's own account one record lost between {records['least']:.4g} and "
+            f"{records['largest']:.4g} nats"
+        ),
+        f"           (median {records['median']:.4g}), and its stopping rule would have released {label_count} labels.",
         f"           {owner['warning']}",
     ]
     return "\n".join(lines)

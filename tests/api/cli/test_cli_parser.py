@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from api.cli.output import EXIT_CODES
 from api.cli.parameters import AsJson, DesignOptions, ProblemOptions
-from api.cli.parser import Argument, Command, Option, UsageError, parse, parse_verb, verb_help
+from api.cli.parser import Argument, Command, CommandOption, UsageError, parse, parse_verb, verb_help
 from api.cli.verbs import VERBS, load
 
 taken: dict[str, Any] = {}
@@ -21,7 +21,7 @@ def verb(
     file: Annotated[str, Argument("FILE", "A file.")],
     asked: ProblemOptions,
     design: DesignOptions,
-    output: Annotated[str | None, Option("--output", "Another file.", "FILE")] = None,
+    output: Annotated[str | None, CommandOption("--output", "Another file.", "FILE")] = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -33,7 +33,7 @@ def verb(
 
 
 COMMAND = Command.of(verb)
-VALUED = [each for each in COMMAND.parameters if isinstance(each.declared, Option) and not each.is_flag]
+VALUED = [each for each in COMMAND.parameters if isinstance(each.declared, CommandOption) and not each.is_flag]
 
 
 def called_with(*words: str) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_the_help_names_everything_and_keeps_to_the_terminal(columns: str, monke
     flowing = " ".join(text.split())
     for each in COMMAND.parameters:
         assert " ".join(each.declared.help.split()) in flowing
-        if isinstance(each.declared, Option):
+        if isinstance(each.declared, CommandOption):
             assert f"{each.declared.flag} {each.declared.metavar}".strip() in flowing
             assert f"{each.declared.panel}:" in text
         elif each.default is inspect.Parameter.empty:

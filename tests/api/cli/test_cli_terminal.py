@@ -150,7 +150,7 @@ def test_each_line_comes_after_twice_the_time(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(progress, "monotonic", lambda: clock[0])
     display = ProgressDisplay("planning")
-    monkeypatch.setattr(display._ended, "wait", wait)
+    monkeypatch.setattr(display._end_event, "wait", wait)
     with display:
         pass
     assert stream.getvalue().splitlines() == [f"planning (0:00:{time:02.0f})" for time in times]

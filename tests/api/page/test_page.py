@@ -262,7 +262,7 @@ def test_keyboard_alone(visit: Visit) -> None:
     for _ in range(13):
         keys.press("Tab")
         order.append(str(visit.tab.evaluate("document.activeElement.id || document.activeElement.name")))
-    release = ["target", "m", "delta", "wanted", "worth", "unknown", "least-ask"]
+    release = ["target", "m", "delta", "wanted", "utility", "unknown", "least-ask"]
     assert order == ["K", "affected", "epsilon", "Delta", *release, "kind", "objective", "shape"]
     keys.press("ArrowRight")
     keys.press("Tab")

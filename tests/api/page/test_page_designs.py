@@ -56,7 +56,7 @@ def test_the_field_offers_what_has_a_meaning_and_says_what_is_wrong(visit: Visit
     visit.until(lambda: "a share in (0, 1]" in visit.text("#wanted-error"))
     visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
     visit.tab.fill("#wanted", "80 %")
-    visit.tab.select_option("#worth", "agreement")
+    visit.tab.select_option("#utility", "agreement")
     visit.tab.click("#least-ask")
     visit.until(lambda: "is right in" in visit.text("#least-status"))
     assert visit.query()["objective"] == "rectangular agreement"

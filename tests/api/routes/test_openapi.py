@@ -32,7 +32,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/profile": schemas.ProfileRequest,
     "/v1/compose": schemas.ComposeRequest,
     "/v1/compare": schemas.CompareRequest,
-    "/v1/plan": schemas.PlanRequest,
+    "/v1/plan": schemas.ReleasePlanRequest,
     "/v1/plurality": schemas.PluralityRequest,
 }
 """What comes both by query and by body."""

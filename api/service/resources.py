@@ -1,0 +1,225 @@
+"""Service resources: threads, processes and job workers of one service, which begin and end together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from api.access.clients import current_client
+from api.access.fair_queue import FairQueue
+from api.access.rate_limits import ClientQuota
+from api.errors.exceptions import ShuttingDown
+from api.server.shutdown import Shutdown
+from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
+from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
+from api.service.job_admission import JobAdmission
+from api.service.job_events import JobEvents, RunInThread
+from api.service.job_worker import JobHandler, JobWorker, ProgressCallback
+from api.settings import Settings
+from api.tasks.answers import load_libraries
+from solver_cache.jobs import Jobs, open_jobs
+from solver_cache.memory.jobs import MemoryJobs
+from solver_cache.process_pool.pool import PoolState, ProcessPool
+from solver_cache.process_pool.task_loop import Task
+from solver_cache.store import Store
+
+if TYPE_CHECKING:
+    from api.access.keys import KeyRing
+    from api.service.webhooks import Webhooks
+
+Result = TypeVar("Result")
+
+STORE_THREADS = 4
+"""Blocking calls to the store at once."""
+
+SHORT_LIMIT_SECONDS = 20.0
+"""Time after which work on the short lane is stopped [s]: expected to take a second at most, it becomes a job."""
+
+QUICK_NICENESS, SOLVER_NICENESS = 10, 15
+"""Niceness of the processes that do jobs, short and long: those that a client waits for go first."""
+
+
+class ServiceResources:
+    """Resources of a service: its store and jobs, threads for calls that block, process pools, and job workers.
+
+    Short work has processes of its own: certificates, error curves and small accounts in one pool, the γ of small
+    problems in another. Clients have turns at both. Use `open`, which starts the background work and ends it.
+
+    Args:
+        store: of answers and jobs; the service closes it.
+        settings: limits, and how many solves may run at once.
+        ring: the API keys, if others use them too; None opens those of the settings where they are needed.
+
+    Attributes:
+        webhooks: who is told when jobs end; None where the operator has set no secret for that.
+
+    Raises:
+        InvalidInput: webhooks are wanted, and there is no database to keep them in.
+    """
+
+    def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
+        self._store, self._settings = store, settings
+        self._jobs, self._close_jobs = _open_jobs(store, settings)
+        self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
+        self._readers = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="reader")
+        size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
+        self._solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
+        self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
+        self._quick = ProcessPool(short, memory=memory, name="quick", niceness=QUICK_NICENESS)
+        self._short_lane = FairQueue(short)
+        self._quota = ClientQuota(settings.max_compute)
+        self._admission = JobAdmission(self._jobs, settings)
+        self._events = JobEvents(self._jobs, self.run_in_reader)
+        self._gamma_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._solvers)
+        self._answer_jobs = AnswerJobHandler(
+            store, settings, self.run_in_reader, self.run_in_thread, self._solvers, self._computers
+        )
+        handlers: dict[str, JobHandler] = dict.fromkeys(ANSWER_JOBS, self._answer_jobs.handle)
+        shorts = dict[str, JobHandler]()
+        if settings.solve == "on":
+            handlers[GAMMA_JOB] = self._gamma_jobs.handle
+            short_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._quick)
+            shorts[GAMMA_JOB] = short_jobs.handle
+        worker = partial(JobWorker, self._jobs, self._events, self.run_in_thread, lease=settings.lease_seconds)
+        self._workers = [worker(handlers, size=size)]
+        if settings.short_seconds > 0:
+            self._workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
+        self.webhooks = _open_webhooks(self._jobs, settings, self.run_in_thread, ring)
+        self._closing = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, store: Store, settings: Settings, shutdown: Shutdown, ring: KeyRing | None = None
+    ) -> AsyncIterator[Self]:
+        """Yield a service at work; its jobs begin with those that a process which was killed left behind.
+
+        In the end, jobs under way go back into the queue, every process ends, and the store is closed.
+
+        Args:
+            store: of answers and jobs.
+            settings: of the service.
+            shutdown: whether the server was told to stop; whoever waits for an answer is then released.
+            ring: the API keys, if others use them too.
+        """
+        service = cls(store, settings, ring)
+        background: list[asyncio.Task[None]] = []
+        try:
+            background.append(asyncio.create_task(service._admission.prune(service.run_in_thread, store.url)))
+            background.append(asyncio.create_task(service._drain_on(shutdown)))
+            if service.webhooks is not None:
+                background.append(asyncio.create_task(service.webhooks.deliver()))
+            if settings.solve == "on" and settings.prestart:
+                await asyncio.gather(service._solvers.prestart(), service._computers.prestart())
+            for worker in service._workers:
+                worker.start()
+            yield service
+        finally:
+            for task in background:
+                task.cancel()
+            service._drain()
+            await asyncio.gather(*(worker.close() for worker in service._workers))
+            await asyncio.gather(service._solvers.close(), service._computers.close(), service._quick.close())
+            await asyncio.to_thread(service._threads.shutdown)
+            await asyncio.to_thread(service._readers.shutdown)
+            service._close_jobs()
+            store.close()
+
+    @property
+    def store(self) -> Store:
+        """The store of answers; it blocks, so use it in a thread (`run_in_thread`)."""
+        return self._store
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs; they block, as the store does."""
+        return self._jobs
+
+    @property
+    def settings(self) -> Settings:
+        """The operator's settings."""
+        return self._settings
+
+    @property
+    def pools(self) -> dict[str, PoolState]:
+        """State of the process pools: "solvers" do jobs, "quick" those of small γ, "compute" other short work."""
+        return {"solvers": self._solvers.state, "quick": self._quick.state, "compute": self._computers.state}
+
+    async def _drain_on(self, shutdown: Shutdown) -> None:
+        await shutdown.wait()
+        self._drain()
+
+    def _drain(self) -> None:
+        """Release everyone who waits: 503, and the end of every event stream."""
+        self._closing = True
+        self._events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
+
+    async def run_in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Return ``work(*arguments)``, done in a thread: for calls that block but compute little, and may write.
+
+        A write to a store that another process has locked waits for as long as the store lets it; reads do not wait for
+        that, as they have threads of their own (`run_in_reader`).
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    async def run_in_reader(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Return ``work(*arguments)``, done in a thread for calls that only read."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *arguments)
+
+    async def compute(self, task: Task, argument: Any, progress: ProgressCallback | None = None) -> Any:
+        """Return ``task(argument, report)``: short work, in a process of its own lane, clients in turn.
+
+        Args:
+            task: a function at the top of a module (`api.tasks`).
+            argument: anything that can be pickled.
+            progress: called with whatever the task reports.
+
+        Raises:
+            Exception: whatever the task raises.
+            SolveFailed: its process was lost twice, took too long or grew too large.
+            Overloaded, TooManyJobs: too many computations wait already, or too many of one client.
+        """
+        async with self._short_turn():
+            return await self._computers.run(task, argument, time_limit=SHORT_LIMIT_SECONDS, progress=progress)
+
+    @asynccontextmanager
+    async def _short_turn(self) -> AsyncIterator[None]:
+        """Hold a place on the lane of short work within the block; the server's own computations take turns as well."""
+        client = current_client()
+        with self._quota.reserve(client):
+            async with self._short_lane.place("" if client is None else client.name):
+                yield
+
+    @property
+    def stalled(self) -> str:
+        """Why no queued job would be taken up; "" while the workers look at the queue, or have their hands full."""
+        return next((worker.stalled for worker in self._workers if worker.stalled), "")
+
+
+def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None) -> Webhooks | None:
+    """Return the webhooks of the jobs; None where there is no secret to sign them with."""
+    if settings.webhook_secret is None:
+        return None
+    from api.service.webhooks import Webhooks, stored_webhooks
+
+    return Webhooks(stored_webhooks(jobs, settings), settings, run_in_thread, ring)
+
+
+def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], None]]:
+    """Return the jobs of a store, and what closes them.
+
+    A store that is opened for reading only has its jobs in memory; the workers of one server share them in a database
+    of their own, in the folder that they share while they run.
+    """
+    jobs = open_jobs(store)
+    if settings.workers == 1 or settings.run_folder is None or not isinstance(jobs, MemoryJobs):
+        return jobs, lambda: None
+    from solver_cache.database.connection import Database
+    from solver_cache.database.jobs import DatabaseJobs
+
+    database = Database(f"sqlite:///{settings.run_folder / 'jobs.sqlite'}")
+    return DatabaseJobs(database), database.close

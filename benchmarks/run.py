@@ -85,13 +85,13 @@ def _one_turn(result: Result, turn: int, budget: Budget, scratch: Path, measured
 
 
 def _within(job: Job, limit: float, budget: Budget, scratch: Path, measured_by: Measure) -> Outcome:
-    left = budget.left
-    if left <= 0:
+    seconds = budget.left
+    if seconds <= 0:
         return Failure("not measured: the run's budget was spent")
-    outcome = measured_by(job, min(limit, left), scratch)
+    outcome = measured_by(job, min(limit, seconds), scratch)
     if isinstance(outcome, Failure) and outcome.reason.startswith("stopped"):
-        why = "its limit" if limit <= left else "the run's budget"
-        return Failure(f"{outcome.reason} ({why})", outcome.at_least)
+        reason = "its limit" if limit <= seconds else "the run's budget"
+        return Failure(f"{outcome.reason} ({reason})", outcome.at_least)
     return outcome
 
 

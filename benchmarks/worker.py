@@ -23,7 +23,7 @@ WARM_UP_VOTERS = 7
 
 
 def _peak_memory() -> int:
-    """Return the peak resident memory of this program alone [bytes]; getrusage would count the process that forked it."""
+    """Return the peak resident memory of this program alone [bytes]; getrusage would count the parent's too."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
@@ -33,14 +33,14 @@ def main() -> None:
     fields = json.loads(sys.argv[1])
     task = fields.pop("task")
     if task == "Load":
-        from benchmarks.load import loaded
+        from benchmarks.load import measure_load
 
         _begin()
-        sys.stdout.write(json.dumps({"seconds": loaded(Load(**fields))}) + "\n")
+        sys.stdout.write(json.dumps({"seconds": measure_load(Load(**fields))}) + "\n")
         return
-    measured = timed_solve(Solve(**fields)) if task == "Solve" else timed_profile(Profile(**fields))
-    measured["peak"] = _peak_memory()
-    sys.stdout.write(json.dumps(measured) + "\n")
+    measurement = timed_solve(Solve(**fields)) if task == "Solve" else timed_profile(Profile(**fields))
+    measurement["peak"] = _peak_memory()
+    sys.stdout.write(json.dumps(measurement) + "\n")
 
 
 def timed_solve(job: Solve) -> dict[str, Any]:

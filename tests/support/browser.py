@@ -125,9 +125,9 @@ Visiting = Callable[..., Visit]
 @pytest.fixture(scope="module")
 def window(browser: Any) -> Iterator[Any]:
     """Yield a window whose tabs share what was fetched, as a person's do."""
-    made = browser.new_context(viewport={"width": 1280, "height": 900})
-    yield made
-    made.close()
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield context
+    context.close()
 
 
 @pytest.fixture
@@ -135,8 +135,8 @@ def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
     """Return a function that opens a tab; whatever it complained of in the end is a failure."""
     visits: list[Visit] = []
 
-    def opened(at: str = server, **look: Any) -> Visit:
-        visits.append(Visit.open(browser.new_context(**look) if look else window, at))
+    def opened(url: str = server, **look: Any) -> Visit:
+        visits.append(Visit.open(browser.new_context(**look) if look else window, url))
         return visits[-1]
 
     yield opened
@@ -156,7 +156,7 @@ def visit(visiting: Visiting) -> Visit:
 
 @pytest.fixture(scope="module")
 def form(window: Any, server: str) -> Iterator[Visit]:
-    """A tab that the tests of wrong input share and leave as they found it: loading the page takes longer than they do."""
+    """A tab that the tests of wrong input share and leave unchanged: loading the page takes longer than they do."""
     visit = Visit.open(window, server)
     visit.go()
     yield visit

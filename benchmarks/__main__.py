@@ -67,8 +67,8 @@ def _publish(options: argparse.Namespace, suite: str, text: str) -> None:
 def _show(result: Result) -> None:
     runs = measurements(result.job)
     seconds = f"{runs[-1].seconds:9.3f} s" if runs else "          –"
-    missed = [f"{check.measured}, wanted {check.wanted}" for check in checks(result) if check.met is False]
-    notes = "; ".join(dict.fromkeys([*missed, *failures(result)]))
+    unmet = [f"{check.measured}, wanted {check.wanted}" for check in checks(result) if check.met is False]
+    notes = "; ".join(dict.fromkeys([*unmet, *failures(result)]))
     print(f"{seconds}  {result.case.name}{f'  [{notes}]' if notes else ''}", flush=True)
 
 

@@ -55,8 +55,8 @@ def checks(result: Result) -> list[Check]:
         kinds = {run.certificate for run in runs}
         met = all(kind in COMPLETE for kind in kinds) if kinds else None
         results.append(Check("complete certificate", met, ", ".join(sorted(map(str, kinds))) or "not measured"))
-    compared = ratios(result)
-    ratio = median(compared) if compared else None
+    case_ratios = ratios(result)
+    ratio = median(case_ratios) if case_ratios else None
     if wanted.faster is not None:
         ask(f"≥ {wanted.faster:g}× faster", ratio, wanted.faster, at_least=True, unit="×")
     if wanted.within is not None:

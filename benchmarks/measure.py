@@ -75,8 +75,8 @@ def measure(job: Job, seconds: float, scratch: Path) -> Outcome:
             check=False,
         )
     except subprocess.TimeoutExpired as err:
-        timing = began if isinstance(job, Command) else _began(err.stdout)
-        return Failure(f"stopped after {seconds:.0f} s", None if timing is None else time.monotonic() - timing)
+        start = began if isinstance(job, Command) else _began(err.stdout)
+        return Failure(f"stopped after {seconds:.0f} s", None if start is None else time.monotonic() - start)
     except OSError as err:
         return Failure(f"could not be started: {err}")
     took = time.monotonic() - began
@@ -87,7 +87,7 @@ def measure(job: Job, seconds: float, scratch: Path) -> Outcome:
     try:
         return Measurement(**json.loads(process.stdout.splitlines()[-1]))
     except (ValueError, TypeError, IndexError):
-        return Failure(f"said nothing that could be read: {_shortened(process.stdout)}")
+        return Failure(f"said nothing that could be read: {_shorten(process.stdout)}")
 
 
 def _arguments(job: Job) -> list[str]:
@@ -123,8 +123,8 @@ def _began(output: bytes | None) -> float | None:
 def _last_words(code: int, errors: bytes) -> str:
     ending = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
     lines = errors.strip().splitlines()
-    return f"{ending}: {_shortened(lines[-1])}" if lines else ending
+    return f"{ending}: {_shorten(lines[-1])}" if lines else ending
 
 
-def _shortened(text: bytes) -> str:
+def _shorten(text: bytes) -> str:
     return " ".join(text.decode(errors="replace").split())[:REASON_CHARACTERS]

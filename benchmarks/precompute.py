@@ -293,13 +293,13 @@ def section(lines: list[str], rows: list[PrecomputeRow], command: str, load: flo
     """Return the section of the results."""
     from benchmarks.report import machine
 
-    judged = [row.met for row in rows if row.met is not None]
+    verdicts = [row.met for row in rows if row.met is not None]
     return "\n".join(
         [
             "## precompute",
             "",
             "Tables by the thousand (`benchmarks/precompute.py`), turn by turn; times are the best turn's, ratios the",
-            f"median (least–most) over the turns. Met: **{sum(judged)} of {len(judged)}**.",
+            f"median (least–most) over the turns. Met: **{sum(verdicts)} of {len(verdicts)}**.",
             "",
             f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
             "",

@@ -105,17 +105,17 @@ def _cells(result: Result) -> list[str]:
 
 def _verdict(result: Result) -> str:
     results, trouble = checks(result), "; ".join(dict.fromkeys(failures(result)))
-    missed = [f"{check.measured}, wanted {check.wanted}" for check in results if check.met is False]
-    if missed:
-        return "**no**: " + "; ".join([*missed, trouble] if trouble else missed)
+    unmet = [f"{check.measured}, wanted {check.wanted}" for check in results if check.met is False]
+    if unmet:
+        return "**no**: " + "; ".join([*unmet, trouble] if trouble else unmet)
     if any(check.met is None for check in results):
         return trouble if trouble.startswith("not measured") else f"not measured: {trouble}"
     return f"yes, but: {trouble}" if trouble else "yes"
 
 
 def _ratio(result: Result) -> str:
-    compared, stopped = ratios(result), any(isinstance(outcome, Failure) for outcome in result.peer)
-    return (("at least " if stopped else "") + _spread(compared)) if compared else ""
+    case_ratios, is_bound = ratios(result), any(isinstance(outcome, Failure) for outcome in result.peer)
+    return (("at least " if is_bound else "") + _spread(case_ratios)) if case_ratios else ""
 
 
 def _times(outcomes: list[Outcome]) -> str:

@@ -70,7 +70,7 @@ def run(
                 _one_turn(result, turn, budget, scratch, measured_by)
                 watcher(result)
         turn += 1
-        open_ones = [r for r in open_ones if len(r.job) == turn < r.case.repeats and not _failed(r)]
+        open_ones = [r for r in open_ones if len(r.job) == turn < r.case.repeats and not _has_failed(r)]
 
 
 def _one_turn(result: Result, turn: int, budget: Budget, scratch: Path, measured_by: Measure) -> None:
@@ -95,5 +95,5 @@ def _within(job: Job, limit: float, budget: Budget, scratch: Path, measured_by: 
     return outcome
 
 
-def _failed(result: Result) -> bool:
+def _has_failed(result: Result) -> bool:
     return any(isinstance(outcome, Failure) for outcome in (*result.job, *result.peer))

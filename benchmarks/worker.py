@@ -52,7 +52,7 @@ def timed_solve(job: Solve) -> dict[str, Any]:
         began = _begin()
         solution = _solve(job)
         seconds.append(time.monotonic() - began)
-    return {"seconds": median(seconds), **_described(solution)}
+    return {"seconds": median(seconds), **_solution_fields(solution)}
 
 
 def timed_profile(job: Profile) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _solve(job: Solve) -> Solution:
     return solve(problem, job.objective, backend="highs", **choices)
 
 
-def _described(solution: Solution) -> dict[str, Any]:
+def _solution_fields(solution: Solution) -> dict[str, Any]:
     return {
         "gap": solution.gap,
         "certificate": solution.certificate.method,

@@ -60,7 +60,7 @@ def parse_url(url: str) -> tuple[URL, bool]:
         url.encode()  # bytes that are no text came through the command line or the environment
         location = make_url(url)
     except (ArgumentError, ValueError):  # their text may quote the URL, so it goes no further
-        raise CacheError(repr(_redacted(url)), "this is not a database URL", ACCEPTED) from None
+        raise CacheError(repr(_redact_text(url)), "this is not a database URL", ACCEPTED) from None
     if location.get_backend_name() not in SUPPORTED:
         raise CacheError(redacted(location), f"{location.get_backend_name()} is not supported", ACCEPTED)
     mode = location.query.get("mode", "rw")
@@ -91,7 +91,7 @@ def redacted(location: URL) -> str:
     return location.update_query_dict(secret).render_as_string(hide_password=True)
 
 
-def _redacted(url: str) -> str:
+def _redact_text(url: str) -> str:
     """Return what may be shown of a text that is no URL: nothing that could be a password."""
     text = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
     return re.sub(r"(password\s*=).*", r"\1***", text, flags=re.DOTALL | re.IGNORECASE)

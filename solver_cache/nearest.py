@@ -100,13 +100,13 @@ def nearest(spec: DesignSpec, store: Store) -> Nearest | None:
             _LOG.warning("%s: the first %d answers nearest to %s are no answers", store.url, MAX_CANDIDATES, spec.key)
             return None
         try:
-            return _reproved(row, spec)
+            return _reprove_row(row, spec)
         except (InvalidRow, ReproofFailed, NotPrivate) as err:
             _LOG.warning("%s: row %s is passed over: %s", store.url, row.key, err)
     return None
 
 
-def _reproved(row: Row, spec: DesignSpec) -> Nearest:
+def _reprove_row(row: Row, spec: DesignSpec) -> Nearest:
     """Return the row's answer, certified for ``spec``; raises what `nearest` passes over."""
     stored = read_row(row)
     columns = search_columns(row.record)

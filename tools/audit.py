@@ -26,16 +26,16 @@ def main() -> int:
     lock = str(ROOT / RUNTIME)
     program = shutil.which("pip-audit")
     if program is None:
-        return _skipped("pip-audit is not installed (pip install pip-audit)")
+        return _skip("pip-audit is not installed (pip install pip-audit)")
     command = [program, "--require-hashes", "--disable-pip", "--progress-spinner", "off", "-f", "json", "-r", lock]
     try:
         process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 * MINUTES)  # noqa: S603 - a fixed command
     except subprocess.TimeoutExpired:
-        return _skipped(f"no answer within {MINUTES} minutes")
+        return _skip(f"no answer within {MINUTES} minutes")
     try:
         report: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
-        return _skipped(f"pip-audit could not ask: {(process.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        return _skip(f"pip-audit could not ask: {(process.stderr.strip().splitlines() or ['no reason given'])[-1]}")
     vulnerabilities = [
         (package["name"], package["version"], vulnerability)
         for package in report["dependencies"]
@@ -48,7 +48,7 @@ def main() -> int:
     return 1 if vulnerabilities else 0
 
 
-def _skipped(reason: str) -> int:
+def _skip(reason: str) -> int:
     _say(f"SKIPPED, so nothing is known about vulnerabilities: {reason}")
     return SKIPPED
 

@@ -47,12 +47,12 @@ def _verb(command: Command, examples: Iterable[str]) -> Iterator[str]:
 
 
 def _parameter(parameter: Parameter) -> tuple[str, str, str, str]:
-    declared = parameter.declared
-    if isinstance(declared, Argument):
+    declaration = parameter.declared
+    if isinstance(declaration, Argument):
         is_required = parameter.default is inspect.Parameter.empty
-        return f"*{declared.metavar}*", "", "needed" if is_required else "", declared.help
-    default = declared.otherwise or ("" if parameter.default in {None, False, ""} else f"`{parameter.default}`")
-    return f"`{declared.flag}`", declared.metavar, default, declared.help
+        return f"*{declaration.metavar}*", "", "needed" if is_required else "", declaration.help
+    default = declaration.otherwise or ("" if parameter.default in {None, False, ""} else f"`{parameter.default}`")
+    return f"`{declaration.flag}`", declaration.metavar, default, declaration.help
 
 
 def routes() -> str:

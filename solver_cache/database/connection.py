@@ -56,7 +56,7 @@ class Database:
         self.url = redacted(location.update_query_dict({"mode": "ro"}) if self.read_only else location)
         self.dialect = location.get_backend_name()
         path = Path(location.database or "") if self.dialect == "sqlite" else None
-        with self._translated():
+        with self._translate_errors():
             try:
                 self.engine = create_database_engine(location, path, read_only=self.read_only)
             except ImportError as err:
@@ -72,7 +72,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yield a connection to read from."""
-        with self._translated(), self.engine.connect() as connection:
+        with self._translate_errors(), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -80,7 +80,7 @@ class Database:
         """Yield a connection within a transaction, which is done when the block ends well."""
         if self.read_only:
             raise ReadOnlyCache(self.url)
-        with self._translated(), self._transaction() as connection:
+        with self._translate_errors(), self._transaction() as connection:
             yield connection
 
     def check_in_place(self) -> None:
@@ -110,7 +110,7 @@ class Database:
             CacheError: it does not: a file system that has failed still takes what fits into its caches.
         """
         if self.path is not None:
-            with self._translated(), self.engine.connect().execution_options(darrm_begin=None) as connection:
+            with self._translate_errors(), self.engine.connect().execution_options(darrm_begin=None) as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class Database:
             raise CacheError(self.url, f"it cannot be made or written ({err})", advice) from err
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn a database error into a `CacheError` that says what to do."""
         try:
             yield

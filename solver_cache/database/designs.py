@@ -51,7 +51,7 @@ class DatabaseDesigns:
         """Return designs, the newest first, as `Designs.list` says."""
         check_list(limit)
         columns = SOLUTIONS.c
-        page = _filtered(design_filter).order_by(columns.created.desc(), columns.key.desc()).limit(limit)
+        page = _select(design_filter).order_by(columns.created.desc(), columns.key.desc()).limit(limit)
         with self._database.reading() as connection:
             if after is not None:
                 query = select(columns.created, columns.key).where(columns.key == after)
@@ -89,7 +89,7 @@ class DatabaseDesigns:
             return _design(connection, key)
 
 
-def _filtered(design_filter: DesignFilter) -> Select[Any]:
+def _select(design_filter: DesignFilter) -> Select[Any]:
     columns = SOLUTIONS.c
     page = select(*_DESIGN).where(columns.core == CORE)
     if design_filter.K is not None:

@@ -54,8 +54,8 @@ def create_database_engine(location: URL, path: Path | None, *, read_only: bool)
         engine = create_engine(location, hide_parameters=True, creator=_reader(path))
     else:
         engine = create_engine(location, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
-    event.listen(engine, "connect", _connected)
-    event.listen(engine, "begin", _begun)
+    event.listen(engine, "connect", _configure)
+    event.listen(engine, "begin", _begin)
     return engine
 
 
@@ -74,13 +74,13 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def _connected(connection: Any, _record: Any) -> None:
+def _configure(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # sqlite3 would begin transactions itself, late and not around DDL
     connection.text_factory = _text
     connection.execute("PRAGMA synchronous = NORMAL")  # with WAL: a power cut may lose the last row, never damage one
 
 
-def _begun(connection: Connection) -> None:
+def _begin(connection: Connection) -> None:
     # A writer takes the lock at once: one that began as a reader could be refused it later, without waiting.
     begin = connection.get_execution_options().get("darrm_begin", "BEGIN")
     if begin is not None:

@@ -347,8 +347,8 @@ def job_of(row: Any) -> Job:
     values = tuple(row)
     if all(isinstance(value, kind) for value, kind in zip(values, _TYPES, strict=True)) and values[3] in STATES:
         return Job(*values)
-    repaired: Sequence[Any] = [
+    repaired_values: Sequence[Any] = [
         value if isinstance(value, kind) else str(value) if kind is str else 0
         for value, kind in zip(values, _TYPES, strict=True)
     ]
-    return damaged(Job(*repaired))
+    return damaged(Job(*repaired_values))

@@ -139,19 +139,19 @@ def _formula(node: ast.expr, allowed_names: set[str]) -> Formula:  # noqa: PLR09
         case ast.Name(id=name):
             raise _Unreadable(f"{name!r} is not known; known are {', '.join(sorted(allowed_names | {*FUNCTIONS}))}.")
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-            return _applied(_OPERATORS[type(op)], [operand], allowed_names)
+            return _apply(_OPERATORS[type(op)], [operand], allowed_names)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _applied(_OPERATORS[type(op)], [left, right], allowed_names)
+            return _apply(_OPERATORS[type(op)], [left, right], allowed_names)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
-            return _applied(_OPERATORS[type(op)], [left, right], allowed_names)
+            return _apply(_OPERATORS[type(op)], [left, right], allowed_names)
         case ast.BoolOp(op=ast.And(), values=parts):
             conditions = [_formula(part, allowed_names) for part in parts]
             return lambda values: all(condition(values) for condition in conditions)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS and arguments:
-            return _applied(FUNCTIONS[name], arguments, allowed_names)
+            return _apply(FUNCTIONS[name], arguments, allowed_names)
     raise _Unreadable(f"{ast.unparse(node).replace('**', '^')!r} is not allowed in a formula.")
 
 
-def _applied(function: Callable[..., float], operands: list[ast.expr], allowed_names: set[str]) -> Formula:
+def _apply(function: Callable[..., float], operands: list[ast.expr], allowed_names: set[str]) -> Formula:
     parts = [_formula(operand, allowed_names) for operand in operands]
     return lambda values: function(*(part(values) for part in parts))

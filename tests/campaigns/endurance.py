@@ -115,7 +115,7 @@ def _post(name: str, path: str, body: Any, expected: tuple[int, ...] = (200,), h
     return Request(name, "POST", path, json.dumps(body).encode(), headers, expected)
 
 
-def _stored(random_: random.Random) -> Request:
+def _stored_request(random_: random.Random) -> Request:
     return _get("stored γ", "/v1/gamma", **random_.choice(STORED))
 
 
@@ -127,7 +127,7 @@ def _respelt(random_: random.Random) -> Request:
     return _get("stored γ, respelt", "/v1/gamma", f"Accept: {form}\r\n", **dict(fields))
 
 
-def _posted(random_: random.Random) -> Request:
+def _posted_request(random_: random.Random) -> Request:
     return _post("stored γ, posted", "/v1/gamma", random_.choice(STORED))
 
 
@@ -135,7 +135,7 @@ def _by_id(random_: random.Random) -> Request:
     return _get("γ by id", f"/v1/gamma/{random_.choice(IDS)}")
 
 
-def _revalidated(random_: random.Random) -> Request:
+def _revalidated_request(random_: random.Random) -> Request:
     return _get("revalidation", f"/v1/gamma/{random_.choice(IDS)}", "If-None-Match: *\r\n", expected=(304,))
 
 
@@ -149,13 +149,13 @@ def _batch(random_: random.Random) -> Request:
     return _post("batch of 10", "/v1/gamma/batch", {"problems": random_.sample(STORED, 10)})
 
 
-def _verified(random_: random.Random) -> Request:
+def _verified_request(random_: random.Random) -> Request:
     scale = random_.uniform(0.5, 1)
     gamma = [value * scale for value in GAMMA]
     return _post("certificate", "/v1/verify", {"K": 3, "m": 1, "epsilon": 0.1, "gamma": gamma})
 
 
-def _refuted(_: random.Random) -> Request:
+def _refuted_request(_: random.Random) -> Request:
     return _post("counterexample", "/v1/verify", {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [1, 1, 1, 1]}, (422,))
 
 
@@ -167,7 +167,7 @@ def _profile(random_: random.Random) -> Request:
     return _get("profile", "/v1/profile", expected=(200, 202), **random_.choice(STORED[:12]), points=5)
 
 
-def _composed(random_: random.Random) -> Request:
+def _composed_request(random_: random.Random) -> Request:
     queries = random_.randint(1, 30)
     return _get("account", "/v1/compose", expected=(200, 202), epsilon=0.1, delta=1e-6, queries=queries)
 
@@ -204,7 +204,7 @@ def _health(_: random.Random) -> Request:
     return _get("health", "/healthz")
 
 
-def _ready(_: random.Random) -> Request:
+def _ready_request(_: random.Random) -> Request:
     return _get("readiness", "/readyz")
 
 
@@ -216,7 +216,7 @@ def _page(_: random.Random) -> Request:
     return _get("page", "/")
 
 
-def _left(random_: random.Random) -> Request:
+def _abandoned_request(random_: random.Random) -> Request:
     return _curve(random_)._replace(name="client that leaves", leaves=True)
 
 
@@ -225,7 +225,7 @@ def _invalid(random_: random.Random) -> Request:
     return _post("invalid field", "/v1/gamma", {**random_.choice(STORED), **field_}, (422,))
 
 
-def _malformed(random_: random.Random) -> Request:
+def _malformed_request(random_: random.Random) -> Request:
     body = random_.choice([b"{", b"\xff\xfe", b'{"K": NaN}', b"[]", b'{"K":3,"K":5}'])
     return Request("malformed body", "POST", "/v1/gamma", body, "", (400, 422))
 
@@ -234,7 +234,7 @@ def _large(_: random.Random) -> Request:
     return Request("body too large", "POST", "/v1/gamma", b" " * 70_000, "", (413,))
 
 
-def _unknown(random_: random.Random) -> Request:
+def _unknown_request(random_: random.Random) -> Request:
     target = random_.choice(
         ["/v1/nothing", f"/v1/gamma/{random_.getrandbits(256):064x}", f"/v1/jobs/{random_.getrandbits(256):064x}"]
     )
@@ -250,33 +250,33 @@ def _keyless(_: random.Random) -> Request:
 
 
 MIX: dict[Callable[[random.Random], Request], int] = {
-    _stored: 4000,
+    _stored_request: 4000,
     _respelt: 1500,
-    _posted: 1000,
+    _posted_request: 1000,
     _by_id: 600,
-    _revalidated: 500,
+    _revalidated_request: 500,
     _estimate: 300,
     _health: 300,
-    _verified: 200,
+    _verified_request: 200,
     _job: 200,
     _result: 150,
     _head: 150,
     _invalid: 200,
-    _malformed: 100,
-    _unknown: 150,
+    _malformed_request: 100,
+    _unknown_request: 150,
     _method: 50,
     _keyless: 100,
     _jobs: 100,
     _curve: 80,
     _batch: 60,
     _new: 50,
-    _refuted: 40,
-    _composed: 30,
+    _refuted_request: 40,
+    _composed_request: 30,
     _page: 30,
     _events: 30,
-    _left: 20,
+    _abandoned_request: 20,
     _profile: 20,
-    _ready: 20,
+    _ready_request: 20,
     _metrics: 20,
     _large: 10,
     _tradeoff: 10,
@@ -510,11 +510,11 @@ def read_record(path: Path, seed: int) -> list[Piece]:
 
 def total(histograms: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
     """Return the sum of counts by kind."""
-    summed: dict[str, Counter[str]] = defaultdict(Counter)
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
     for histogram in histograms:
         for name, counts in histogram.items():
-            summed[name].update(counts)
-    return {name: dict(counts) for name, counts in summed.items()}
+            totals[name].update(counts)
+    return {name: dict(counts) for name, counts in totals.items()}
 
 
 def report(pieces: list[Piece]) -> str:

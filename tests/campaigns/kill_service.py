@@ -228,7 +228,7 @@ class Campaign:
             outcome.rows = len(gammas)
             outcome.jobs = Counter({state: count for state, count in store.jobs.counts().items() if count})
             failed_jobs = store.jobs.list(state="failed")
-            outcome.wrong += [f"{job.id} failed: {job.reason}" for job in failed_jobs if not _excused(job.reason)]
+            outcome.wrong += [f"{job.id} failed: {job.reason}" for job in failed_jobs if not _is_excused(job.reason)]
             for answer in self._answers():
                 outcome.answers += 1
                 if verify(problem_from_record(answer["problem"]), answer["gamma"]).margin < 0:
@@ -248,7 +248,7 @@ class Campaign:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def _excused(reason: str) -> bool:
+def _is_excused(reason: str) -> bool:
     """Whether kills explain that a job failed: its solver process twice in one attempt, or its server five times."""
     return "killed by SIGKILL" in reason or "the server died" in reason
 

@@ -84,11 +84,11 @@ def examine(case: ProblemCase, rng: np.random.Generator) -> Finding:
     """Solve one problem, and evaluate its certified and its plain answers exactly."""
     solution = solve(case.problem)
     other_multisets = [solution.certificate.worst_corners, *(random_multiset(rng, case.problem) for _ in range(RANDOM))]
-    looked_at = [*worst_multisets(case.problem, solution.noise), *other_multisets]
+    multisets = [*worst_multisets(case.problem, solution.noise), *other_multisets]
     return Finding(
         case,
         solution,
-        breaches(case, solution.noise, looked_at),
+        breaches(case, solution.noise, multisets),
         plain_answers(case.problem),
         refusals(case.problem, solution.noise),
         exceeded_bounds(case.problem, random_noise(rng, case.K)),
@@ -258,15 +258,15 @@ def report(tally: Tally, command: str) -> str:
     return "\n".join(
         [
             *_HEAD,
-            *map(_wrapped, tally.lines()),
+            *map(_wrap, tally.lines()),
             "",
-            _wrapped(f"`{command}`, {when}; darrm-opt {__version__}, {versions}."),
+            _wrap(f"`{command}`, {when}; darrm-opt {__version__}, {versions}."),
             "",
         ]
     )
 
 
-def _wrapped(line: str) -> str:
+def _wrap(line: str) -> str:
     """Return a line of prose as lines of at most 108 characters; table rows stay whole."""
     return line if line.startswith("|") else textwrap.fill(line, 108, break_on_hyphens=False)
 
@@ -306,7 +306,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--write", type=Path, help="page to write the result to")
     options = parser.parse_args(arguments)
     tally = Tally()
-    for finding in _watched(campaign(options.problems, options.seed), options.problems):
+    for finding in _with_progress(campaign(options.problems, options.seed), options.problems):
         tally.add(finding)
         for path in (*finding.refused_by, *finding.exceeded):
             sys.stdout.write(f"WRONG SEARCH {path}: {finding.case}\n")
@@ -321,7 +321,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if tally.broken or tally.refused or tally.exceeded else 0
 
 
-def _watched(findings: Iterable[Finding], problems: int) -> Iterator[Finding]:
+def _with_progress(findings: Iterable[Finding], problems: int) -> Iterator[Finding]:
     for number, finding in enumerate(findings, 1):
         if number % 100 == 0:
             sys.stderr.write(f"{number} of {problems}\n")

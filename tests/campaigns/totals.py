@@ -218,10 +218,10 @@ def examine(case: ReleaseCase, *, designs: bool = False) -> Finding:
         if queries:
             claims["most_releases"] = budget
             against["most_releases"] = oracle_of([noise] * queries, voters, fresh=case.fresh)
-    claims |= _charged(case)
+    claims |= _budget_claims(case)
     if designs:
         budget = Privacy(float(min(2.0, 0.2 * n)), 1e-3)
-        for name, noise in _designed(voters, n, budget, fresh=case.fresh):
+        for name, noise in _design_claims(voters, n, budget, fresh=case.fresh):
             claims[name], against[name] = budget, oracle_of([noise] * n, voters, fresh=case.fresh)
     totals = {}
     for name, claim in claims.items():
@@ -230,7 +230,7 @@ def examine(case: ReleaseCase, *, designs: bool = False) -> Finding:
     return Finding(case, totals, least_epsilon(oracle, case.total_delta), claimed, method, oracle.complete)
 
 
-def _charged(case: ReleaseCase) -> dict[str, Privacy]:
+def _budget_claims(case: ReleaseCase) -> dict[str, Privacy]:
     """Return what budgets say was spent: the releases one by one, or the models if they were trained once."""
     voters, spent = case.voters, dict[str, Privacy]()
     once = not (case.fresh or math.isinf(voters.voter.epsilon) or len(case.releases) == 1)
@@ -246,7 +246,9 @@ def _charged(case: ReleaseCase) -> dict[str, Privacy]:
     return spent
 
 
-def _designed(voters: Problem, queries: int, budget: Privacy, *, fresh: bool) -> Iterator[tuple[str, NoiseFunction]]:
+def _design_claims(
+    voters: Problem, queries: int, budget: Privacy, *, fresh: bool
+) -> Iterator[tuple[str, NoiseFunction]]:
     """Yield γ that are claimed to fit a budget when they are released that often, by who claims it."""
     try:
         allowance = best_target(voters.K, voters.voter, queries, budget, voters.affected, fresh=fresh)
@@ -373,10 +375,10 @@ class Tally:
             spread = " | ".join(f"{value:.2g}" for value in (*np.quantile(excess, [0.5, 0.9, 0.99]), excess.max()))
             yield f"| {kind} | {'all pairs' if complete else 'a lower end'} | {len(pairs)} | {spread} | {ratio} |"
         yield ""
-        yield f"Nothing finite is proved, nor claimed, for {self.none} sequences. Releases by way: " + _counted(
+        yield f"Nothing finite is proved, nor claimed, for {self.none} sequences. Releases by way: " + _counts_text(
             self.ways
         )
-        yield "Sequences by the account that is least: " + _counted(self.methods)
+        yield "Sequences by the account that is least: " + _counts_text(self.methods)
 
 
 def _claimant(name: str) -> str:
@@ -384,7 +386,7 @@ def _claimant(name: str) -> str:
     return name.partition(":")[0] if name.startswith("compare") else name
 
 
-def _counted(counts: Counter[str]) -> str:
+def _counts_text(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.most_common()) + "."
 
 

@@ -40,16 +40,16 @@ def server() -> Iterator[str]:
 
 def serve(settings: Settings) -> Generator[str, None, None]:
     """Yield the address of a server with these settings."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    running = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    listener = socket.create_server(("127.0.0.1", 0))
+    uvicorn_server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
+    thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        running.should_exit = True
+        uvicorn_server.should_exit = True
         thread.join()
-        listening.close()
+        listener.close()
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,9 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
 
 
 @dataclass

@@ -28,7 +28,7 @@ from solver_cache.precompute.worker import (
 _SOLVED = worker._Solver.solve
 
 
-def _counted(self: worker._Solver, spec: DesignSpec) -> Answer | AttemptFailed:
+def _solve_and_note(self: worker._Solver, spec: DesignSpec) -> Answer | AttemptFailed:
     _say("begun", spec.key, self._task.owner)
     if spec.key == os.environ.get("COUNTED_CRASH"):
         os._exit(9)
@@ -46,8 +46,8 @@ def _say(word: str, key: str, owner: str) -> None:
 
 def counted(task: Task) -> Iterator[Event]:
     """Do a task as `perform` does, counting."""
-    if worker._Solver.solve is not _counted:
-        worker._Solver.solve = _counted  # type: ignore[method-assign]
+    if worker._Solver.solve is not _solve_and_note:
+        worker._Solver.solve = _solve_and_note  # type: ignore[method-assign]
     solved_keys = set[str]()
     for event in perform(task):
         if isinstance(event, SolveFinished):

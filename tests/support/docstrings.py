@@ -55,7 +55,7 @@ def modules(package: str) -> Iterator[ModuleType]:
 
 
 @cache
-def _named() -> dict[str, list[Any]]:
+def _names() -> dict[str, list[Any]]:
     """Return our modules, by every end of their dotted names, and the classes that they define."""
     named: dict[str, list[Any]] = {}
     for package in sorted(OURS):
@@ -77,7 +77,7 @@ def resolves(dotted: str, module: ModuleType | None = None) -> bool:
     """
     parts = dotted.split(".")
     starts: list[tuple[Any, list[str]]] = [(module, parts)]
-    starts += [(owner, parts[n:]) for n in range(1, len(parts) + 1) for owner in _named().get(".".join(parts[:n]), ())]
+    starts += [(owner, parts[n:]) for n in range(1, len(parts) + 1) for owner in _names().get(".".join(parts[:n]), ())]
     if parts[0] in sys.stdlib_module_names:
         starts.append((importlib.import_module(parts[0]), parts[1:]))
     return any(_leads(thing, names) for thing, names in starts)
@@ -145,29 +145,33 @@ def lacks(thing: Any) -> Iterator[str]:
 
 
 def _of_parameters(thing: Any, text: str, sections: Any) -> Iterator[str]:
-    described = {
+    descriptions = {
         item.name.split(" ")[0].strip("*"): item.description for s in sections if s.kind in NAMED for item in s.value
     }
     parameters = _parameters(thing)
     # the only parameter of a function, or one that the text names, may do without a line of its own
-    undescribed = [name for name in parameters if name not in described and f"`{name}`" not in text]
+    undescribed = [name for name in parameters if name not in descriptions and f"`{name}`" not in text]
     if undescribed and (len(parameters) > 1 or inspect.isclass(thing)):
         yield f"Args: {', '.join(undescribed)}"
-    if strange := [name for name in described if parameters and name not in parameters and name not in _other(thing)]:
+    if strange := [
+        name for name in descriptions if parameters and name not in parameters and name not in _other(thing)
+    ]:
         yield f"nothing to say of {', '.join(strange)}"
     for name in parameters:
-        if UNITS.get(name, "") not in described.get(name, text):
+        if UNITS.get(name, "") not in descriptions.get(name, text):
             yield f"{UNITS[name]} for {name}"
 
 
 def _of_outcomes(function: Callable[..., Any], text: str, sections: Any) -> Iterator[str]:
     returns = inspect.signature(function).return_annotation
-    described = {section.kind for section in sections}
-    silent = DocstringSectionKind.returns not in described and not re.search(RETURNED, text, re.IGNORECASE)
+    kinds = {section.kind for section in sections}
+    silent = DocstringSectionKind.returns not in kinds and not re.search(RETURNED, text, re.IGNORECASE)
     if silent and returns not in {None, "None", "NoReturn", "Self"}:
         yield "Returns"
     stated = {str(item.annotation) for s in sections if s.kind is DocstringSectionKind.raises for item in s.value}
-    if missing := [name for name in sorted(_raised(function)) if not _covers(stated, name, inspect.unwrap(function))]:
+    if missing := [
+        name for name in sorted(_raised_errors(function)) if not _covers(stated, name, inspect.unwrap(function))
+    ]:
         yield f"Raises: {', '.join(missing)}"
 
 
@@ -207,7 +211,7 @@ def _covers(stated: set[str], name: str, function: Any) -> bool:
     return name in stated or "DarrmError" in stated or bool(kind and stated & {base.__name__ for base in kind.__mro__})
 
 
-def _raised(function: Callable[..., Any]) -> set[str]:
+def _raised_errors(function: Callable[..., Any]) -> set[str]:
     """Return the errors that a function's own lines raise by name, in its own scope."""
     function = inspect.unwrap(function)
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body

@@ -21,11 +21,11 @@ Rule = Callable[[str, str, Any], Answer]
 def serving(app: Any) -> Iterator[str]:
     """Serve an ASGI app with uvicorn in a thread; yield its URL."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, args=([listening],))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join(60)
@@ -112,11 +112,11 @@ def raw(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
     """Serve bytes: ``answer`` gets each connection, with its number from 0, when the request has begun to arrive."""
     stop = threading.Event()
 
-    def accept(listening: socket.socket) -> None:
+    def accept(listener: socket.socket) -> None:
         number = 0
         while not stop.is_set():
             try:
-                connection, _ = listening.accept()
+                connection, _ = listener.accept()
             except TimeoutError:
                 continue
             with closing(connection):
@@ -128,12 +128,12 @@ def raw(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
                     pass  # the client went away: what some tests are about
             number += 1
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(0.1)
-        thread = threading.Thread(target=accept, args=(listening,))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+        thread = threading.Thread(target=accept, args=(listener,))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             stop.set()
             thread.join(60)

@@ -104,17 +104,17 @@ class Service:
 @contextmanager
 def service(url: str, cwd: Path, **settings: str) -> Iterator[Service]:
     """Open a server, and end it in order unless it has ended."""
-    opened = Service(url, cwd, 0, **settings)
+    server = Service(url, cwd, 0, **settings)
     try:
-        yield opened
+        yield server
     finally:
-        if opened.process.poll() is None:
+        if server.process.poll() is None:
             try:
-                opened.stop()
+                server.stop()
             except subprocess.TimeoutExpired:
-                opened.kill()
+                server.kill()
                 raise
-        opened.client.close()
+        server.client.close()
 
 
 def alive(pid: int) -> bool:

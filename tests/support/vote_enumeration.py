@@ -116,10 +116,10 @@ def recursion_delta(steps: Sequence[Sequence[Pair]], epsilons: Array, *, points:
         for p, q in pairs:
             total = np.zeros(points)
             for p_chance, q_chance in zip(p, q, strict=True):
-                total += p_chance * _interpolated(x * (q_chance / p_chance), x, values)
+                total += p_chance * _interpolate(x * (q_chance / p_chance), x, values)
             np.maximum(following, total, out=following)
         values = following
-    return _interpolated(np.exp(np.asarray(epsilons)), x, values)
+    return _interpolate(np.exp(np.asarray(epsilons)), x, values)
 
 
 def exact_recursion_delta(
@@ -144,7 +144,7 @@ def _largest_loss(pair: Pair) -> float:
     return float(np.max(np.abs(np.log(pair[0] / pair[1]))))
 
 
-def _interpolated(points: Array, x: Array, values: Array) -> Array:
+def _interpolate(points: Array, x: Array, values: Array) -> Array:
     """Return V by chords; 1 − x to the left of the grid, where no loss is that large, and 0 to the right."""
     chords = np.interp(points, x, values, right=0.0)
     return np.where(points < x[0], 1 - points, chords)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from darrm_opt.errors import InvalidInput
 
@@ -32,6 +32,9 @@ FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
 MAX_LEASE_SECONDS = 3600.0
 """Longest lease [s]. One that ends later than this from now was written by a clock that was wrong, and is void: so a
 clock that is set back cannot make a dead owner's job wait for as long as it was ahead."""
+
+RELEASED: dict[str, Any] = {"owner": "", "lease_until": 0.0}
+"""Fields of a job without an owner."""
 
 PAGE_SIZE = 100
 """Jobs listed at a time unless another number is asked for."""

@@ -32,6 +32,7 @@ from solver_cache.jobs import (
     FINAL_STATES,
     MAX_LEASE_SECONDS,
     PAGE_SIZE,
+    RELEASED,
     STATES,
     Job,
     State,
@@ -57,9 +58,6 @@ QUEUED: dict[str, Any] = {
     "trace": "",
 }
 """Columns of a job that was just submitted, without its id, kind, request and times."""
-
-RELEASED: dict[str, Any] = {"owner": "", "lease_until": 0.0}
-"""Columns of a job without an owner."""
 
 
 class DatabaseJobs:

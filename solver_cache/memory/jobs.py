@@ -12,6 +12,7 @@ from typing import Any
 from solver_cache.jobs import (
     MAX_LEASE_SECONDS,
     PAGE_SIZE,
+    RELEASED,
     STATES,
     Job,
     State,
@@ -128,21 +129,15 @@ class MemoryJobs:
 
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make a claimed job done as `Jobs.finish` says."""
-        return self._update_own(
-            id, owner, lambda _: {"state": "done", "result": result, "owner": "", "lease_until": 0.0}
-        )
+        return self._update_own(id, owner, lambda _: {"state": "done", "result": result, **RELEASED})
 
     def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make a claimed job failed as `Jobs.fail` says."""
-        return self._update_own(
-            id, owner, lambda _: {"state": "failed", "reason": reason, "owner": "", "lease_until": 0.0}
-        )
+        return self._update_own(id, owner, lambda _: {"state": "failed", "reason": reason, **RELEASED})
 
     def release(self, id: str, owner: str) -> bool:
         """Put a claimed job back as `Jobs.release` says."""
-        return self._update_own(
-            id, owner, lambda job: {"state": "queued", "attempts": job.attempts - 1, "owner": "", "lease_until": 0.0}
-        )
+        return self._update_own(id, owner, lambda job: {"state": "queued", "attempts": job.attempts - 1, **RELEASED})
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done as `Jobs.settle` says."""
@@ -152,7 +147,7 @@ class MemoryJobs:
                 return None
             if job.state != "running" or (client is not None and self._clients[id] - {client}):
                 return job
-            return self._change(job, state="done", result=result, owner="", lease_until=0.0)
+            return self._change(job, state="done", result=result, **RELEASED)
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:
         """Cancel a job that is not over, as `Jobs.cancel` says."""
@@ -166,7 +161,7 @@ class MemoryJobs:
             if client is not None and other_clients:
                 self._clients[id] = other_clients
                 return job
-            return self._change(job, state="cancelled", owner="", lease_until=0.0)
+            return self._change(job, state="cancelled", **RELEASED)
 
     def prune(self, before: float) -> int:
         """Forget jobs that were over before that time, as `Jobs.prune` says."""

@@ -15,7 +15,18 @@ from typing import Any
 
 from darrm_opt.design_spec import canonical_json
 from solver_cache.model import Row
-from solver_cache.tables.entry import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
+from solver_cache.tables.entry import (
+    COLUMNS,
+    COUNTS,
+    LISTS,
+    NUMBERS,
+    Entry,
+    TableError,
+    check_head,
+    columns_of,
+    entry,
+    json_or_none,
+)
 from solver_cache.tables.entry import head as head_of
 from solver_cache.tables.jsonl import check_end
 
@@ -43,13 +54,13 @@ def read(path: Path) -> Iterator[Entry]:
     number, total, end = 0, hashlib.sha256(), None
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         first_line = file.readline()
-        check_head(_json(first_line[len(COMMENT) :]) if first_line.startswith(COMMENT) else None)
+        check_head(json_or_none(first_line[len(COMMENT) :]) if first_line.startswith(COMMENT) else None)
         reader = csv.reader(file, strict=True)
         try:
             names = next(reader, [])
             for cells in reader:
                 if cells and cells[0].startswith(END):
-                    end = _json(cells[0][len(END) :])
+                    end = json_or_none(cells[0][len(END) :])
                     continue
                 number += 1
                 cell_of = dict(zip(names, cells, strict=False))
@@ -85,10 +96,3 @@ def _value(name: str, cell: str) -> Any:
     except (ValueError, RecursionError):
         return cell
     return value if _cell(value) == cell else cell
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

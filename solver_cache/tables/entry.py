@@ -146,6 +146,14 @@ def record_text(record: Any) -> str:
         raise TableError(f"its record cannot be written: {err}") from err
 
 
+def json_or_none(text: Any) -> Any:
+    """Return what a cell, or a line, says as JSON; None where it says nothing."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
 def _of_kind(columns: Mapping[str, Any], name: str, kind: type) -> Any:
     value = columns.get(name)
     if type(value) is not kind:

@@ -10,7 +10,7 @@ from typing import Any
 
 from darrm_opt.design_spec import canonical_json
 from solver_cache.model import Row
-from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head, record_text
+from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head, json_or_none, record_text
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:
@@ -38,9 +38,9 @@ def read(path: Path) -> Iterator[Entry]:
     """Yield the rows of a table; raises TableError where it is none, or was cut."""
     number, total, end = 0, hashlib.sha256(), None
     with path.open("rb") as file:
-        check_head(_object(file.readline()))
+        check_head(json_or_none(file.readline()))
         for line in file:
-            content = _object(line)
+            content = json_or_none(line)
             if isinstance(content, dict) and "end" in content:
                 end = content
                 continue
@@ -73,10 +73,3 @@ def _entry(number: int, content: Any) -> Entry:
         return entry(number, {**columns_of(row), **content, "record": record})
     except TableError as err:
         return Entry(number, None, str(err))
-
-
-def _object(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,18 @@ from typing import Any
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.optional_packages import require
 from solver_cache.model import Row
-from solver_cache.tables.entry import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
+from solver_cache.tables.entry import (
+    COLUMNS,
+    COUNTS,
+    LISTS,
+    NUMBERS,
+    Entry,
+    TableError,
+    check_head,
+    columns_of,
+    entry,
+    json_or_none,
+)
 from solver_cache.tables.entry import head as head_of
 
 GROUP = 1_000
@@ -43,7 +53,7 @@ def read(path: Path) -> Iterator[Entry]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             metadata = file.schema_arrow.metadata or {}
-            check_head(_json(metadata.get(_HEAD, b"")))
+            check_head(json_or_none(metadata.get(_HEAD, b"")))
             missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
             if missing:
                 raise TableError(f"The table has no column {missing[0]!r}.")
@@ -64,13 +74,6 @@ def _schema(pa: Any) -> Any:
     }
     fields = [pa.field(name, kinds.get(name, pa.string()), nullable=name == "m") for name in COLUMNS]
     return pa.schema(fields, metadata={_HEAD: canonical_json(head_of()).encode()})
-
-
-def _json(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _pyarrow() -> tuple[Any, Any]:

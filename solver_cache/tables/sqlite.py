@@ -6,7 +6,6 @@ The tables are those of the cache. `VIEW` shows the columns of the other formats
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ from darrm_opt.design_spec import canonical_json
 from solver_cache.model import Row, SearchColumns
 from solver_cache.model import columns_of as asked_columns
 from solver_cache.store import open_store
-from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head
+from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head, json_or_none
 
 _PROBLEM = ("K", "m", "Delta", "affected", "target_epsilon", "delta")
 _ANSWER = ("objective", "shape", "utility", "upper_bound", "gap", "gamma")
@@ -66,7 +65,9 @@ def read(path: Path) -> Iterator[Entry]:
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as file:
             file.text_factory = lambda text: text.decode(errors="replace")
-            metadata = {name: _json(value) for name, value in file.execute("SELECT name, value FROM darrm_table")}
+            metadata = {
+                name: json_or_none(value) for name, value in file.execute("SELECT name, value FROM darrm_table")
+            }
             check_head(metadata.get("head"))
             names = [*SearchColumns.__dataclass_fields__]
             rows = file.execute(
@@ -96,10 +97,3 @@ def _entry(number: int, columns: dict[str, Any], hints: list[Any]) -> Entry:
     if result.row is not None and hints != [*asked_columns(result.row.record).values()]:
         return Entry(number, None, "its columns say that it answers another question than its record does")
     return result
-
-
-def _json(text: Any) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return None

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Set before NumPy is loaded, and inherited by what tests start: threads of BLAS that wait for each other in several processes
-# on few processors take three times the processor time.
+# Set before NumPy is loaded, and inherited by what tests start: threads of BLAS that wait for each other in several
+# processes on few processors take three times the processor time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Derandomised, so that a red build is red again; no deadline, because a busy machine is not a failure;

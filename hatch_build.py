@@ -1,7 +1,8 @@
 """Build hook: compiles the kernel (`darrm_opt.design.kernel`) where there is a C compiler.
 
 The kernel is plain C without Python's headers and is loaded by ctypes, so that one wheel serves every Python of a
-platform. Without a compiler the wheel holds no library, serves every platform, and NumPy does the same searches, slower.
+platform. Without a compiler the wheel holds no library, serves every platform, and NumPy does the same searches,
+slower.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""``python -m benchmarks [SUITE …]``: measure, print progress, write the table; ``precompute`` and ``kernel`` have tables of their own."""
+"""``python -m benchmarks [SUITE …]``: measure, print progress, write the table.
+
+``precompute`` and ``kernel`` have tables of their own.
+"""
 
 from __future__ import annotations
 
@@ -22,42 +25,41 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
         arguments: the command line; None: that of this process.
         cases: what there is to measure; None: `all_cases`.
     """
-    first = sys.argv[1:] if arguments is None else arguments
-    if first[:1] == ["precompute"]:
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["precompute"]:
         from benchmarks.precompute import main as precompute
 
-        precompute(first[1:])
+        precompute(words[1:])
         return
-    if first[:1] == ["kernel"]:
+    if words[:1] == ["kernel"]:
         from benchmarks.kernel import main as kernel
 
-        kernel(first[1:])
+        kernel(words[1:])
         return
-    asked = _parser().parse_args(arguments)
-    unknown = [suite for suite in asked.suites if suite not in SUITES]
+    options = _parser().parse_args(words)
+    unknown = [suite for suite in options.suites if suite not in SUITES]
     if unknown:
         _parser().error(f"no suite {unknown[0]!r}: choose from {', '.join(SUITES)}")
-    suites = [suite for suite in SUITES if suite in asked.suites or not asked.suites]
-    chosen = [case for case in cases or all_cases() if case.suite in suites and asked.only in case.name]
-    words = sys.argv[1:] if arguments is None else arguments
+    suites = [suite for suite in SUITES if suite in options.suites or not options.suites]
+    selected_cases = [case for case in cases or all_cases() if case.suite in suites and options.only in case.name]
     command, load = f"python -m benchmarks {shlex.join(words)}".rstrip(), os.getloadavg()[0]
-    budget = Budget(60 * asked.minutes)
+    budget = Budget(60 * options.minutes)
     with tempfile.TemporaryDirectory() as scratch:
         for suite in suites:
-            results = [Result(case) for case in chosen if case.suite == suite]
+            results = [Result(case) for case in selected_cases if case.suite == suite]
             try:
                 run(results, budget, Path(scratch), watcher=_show)
             except KeyboardInterrupt:  # a part of a suite must not replace the whole
                 print(section(suite, results, command, load))
                 sys.exit(130)
-            _publish(asked, suite, section(suite, results, command, load))
+            _publish(options, suite, section(suite, results, command, load))
 
 
-def _publish(asked: argparse.Namespace, suite: str, text: str) -> None:
-    if asked.only and asked.output is None:
+def _publish(options: argparse.Namespace, suite: str, text: str) -> None:
+    if options.only and options.output is None:
         print(text)  # part of a suite must not replace the whole
         return
-    path = asked.output or RESULTS
+    path = options.output or RESULTS
     write(path, merged(path.read_text(encoding="utf-8") if path.exists() else "", {suite: text}))
     print(f"written: {path}")
 
@@ -65,15 +67,15 @@ def _publish(asked: argparse.Namespace, suite: str, text: str) -> None:
 def _show(result: Result) -> None:
     runs = measurements(result.job)
     seconds = f"{runs[-1].seconds:9.3f} s" if runs else "          –"
-    missed = [f"{check.seen}, wanted {check.wanted}" for check in checks(result) if check.met is False]
-    notes = "; ".join(dict.fromkeys([*missed, *failures(result)]))
+    unmet = [f"{check.measured}, wanted {check.wanted}" for check in checks(result) if check.met is False]
+    notes = "; ".join(dict.fromkeys([*unmet, *failures(result)]))
     print(f"{seconds}  {result.case.name}{f'  [{notes}]' if notes else ''}", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = " ".join(f"{name}: {what}" for name, what in SUITES.items())
+    suites = " ".join(f"{name}: {description}" for name, description in SUITES.items())
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=f"Measure and write benchmarks/results.md. Suites: {about}"
+        prog="python -m benchmarks", description=f"Measure and write benchmarks/results.md. Suites: {suites}"
     )
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}; none means all")
     parser.add_argument(

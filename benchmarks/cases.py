@@ -8,8 +8,8 @@ from typing import Literal
 
 SUITES = {
     "quick": "Cases of less than a minute each.",
-    "engine": "Single designs, and the peer that builds every row at K = 21. Designs of milliseconds are timed warm: the median "
-    "of up to 50 solves of one problem in one process.",
+    "engine": "Single designs, and the peer that builds every row at K = 21. Designs of milliseconds are timed warm: "
+    "the median of up to 50 solves of one problem in one process.",
     "scale": "Large K.",
     "service": "The HTTP service under load; time is for one request, and needs wrk.",
 }
@@ -27,7 +27,8 @@ OBJECTIVES = ("rectangular", "shared(1,1) agreement")
 MIN_THROUGHPUT = 0.75
 """Share of the bare route's throughput that the service should reach.
 
-A request takes some 105 µs of one processor, the bare route 91, of which FastAPI's router and response are 55. The service
+A request takes some 105 µs of one processor, the bare route 91, of which FastAPI's router and response are 55. The
+service
 answers before its router and spends the time on what protects it: uvicorn with all headers 37, limits on the wire 5,
 middleware (id, host, site, key, rate, metrics, response cache) 45, making the line of the log 8, and writing it so that
 nobody waits for whoever reads it 10.
@@ -163,8 +164,8 @@ def quick() -> Iterator[Case]:
                 peer=Solve(K, 3, 1e-5, objective, method="enumerate"),
                 repeats=5 if K == 11 else 3,
             )
-    first = Wanted(seconds=2, memory=1, gap=1e-8, complete=True)
-    yield from _table(35, 1e-5, first, suite="quick", repeats=5, cold=True)
+    first_solve = Wanted(seconds=2, memory=1, gap=1e-8, complete=True)
+    yield from _table(35, 1e-5, first_solve, suite="quick", repeats=5, cold=True)
     yield from _table(35, 1e-5, Wanted(seconds=0.1, gap=1e-9, complete=True), suite="quick", repeats=5)
     yield from _table(101, 0.0, Wanted(seconds=0.2, gap=1e-9), suite="quick", repeats=5)
     yield from _table(101, 1e-5, Wanted(seconds=1, gap=1e-9, complete=True), suite="quick", repeats=5)
@@ -191,7 +192,7 @@ def engine() -> Iterator[Case]:
     for job, wanted in ENGINE:
         delta = "" if job.delta is None else f", δ={job.delta:g}"
         yield Case(
-            name=f"one design: K={job.K}, Δ={_short(job.Delta)}{delta}, m={job.m:g}",
+            name=f"one design: K={job.K}, Δ={_short_text(job.Delta)}{delta}, m={job.m:g}",
             suite="engine",
             job=job,
             wanted=wanted,
@@ -265,7 +266,7 @@ def _table(
         if m < K / 2:
             for objective in OBJECTIVES:
                 job = Solve(K, m, Delta, objective, shape, tolerance=tolerance, cold=cold)
-                name = f"K={K}, Δ={_short(Delta)}, {shape}, m={m}, {objective}"
+                name = f"K={K}, Δ={_short_text(Delta)}, {shape}, m={m}, {objective}"
                 if growth_from is not None:
                     name += f": growth from K={growth_from}"
                 yield Case(
@@ -293,17 +294,17 @@ def _profiles() -> Iterator[Case]:
 def _commands() -> Iterator[Case]:
     """Yield `darrm solve` beside an interpreter that does nothing but load what every solve needs."""
     solve, peer = ("solve", "--K", "11", "--m", "3", "--epsilon", f"{EPSILON:g}"), "import numpy, highspy"
-    for more in ((), ("--Delta", "1e-5")):
+    for options in ((), ("--Delta", "1e-5")):
         yield Case(
-            name=f"`{' '.join(('darrm', *solve, *more))}` against `python -c '{peer}'`",
+            name=f"`{' '.join(('darrm', *solve, *options))}` against `python -c '{peer}'`",
             suite="quick",
-            job=Command(("darrm", *solve, *more)),
+            job=Command(("darrm", *solve, *options)),
             wanted=Wanted(within=1.2),
             peer=Command(("python", "-c", peer)),
             repeats=15,
         )
 
 
-def _short(Delta: float) -> str:
+def _short_text(Delta: float) -> str:
     """Return 1e-5 for 1e-05."""
     return f"{Delta:.0e}".replace("e-0", "e-") if Delta else "0"

@@ -22,48 +22,48 @@ class Check:
     Attributes:
         wanted: in words.
         met: whether it is; None if that was not measured.
-        seen: the value measured, in words.
+        measured: the value measured, in words.
     """
 
     wanted: str
     met: bool | None
-    seen: str
+    measured: str
 
 
 def checks(result: Result) -> list[Check]:
     """Return what was asked of a case and whether it is met: times by their median, all else by the worst run."""
-    wanted, good = result.case.wanted, measurements(result.job)
-    found: list[Check] = []
+    wanted, runs = result.case.wanted, measurements(result.job)
+    results: list[Check] = []
 
     def ask(words: str, value: float | None, limit: float, *, at_least: bool = False, unit: str = "") -> None:
         met = None if value is None else (value >= limit if at_least else value <= limit)
-        found.append(Check(words, met, "not measured" if value is None else f"{value:.3g}{unit}"))
+        results.append(Check(words, met, "not measured" if value is None else f"{value:.3g}{unit}"))
 
     if wanted.seconds is not None:
         words, slow = f"≤ {wanted.seconds:g} s", _known_slow(result.job)
-        if not good and slow > wanted.seconds:
-            found.append(Check(words, met=False, seen=f"more than {slow:.3g} s"))
+        if not runs and slow > wanted.seconds:
+            results.append(Check(words, met=False, measured=f"more than {slow:.3g} s"))
         else:
-            ask(words, median(run.seconds for run in good) if good else None, wanted.seconds, unit=" s")
+            ask(words, median(run.seconds for run in runs) if runs else None, wanted.seconds, unit=" s")
     if wanted.memory is not None:
-        peaks = [run.peak / 1e9 for run in good if run.peak is not None]
+        peaks = [run.peak / 1e9 for run in runs if run.peak is not None]
         ask(f"≤ {wanted.memory:g} GB", max(peaks, default=None), wanted.memory, unit=" GB")
     if wanted.gap is not None:
-        gaps = [run.gap for run in good if run.gap is not None]
+        gaps = [run.gap for run in runs if run.gap is not None]
         ask(f"gap ≤ {wanted.gap:g}", max(gaps, default=None), wanted.gap)
     if wanted.complete:
-        kinds = {run.certificate for run in good}
+        kinds = {run.certificate for run in runs}
         met = all(kind in COMPLETE for kind in kinds) if kinds else None
-        found.append(Check("complete certificate", met, ", ".join(sorted(map(str, kinds))) or "not measured"))
-    compared = ratios(result)
-    ratio = median(compared) if compared else None
+        results.append(Check("complete certificate", met, ", ".join(sorted(map(str, kinds))) or "not measured"))
+    case_ratios = ratios(result)
+    ratio = median(case_ratios) if case_ratios else None
     if wanted.faster is not None:
         ask(f"≥ {wanted.faster:g}× faster", ratio, wanted.faster, at_least=True, unit="×")
     if wanted.within is not None:
         ask(f"≤ {wanted.within:g}× the time", ratio, wanted.within, unit="×")
     if wanted.exponent is not None:
         ask(f"exponent ≤ {wanted.exponent:g}", ratio, wanted.exponent)
-    return found + [Check("optimal", met=False, seen=f"status {word}") for word in _other_statuses(good)]
+    return results + [Check("optimal", met=False, measured=f"status {word}") for word in _other_statuses(runs)]
 
 
 def ratios(result: Result) -> list[float]:
@@ -75,8 +75,8 @@ def ratios(result: Result) -> list[float]:
     if not result.peer:
         return []
     pairs = ((job, result.peer[min(turn, len(result.peer) - 1)]) for turn, job in enumerate(result.job))
-    found = (_ratio(result.case, job, peer) for job, peer in pairs if isinstance(job, Measurement))
-    return [ratio for ratio in found if ratio is not None]
+    ratios_or_none = (_ratio(result.case, job, peer) for job, peer in pairs if isinstance(job, Measurement))
+    return [ratio for ratio in ratios_or_none if ratio is not None]
 
 
 def _ratio(case: Case, job: Measurement, peer: Outcome) -> float | None:

@@ -1,7 +1,8 @@
 """``python -m benchmarks kernel``: the compiled kernel beside NumPy, turn by turn in one process.
 
-Each of a few searches of the design, and the recursion on bits, runs by the compiled kernel and by NumPy (``DARRM_KERNEL``) on the same γ; times are
-processor time, so that a busy machine matters less, and the least of the turns. What is wanted is the ratio.
+Each of a few searches of the design, and the recursion on bits, runs by the compiled kernel and by NumPy
+(``DARRM_KERNEL``) on the same γ; times are processor time, so that a busy machine matters less, and the least of the
+turns. What is wanted is the ratio.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ SECONDS_PER_TURN = 0.2
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table: a search, its times by either path [s], and by how much the kernel is wanted to be faster."""
+class KernelRow:
+    """One line of the table: a search, its times by either path [s], and the ratio that is wanted."""
 
-    what: str
+    name: str
     compiled: float
     numpy: float
     wanted: float
@@ -47,11 +48,11 @@ class Row:
 
     def __str__(self) -> str:
         times = f"{1e3 * self.compiled:.3g} ms | {1e3 * self.numpy:.3g} ms"
-        return f"| {self.what} | {times} | {self.ratio:.3g}× | ≥ {self.wanted:g}× | {'yes' if self.met else '**no**'} |"
+        return f"| {self.name} | {times} | {self.ratio:.3g}× | ≥ {self.wanted:g}× | {'yes' if self.met else '**no**'} |"
 
 
 def searches() -> Iterator[tuple[str, float, Callable[[], Any]]]:
-    """Yield searches: what, the ratio that is wanted, and a call that makes one."""
+    """Yield searches: the name, the ratio that is wanted, and a call that makes one."""
     from darrm_opt import Problem
     from darrm_opt.accounting.bits.recursion import compose_bits
     from darrm_opt.accounting.bits.region import outer_region
@@ -84,28 +85,28 @@ def _not_monotone(problem: Problem) -> NoiseFunction:
     return certify(problem, NoiseFunction.from_upper_half(upper, problem.K))[0]
 
 
-def measure(turns: int) -> Iterator[Row]:
+def measure(turns: int) -> Iterator[KernelRow]:
     """Yield the rows of the table."""
     from darrm_opt.design.kernel.library import kernel
 
-    for what, wanted, search in searches():
-        least: dict[str, float] = {}
+    for name, wanted, search in searches():
+        best_times: dict[str, float] = {}
         for _ in range(turns):
             for path in ("c", "numpy"):
                 os.environ["DARRM_KERNEL"] = path
                 kernel.cache_clear()
                 search()
-                least[path] = min(least.get(path, 1e9), _seconds(search))
-        yield Row(what, least["c"], least["numpy"], wanted)
+                best_times[path] = min(best_times.get(path, 1e9), _seconds(search))
+        yield KernelRow(name, best_times["c"], best_times["numpy"], wanted)
 
 
 def _seconds(search: Callable[[], Any]) -> float:
     """Return the processor time of one call [s]."""
-    calls, began = 0, time.process_time()
-    while (took := time.process_time() - began) < SECONDS_PER_TURN or calls == 0:
+    calls, start = 0, time.process_time()
+    while (seconds := time.process_time() - start) < SECONDS_PER_TURN or calls == 0:
         search()
         calls += 1
-    return took / calls
+    return seconds / calls
 
 
 def main(words: list[str] | None = None) -> None:
@@ -115,10 +116,10 @@ def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks kernel", description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--output", type=Path, help="write there instead of benchmarks/results.md")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     load, rows = os.getloadavg()[0], []
     lines = ["| search | compiled | NumPy | ratio | wanted | met |", "|---|--:|--:|--:|--:|---|"]
-    for row in measure(asked.turns):
+    for row in measure(options.turns):
         rows.append(row)
         lines.append(f"{row}")
         print(row, flush=True)
@@ -132,8 +133,8 @@ def main(words: list[str] | None = None) -> None:
         f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
         "",
     ]
-    path = asked.output or RESULTS
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
-    write(path, merged(before, {"kernel": "\n".join([*head, *lines, ""])}))
+    path = options.output or RESULTS
+    old_text = path.read_text(encoding="utf-8") if path.exists() else ""
+    write(path, merged(old_text, {"kernel": "\n".join([*head, *lines, ""])}))
     print(f"written: {path}")
     sys.exit(not all(row.met for row in rows))

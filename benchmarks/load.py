@@ -52,7 +52,7 @@ uvicorn.Server(config).run(sockets=[listening])
 """
 
 
-def loaded(job: Load) -> float:
+def measure_load(job: Load) -> float:
     """Return the time for one request, 1/throughput, or the 99th percentile of the time that one waits [s].
 
     Raises:
@@ -60,20 +60,20 @@ def loaded(job: Load) -> float:
     """
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed")
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
         if job.server == "bare":
-            with _served(_service(), folder) as url:
+            with _server(_service(), folder) as url:
                 (folder / "body").write_bytes(_stored_answer(url))
             program = [sys.executable, "-c", BARE, str(folder / "body")]
         else:
             program = _service()
-        with _served(program, folder) as url:
+        with _server(program, folder) as url:
             _stored_answer(url)
             if job.busy:
                 _occupy(url)
-            _asked(url, WARM)
-            throughput, slowest = _asked(url, SECONDS)
+            _run_wrk(url, WARM)
+            throughput, slowest = _run_wrk(url, SECONDS)
             if job.busy and _busy(url) < 1:
                 raise RuntimeError("a solver process was done before the load was")
             return 1 / throughput if job.figure == "throughput" else slowest
@@ -84,7 +84,7 @@ def _service() -> list[str]:
 
 
 @contextlib.contextmanager
-def _served(program: list[str], folder: Path) -> Iterator[str]:
+def _server(program: list[str], folder: Path) -> Iterator[str]:
     """Run a server that says its URL on stdout."""
     settings = {
         "DARRM_CACHE_URL": f"sqlite:///{folder / 'cache.sqlite'}",
@@ -110,28 +110,28 @@ def _served(program: list[str], folder: Path) -> Iterator[str]:
             process.stdout.close()
 
 
-def _fetched(url: str, body: bytes | None = None) -> bytes:
+def _fetch(url: str, body: bytes | None = None) -> bytes:
     request = urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 — our own server
     with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 — as above
-        found: bytes = answer.read()
-        return found
+        content: bytes = answer.read()
+        return content
 
 
 def _stored_answer(url: str) -> bytes:
     """Return the answer to `ASKED`, once it is stored."""
     for _ in range(120):
-        found = _fetched(url + ASKED)
-        if b'"cached":true' in found:
-            return found
+        answer = _fetch(url + ASKED)
+        if b'"cached":true' in answer:
+            return answer
         time.sleep(0.5)
     raise RuntimeError("the question was not answered in a minute")
 
 
 def _occupy(url: str) -> None:
     """Give every solver process something to do for longer than the load lasts."""
-    many = os.cpu_count() or 1
-    for number in range(many):
-        _fetched(f"{url}/v1/jobs", json.dumps({**LONG, "m": 3 + number / 10}).encode())
+    count = os.cpu_count() or 1
+    for number in range(count):
+        _fetch(f"{url}/v1/jobs", json.dumps({**LONG, "m": 3 + number / 10}).encode())
     for _ in range(120):
         if _busy(url) >= 1:
             return
@@ -141,18 +141,18 @@ def _occupy(url: str) -> None:
 
 def _busy(url: str) -> float:
     """Return the share of solver processes that are at work."""
-    told = _fetched(f"{url}/metrics").decode()
-    found = re.search(r'^darrm_pool_busy\{pool="solvers"\} (\S+)$', told, re.MULTILINE)
-    return 0.0 if found is None else float(found[1]) / (os.cpu_count() or 1)
+    metrics = _fetch(f"{url}/metrics").decode()
+    match = re.search(r'^darrm_pool_busy\{pool="solvers"\} (\S+)$', metrics, re.MULTILINE)
+    return 0.0 if match is None else float(match[1]) / (os.cpu_count() or 1)
 
 
-def _asked(url: str, seconds: int) -> tuple[float, float]:
+def _run_wrk(url: str, seconds: int) -> tuple[float, float]:
     """Return requests answered in a second, and the 99th percentile of the wait [s]."""
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", url + ASKED]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    if "Non-2xx" in told or "Socket errors" in told:
-        raise RuntimeError(f"not every request was answered: {told}")
-    throughput, slowest = re.search(r"Requests/sec: +(\S+)", told), re.search(r"99% +([0-9.]+)(us|ms|s)", told)
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if "Non-2xx" in output or "Socket errors" in output:
+        raise RuntimeError(f"not every request was answered: {output}")
+    throughput, slowest = re.search(r"Requests/sec: +(\S+)", output), re.search(r"99% +([0-9.]+)(us|ms|s)", output)
     if throughput is None or slowest is None:
-        raise RuntimeError(f"wrk said nothing that could be read: {told}")
+        raise RuntimeError(f"wrk said nothing that could be read: {output}")
     return float(throughput[1]), float(slowest[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[slowest[2]]

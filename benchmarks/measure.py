@@ -65,7 +65,7 @@ def measure(job: Job, seconds: float, scratch: Path) -> Outcome:
     """
     began = time.monotonic()
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             _arguments(job),
             cwd=ROOT,
             env=environment(scratch),
@@ -74,31 +74,31 @@ def measure(job: Job, seconds: float, scratch: Path) -> Outcome:
             timeout=seconds,
             check=False,
         )
-    except subprocess.TimeoutExpired as stopped:
-        timing = began if isinstance(job, Command) else _began(stopped.stdout)
-        return Failure(f"stopped after {seconds:.0f} s", None if timing is None else time.monotonic() - timing)
+    except subprocess.TimeoutExpired as err:
+        start = began if isinstance(job, Command) else _began(err.stdout)
+        return Failure(f"stopped after {seconds:.0f} s", None if start is None else time.monotonic() - start)
     except OSError as err:
         return Failure(f"could not be started: {err}")
     took = time.monotonic() - began
-    if done.returncode != 0:
-        return Failure(_last_words(done.returncode, done.stderr))
+    if process.returncode != 0:
+        return Failure(_last_words(process.returncode, process.stderr))
     if isinstance(job, Command):
         return Measurement(took)
     try:
-        return Measurement(**json.loads(done.stdout.splitlines()[-1]))
+        return Measurement(**json.loads(process.stdout.splitlines()[-1]))
     except (ValueError, TypeError, IndexError):
-        return Failure(f"said nothing that could be read: {_shortened(done.stdout)}")
+        return Failure(f"said nothing that could be read: {_shorten(process.stdout)}")
 
 
 def _arguments(job: Job) -> list[str]:
     if not isinstance(job, Command):
         return [sys.executable, "-m", "benchmarks.worker", json.dumps({"task": type(job).__name__, **asdict(job)})]
-    program, *rest = job.arguments
+    program, *arguments = job.arguments
     if program == "darrm":
         # a checkout that is not installed has no console script: this is what it would run
         script = [str(CONSOLE_SCRIPT)] if CONSOLE_SCRIPT.exists() else [sys.executable, "-c", _MAIN]
-        return [*script, *rest]
-    return [sys.executable if program == "python" else program, *rest]
+        return [*script, *arguments]
+    return [sys.executable if program == "python" else program, *arguments]
 
 
 _MAIN = "from api.cli import main; main()"
@@ -107,9 +107,9 @@ _MAIN = "from api.cli import main; main()"
 def environment(scratch: Path) -> dict[str, str]:
     """Return the surroundings of a job: no settings of this machine's user, and no file outside ``scratch``."""
     # what is installed has its bytecode, as numpy has: a checkout gets it in the first turn
-    dropped = ("DARRM_", "PYTHONDONTWRITEBYTECODE")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    return {**kept, "XDG_CACHE_HOME": str(scratch)}
+    prefixes = ("DARRM_", "PYTHONDONTWRITEBYTECODE")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    return {**variables, "XDG_CACHE_HOME": str(scratch)}
 
 
 def _began(output: bytes | None) -> float | None:
@@ -121,10 +121,10 @@ def _began(output: bytes | None) -> float | None:
 
 
 def _last_words(code: int, errors: bytes) -> str:
-    ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+    ending = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
     lines = errors.strip().splitlines()
-    return f"{ended}: {_shortened(lines[-1])}" if lines else ended
+    return f"{ending}: {_shorten(lines[-1])}" if lines else ending
 
 
-def _shortened(text: bytes) -> str:
+def _shorten(text: bytes) -> str:
     return " ".join(text.decode(errors="replace").split())[:REASON_CHARACTERS]

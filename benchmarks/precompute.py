@@ -1,14 +1,15 @@
 """``python -m benchmarks precompute``: 2,000 problems on processes and on Dask, beside a plain loop over `solve`.
 
-Turn by turn on the same machine, in another order each time, each from an empty store: a loop in one process, as many loops at
-once as there are workers, the processes of this machine, one such process, Dask with local workers, and processes that write to the store themselves;
-then what a problem costs whose answer is stored already, with the memory that it takes. Loops store nothing and share nothing:
-what several at once gain over one bounds what the processors of this machine allow. What is wanted: at most `SOLVE_SECONDS` a
-problem in the loop, on two processors at least `MIN_RATIO` times the rate of one process, Dask within `DASK` of the processes,
-at most `OVERHEAD` a stored problem, and no more memory for many of them than for few.
+Turn by turn on the same machine, in another order each time, each from an empty store: a loop in one process, as many
+loops at once as there are workers, the processes of this machine, one such process, Dask with local workers, and
+processes that write to the store themselves; then what a problem costs whose answer is stored already, with the memory
+that it takes. Loops store nothing and share nothing: the gain of several at once over one bounds what the processors of
+this machine allow. What is wanted: at most `SOLVE_SECONDS` a problem in the loop, on two processors at least
+`MIN_RATIO` times the rate of one process, Dask within `DASK` of the processes, at most `OVERHEAD` a stored problem, and
+no more memory for many of them than for few.
 
-Processes and the Dask cluster are there, with their imports, before they are used, as the loop has its imports behind it: starting
-them is told by itself. (`darrm precompute` starts its processes while it plans.)
+Processes and the Dask cluster are there, with their imports, before they are used, as the loop has its imports behind
+it; the time to start them is a line of its own. (`darrm precompute` starts its processes while it plans.)
 """
 
 from __future__ import annotations
@@ -64,29 +65,29 @@ MINUTES = 12.0
 """Time for all of it."""
 
 FILLING = 2.0
-"""Time to fill a store with made-up rows and to look them up, against that for looking them up."""
+"""Time to fill a store with made-up rows and to look them up, over the time to look them up."""
 
 
 @dataclass(frozen=True)
-class Row:
+class PrecomputeRow:
     """One line of the table: what was measured, what was wanted, and whether it is so."""
 
-    what: str
-    seen: str
+    name: str
+    measured: str
     wanted: str = ""
     met: bool | None = None
 
 
-def specs(many: int) -> list[DesignSpec]:
+def specs(count: int) -> list[DesignSpec]:
     """Return so many different problems of `GRID`, spread over all of it."""
     from solver_cache.precompute.grid import grid_of
 
-    found = list({spec.key: spec for spec in grid_of(GRID).specs()}.values())
-    step = max(1.0, len(found) / many)
-    return [found[int(i * step)] for i in range(min(many, len(found)))]
+    grid_specs = list({spec.key: spec for spec in grid_of(GRID).specs()}.values())
+    step = max(1.0, len(grid_specs) / count)
+    return [grid_specs[int(i * step)] for i in range(min(count, len(grid_specs)))]
 
 
-def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
+def timed(method: str, count: int, workers: int, folder: Path) -> dict[str, float]:
     """Solve the problems one way, in this process and those that it starts; return how many and how long it took."""
     from darrm_opt import Problem, solve
     from darrm_opt.answers.running_time import solve_seconds
@@ -97,28 +98,28 @@ def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
     from solver_cache.precompute.processes import Processes
     from solver_cache.precompute.scheduler import RunOptions, run
 
-    asked = specs(many)
-    if way == "loop":
+    problems = specs(count)
+    if method == "loop":
         solve(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=1e-5))  # imports
         began = time.perf_counter()
-        for spec in asked:
+        for spec in problems:
             solve(spec.problem, spec.objective, spec.shape)
-        return {"problems": len(asked), "seconds": time.perf_counter() - began, "processor": _processor()}
-    workers = 1 if way == "one" else workers
-    url = f"sqlite:///{folder / way}.sqlite"
+        return {"problems": len(problems), "seconds": time.perf_counter() - began, "processor": _processor()}
+    workers = 1 if method == "one" else workers
+    url = f"sqlite:///{folder / method}.sqlite"
     with closing(open_store(url)) as store:
         began = time.perf_counter()
-        executor: Executor = Cluster(None, workers) if way == "dask" else Processes(workers)
+        executor: Executor = Cluster(None, workers) if method == "dask" else Processes(workers)
         with closing(executor):
-            first = (DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=each * 1e-5)) for each in range(9))
-            run(make_plan(first, MemoryStore(), solve_seconds), MemoryStore(), executor)  # imports
-            there = time.perf_counter()
-            options = RunOptions(store_url=url if way == "direct" else "")
-            outcome = run(make_plan(asked, store, solve_seconds), store, executor, options)
-            seconds = time.perf_counter() - there
-    if outcome.progress.solved != len(asked):
-        raise RuntimeError(f"{outcome.progress.solved} of {len(asked)} were solved")
-    return {"problems": len(asked), "seconds": seconds, "starting": there - began, "processor": _processor()}
+            warm_up = (DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=i * 1e-5)) for i in range(9))
+            run(make_plan(warm_up, MemoryStore(), solve_seconds), MemoryStore(), executor)  # imports
+            ready = time.perf_counter()
+            options = RunOptions(store_url=url if method == "direct" else "")
+            outcome = run(make_plan(problems, store, solve_seconds), store, executor, options)
+            seconds = time.perf_counter() - ready
+    if outcome.progress.solved != len(problems):
+        raise RuntimeError(f"{outcome.progress.solved} of {len(problems)} were solved")
+    return {"problems": len(problems), "seconds": seconds, "starting": ready - began, "processor": _processor()}
 
 
 def _order(turn: int) -> list[str]:
@@ -126,30 +127,30 @@ def _order(turn: int) -> list[str]:
 
     One process and several are next to each other: what the machine gives changes within a minute.
     """
-    drawn = random.Random(turn)  # noqa: S311 — nothing here is secret
-    others = drawn.sample([way for way in WAYS if way not in _PAIR], len(WAYS) - len(_PAIR))
-    at = drawn.randint(0, len(others))
-    return [*others[:at], *drawn.sample(_PAIR, len(_PAIR)), *others[at:]]
+    rng = random.Random(turn)  # noqa: S311 — nothing here is secret
+    other_methods = rng.sample([method for method in WAYS if method not in _PAIR], len(WAYS) - len(_PAIR))
+    position = rng.randint(0, len(other_methods))
+    return [*other_methods[:position], *rng.sample(_PAIR, len(_PAIR)), *other_methods[position:]]
 
 
-def _timed_apart(way: str, many: int, workers: int, limit: float) -> dict[str, float]:
+def _timed_apart(method: str, count: int, workers: int, limit: float) -> dict[str, float]:
     """Return what `timed` measures in a process of its own; of loops, the slowest of several at once."""
-    if way != "loops":
-        return _apart("timed", limit, way, many, workers)
+    if method != "loops":
+        return _apart("timed", limit, method, count, workers)
     with ThreadPoolExecutor(workers) as pool:
-        loops = list(pool.map(lambda _: _apart("timed", limit, "loop", many, workers), range(workers)))
-    used = sum(each["processor"] for each in loops)
-    seconds = max(each["seconds"] for each in loops)
-    return {"problems": workers * many, "seconds": seconds, "processor": used}
+        loops = list(pool.map(lambda _: _apart("timed", limit, "loop", count, workers), range(workers)))
+    processor = sum(times["processor"] for times in loops)
+    seconds = max(times["seconds"] for times in loops)
+    return {"problems": workers * count, "seconds": seconds, "processor": processor}
 
 
 def _processor() -> float:
     """Return the processor time of this process and of those that it started and that are over [s]."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    usages = (resource.getrusage(process) for process in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def stored(many: int, folder: Path) -> dict[str, float]:
+def stored(count: int, folder: Path) -> dict[str, float]:
     """Plan a grid whose answers are all stored; return the time and the peak of memory."""
     import sqlite3
 
@@ -158,9 +159,9 @@ def stored(many: int, folder: Path) -> dict[str, float]:
     from solver_cache.precompute.grid import grid_of
     from solver_cache.precompute.plan import make_plan
 
-    url = f"sqlite:///{folder / f'stored-{many}'}.sqlite"
+    url = f"sqlite:///{folder / f'stored-{count}'}.sqlite"
     open_store(url).close()
-    side = max(2, math.ceil(math.sqrt(many / 10)))
+    side = max(2, math.ceil(math.sqrt(count / 10)))
     grid = grid_of(
         {
             "K": {"from": 3, "to": 21, "step": 2},
@@ -170,7 +171,7 @@ def stored(many: int, folder: Path) -> dict[str, float]:
             "delta": {"from": 1e-6, "to": 1e-2, "points": side},
         }
     )
-    with closing(sqlite3.connect(folder / f"stored-{many}.sqlite")) as file:
+    with closing(sqlite3.connect(folder / f"stored-{count}.sqlite")) as file:
         insert = "INSERT INTO darrm_solutions (key, core, record, digest, created) VALUES (?, ?, '{}', '', '')"
         file.executemany(insert, ((spec.key, CORE) for spec in grid.specs()))
         file.commit()
@@ -184,11 +185,11 @@ def stored(many: int, folder: Path) -> dict[str, float]:
     return {"problems": plan.problems, "seconds": seconds, "peak": peak}
 
 
-def rows(many: int, workers: int, cached: int, repeats: int, minutes: float = MINUTES) -> Iterator[Row]:
+def rows(count: int, workers: int, cached: int, repeats: int, minutes: float = MINUTES) -> Iterator[PrecomputeRow]:
     """Measure everything, turn by turn; yield the lines of the table.
 
     Args:
-        many: problems to be solved.
+        count: problems to be solved.
         workers: processes, and Dask workers.
         cached: stored problems to be looked up; fewer where the time does not suffice.
         repeats: turns; fewer where the time does not suffice.
@@ -198,46 +199,49 @@ def rows(many: int, workers: int, cached: int, repeats: int, minutes: float = MI
         RuntimeError: not all problems were solved, or a part was not over in time.
     """
     end = time.monotonic() + 60 * minutes
-    few = _apart("stored", end - time.monotonic(), max(10, cached // 10))
-    each = few["seconds"] / few["problems"]
+    small = _apart("stored", end - time.monotonic(), max(10, cached // 10))
+    lookup = small["seconds"] / small["problems"]
     turns: list[dict[str, dict[str, float]]] = []
     longest = 0.0
-    while len(turns) < repeats and (not turns or end - time.monotonic() > longest + FILLING * each * cached):
+    while len(turns) < repeats and (not turns or end - time.monotonic() > longest + FILLING * lookup * cached):
         began = time.monotonic()
-        turns.append({way: _timed_apart(way, many, workers, end - time.monotonic()) for way in _order(len(turns))})
-        longest = max(longest, time.monotonic() - began)
-    for way in WAYS:
-        best = min((turn[way] for turn in turns), key=lambda found: found["seconds"])
-        rate, used = best["problems"] / best["seconds"], 1e3 * best["processor"] / best["problems"]
-        yield Row(
-            f"{_NAMES[way]}: {best['problems']:,.0f} problems",
-            f"{best['seconds']:.1f} s, {rate:.0f} a second, {used:.1f} ms of processor time each",
+        turns.append(
+            {method: _timed_apart(method, count, workers, end - time.monotonic()) for method in _order(len(turns))}
         )
-    one = min(turn["loop"]["seconds"] / turn["loop"]["problems"] for turn in turns)
-    yield Row("a problem in the loop", f"{1e3 * one:.2f} ms", f"≤ {1e3 * SOLVE_SECONDS:g} ms", one <= SOLVE_SECONDS)
-    for way, started in (("processes", f"starting {workers} processes"), ("dask", "starting the Dask cluster")):
-        yield Row(f"{started}, before", f"{min(turn[way]['starting'] for turn in turns):.1f} s")
+        longest = max(longest, time.monotonic() - began)
+    for method in WAYS:
+        best = min((turn[method] for turn in turns), key=lambda times: times["seconds"])
+        rate, processor = best["problems"] / best["seconds"], 1e3 * best["processor"] / best["problems"]
+        yield PrecomputeRow(
+            f"{_NAMES[method]}: {best['problems']:,.0f} problems",
+            f"{best['seconds']:.1f} s, {rate:.0f} a second, {processor:.1f} ms of processor time each",
+        )
+    mean = min(turn["loop"]["seconds"] / turn["loop"]["problems"] for turn in turns)
+    wanted = f"≤ {1e3 * SOLVE_SECONDS:g} ms"
+    yield PrecomputeRow("a problem in the loop", f"{1e3 * mean:.2f} ms", wanted, mean <= SOLVE_SECONDS)
+    for method, label in (("processes", f"starting {workers} processes"), ("dask", "starting the Dask cluster")):
+        yield PrecomputeRow(f"{label}, before", f"{min(turn[method]['starting'] for turn in turns):.1f} s")
     ratios = [turn["loop"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
     possible = [workers * turn["loop"]["seconds"] / turn["loops"]["seconds"] for turn in turns]
     alone = [turn["one"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
     dask = [turn["dask"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
-    yield Row(f"{workers} processes against the loop, which stores nothing", f"{_spread(ratios)}×")
+    yield PrecomputeRow(f"{workers} processes against the loop, which stores nothing", f"{_spread(ratios)}×")
     name = f"{workers} processes against one process"
-    yield Row(name, f"{_spread(alone)}×", f"≥ {MIN_RATIO}×", median(alone) >= MIN_RATIO)
-    yield Row(f"{workers} loops at once against one: what this machine allows", f"{_spread(possible)}×")
-    yield Row(
+    yield PrecomputeRow(name, f"{_spread(alone)}×", f"≥ {MIN_RATIO}×", median(alone) >= MIN_RATIO)
+    yield PrecomputeRow(f"{workers} loops at once against one: what this machine allows", f"{_spread(possible)}×")
+    yield PrecomputeRow(
         f"Dask, {workers} workers, against the processes",
         f"{_spread(dask)}× the time",
         f"≤ {DASK}×",
         median(dask) <= DASK,
     )
-    affordable = min(cached, int((end - time.monotonic()) / (FILLING * each)))
-    all_ = _apart("stored", end - time.monotonic() + 60, max(10, affordable))
-    each, grown = all_["seconds"] / all_["problems"], all_["peak"] / few["peak"]
-    name = f"a stored problem, of {all_['problems']:,.0f}"
-    yield Row(name, f"{1e3 * each:.3f} ms", f"≤ {1e3 * OVERHEAD:g} ms", each <= OVERHEAD)
-    peak = f"{all_['peak'] / 1e6:.0f} MB, {grown:.2f}× that for {few['problems']:,.0f}"
-    yield Row("most memory for them", peak, f"≤ {MEMORY}×", grown <= MEMORY)
+    affordable = min(cached, int((end - time.monotonic()) / (FILLING * lookup)))
+    large = _apart("stored", end - time.monotonic() + 60, max(10, affordable))
+    lookup, memory_ratio = large["seconds"] / large["problems"], large["peak"] / small["peak"]
+    name = f"a stored problem, of {large['problems']:,.0f}"
+    yield PrecomputeRow(name, f"{1e3 * lookup:.3f} ms", f"≤ {1e3 * OVERHEAD:g} ms", lookup <= OVERHEAD)
+    peak = f"{large['peak'] / 1e6:.0f} MB, {memory_ratio:.2f}× that for {small['problems']:,.0f}"
+    yield PrecomputeRow("most memory for them", peak, f"≤ {MEMORY}×", memory_ratio <= MEMORY)
 
 
 _NAMES = {
@@ -261,41 +265,41 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="time for all of it")
     parser.add_argument("--output", type=Path, help="write there instead of benchmarks/results.md")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     load = os.getloadavg()[0]
     lines = ["| what | measured | wanted | met |", "|---|---|---|---|"]
-    found: list[Row] = []
+    rows_: list[PrecomputeRow] = []
     try:
-        for row in rows(asked.problems, asked.workers, asked.cached, asked.repeats, asked.minutes):
-            found.append(row)
-            lines.append(f"| {row.what} | {row.seen} | {row.wanted} | {_MET[row.met]} |")
+        for row in rows(options.problems, options.workers, options.cached, options.repeats, options.minutes):
+            rows_.append(row)
+            lines.append(f"| {row.name} | {row.measured} | {row.wanted} | {_MET[row.met]} |")
             print(lines[-1], flush=True)
     except (RuntimeError, subprocess.SubprocessError) as err:
-        found.append(Row("the rest", f"{err}", "to be measured", met=False))
+        rows_.append(PrecomputeRow("the rest", f"{err}", "to be measured", met=False))
         lines.append(f"| the rest | not measured: {err} | | **no** |")
         print(lines[-1], flush=True)
     command = f"python -m benchmarks precompute {shlex.join(sys.argv[2:] if words is None else words)}".rstrip()
-    text = section(lines, found, command, load)
-    path = asked.output or RESULTS
+    text = section(lines, rows_, command, load)
+    path = options.output or RESULTS
     write(path, merged(path.read_text(encoding="utf-8") if path.exists() else "", {"precompute": text}))
     print(f"written: {path}")
-    sys.exit(any(row.met is False for row in found))
+    sys.exit(any(row.met is False for row in rows_))
 
 
 _MET = {None: "", True: "yes", False: "**no**"}
 
 
-def section(lines: list[str], found: list[Row], command: str, load: float) -> str:
+def section(lines: list[str], rows: list[PrecomputeRow], command: str, load: float) -> str:
     """Return the section of the results."""
     from benchmarks.report import machine
 
-    judged = [row.met for row in found if row.met is not None]
+    verdicts = [row.met for row in rows if row.met is not None]
     return "\n".join(
         [
             "## precompute",
             "",
             "Tables by the thousand (`benchmarks/precompute.py`), turn by turn; times are the best turn's, ratios the",
-            f"median (least–most) over the turns. Met: **{sum(judged)} of {len(judged)}**.",
+            f"median (least–most) over the turns. Met: **{sum(verdicts)} of {len(verdicts)}**.",
             "",
             f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
             "",
@@ -321,26 +325,26 @@ def _apart(task: str, limit: float, *arguments: Any) -> dict[str, float]:
             words, cwd=root, env=environment(Path(folder)), stdout=subprocess.PIPE, start_new_session=True
         ) as process:
             try:
-                said, _ = process.communicate(timeout=max(1.0, limit))
+                output, _ = process.communicate(timeout=max(1.0, limit))
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)  # with the workers that it started
                 raise
         if process.returncode:
             raise RuntimeError(f"{task} {arguments[0]} ended with code {process.returncode}")
-        measured: dict[str, float] = json.loads(said.splitlines()[-1])
-        return measured
+        result: dict[str, float] = json.loads(output.splitlines()[-1])
+        return result
 
 
 def _here(words: str) -> None:
     gc.set_threshold(100_000)  # as `darrm` does
     task, *arguments = json.loads(words)
     if task == "timed":
-        way, many, workers, folder = arguments
-        found = timed(way, many, workers, Path(folder))
+        method, count, workers, folder = arguments
+        result = timed(method, count, workers, Path(folder))
     else:
-        many, folder = arguments
-        found = stored(many, Path(folder))
-    print(json.dumps(found))
+        count, folder = arguments
+        result = stored(count, Path(folder))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -62,20 +62,20 @@ def section(suite: str, results: list[Result], command: str, load: float) -> str
     return "\n".join(lines) + "\n"
 
 
-def merged(before: str, sections: dict[str, str]) -> str:
+def merged(old_text: str, sections: dict[str, str]) -> str:
     """Return the whole document: the new sections, and from ``before`` every one that is not new, whoever wrote it."""
-    parts = re.split(r"^(?=## )", before, flags=re.MULTILINE)[1:]
-    kept = {part.splitlines()[0].removeprefix("## ").strip(): part.rstrip() + "\n" for part in parts}
-    missing = {suite: f"## {suite}\n\nNot run yet.\n" for suite in SUITES}
-    chosen = {**missing, **kept, **sections}
-    return "\n".join([INTRODUCTION, *chosen.values()])
+    parts = re.split(r"^(?=## )", old_text, flags=re.MULTILINE)[1:]
+    old_sections = {part.splitlines()[0].removeprefix("## ").strip(): part.rstrip() + "\n" for part in parts}
+    default_sections = {suite: f"## {suite}\n\nNot run yet.\n" for suite in SUITES}
+    all_sections = {**default_sections, **old_sections, **sections}
+    return "\n".join([INTRODUCTION, *all_sections.values()])
 
 
 def write(path: Path, text: str) -> None:
     """Replace a file in one step, so that an interruption leaves the old one or the new one."""
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
 
 
 def machine() -> str:
@@ -86,10 +86,10 @@ def machine() -> str:
 
 
 def _cells(result: Result) -> list[str]:
-    good = measurements(result.job)
-    gaps = [run.gap for run in good if run.gap is not None]
-    peaks = [run.peak for run in good if run.peak is not None]
-    last = good[-1] if good else None
+    runs = measurements(result.job)
+    gaps = [run.gap for run in runs if run.gap is not None]
+    peaks = [run.peak for run in runs if run.peak is not None]
+    last_run = runs[-1] if runs else None
     return [
         result.case.name,
         ", ".join(check.wanted for check in checks(result) if check.wanted != "optimal"),
@@ -98,24 +98,24 @@ def _cells(result: Result) -> list[str]:
         _ratio(result),
         f"{max(peaks) / 1e6:.0f}" if peaks else "",
         f"{max(gaps):.1e}" if gaps else "",
-        ", ".join(sorted({run.certificate for run in good if run.certificate is not None})),
-        f"{last.rows}, {last.rounds}" if last is not None and last.rows is not None else "",
+        ", ".join(sorted({run.certificate for run in runs if run.certificate is not None})),
+        f"{last_run.rows}, {last_run.rounds}" if last_run is not None and last_run.rows is not None else "",
     ]
 
 
 def _verdict(result: Result) -> str:
-    asked, trouble = checks(result), "; ".join(dict.fromkeys(failures(result)))
-    missed = [f"{check.seen}, wanted {check.wanted}" for check in asked if check.met is False]
-    if missed:
-        return "**no**: " + "; ".join([*missed, trouble] if trouble else missed)
-    if any(check.met is None for check in asked):
+    results, trouble = checks(result), "; ".join(dict.fromkeys(failures(result)))
+    unmet = [f"{check.measured}, wanted {check.wanted}" for check in results if check.met is False]
+    if unmet:
+        return "**no**: " + "; ".join([*unmet, trouble] if trouble else unmet)
+    if any(check.met is None for check in results):
         return trouble if trouble.startswith("not measured") else f"not measured: {trouble}"
     return f"yes, but: {trouble}" if trouble else "yes"
 
 
 def _ratio(result: Result) -> str:
-    compared, stopped = ratios(result), any(isinstance(outcome, Failure) for outcome in result.peer)
-    return (("at least " if stopped else "") + _spread(compared)) if compared else ""
+    case_ratios, is_bound = ratios(result), any(isinstance(outcome, Failure) for outcome in result.peer)
+    return (("at least " if is_bound else "") + _spread(case_ratios)) if case_ratios else ""
 
 
 def _times(outcomes: list[Outcome]) -> str:
@@ -149,9 +149,9 @@ def _processor() -> str:
 
 def _revision() -> str:
     try:
-        said = subprocess.run(
+        process = subprocess.run(
             ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return said.stdout.strip()
+    return process.stdout.strip()

@@ -70,7 +70,7 @@ def run(
                 _one_turn(result, turn, budget, scratch, measured_by)
                 watcher(result)
         turn += 1
-        open_ones = [r for r in open_ones if len(r.job) == turn < r.case.repeats and not _failed(r)]
+        open_ones = [r for r in open_ones if len(r.job) == turn < r.case.repeats and not _has_failed(r)]
 
 
 def _one_turn(result: Result, turn: int, budget: Budget, scratch: Path, measured_by: Measure) -> None:
@@ -85,15 +85,15 @@ def _one_turn(result: Result, turn: int, budget: Budget, scratch: Path, measured
 
 
 def _within(job: Job, limit: float, budget: Budget, scratch: Path, measured_by: Measure) -> Outcome:
-    left = budget.left
-    if left <= 0:
+    seconds = budget.left
+    if seconds <= 0:
         return Failure("not measured: the run's budget was spent")
-    outcome = measured_by(job, min(limit, left), scratch)
+    outcome = measured_by(job, min(limit, seconds), scratch)
     if isinstance(outcome, Failure) and outcome.reason.startswith("stopped"):
-        why = "its limit" if limit <= left else "the run's budget"
-        return Failure(f"{outcome.reason} ({why})", outcome.at_least)
+        reason = "its limit" if limit <= seconds else "the run's budget"
+        return Failure(f"{outcome.reason} ({reason})", outcome.at_least)
     return outcome
 
 
-def _failed(result: Result) -> bool:
+def _has_failed(result: Result) -> bool:
     return any(isinstance(outcome, Failure) for outcome in (*result.job, *result.peer))

@@ -23,7 +23,7 @@ WARM_UP_VOTERS = 7
 
 
 def _peak_memory() -> int:
-    """Return the peak resident memory of this program alone [bytes]; getrusage would count the process that forked it."""
+    """Return the peak resident memory of this program alone [bytes]; getrusage would count the parent's too."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
@@ -33,14 +33,14 @@ def main() -> None:
     fields = json.loads(sys.argv[1])
     task = fields.pop("task")
     if task == "Load":
-        from benchmarks.load import loaded
+        from benchmarks.load import measure_load
 
         _begin()
-        sys.stdout.write(json.dumps({"seconds": loaded(Load(**fields))}) + "\n")
+        sys.stdout.write(json.dumps({"seconds": measure_load(Load(**fields))}) + "\n")
         return
-    measured = timed_solve(Solve(**fields)) if task == "Solve" else timed_profile(Profile(**fields))
-    measured["peak"] = _peak_memory()
-    sys.stdout.write(json.dumps(measured) + "\n")
+    measurement = timed_solve(Solve(**fields)) if task == "Solve" else timed_profile(Profile(**fields))
+    measurement["peak"] = _peak_memory()
+    sys.stdout.write(json.dumps(measurement) + "\n")
 
 
 def timed_solve(job: Solve) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def timed_solve(job: Solve) -> dict[str, Any]:
         began = _begin()
         solution = _solve(job)
         seconds.append(time.monotonic() - began)
-    return {"seconds": median(seconds), **_described(solution)}
+    return {"seconds": median(seconds), **_solution_fields(solution)}
 
 
 def timed_profile(job: Profile) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _solve(job: Solve) -> Solution:
     return solve(problem, job.objective, backend="highs", **choices)
 
 
-def _described(solution: Solution) -> dict[str, Any]:
+def _solution_fields(solution: Solution) -> dict[str, Any]:
     return {
         "gap": solution.gap,
         "certificate": solution.certificate.method,

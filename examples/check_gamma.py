@@ -2,15 +2,16 @@
 
     python check_gamma.py answer.json
 
-One file for reading, and for copying beside a paper: no code of darrm-opt, no search but trying every multiset of corners
-(two seconds for K = 15 with Delta > 0, one for K = 35 with Delta = 0). The exit status is 0 for private, 1 for not proved.
+One file for reading, and for copying beside a paper: no code of darrm-opt, no search but trying every multiset of
+corners (two seconds for K = 15 with Delta > 0, one for K = 35 with Delta = 0). Exit status: 0 private, 1 not proved.
 
-K voters answer 0 or 1 independently; voter i says 1 with probability p_i on a dataset and p'_i on its neighbour, and each pair
-lies in F = {p <= e^epsilon p' + Delta, p' <= e^epsilon p + Delta, the same for 1-p, 1-p'}. With l ones the release is their
-majority with probability gamma(l), else a fair coin. With g(l) = sign(l - K/2) gamma(l), H(p) = E g(L) and c = e^target it is
-(target, delta)-DP if f = H(p) + c H(1 - p') <= c - 1 + 2 delta for all pairs. f is affine in each pair, so it is largest
-where every voter sits at a corner of F: (0,0), (1,1), (x,y), (y,x), (0,Delta), (Delta,0), (1-Delta,1), (1,1-Delta), with
-x = (e^epsilon + Delta)/(e^epsilon + 1), y = 1 - x; voters that the record does not reach sit at (0,0) or (1,1).
+K voters answer 0 or 1 independently; voter i says 1 with probability p_i on a dataset and p'_i on its neighbour, and
+each pair lies in F = {p <= e^epsilon p' + Delta, p' <= e^epsilon p + Delta, the same for 1-p, 1-p'}. With l ones the
+release is their majority with probability gamma(l), else a fair coin. With g(l) = sign(l - K/2) gamma(l), H(p) = E g(L)
+and c = e^target it is (target, delta)-DP if f = H(p) + c H(1 - p') <= c - 1 + 2 delta for all pairs. f is affine in
+each pair, so it is largest where every voter sits at a corner of F: (0,0), (1,1), (x,y), (y,x), (0,Delta), (Delta,0),
+(1-Delta,1), (1,1-Delta), with x = (e^epsilon + Delta)/(e^epsilon + 1), y = 1 - x; voters that the record does not reach
+sit at (0,0) or (1,1).
 """
 
 import json
@@ -27,7 +28,7 @@ GRID = 2**80  # e^target is rounded down to a multiple of 1/GRID, x up: the priv
 
 
 def exp_bounds(t: Fraction) -> tuple[Fraction, Fraction]:
-    """Return fractions on both sides of e^t, t >= 0: a Taylor sum, and the same with a geometric series for its tail."""
+    """Return fractions on both sides of e^t, t >= 0: a Taylor sum, and the same with a bound on its tail."""
     halvings, n, low, term = ceil(t).bit_length(), 0, Fraction(1), Fraction(1)
     t /= 2**halvings  # below 1
     while term * GRID**2 > 1:
@@ -45,10 +46,10 @@ def step(t: Fraction, a: Row) -> Row:
     return [(1 - t) * low + t * high for low, high in pairwise(a)]
 
 
-def powers(t: Fraction, a: Row, most: int) -> list[Row]:
-    """Return a after 0, 1, ..., most voters were fixed at t, as far as there are voters."""
+def powers(t: Fraction, a: Row, count: int) -> list[Row]:
+    """Return a after 0, 1, ..., count voters were fixed at t, as far as there are voters."""
     out = [a]
-    while len(out) <= most and len(out[-1]) > 1:
+    while len(out) <= count and len(out[-1]) > 1:
         out.append(step(t, out[-1]))
     return out
 
@@ -86,9 +87,9 @@ def values(table: list[list[Row]], scaled: list[list[Row]], n: int, w: int) -> I
         for down in range(min(n0, w) + 1):  # (Delta, 0)
             for up_to_one in range(min(n1, w - down) + 1):  # (1 - Delta, 1)
                 on_data = table[down][up_to_one][n1 - up_to_one]
-                left = w - down - up_to_one
-                for from_one in range(min(n1 - up_to_one, left) + 1):  # (1, 1 - Delta)
-                    for up in range(min(n0 - down, left - from_one) + 1):  # (0, Delta)
+                remaining = w - down - up_to_one
+                for from_one in range(min(n1 - up_to_one, remaining) + 1):  # (1, 1 - Delta)
+                    for up in range(min(n0 - down, remaining - from_one) + 1):  # (0, Delta)
                         yield on_data + scaled[from_one][up][n0 - up]
 
 

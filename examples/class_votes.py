@@ -1,8 +1,8 @@
 """Ten language-model prompts vote among six classes; their plurality is labelled privately, from a file of votes.
 
-Each voter is the same model prompted with another private example (or few of them), so one record changes one vote of ten. The
-votes of some public questions tell how votes fall, the optimal rule is designed for that, and `PluralityLog` keeps the
-budget on a file. The same on the command line:
+Each voter is the same model prompted with another private example (or few of them), so one record changes one vote of
+ten. The votes of some public questions tell how votes fall, the optimal rule is designed for that, and `PluralityLog`
+keeps the budget on a file. The same on the command line:
 
     darrm plurality --K 10 --classes 6 --target-epsilon 8 --delta 1e-6 --queries 6 --output rule.json
     darrm label votes.csv --solution rule.json --release-log releases.log --queries 6 --output labels.csv
@@ -34,8 +34,8 @@ TOTAL = Privacy(8.0, 1e-6)
 
 def votes_of(truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return votes of K prompts: each is right with a chance that depends on the question, else any class."""
-    right = rng.random((len(truth), K)) < rng.beta(8, 1.5, (len(truth), 1))
-    return np.where(right, truth[:, None], rng.integers(0, CLASSES, (len(truth), K)))
+    is_right = rng.random((len(truth), K)) < rng.beta(8, 1.5, (len(truth), 1))
+    return np.where(is_right, truth[:, None], rng.integers(0, CLASSES, (len(truth), K)))
 
 
 def main(folder: Path) -> None:
@@ -47,15 +47,14 @@ def main(folder: Path) -> None:
 
     target = release_target(TOTAL, QUESTIONS)
     problem = PluralityProblem(K, CLASSES, target)
-    found = compare_mechanisms(problem, PastVotes.of_votes(public, CLASSES))
-    print(
-        f"{QUESTIONS} labels within ({TOTAL.epsilon:g}, {TOTAL.delta:g}): each ({target.epsilon:.3f}, {target.delta:.1g})-DP."
-    )
+    comparison = compare_mechanisms(problem, PastVotes.of_votes(public, CLASSES))
+    each = f"({target.epsilon:.3f}, {target.delta:.1g})-DP"
+    print(f"{QUESTIONS} labels within ({TOTAL.epsilon:g}, {TOTAL.delta:g}): each {each}.")
     print("Chance that the plurality is released, given past votes:")
-    for name, utility in {"optimal rule": found.solution.utility, **found.utilities}.items():
+    for name, utility in {"optimal rule": comparison.solution.utility, **comparison.utilities}.items():
         print(f"  {name:18s}{utility:.3f}")
 
-    mechanism = RuleMechanism(problem, found.solution.rule)
+    mechanism = RuleMechanism(problem, comparison.solution.rule)
     log = PluralityLog.create(folder / "releases.log", mechanism, budget=TOTAL)
     votes = np.loadtxt(folder / "votes.csv", delimiter=",")
     labels = PrivatePlurality(mechanism, log).release_many(votes, "first job")

@@ -1,9 +1,10 @@
 """Federated learning by signs: 51 clients, and every client sees the same users.
 
-Each round, each client says for every coordinate in which direction its gradient points, and randomises that one bit with
-fresh coins (randomised response), so each answer is ε-DP by itself. The server releases only majorities. One user's record is
-at all 51 clients (affected = K), so nothing is parallel, and a plain majority would cost up to 26 times one answer: this is
-where γ pays. One γ is made for all bits of the training within the total; what older ways would give is shown beside it.
+Each round, each client says for every coordinate in which direction its gradient points, and randomises that one bit
+with fresh coins (randomised response), so each answer is ε-DP by itself. The server releases only majorities. One
+user's record is at all 51 clients (affected = K), so nothing is parallel, and a plain majority would cost up to 26
+times one answer: this is where γ pays. One γ is made for all bits of the training within the total; what older ways
+would give is shown beside it.
 """
 
 from __future__ import annotations
@@ -33,17 +34,18 @@ def gradients(weights: Array, clients: list[tuple[Array, Array]]) -> Array:
 def randomised(signs: NDArray[np.bool_], chance: np.random.Generator) -> NDArray[np.uint8]:
     """Return the bits as the clients send them: each kept with probability e^ε/(1 + e^ε).
 
-    A real client draws from the operating system's randomness; this generator is seeded so that the example repeats itself.
+    A real client draws from the operating system's randomness; this generator is seeded so that the example repeats
+    itself.
     """
-    kept = chance.random(signs.shape) < 1 / (1 + math.exp(-EPSILON))
-    return np.where(kept, signs, ~signs).astype(np.uint8)
+    is_kept = chance.random(signs.shape) < 1 / (1 + math.exp(-EPSILON))
+    return np.where(is_kept, signs, ~signs).astype(np.uint8)
 
 
 def main() -> None:
     """Plan, then train."""
     bits = COORDINATES * ROUNDS
     mechanisms = ("majority", "optimal_sequence", "subsampling", "randomized_response")
-    found = plan(
+    answer = plan(
         CLIENTS,
         Privacy(EPSILON),
         bits,
@@ -54,12 +56,12 @@ def main() -> None:
         mechanisms=mechanisms,
     )
     print(f"{CLIENTS} clients, each answer {EPSILON}-DP; {bits} bits within ({TOTAL.epsilon:g}, {TOTAL.delta:g})")
-    for option in found.options:
+    for option in answer.options:
         print(f"  {option.mechanism:<19} {'does not fit' if option.accuracy is None else f'{option.accuracy:.4f}'}")
-    print(found.advice)
-    if found.best is None or found.best.release is None:
+    print(answer.advice)
+    if answer.best is None or answer.best.release is None:
         raise SystemExit("nothing to release")
-    release = PrivateMajority(found.best.release)
+    release = PrivateMajority(answer.best.release)
 
     rng = np.random.default_rng(7)
     truth = np.array([2.0, -1.5])
@@ -69,10 +71,10 @@ def main() -> None:
         clients.append((x, x @ truth + 0.3 * rng.normal(size=40)))
     weights = np.zeros(COORDINATES)
     print(f"distance to the truth before {np.linalg.norm(weights - truth):.3f}")
-    for round_ in range(ROUNDS):
+    for number in range(ROUNDS):
         votes = randomised(gradients(weights, clients) > 0, rng)  # clients x coordinates
         up = release.release_many(votes.T)  # a row of votes, and a bit, for each coordinate
-        weights -= STEP / (1 + round_ / 4) * (2.0 * up - 1.0)
+        weights -= STEP / (1 + number / 4) * (2.0 * up - 1.0)
     print(f"distance to the truth after  {np.linalg.norm(weights - truth):.3f}")
 
 

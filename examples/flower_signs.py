@@ -1,8 +1,9 @@
 """Flower: a strategy that releases only private majorities of the clients' signs.
 
-Each round, each client answers for every coordinate whether its weight should grow, and randomises that bit with fresh coins
-(`randomised`), so each answer is ε-DP by itself. The server keeps no answer: it releases the majority of each coordinate
-through one proved γ, charges it to a budget, and moves every weight by one step. One record may be at every client.
+Each round, each client answers for every coordinate whether its weight should grow, and randomises that bit with fresh
+coins (`randomised`), so each answer is ε-DP by itself. The server keeps no answer: it releases the majority of each
+coordinate through one proved γ, charges it to a budget, and moves every weight by one step. One record may be at every
+client.
 
     strategy = private_sign_strategy(release, weights, step=0.1)      # needs flwr
     flwr.server.ServerAppComponents(strategy=strategy, config=...)
@@ -30,10 +31,11 @@ Array = NDArray[np.float64]
 def randomised(signs: NDArray[np.bool_], chance: np.random.Generator) -> NDArray[np.uint8]:
     """Return the bits as a client sends them: each kept with probability e^ε/(1 + e^ε).
 
-    A real client draws from the operating system's randomness; this generator is seeded so that the example repeats itself.
+    A real client draws from the operating system's randomness; this generator is seeded so that the example repeats
+    itself.
     """
-    kept = chance.random(signs.shape) < 1 / (1 + math.exp(-EPSILON))
-    return np.where(kept, signs, ~signs).astype(np.uint8)
+    is_kept = chance.random(signs.shape) < 1 / (1 + math.exp(-EPSILON))
+    return np.where(is_kept, signs, ~signs).astype(np.uint8)
 
 
 def majority_step(
@@ -66,10 +68,10 @@ def private_sign_strategy(release: PrivateMajority, weights: list[Array], *, ste
             return ndarrays_to_parameters(self.weights), {"released": sum(w.size for w in self.weights)}
 
     K = release.problem.K
-    everyone = {"fraction_fit": 1.0, "min_fit_clients": K, "min_available_clients": K, **options}
-    made = PrivateSigns(initial_parameters=ndarrays_to_parameters(weights), **everyone)
-    made.weights = weights
-    return made
+    settings = {"fraction_fit": 1.0, "min_fit_clients": K, "min_available_clients": K, **options}
+    strategy = PrivateSigns(initial_parameters=ndarrays_to_parameters(weights), **settings)
+    strategy.weights = weights
+    return strategy
 
 
 def main() -> None:
@@ -90,10 +92,10 @@ def train(release: PrivateMajority, truth: Array) -> None:
     """Train, and say how far the weights are from the truth."""
     rng, weights = np.random.default_rng(3), [np.zeros(2)]
     features = rng.normal(size=(CLIENTS, 40, 2))
-    for round_ in range(ROUNDS):
+    for number in range(ROUNDS):
         gradients = [x.T @ (x @ weights[0] - x @ truth) for x in features]
         answers = [[randomised(gradient < 0, rng).astype(np.float64)] for gradient in gradients]
-        weights = majority_step(weights, answers, release, 0.6 / (1 + round_ / 3))
+        weights = majority_step(weights, answers, release, 0.6 / (1 + number / 3))
     print(f"distance to the truth: {np.linalg.norm(truth):.2f} before, {np.linalg.norm(weights[0] - truth):.2f} after")
 
 

@@ -1,12 +1,13 @@
 """Convolutional teachers trained by DP-SGD (PyTorch and Opacus) in a private majority: fives against eights of MNIST.
 
     pip install 'darrm-opt[sklearn]' torch opacus
-    python examples/opacus_teachers.py FOLDER      # with the IDX files of MNIST or Fashion-MNIST in it; here if not named
+    python examples/opacus_teachers.py FOLDER      # with the IDX files of MNIST or Fashion-MNIST; default: here
 
-`OpacusTeacher` is a scikit-learn classifier, so it goes wherever one does. Its privacy is stated for the *replacement* of one
-record. Opacus counts for a record added or removed, and a replacement is one of each: a teacher that is to be (ε, δ)-DP is
-trained to (ε/2, δ/(1 + e^(ε/2))). Noise is from PyTorch's generator; real secrets need Opacus's ``secure_mode``.
-The parts are disjoint, so all models together are as private as one, and so is their plain majority, however often.
+`OpacusTeacher` is a scikit-learn classifier, so it goes wherever one does. Its privacy is stated for the *replacement*
+of one record. Opacus counts for a record added or removed, and a replacement is one of each: a teacher that is to be
+(ε, δ)-DP is trained to (ε/2, δ/(1 + e^(ε/2))). Noise is from PyTorch's generator; real secrets need Opacus's
+``secure_mode``. The parts are disjoint, so all models together are as private as one, and so is their plain majority,
+however often.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from darrm_opt.literature.darrm.idx_files import find_images
 VOTER = Privacy(1.0, 1e-5)
 
 
-def added_or_removed(wanted: Privacy) -> Privacy:
+def added_or_removed(privacy: Privacy) -> Privacy:
     """Return what training must reach for a record added or removed, so that replacing one is (ε, δ)-DP."""
-    return Privacy(wanted.epsilon / 2, wanted.delta / (1 + math.exp(wanted.epsilon / 2)))
+    return Privacy(privacy.epsilon / 2, privacy.delta / (1 + math.exp(privacy.epsilon / 2)))
 
 
 class OpacusTeacher(ClassifierMixin, BaseEstimator):
@@ -51,10 +52,10 @@ class OpacusTeacher(ClassifierMixin, BaseEstimator):
         from torch.utils.data import DataLoader, TensorDataset
 
         self.classes_, pictures = np.array([0, 1]), _tensor(X)
-        kept = pictures.shape[-1] // 2 // 2
-        first = (nn.Conv2d(1, 8, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
-        second = (nn.Conv2d(8, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
-        model: Any = nn.Sequential(*first, *second, nn.Flatten(), nn.Linear(16 * kept * kept, 2))
+        side = pictures.shape[-1] // 2 // 2
+        first_layers = (nn.Conv2d(1, 8, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
+        second_layers = (nn.Conv2d(8, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
+        model: Any = nn.Sequential(*first_layers, *second_layers, nn.Flatten(), nn.Linear(16 * side * side, 2))
         target = added_or_removed(Privacy(self.epsilon, self.delta))
         engine = PrivacyEngine(accountant="rdp")  # a bound, where "prv" is an estimate
         model, optimizer, loader = engine.make_private_with_epsilon(
@@ -67,9 +68,9 @@ class OpacusTeacher(ClassifierMixin, BaseEstimator):
             target_delta=target.delta,
             loss_reduction="sum",  # batches are drawn by coins and may be empty: a mean would be 0/0
         )
-        for some, right in (pair for _ in range(self.epochs) for pair in loader):
+        for batch, targets in (pair for _ in range(self.epochs) for pair in loader):
             optimizer.zero_grad()
-            nn.CrossEntropyLoss(reduction="sum")(model(some), right).backward()
+            nn.CrossEntropyLoss(reduction="sum")(model(batch), targets).backward()
             optimizer.step()
         if engine.get_epsilon(target.delta) > target.epsilon:
             raise RuntimeError("training cost more than it was to cost: nothing is released.")
@@ -90,8 +91,8 @@ def _tensor(X: Any) -> Any:
 
 def fives_and_eights(pixels: Any, labels: Any) -> tuple[Any, Any]:
     """Return pictures of the two classes, pixels in [0, 1], and whether each is an eight."""
-    chosen = np.isin(labels, (5, 8))
-    return pixels[chosen] / 255.0, (labels[chosen] == 8).astype(np.int64)
+    is_chosen = np.isin(labels, (5, 8))
+    return pixels[is_chosen] / 255.0, (labels[is_chosen] == 8).astype(np.int64)
 
 
 if __name__ == "__main__":

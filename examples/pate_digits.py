@@ -1,8 +1,8 @@
 """PATE with ten classes: teachers that are not private label digits for a student, within one budget.
 
-The records of scikit-learn's digits are split among disjoint teachers, so one record changes one vote. The question is what
-the labels cost: the transcript of GNMax is the label, not the counts, and it is charged as that. A student then learns
-from the labels alone.
+The records of scikit-learn's digits are split among disjoint teachers, so one record changes one vote. The question is
+what the labels cost: the transcript of GNMax is the label, not the counts, and it is charged as that. A student then
+learns from the labels alone.
 
     python examples/pate_digits.py
 """
@@ -41,9 +41,8 @@ def main() -> None:
 
     labels = PrivatePlurality(mechanism).release_many(votes)
     student = LogisticRegression(max_iter=500).fit(X[queries], labels)
-    print(
-        f"{np.mean(labels == y[queries]):.0%} of the labels are right; a student trained on them: {student.score(X[test], y[test]):.0%}."
-    )
+    right, score = np.mean(labels == y[queries]), student.score(X[test], y[test])
+    print(f"{right:.0%} of the labels are right; a student trained on them: {score:.0%}.")
 
 
 if __name__ == "__main__":

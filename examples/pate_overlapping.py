@@ -1,8 +1,8 @@
 """PATE with overlapping parts: 51 teachers on three partitions of the digits, so that a record reaches 3 of them.
 
-The teachers are not private (ε = inf). A record is in one part of each of three partitions, hence affected = 3, whatever the
-teachers do with it. The planner finds the γ of which all labels together fit the total, and says what GNMax would give in
-its place; then the labels are released, and charged to a release log that would survive a crash.
+The teachers are not private (ε = inf). A record is in one part of each of three partitions, hence affected = 3,
+whatever the teachers do with it. The planner finds the γ of which all labels together fit the total, and says what
+GNMax would give in its place; then the labels are released, and charged to a release log that would survive a crash.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     """Plan, train, release."""
     K = PARTS * PARTITIONS
     # Planned on public numbers, before a record is looked at. That teachers of digits mostly agree is public knowledge.
-    found = plan(
+    answer = plan(
         K,
         None,
         LABELS,
@@ -36,11 +36,11 @@ def main() -> None:
         mechanisms=("majority", "optimal", "gnmax", "optimal_sequence"),
     )
     print(f"{K} teachers that are not private, a record reaches {PARTITIONS}; {LABELS} labels within {TOTAL}")
-    for option in found.options:
+    for option in answer.options:
         accuracy = "does not fit" if option.accuracy is None else f"{option.accuracy:.3f}"
         print(f"  {option.mechanism:<16} {accuracy}")
-    print(found.advice)
-    best = found.best
+    print(answer.advice)
+    best = answer.best
     if best is None or best.release is None:
         raise SystemExit("nothing to release")
 
@@ -56,8 +56,8 @@ def main() -> None:
         labels = release.release_many(votes, "the pool")
         print(f"right: {np.mean(labels == data.truth):.2f} of the private labels")
         print(f"right: {np.mean(plain == data.truth):.2f} of the teachers' plain majority, which must not be released")
-        again = release.release_many(votes, "the pool")
-        print(f"asked again under the same name, the same labels, for nothing: {bool((again == labels).all())}")
+        repeated = release.release_many(votes, "the pool")
+        print(f"asked again under the same name, the same labels, for nothing: {bool((repeated == labels).all())}")
         try:
             release.release_many(votes[:1])
         except BudgetSpent as refusal:

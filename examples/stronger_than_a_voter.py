@@ -1,8 +1,8 @@
 """More private than any voter: m < 1.
 
-Eleven private voters answer with fresh randomness, each answer 1-DP, and one bit is to be released that is more private than
-any of them: m = 0.2, 0.5, 0.8. Asking one voter and adding noise wastes the other ten; γ uses them all, more so where a
-record reaches only one of them. What a plan says about many such releases comes last.
+Eleven private voters answer with fresh randomness, each answer 1-DP, and one bit is to be released that is more private
+than any of them: m = 0.2, 0.5, 0.8. Asking one voter and adding noise wastes the other ten; γ uses them all, more so
+where a record reaches only one of them. What a plan says about many such releases comes last.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ def main() -> None:
         everywhere = solve(Problem.from_allowance(K=K, m=m, epsilon=EPSILON), "rectangular agreement")
         disjoint = solve(Problem.from_allowance(K=K, m=m, epsilon=EPSILON, affected=1), "rectangular agreement")
         alone = one_voter(m)
-        right = [1 - disagreement(noise, VOTES) for noise in (everywhere.noise, disjoint.noise, alone)]
-        print(f"   {m:3.1f}   {right[0]:18.3f}   {right[1]:18.3f}   {right[2]:22.3f}")
+        accuracies = [1 - disagreement(noise, VOTES) for noise in (everywhere.noise, disjoint.noise, alone)]
+        print(f"   {m:3.1f}   {accuracies[0]:18.3f}   {accuracies[1]:18.3f}   {accuracies[2]:22.3f}")
 
     problem = Problem.from_allowance(K=K, m=0.5, epsilon=EPSILON, affected=1)
     release = PrivateMajority(solve(problem))
-    print(
-        f"released at m = 0.5: {release.release([1] * 9 + [0] * 2)}, proved with margin {release.certificate.margin:.1e}"
-    )
+    bit, margin = release.release([1] * 9 + [0] * 2), release.certificate.margin
+    print(f"released at m = 0.5: {bit}, proved with margin {margin:.1e}")
 
-    found = plan(K, Privacy(EPSILON), 4, Privacy(0.8, 1e-5), affected=1, fresh=True, mechanisms=("majority", "optimal"))
-    print(f"Four such answers within (0.8, 1e-5): {found.advice}")
+    total, mechanisms = Privacy(0.8, 1e-5), ("majority", "optimal")
+    advice = plan(K, Privacy(EPSILON), 4, total, affected=1, fresh=True, mechanisms=mechanisms).advice
+    print(f"Four such answers within (0.8, 1e-5): {advice}")
 
 
 def one_voter(m: float) -> NoiseFunction:
     """Return what is left of one voter's answer, drawn at random, once it is noisy enough; proved like any other γ.
 
-    An ε-DP answer that is replaced by a coin with probability 1 − s has odds up to (1 + s·t)/(1 − s·t), t = tanh(ε/2), which is e^(mε)
-    for s = tanh(mε/2)/t.
+    An ε-DP answer that is replaced by a coin with probability 1 − s has odds up to (1 + s·t)/(1 − s·t), t = tanh(ε/2),
+    which is e^(mε) for s = tanh(mε/2)/t.
     """
     share = np.tanh(m * EPSILON / 2) / np.tanh(EPSILON / 2)
     l = np.arange(K + 1)
-    drawn = NoiseFunction(share * (1 - 1e-9) * np.abs(2 * l - K) / K, K)
-    verify(Problem.from_allowance(K=K, m=m, epsilon=EPSILON), drawn)
-    return drawn
+    noise = NoiseFunction(share * (1 - 1e-9) * np.abs(2 * l - K) / K, K)
+    verify(Problem.from_allowance(K=K, m=m, epsilon=EPSILON), noise)
+    return noise
 
 
 if __name__ == "__main__":

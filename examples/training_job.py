@@ -2,9 +2,10 @@
 
     DARRM_URL=http://darrm:8000 python training_job.py --table gammas.jsonl
 
-``DARRM_URL`` names the service (``DARRM_KEY`` its API key, if it asks for one). The table is what ``darrm solve --json`` prints, a line
-each, or a SQLite file of the cache, shipped with the job. Whatever comes back is proved private here, before it is used: neither
-the service nor the file has to be trusted. A job that gets no γ stops; it never goes on without noise.
+``DARRM_URL`` names the service (``DARRM_KEY`` its API key, if it asks for one). The table is what ``darrm solve
+--json`` prints, a line each, or a SQLite file of the cache, shipped with the job. Whatever comes back is proved private
+here, before it is used: neither the service nor the file has to be trusted. A job that gets no γ stops; it never goes
+on without noise.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5)
 STEPS = 5
 
 
-def fetched(problem: Problem, table: Path | None) -> tuple[VerifiedAnswer, str]:
+def fetch_gamma(problem: Problem, table: Path | None) -> tuple[VerifiedAnswer, str]:
     """Return γ and where it is from.
 
     Raises:
@@ -46,17 +47,17 @@ def main() -> None:
     """Fetch γ, then train."""
     options = argparse.ArgumentParser(description="Train with private majorities.")
     options.add_argument("--table", type=Path, help="where to look if the service is not there")
-    solution, source = fetched(PROBLEM, options.parse_args().table)
+    solution, source = fetch_gamma(PROBLEM, options.parse_args().table)
     exact = "for this very problem" if solution.exact else "for a problem that implies it"
     print(
         f"γ from {source}, designed {exact}; utility {solution.utility:.4f}, margin {solution.certificate.margin:.1e}"
     )
 
     release = PrivateMajority(solution)
-    chance = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     weight = 0.0
     for step in range(STEPS):  # each worker's private answer: should the weight go up?
-        votes = (chance.random(PROBLEM.K) < 0.5 + 0.45 * np.sign(1.0 - weight)).astype(np.uint8)
+        votes = (rng.random(PROBLEM.K) < 0.5 + 0.45 * np.sign(1.0 - weight)).astype(np.uint8)
         weight += 0.5 * (2 * release.release(votes) - 1)
         print(f"  step {step + 1}: weight {weight:+.1f}")
     print("done")

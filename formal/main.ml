@@ -11,8 +11,9 @@
      gamma 1 0.5 ...    gamma(0), ..., gamma(K)
      check
 
-   Numbers are decimals or fractions (1/3), taken exactly as they are written. The answer is one line for each: "private" or
-   "not proved". The exit status is 0 if all are private, 1 if some are not proved, 2 if the input is not of this form.
+   Numbers are decimals or fractions (1/3), taken exactly as they are written. The answer is one line for each:
+   "private" or "not proved". The exit status is 0 if all are private, 1 if some are not proved, 2 if the input is not
+   of this form.
 
    This file is not proved: it turns text into numbers, and hands them to the extracted function "check". *)
 
@@ -72,7 +73,7 @@ let rational text =
   let common = Big.gcd num den in
   { qnum = Big.divexact num common; qden = Big.divexact den common }
 
-let whole text =
+let natural text =
   let number = digits text in
   if Big.gt number (Big.of_int max_voters) then raise (Bad ("at most " ^ string_of_int max_voters ^ " voters: " ^ text));
   nat_of_int (Big.to_int number)
@@ -80,40 +81,43 @@ let whole text =
 let names = [ "K"; "affected"; "epsilon"; "Delta"; "m"; "target"; "delta"; "gamma" ]
 
 let input_of fields =
-  let given name = List.assoc_opt name fields in
-  let one name = match given name with Some [ value ] -> value | _ -> raise (Bad (name ^ " needs one value")) in
+  let values_of name = List.assoc_opt name fields in
+  let value_of name =
+    match values_of name with Some [ value ] -> value | _ -> raise (Bad (name ^ " needs one value"))
+  in
   {
-    voters = whole (one "K");
-    affected = whole (one "affected");
-    voter_epsilon = (match one "epsilon" with "inf" -> None | value -> Some (rational value));
-    voter_Delta = rational (one "Delta");
+    voters = natural (value_of "K");
+    affected = natural (value_of "affected");
+    voter_epsilon = (match value_of "epsilon" with "inf" -> None | value -> Some (rational value));
+    voter_Delta = rational (value_of "Delta");
     aim =
-      (match (given "m", given "target") with
+      (match (values_of "m", values_of "target") with
       | Some [ m ], None -> Allowance (rational m)
       | None, Some [ target ] -> Target (rational target)
       | _ -> raise (Bad "exactly one of m and target is needed, with one value"));
-    release_delta = rational (one "delta");
-    gamma = (match given "gamma" with Some values -> List.map rational values | None -> raise (Bad "gamma is missing"));
+    release_delta = rational (value_of "delta");
+    gamma =
+      (match values_of "gamma" with Some values -> List.map rational values | None -> raise (Bad "gamma is missing"));
   }
 
-let rec read fields proved =
+let rec read fields all_private =
   match input_line stdin with
-  | exception End_of_file -> if fields = [] then proved else raise (Bad "the input ends before check")
+  | exception End_of_file -> if fields = [] then all_private else raise (Bad "the input ends before check")
   | line -> (
       match List.filter (( <> ) "") (String.split_on_char ' ' (String.trim line)) with
-      | [] -> read fields proved
+      | [] -> read fields all_private
       | [ "check" ] ->
-          let good = check bits (input_of fields) in
-          print_endline (if good then "private" else "not proved");
-          read [] (proved && good)
+          let is_private = check bits (input_of fields) in
+          print_endline (if is_private then "private" else "not proved");
+          read [] (all_private && is_private)
       | name :: values ->
           if not (List.mem name names) then raise (Bad ("unknown name: " ^ name));
           if List.mem_assoc name fields then raise (Bad ("given twice: " ^ name));
-          read ((name, values) :: fields) proved)
+          read ((name, values) :: fields) all_private)
 
 let () =
   match read [] true with
-  | proved -> exit (if proved then 0 else 1)
+  | all_private -> exit (if all_private then 0 else 1)
   | exception Bad message ->
       prerr_endline ("darrm-formal: " ^ message);
       exit 2

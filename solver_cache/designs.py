@@ -1,7 +1,8 @@
 """Stored designs as people look at them: newest first, filtered, with tags. Nothing is proved here, and no γ is read.
 
-A tag is a word beside the content key of an answer, in a place of its own: it is never a part of the row, so it can change
-neither an answer nor its proof. It lasts as long as the row does. Tags are shared: everyone who uses a store sees the same ones.
+A tag is a word beside the content key of an answer, in a place of its own: it is never a part of the row, so it can
+change neither an answer nor its proof. It lasts as long as the row does. Tags are shared: everyone who uses a store
+sees the same ones.
 """
 
 from __future__ import annotations
@@ -102,14 +103,14 @@ class Designs(Protocol):
 
     def list(
         self,
-        which: DesignFilter = EVERY,
+        design_filter: DesignFilter = EVERY,
         limit: int = PAGE_SIZE,
         after: str | None = None,
     ) -> Sequence[StoredDesign]:
         """Return designs of this version, the newest first.
 
         Args:
-            which: only those that fit.
+            design_filter: only those that fit.
             limit: at most so many, 1 to `MAX_LISTED`.
             after: continue behind the design with this key, the last one of the page before.
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from darrm_opt.errors import InvalidInput
 
@@ -32,6 +32,9 @@ FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
 MAX_LEASE_SECONDS = 3600.0
 """Longest lease [s]. One that ends later than this from now was written by a clock that was wrong, and is void: so a
 clock that is set back cannot make a dead owner's job wait for as long as it was ahead."""
+
+RELEASED: dict[str, Any] = {"owner": "", "lease_until": 0.0}
+"""Fields of a job without an owner."""
 
 PAGE_SIZE = 100
 """Jobs listed at a time unless another number is asked for."""
@@ -148,9 +151,9 @@ class Jobs(Protocol):
     ) -> Job | None:
         """Take one job that waits, or whose owner let its lease run out; return it, now running, or None.
 
-        Abandoned jobs come first. Then clients share: the one with the fewest running jobs is next, among equals the one
-        that was served least recently, and of its jobs the one that has waited longest. So a client with many jobs delays
-        another's first by one running job at most. Never do two owners get one job.
+        Abandoned jobs come first. Then clients share: the one with the fewest running jobs is next, among equals the
+        one that was served least recently, and of its jobs the one that has waited longest. So a client with many jobs
+        delays another's first by one running job at most. Never do two owners get one job.
 
         Args:
             owner: who takes it: a name that nobody else uses, in any process on any machine.
@@ -184,7 +187,7 @@ class Jobs(Protocol):
         """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
-        """Make a running job done with ``result``, whoever holds it; return it as it then stands, or None where there is none.
+        """Make a running job done with ``result``, whoever holds it; return it, or None where there is none.
 
         Its owner finds at the next `renew` that it holds it no more.
 
@@ -200,8 +203,8 @@ class Jobs(Protocol):
 
         Args:
             id: of the job.
-            client: who no longer wants it: it goes on for its other clients, and is none of a client's that did not submit
-                it (None is returned then), unless it is nobody's. None: whoever wants it.
+            client: who no longer wants it: it goes on for its other clients, and is none of a client's that did not
+                submit it (None is returned then), unless it is nobody's. None: whoever wants it.
         """
 
     def waiting_seconds(self) -> float:

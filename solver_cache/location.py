@@ -1,4 +1,4 @@
-"""Location of the cache: the URL from the environment, which URLs are accepted, and how one is shown without its password."""
+"""Location of the cache: the URL from the environment, the accepted URLs, and a URL without its password."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ def cache_url(environment: Mapping[str, str]) -> str:
         environment: such as ``os.environ``; passed in, so that it is read once, at the edge.
 
     Raises:
-        BackendUnavailable: the extra ``store`` is not installed, and the environment does not ask for ``memory`` or ``off``.
+        BackendUnavailable: the extra ``store`` is not installed, and the environment does not ask for ``memory`` or
+            ``off``.
 
     >>> cache_url({"DARRM_CACHE_URL": "off"})
     'off'
     """
-    chosen = environment.get(VARIABLE, "").strip()
-    if chosen:
-        return chosen
+    url = environment.get(VARIABLE, "").strip()
+    if url:
+        return url
     with needed_by("The store of answers"):
         from platformdirs import user_cache_path
 
@@ -57,36 +58,40 @@ def parse_url(url: str) -> tuple[URL, bool]:
 
     try:
         url.encode()  # bytes that are no text came through the command line or the environment
-        place = make_url(url)
+        location = make_url(url)
     except (ArgumentError, ValueError):  # their text may quote the URL, so it goes no further
-        raise CacheError(repr(_redacted(url)), "this is not a database URL", ACCEPTED) from None
-    if place.get_backend_name() not in SUPPORTED:
-        raise CacheError(redacted(place), f"{place.get_backend_name()} is not supported", ACCEPTED)
-    mode = place.query.get("mode", "rw")
+        raise CacheError(repr(_redact_text(url)), "this is not a database URL", ACCEPTED) from None
+    if location.get_backend_name() not in SUPPORTED:
+        raise CacheError(redacted(location), f"{location.get_backend_name()} is not supported", ACCEPTED)
+    mode = location.query.get("mode", "rw")
     if mode not in {"rw", "ro"}:
-        raise CacheError(redacted(place), "its mode is neither rw nor ro", "Append ?mode=ro to read only, or nothing.")
-    place, read_only = place.difference_update_query(["mode"]), mode == "ro"
-    if place.get_backend_name() != "sqlite":
-        return place, read_only
-    if place.database in {None, "", ":memory:"}:
-        raise CacheError(redacted(place), "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'.")
-    if str(place.database).startswith("file:"):
-        raise CacheError(redacted(place), "SQLite's own file: notation is not supported", ACCEPTED)
-    return place.set(database=str(Path(str(place.database)).expanduser().absolute())), read_only
+        raise CacheError(
+            redacted(location), "its mode is neither rw nor ro", "Append ?mode=ro to read only, or nothing."
+        )
+    location, read_only = location.difference_update_query(["mode"]), mode == "ro"
+    if location.get_backend_name() != "sqlite":
+        return location, read_only
+    if location.database in {None, "", ":memory:"}:
+        raise CacheError(
+            redacted(location), "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'."
+        )
+    if str(location.database).startswith("file:"):
+        raise CacheError(redacted(location), "SQLite's own file: notation is not supported", ACCEPTED)
+    return location.set(database=str(Path(str(location.database)).expanduser().absolute())), read_only
 
 
-def redacted(place: URL) -> str:
+def redacted(location: URL) -> str:
     """Return the URL as people may see it: no password, neither before the host nor among the options.
 
     >>> from sqlalchemy import make_url
     >>> redacted(make_url("postgresql+psycopg://me:secret@host/name?sslpassword=secret&sslmode=require"))
     'postgresql+psycopg://me:***@host/name?sslmode=require&sslpassword=%2A%2A%2A'
     """
-    secret = {name: "***" for name in place.query if "password" in name.lower()}
-    return place.update_query_dict(secret).render_as_string(hide_password=True)
+    secret = {name: "***" for name in location.query if "password" in name.lower()}
+    return location.update_query_dict(secret).render_as_string(hide_password=True)
 
 
-def _redacted(url: str) -> str:
+def _redact_text(url: str) -> str:
     """Return what may be shown of a text that is no URL: nothing that could be a password."""
-    without = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
-    return re.sub(r"(password\s*=).*", r"\1***", without, flags=re.DOTALL | re.IGNORECASE)
+    text = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
+    return re.sub(r"(password\s*=).*", r"\1***", text, flags=re.DOTALL | re.IGNORECASE)

@@ -179,7 +179,7 @@ def search_columns(record: str) -> SearchColumns | None:
         objective, shape = content["objective"], content["shape"]
         if shape not in SHAPES or not (isinstance(objective, str) and objective.isascii() and objective.isprintable()):
             return None
-        voters, affected = _whole(problem["K"]), _whole(problem["affected"])
+        voters, affected = _positive_integer(problem["K"]), _positive_integer(problem["affected"])
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError):  # anything may stand in a row
         return None
     return SearchColumns(voters, epsilon, Delta, affected, target_epsilon, delta, objective, shape, utility)
@@ -187,9 +187,9 @@ def search_columns(record: str) -> SearchColumns | None:
 
 def columns_of(record: str) -> dict[str, Any]:
     """Return the values of the columns; all NULL where the record does not say."""
-    found = search_columns(record)
+    columns = search_columns(record)
     names = SearchColumns.__dataclass_fields__
-    return {name: None if found is None else getattr(found, name) for name in names}
+    return {name: None if columns is None else getattr(columns, name) for name in names}
 
 
 def _real(number: Any) -> float:
@@ -198,7 +198,7 @@ def _real(number: Any) -> float:
     return float(number)
 
 
-def _whole(number: Any) -> int:
+def _positive_integer(number: Any) -> int:
     if type(number) is not int or not 0 < number <= LARGEST:
         raise TypeError
     return number

@@ -25,7 +25,7 @@ from solver_cache.validate import InvalidRow, check_final, read_row, stated_spec
 _LOG = logging.getLogger("solver_cache")
 
 MAX_CANDIDATES = 16
-"""Kept answers looked at before giving up: the first is taken unless it is damaged, so this many mean a bad store."""
+"""Stored answers tried before giving up: the first is taken unless it is damaged, so this many mean a bad store."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,15 @@ class Nearest:
         """What it is, in a sentence."""
         if self.exact:
             return "This is the answer to this very question."
-        asked, designed = problem_record(self.solution.problem), problem_record(self.designed_for)
-        differ = [f"{name} = {_shown(designed[name])}" for name in _NUMBERS if asked[name] != designed[name]]
+        problem, stricter = problem_record(self.solution.problem), problem_record(self.designed_for)
+        differences = [
+            f"{name} = {_number_text(stricter[name])}" for name in _NUMBERS if problem[name] != stricter[name]
+        ]
         if self.designed_shape != self.solution.shape:
-            differ.append(f"shape = {self.designed_shape}")
+            differences.append(f"shape = {self.designed_shape}")
         return (
-            f"Not solved for this question: it was designed for a stricter one ({', '.join(differ)}). It is private as "
-            "asked; its utility may be below the best."
+            f"Not solved for this question: it was designed for a stricter one ({', '.join(differences)}). "
+            "It is private as asked; its utility may be below the best."
         )
 
     @property
@@ -93,28 +95,28 @@ def nearest(spec: DesignSpec, store: Store) -> Nearest | None:
     Raises:
         CacheError: the store cannot be read.
     """
-    for tried, row in enumerate(store.candidates(spec)):
-        if tried == MAX_CANDIDATES:
+    for count, row in enumerate(store.candidates(spec)):
+        if count == MAX_CANDIDATES:
             _LOG.warning("%s: the first %d answers nearest to %s are no answers", store.url, MAX_CANDIDATES, spec.key)
             return None
         try:
-            return _reproved(row, spec)
-        except (InvalidRow, ReproofFailed, NotPrivate) as wrong:
-            _LOG.warning("%s: row %s is passed over: %s", store.url, row.key, wrong)
+            return _reprove_row(row, spec)
+        except (InvalidRow, ReproofFailed, NotPrivate) as err:
+            _LOG.warning("%s: row %s is passed over: %s", store.url, row.key, err)
     return None
 
 
-def _reproved(row: Row, spec: DesignSpec) -> Nearest:
+def _reprove_row(row: Row, spec: DesignSpec) -> Nearest:
     """Return the row's answer, certified for ``spec``; raises what `nearest` passes over."""
     stored = read_row(row)
     columns = search_columns(row.record)
     if columns is None or not columns.answers(spec):
         raise InvalidRow("its columns say that it answers another question than its record does")
-    own = stated_spec(stored, row)
+    stored_spec = stated_spec(stored, row)
     check_final(stored)
-    solution = reprove(stored, own) if own == spec else reprove_implied(stored, spec)
+    solution = reprove(stored, stored_spec) if stored_spec == spec else reprove_implied(stored, spec)
     return Nearest(solution, stored.problem, stored.shape, row.key)
 
 
-def _shown(number: Any) -> str:
+def _number_text(number: Any) -> str:
     return f"{number:.6g}" if isinstance(number, float) else str(number)

@@ -1,8 +1,8 @@
 """Proofs of this process: one for each stored text and question, remembered by their hashes.
 
-A proof of a row is a pure function of the row's text and of the question, and takes from milliseconds to seconds. A process
-that serves reads the same rows again and again: it proves each once. The key is the SHA-256 computed from the text that was
-read, never the one stored beside it, so a text that was changed by one byte is another text.
+A proof of a row is a pure function of the row's text and of the question, and takes from milliseconds to seconds. A
+process that serves reads the same rows again and again: it proves each once. The key is the SHA-256 computed from the
+text that was read, never the one stored beside it, so a text that was changed by one byte is another text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_PROOF_BYTES = 64 * 2**20
 
 
 class Proofs:
-    """Solutions that were proved in this process; the least recently used leave first. Safe to use from several threads.
+    """Solutions that were proved in this process; the least recently used leave first. Safe to share between threads.
 
     Args:
         max_bytes: length of their texts together [bytes].
@@ -25,7 +25,7 @@ class Proofs:
 
     def __init__(self, max_bytes: int = MAX_PROOF_BYTES) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
-        self._proved: OrderedDict[tuple[str, str], tuple[Solution, int]] = OrderedDict()
+        self._proofs: OrderedDict[tuple[str, str], tuple[Solution, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, digest: str, key: str) -> Solution | None:
@@ -36,25 +36,25 @@ class Proofs:
             key: content key of the question (`DesignSpec.key`).
         """
         with self._lock:
-            found = self._proved.get((digest, key))
-            if found is None:
+            proof = self._proofs.get((digest, key))
+            if proof is None:
                 return None
-            self._proved.move_to_end((digest, key))
-            return found[0]
+            self._proofs.move_to_end((digest, key))
+            return proof[0]
 
     def add(self, digest: str, key: str, solution: Solution, length: int) -> None:
-        """Remember a solution that this process has proved for a question, stated by a text of ``length`` characters."""
+        """Remember a solution that this process proved for a question, stated by a text of ``length`` characters."""
         with self._lock:
-            if (digest, key) in self._proved:
+            if (digest, key) in self._proofs:
                 return
-            self._proved[digest, key] = solution, length
+            self._proofs[digest, key] = solution, length
             self._bytes += length
             while self._bytes > self._max_bytes:
-                self._bytes -= self._proved.popitem(last=False)[1][1]
+                self._bytes -= self._proofs.popitem(last=False)[1][1]
 
     def __len__(self) -> int:
         """Return how many are remembered."""
-        return len(self._proved)
+        return len(self._proofs)
 
 
 PROOFS = Proofs()

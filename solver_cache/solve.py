@@ -75,11 +75,11 @@ def cached_solve(
     """
     spec = DesignSpec(problem, objective, shape)
     check_choices(problem, shape, method, backend, time_limit=time_limit)
-    row, found = _look_up(spec, store)
-    if found.solution is not None:
-        return CachedSolution(found.solution, found.decision, stored=True)
+    row, validation = _look_up(spec, store)
+    if validation.solution is not None:
+        return CachedSolution(validation.solution, validation.decision, stored=True)
     solution = solve(problem, spec.objective, shape, method, backend, time_limit=time_limit, progress=progress)
-    return _keep(solution, spec, store, row, found.decision)
+    return _keep(solution, spec, store, row, validation.decision)
 
 
 def recall(spec: DesignSpec, store: Store) -> Solution | None:
@@ -94,8 +94,9 @@ def recall(spec: DesignSpec, store: Store) -> Solution | None:
 def keep(solution: Solution, store: Store) -> CachedSolution:
     """Store a ``solution`` that was made elsewhere, such as in another process; return the one that then stands.
 
-    Its ``decision`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the new
-    answer takes its place). An answer that solving again may improve is not stored. The store's hit counter stays as it is.
+    Its ``decision`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the
+    new answer takes its place). An answer that solving again may improve is not stored. The store's hit counter stays
+    as it is.
 
     Args:
         solution: the answer, certified.
@@ -106,10 +107,10 @@ def keep(solution: Solution, store: Store) -> CachedSolution:
     """
     spec = DesignSpec.of(solution)
     row = store.get(spec.key)
-    found = validate_row(row, spec)
-    if found.solution is not None:
-        return CachedSolution(found.solution, found.decision, stored=True)
-    return _keep(solution, spec, store, row, found.decision)
+    validation = validate_row(row, spec)
+    if validation.solution is not None:
+        return CachedSolution(validation.solution, validation.decision, stored=True)
+    return _keep(solution, spec, store, row, validation.decision)
 
 
 @dataclass(frozen=True)
@@ -127,48 +128,51 @@ class StoreOutcome:
     trouble: str = ""
 
 
-def keep_row(row: Row, spec: DesignSpec, store: Store, seen: Row | None) -> StoreOutcome:
+def keep_row(row: Row, spec: DesignSpec, store: Store, invalid_row: Row | None) -> StoreOutcome:
     """Store a valid row in the place of an invalid one, or where there was none; a valid one that came first stands.
 
     Args:
         row: the answer to ``spec``; the caller answers for it.
         spec: the question.
         store: where it is to be stored.
-        seen: the row that was read under its key and is no answer; None: there was none.
+        invalid_row: the row that was read under its key and is no answer; None: there was none.
     """
     try:
-        standing = store.put(row, replacing=seen)
+        stored = store.put(row, replacing=invalid_row)
     except ReadOnlyCache as err:  # as the user asked for: nothing to warn of
         return StoreOutcome(None, stored=False, trouble=str(err))
     except CacheError as err:
         return _not_stored(spec, store, str(err))
-    if standing == row:
+    if stored == row:
         return StoreOutcome(None, stored=not isinstance(store, NoStore))
-    other = validate_row(standing, spec).solution
+    other = validate_row(stored, spec).solution
     return StoreOutcome(other, stored=other is not None, trouble="" if other else "another row stands there")
 
 
 def _look_up(spec: DesignSpec, store: Store) -> tuple[Row | None, Validation]:
     """Look a specification up, count the outcome, and log a row that is no answer."""
     row = store.get(spec.key)
-    found = validate_row(row, spec)
-    store.hits.add(found.decision)
-    if found.decision in {"damaged", "stale"}:
-        _LOG.warning("%s: row %s is %s and counts as a miss: %s", store.url, spec.key, found.decision, found.reason)
-    return row, found
+    validation = validate_row(row, spec)
+    store.hits.add(validation.decision)
+    if validation.decision in {"damaged", "stale"}:
+        decision, reason = validation.decision, validation.reason
+        _LOG.warning("%s: row %s is %s and counts as a miss: %s", store.url, spec.key, decision, reason)
+    return row, validation
 
 
-def _keep(solution: Solution, spec: DesignSpec, store: Store, seen: Row | None, decision: Decision) -> CachedSolution:
+def _keep(
+    solution: Solution, spec: DesignSpec, store: Store, invalid_row: Row | None, decision: Decision
+) -> CachedSolution:
     """Store a new answer, unless solving again may improve it or it would not be believed when read."""
     if not solution.status.is_final:
         return CachedSolution(solution, decision, stored=False)
-    mine = row_of(solution)
-    reread = validate_row(mine, spec)
-    if reread.solution is None:
-        kept = _not_stored(spec, store, f"it does not pass its own check: {reread.reason}")
+    new_row = row_of(solution)
+    validation = validate_row(new_row, spec)
+    if validation.solution is None:
+        outcome = _not_stored(spec, store, f"it does not pass its own check: {validation.reason}")
     else:
-        kept = keep_row(mine, spec, store, seen)
-    return CachedSolution(kept.other or solution, decision, kept.stored, kept.trouble)
+        outcome = keep_row(new_row, spec, store, invalid_row)
+    return CachedSolution(outcome.other or solution, decision, outcome.stored, outcome.trouble)
 
 
 def _not_stored(spec: DesignSpec, store: Store, trouble: str) -> StoreOutcome:

@@ -25,7 +25,7 @@ class Store(Protocol):
     """Store of rows. Safe to use from several threads; a database also from several processes.
 
     Attributes:
-        tally: how often this store had the answer, since it was opened.
+        hits: how often this store had the answer, since it was opened.
     """
 
     hits: HitCounter
@@ -187,8 +187,8 @@ class NoStore:
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
         """Return, of `rows`, those that `owner` claimed, stored nowhere."""
-        own = self._claims.end(owner, [row.key for row in rows])
-        return {row.key: row for row in rows if row.key in own}
+        own_keys = self._claims.end(owner, [row.key for row in rows])
+        return {row.key: row for row in rows if row.key in own_keys}
 
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
         """Hold the claims of ``owner`` to ``keys`` for ``lease_seconds`` from now."""

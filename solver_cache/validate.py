@@ -1,8 +1,8 @@
 """Validation of stored rows: whether a row is the answer, and `check` for a whole store.
 
 A row comes from a place that others can write to, that can be cut short, and that outlives versions of this program. So
-nothing in it is believed: it is re-proved (`darrm_opt.reprove`), once in each process (`solver_cache.proofs`). What leaves is
-the γ of the row under the certificate of *this* proof. Acting on the decision is the business of `solver_cache.solve`.
+nothing in it is believed: it is re-proved (`darrm_opt.reprove`), once in each process (`solver_cache.proofs`). The
+result is the γ of the row under the certificate of *this* proof. `solver_cache.solve` acts on the decision.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ def validate_row(row: Row | None, spec: DesignSpec | None = None) -> Validation:
     question = row.key if spec is None else spec.key  # a row without a question must answer that of its own key
     try:
         check_text(row)
-        known = PROOFS.get(row.digest, question)
-        if known is not None:
-            return Validation("hit", known)
+        proved_solution = PROOFS.get(row.digest, question)
+        if proved_solution is not None:
+            return Validation("hit", proved_solution)
         solution = read_row(row)
         if spec is None:
             spec = stated_spec(solution, row)
         solution = reprove(solution, spec)
         check_final(solution)
-    except (InvalidRow, ReproofFailed, NotPrivate) as wrong:
-        return Validation(wrong.decision if isinstance(wrong, InvalidRow) else "damaged", reason=str(wrong))
+    except (InvalidRow, ReproofFailed, NotPrivate) as err:
+        return Validation(err.decision if isinstance(err, InvalidRow) else "damaged", reason=str(err))
     PROOFS.add(row.digest, question, solution, len(row.record))
     return Validation("hit", solution)
 
@@ -154,9 +154,9 @@ def check(store: Store) -> Iterator[Finding]:
     for fault in store.integrity_errors():
         yield Finding("", fault)
     for row in store.rows():
-        found = validate_row(row)
-        if found.decision != "hit":
-            yield Finding(row.key, f"{found.decision}: {found.reason}")
+        validation = validate_row(row)
+        if validation.decision != "hit":
+            yield Finding(row.key, f"{validation.decision}: {validation.reason}")
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -18,10 +18,10 @@ PAGES = {
 
 def main() -> None:
     """Write the pages."""
-    for name, made in PAGES.items():
+    for name, make_page in PAGES.items():
         path = DOCS / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(made(), encoding="utf-8")
+        path.write_text(make_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,25 +26,30 @@ def main() -> int:
     lock = str(ROOT / RUNTIME)
     program = shutil.which("pip-audit")
     if program is None:
-        return _skipped("pip-audit is not installed (pip install pip-audit)")
+        return _skip("pip-audit is not installed (pip install pip-audit)")
     command = [program, "--require-hashes", "--disable-pip", "--progress-spinner", "off", "-f", "json", "-r", lock]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 * MINUTES)  # noqa: S603 - a fixed command
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 * MINUTES)  # noqa: S603 - a fixed command
     except subprocess.TimeoutExpired:
-        return _skipped(f"no answer within {MINUTES} minutes")
+        return _skip(f"no answer within {MINUTES} minutes")
     try:
-        found: dict[str, Any] = json.loads(done.stdout)
+        report: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
-        return _skipped(f"pip-audit could not ask: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
-    known = [(each["name"], each["version"], bad) for each in found["dependencies"] for bad in each.get("vulns", ())]
-    for name, version, bad in known:
-        _say(f"{name} {version}: {bad['id']}, mended in {', '.join(bad['fix_versions']) or 'no version yet'}")
-    _say(f"{len(found['dependencies'])} packages asked for, {len(known)} known vulnerabilities")
-    return 1 if known else 0
+        return _skip(f"pip-audit could not ask: {(process.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+    vulnerabilities = [
+        (package["name"], package["version"], vulnerability)
+        for package in report["dependencies"]
+        for vulnerability in package.get("vulns", ())
+    ]
+    for name, version, vulnerability in vulnerabilities:
+        fixes = ", ".join(vulnerability["fix_versions"]) or "no version yet"
+        _say(f"{name} {version}: {vulnerability['id']}, mended in {fixes}")
+    _say(f"{len(report['dependencies'])} packages asked for, {len(vulnerabilities)} known vulnerabilities")
+    return 1 if vulnerabilities else 0
 
 
-def _skipped(why: str) -> int:
-    _say(f"SKIPPED, so nothing is known about vulnerabilities: {why}")
+def _skip(reason: str) -> int:
+    _say(f"SKIPPED, so nothing is known about vulnerabilities: {reason}")
     return SKIPPED
 
 

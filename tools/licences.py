@@ -11,15 +11,15 @@ HEAD = """\
 
 # Licences
 
-darrm-opt is Apache-2.0 ([LICENSE](../LICENSE)). It is installed beside the packages below, and neither copies nor bundles any of
-them; the container image does carry them. What each licence asks of you is between you and its text: this page says what the
-packages state in their own metadata, at the versions of the lock files.
+darrm-opt is Apache-2.0 ([LICENSE](../LICENSE)). It is installed beside the packages below, and neither copies
+nor bundles any of them; the container image does carry them. What each licence asks of you is between you and
+its text: this page says what the packages state in their own metadata, at the versions of the lock files.
 
 What deserves a second look before you redistribute an image:
 
 - `gurobipy` is proprietary; it is optional (extra `gurobi`), and the image does not have it.
-- `psycopg` and `psycopg-binary` (extra `postgres`) and a part of `python-flint` (extra `exact`) are LGPL: use them as they are,
-  replaceable, which a Python installation is. The image has the first two.
+- `psycopg` and `psycopg-binary` (extra `postgres`) and a part of `python-flint` (extra `exact`) are LGPL: use
+  them as they are, replaceable, which a Python installation is. The image has the first two.
 - `certifi` is MPL-2.0: a change of *its files* must be offered.
 """
 
@@ -30,7 +30,8 @@ ABSENT = "(not installed here)"
 def page() -> str:
     """Return the page's text."""
     runtime = pinned(RUNTIME)
-    tools = [package for package in pinned(DEV) if package.name not in {each.name for each in runtime}]
+    names = {package.name for package in runtime}
+    tools = [package for package in pinned(DEV) if package.name not in names]
     return "\n".join(
         [
             HEAD,
@@ -50,9 +51,9 @@ def page() -> str:
 
 def row(package: Pinned, asked_for: set[str]) -> str:
     """Return a package's line of the table."""
-    by = "darrm-opt" if package.name in asked_for else ", ".join(package.wanted_by)
-    where = f" ({package.marker})" if package.marker else ""
-    return f"| `{package.name}` | {package.version} | {licence(package.name) or ABSENT} | {by}{where} |"
+    requesters = "darrm-opt" if package.name in asked_for else ", ".join(package.wanted_by)
+    marker = f" ({package.marker})" if package.marker else ""
+    return f"| `{package.name}` | {package.version} | {licence(package.name) or ABSENT} | {requesters}{marker} |"
 
 
 def _table(packages: list[Pinned], asked_for: set[str]) -> list[str]:
@@ -62,6 +63,8 @@ def _table(packages: list[Pinned], asked_for: set[str]) -> list[str]:
 
 
 def _count(packages: list[Pinned]) -> str:
-    found = Counter(licence(package.name) or ABSENT for package in packages)
-    counted = ", ".join(f"{name} {many}" for name, many in sorted(found.items(), key=lambda each: (-each[1], each[0])))
-    return f"{len(packages)} packages: {counted}."
+    counts = Counter(licence(package.name) or ABSENT for package in packages)
+    summary = ", ".join(
+        f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    )
+    return f"{len(packages)} packages: {summary}."

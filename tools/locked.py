@@ -35,15 +35,15 @@ class Pinned:
 def pinned(lock: str = RUNTIME) -> list[Pinned]:
     """Return what a lock file pins, by name."""
     text = (ROOT / lock).read_text(encoding="utf-8")
-    found = []
+    packages = []
     for entry in re.split(r"\n(?=[a-z0-9])", text):
         head = re.match(r"([a-z0-9.-]+)==(\S+)(?: ; (.+?))? \\\n", entry)
         if head is None:
             continue  # the file's first lines
         via = re.sub(r"\(.*?\)|via|#", " ", entry[entry.find("# via") :]).split()
         hashes = tuple(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
-        found.append(Pinned(head[1], head[2], hashes, head[3] or "", tuple(via)))
-    return found
+        packages.append(Pinned(head[1], head[2], hashes, head[3] or "", tuple(via)))
+    return packages
 
 
 def direct(lock: str = RUNTIME) -> set[str]:
@@ -75,15 +75,15 @@ def licence(name: str) -> str | None:
     Its licence expression (SPDX) if it has one, else a short licence field, else its classifiers.
     """
     try:
-        about = importlib.metadata.metadata(name)
+        metadata = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
         return None
     expression, field = (
-        str(about[key] or "").strip() if key in about else "" for key in ("License-Expression", "License")
+        str(metadata[key] or "").strip() if key in metadata else "" for key in ("License-Expression", "License")
     )
     if expression:
         return expression
-    classifiers = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier") or () if c.startswith("License ::")]
+    classifiers = [c.rpartition(" :: ")[2] for c in metadata.get_all("Classifier") or () if c.startswith("License ::")]
     if field and len(field) <= LONGEST and "\n" not in field and field != "UNKNOWN":
         return SPDX.get(field, field)
     return " OR ".join(sorted(SPDX.get(c, c) for c in classifiers)) or "not stated"

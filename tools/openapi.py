@@ -11,8 +11,8 @@ from api.settings import Settings
 
 def openapi_text() -> str:
     """Return the description as JSON text; it depends on no setting and on no stored answer."""
-    described = create_app(Settings(cache_url="memory")).openapi()
-    return json.dumps(described, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    document = create_app(Settings(cache_url="memory")).openapi()
+    return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

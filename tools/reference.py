@@ -1,4 +1,4 @@
-"""The pages about commands and routes, made from what is run: the declared verbs, and docs/openapi.json."""
+"""The pages about commands and routes, made from the declared verbs and docs/openapi.json."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def commands() -> str:
         MADE,
         "# The command line",
         "",
-        "`darrm COMMAND [OPTIONS]`; `darrm --help` and `darrm COMMAND --help` print this page in parts, `darrm --version` the",
-        "version, `darrm completion SHELL` a script for completion in bash, zsh or fish. With `--json` the answer is JSON on stdout,",
-        "and everything else goes to stderr.",
+        "`darrm COMMAND [OPTIONS]`; `darrm --help` and `darrm COMMAND --help` print this page in parts,",
+        "`darrm --version` the version, `darrm completion SHELL` a script for completion in bash, zsh or fish. With",
+        "`--json` the answer is JSON on stdout, and everything else goes to stderr.",
         "",
         "| exit code | meaning |",
         "|---|---|",
@@ -43,56 +43,57 @@ def _verb(command: Command, examples: Iterable[str]) -> Iterator[str]:
     yield "| option | value | default | what |"
     yield "|---|---|---|---|"
     for parameter in command.parameters:
-        yield "| " + " | ".join(_cell(each) for each in _parameter(parameter)) + " |"
+        yield "| " + " | ".join(_cell(cell) for cell in _parameter(parameter)) + " |"
 
 
 def _parameter(parameter: Parameter) -> tuple[str, str, str, str]:
-    declared = parameter.declared
-    if isinstance(declared, Argument):
-        needed = parameter.default is inspect.Parameter.empty
-        return f"*{declared.metavar}*", "", "needed" if needed else "", declared.help
-    usual = declared.otherwise or ("" if parameter.default in {None, False, ""} else f"`{parameter.default}`")
-    return f"`{declared.flag}`", declared.metavar, usual, declared.help
+    declaration = parameter.declared
+    if isinstance(declaration, Argument):
+        is_required = parameter.default is inspect.Parameter.empty
+        return f"*{declaration.metavar}*", "", "needed" if is_required else "", declaration.help
+    default = declaration.otherwise or ("" if parameter.default in {None, False, ""} else f"`{parameter.default}`")
+    return f"`{declaration.flag}`", declaration.metavar, default, declaration.help
 
 
 def routes() -> str:
     """Return the page about the HTTP API."""
-    described: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
-    schemas = described["components"]["schemas"]
+    document: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
+    schemas = document["components"]["schemas"]
     lines = [
         MADE,
         "# HTTP routes",
         "",
-        "Made from [openapi.json](../openapi.json), which is the service's own `/openapi.json`. How to use them: [the HTTP",
-        "API](../api.md). Errors are problem details (RFC 9457), media type `application/problem+json`.",
+        "Made from [openapi.json](../openapi.json), which is the service's own `/openapi.json`. How to use them:",
+        "[the HTTP API](../api.md). Errors are problem details (RFC 9457), media type `application/problem+json`.",
     ]
-    for path, methods in described["paths"].items():
-        for method, about in methods.items():
-            lines += ["", f"## {method.upper()} {path}", "", *_operation(about)]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            lines += ["", f"## {method.upper()} {path}", "", *_operation(operation)]
     lines += ["", "## Bodies and answers"]
     for name, schema in sorted(schemas.items()):
         lines += ["", f"### {name}", "", *_schema(schema)]
     return "\n".join(lines) + "\n"
 
 
-def _operation(about: dict[str, Any]) -> Iterator[str]:
-    yield f"**{about['summary']}.** {_text(about.get('description', ''))}".rstrip()
-    body = about.get("requestBody", {}).get("content", {})
+def _operation(operation: dict[str, Any]) -> Iterator[str]:
+    yield f"**{operation['summary']}.** {_text(operation.get('description', ''))}".rstrip()
+    body = operation.get("requestBody", {}).get("content", {})
     for media, content in body.items():
         yield ""
         yield f"Body ({media}): {_type(content['schema'])}"
-    if about.get("parameters"):
+    if operation.get("parameters"):
         yield ""
         yield "| parameter | in | type | default | what |"
         yield "|---|---|---|---|---|"
-        for each in about["parameters"]:
-            needed = "needed" if each.get("required") else _default(each["schema"])
-            what = each.get("description", "")
-            yield f"| `{each['name']}` | {each['in']} | {_cell(_type(each['schema']))} | {needed} | {_cell(what)} |"
+        for parameter in operation["parameters"]:
+            default = "needed" if parameter.get("required") else _default(parameter["schema"])
+            description = parameter.get("description", "")
+            kind = _cell(_type(parameter["schema"]))
+            yield f"| `{parameter['name']}` | {parameter['in']} | {kind} | {default} | {_cell(description)} |"
     yield ""
     yield "| status | answer | what |"
     yield "|---|---|---|"
-    for status, answer in sorted(about["responses"].items()):
+    for status, answer in sorted(operation["responses"].items()):
         kinds = ", ".join(_answer(media, content) for media, content in answer.get("content", {}).items())
         yield f"| {status} | {_cell(kinds)} | {_cell(answer.get('description', ''))} |"
 
@@ -106,7 +107,7 @@ def _schema(schema: dict[str, Any]) -> Iterator[str]:
     if schema.get("description"):
         yield _text(schema["description"])
         yield ""
-    needed = set(schema.get("required", ()))
+    required = set(schema.get("required", ()))
     fields = schema.get("properties", {})
     if not fields:
         yield f"Type: {_type(schema)}"
@@ -114,8 +115,8 @@ def _schema(schema: dict[str, Any]) -> Iterator[str]:
     yield "| field | type | default | what |"
     yield "|---|---|---|---|"
     for name, field in fields.items():
-        usual = "needed" if name in needed else _default(field)
-        yield f"| `{name}` | {_cell(_type(field))} | {usual} | {_cell(field.get('description', ''))} |"
+        default = "needed" if name in required else _default(field)
+        yield f"| `{name}` | {_cell(_type(field))} | {default} | {_cell(field.get('description', ''))} |"
 
 
 def _type(schema: dict[str, Any]) -> str:
@@ -126,10 +127,10 @@ def _type(schema: dict[str, Any]) -> str:
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
     if "enum" in schema:
-        return " or ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
-    for several in ("anyOf", "oneOf", "allOf"):
-        if several in schema:
-            return " or ".join(dict.fromkeys(_type(each) for each in schema[several])) + _range(schema)
+        return " or ".join(f"`{json.dumps(item)}`" for item in schema["enum"])
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        if keyword in schema:
+            return " or ".join(dict.fromkeys(_type(item) for item in schema[keyword])) + _range(schema)
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}{_range(schema)}"
     kind = schema.get("type", "anything")
@@ -148,7 +149,7 @@ _RANGE = {
 
 
 def _range(schema: dict[str, Any]) -> str:
-    limits = [said.format(schema[name]) for name, said in _RANGE.items() if name in schema]
+    limits = [template.format(schema[name]) for name, template in _RANGE.items() if name in schema]
     return f", {', '.join(limits)}" if limits else ""
 
 

@@ -4,8 +4,8 @@
     sbom.cdx.json             what a user installs (`tools.sbom`)
     SHA256SUMS                of all of these
 
-The addresses in pyproject.toml and CITATION.cff are placeholders: ``--repository`` gives the real one, without which the
-archives name none.
+The addresses in pyproject.toml and CITATION.cff are placeholders: ``--repository`` gives the real one, without which
+the archives name none.
 
 A rehearsal (``--rehearsal``) does the same for a version that has no heading in the changelog yet, from a tree with
 changes: those are not in it.
@@ -52,10 +52,10 @@ def version_of(source: Path) -> str:
         Refused: it is no version.
     """
     text = (source / "darrm_opt" / "_version.py").read_text(encoding="utf-8")
-    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
-    if found is None or not NUMBER.fullmatch(found[1]):
+    match = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if match is None or not NUMBER.fullmatch(match[1]):
         raise Refused("darrm_opt/_version.py states no version like 1.2.3 or 1.2.3rc1")
-    return found[1]
+    return match[1]
 
 
 def check_changelog(text: str, version: str) -> None:
@@ -69,9 +69,9 @@ def check_changelog(text: str, version: str) -> None:
         Refused: with what to write.
     """
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    wanted = rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d"
+    heading_pattern = rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d"
     newest = next((heading for heading in headings if heading != "[Unreleased]"), None)
-    if newest is None or not re.fullmatch(wanted, newest):
+    if newest is None or not re.fullmatch(heading_pattern, newest):
         raise Refused(f"the newest heading of CHANGELOG.md should be '## [{version}] - YYYY-MM-DD', and is {newest!r}")
     unreleased = re.search(r"^## \[Unreleased\]\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
     if unreleased and unreleased[1].strip():
@@ -84,8 +84,8 @@ def check_citation(text: str, version: str) -> None:
     Raises:
         Refused: with what to write.
     """
-    stated = re.search(r"^version: (.+)$", text, re.MULTILINE)
-    if stated is None or stated[1] != version:
+    version_line = re.search(r"^version: (.+)$", text, re.MULTILINE)
+    if version_line is None or version_line[1] != version:
         raise Refused(f"CITATION.cff should say 'version: {version}'")
 
 
@@ -127,13 +127,13 @@ def make(output: Path, *, rehearsal: bool, repository: str | None = None) -> lis
     """
     if output.exists() and any(output.iterdir()):
         raise Refused(f"{output} is not empty")
-    changed = _git("status", "--porcelain", "--untracked-files=no").strip()
-    if changed and not rehearsal:
-        raise Refused(f"there are changes that are not committed:\n{changed}")
+    changes = _git("status", "--porcelain", "--untracked-files=no").strip()
+    if changes and not rehearsal:
+        raise Refused(f"there are changes that are not committed:\n{changes}")
     commit = _git("rev-parse", "HEAD").strip()  # once: somebody may commit meanwhile
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "source"
-        _take(commit, source)
+        _unpack(commit, source)
         version = version_of(source)
         check_citation((source / "CITATION.cff").read_text(encoding="utf-8"), version)
         fill_addresses(source, repository)
@@ -141,16 +141,16 @@ def make(output: Path, *, rehearsal: bool, repository: str | None = None) -> lis
             check_changelog((source / "CHANGELOG.md").read_text(encoding="utf-8"), version)
             if _git("tag", "--list", f"v{version}").strip():
                 raise Refused(f"v{version} is tagged already")
-        first, second = (_built(commit, source, Path(scratch) / name) for name in ("first", "second"))
-        if [path.read_bytes() for path in first] != [path.read_bytes() for path in second]:
+        archives, second_build = (_build(commit, source, Path(scratch) / name) for name in ("first", "second"))
+        if [path.read_bytes() for path in archives] != [path.read_bytes() for path in second_build]:
             raise Refused("two builds of the same commit differ")
-        for path in first:
+        for path in archives:
             check_archive(path, version)
         output.mkdir(parents=True, exist_ok=True)
-        files = [_written(output / path.name, path.read_bytes()) for path in first]
-    files.append(_written(output / "sbom.cdx.json", sbom.text(version).encode()))
+        files = [_write(output / path.name, path.read_bytes()) for path in archives]
+    files.append(_write(output / "sbom.cdx.json", sbom.text(version).encode()))
     sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
-    return [*files, _written(output / "SHA256SUMS", sums.encode())]
+    return [*files, _write(output / "SHA256SUMS", sums.encode())]
 
 
 def check_archive(path: Path, version: str) -> None:
@@ -166,43 +166,43 @@ def check_archive(path: Path, version: str) -> None:
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            about = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
+            metadata = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
         foreign = {name.split("/")[0] for name in names if ".dist-info/" not in name} - PACKAGES
         if foreign:
             raise Refused(f"{path.name} holds {', '.join(sorted(foreign))}, which is no package of ours")
     else:
         with tarfile.open(path) as archive:
-            (inner,) = [each for each in archive.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", each)]
+            (inner,) = [name for name in archive.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", name)]
             member = archive.extractfile(inner)
-            about = member.read().decode() if member else ""
-    stated = email.message_from_string(about)["Version"]
-    if stated != version:
-        raise Refused(f"{path.name} says version {stated}, not {version}")
+            metadata = member.read().decode() if member else ""
+    stated_version = email.message_from_string(metadata)["Version"]
+    if stated_version != version:
+        raise Refused(f"{path.name} says version {stated_version}, not {version}")
 
 
-def _take(commit: str, source: Path) -> None:
+def _unpack(commit: str, source: Path) -> None:
     """Unpack a commit."""
     with tempfile.TemporaryFile() as archive:
         subprocess.run(["git", "archive", "--format=tar", commit], cwd=ROOT, stdout=archive, check=True)  # noqa: S603, S607 - the user's git
         archive.seek(0)
-        with tarfile.open(fileobj=archive) as taken:
-            taken.extractall(source, filter="data")
+        with tarfile.open(fileobj=archive) as tree:
+            tree.extractall(source, filter="data")
 
 
-def _built(commit: str, source: Path, to: Path) -> list[Path]:
+def _build(commit: str, source: Path, folder: Path) -> list[Path]:
     epoch = _git("log", "-1", "--format=%ct", commit).strip()  # the archives' only time
-    command = [sys.executable, "-m", "hatchling", "build", "-d", str(to)]
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
     subprocess.run(  # noqa: S603 - a fixed command
         command, cwd=source, env={**os.environ, "SOURCE_DATE_EPOCH": epoch}, check=True, capture_output=True
     )
-    return sorted(to.iterdir())
+    return sorted(folder.iterdir())
 
 
 def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, text=True, capture_output=True, check=True).stdout  # noqa: S603, S607 - the user's git
 
 
-def _written(path: Path, content: bytes) -> Path:
+def _write(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
 
@@ -213,13 +213,13 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=ROOT / "dist" / "release", help="an empty folder")
     parser.add_argument("--repository", help="address of the repository, for the metadata: https://host/owner/name")
     parser.add_argument("--rehearsal", action="store_true", help="without the changelog's heading, and with changes")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        files = make(asked.output, rehearsal=asked.rehearsal, repository=asked.repository)
-    except Refused as why:
-        sys.stderr.write(f"release: refused: {why}\n")
+        files = make(options.output, rehearsal=options.rehearsal, repository=options.repository)
+    except Refused as err:
+        sys.stderr.write(f"release: refused: {err}\n")
         return 1
-    if asked.repository is None:
+    if options.repository is None:
         sys.stderr.write("release: no --repository was given: the metadata names no address\n")
     for path in files:
         sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")

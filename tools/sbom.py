@@ -1,7 +1,7 @@
 """The bill of materials, as CycloneDX 1.6 in JSON: what a user installs, with versions, hashes and licences.
 
-``python -m tools.sbom FILE`` writes it. It is made from the lock file and the installed packages' metadata alone, with no
-time and no serial number in it, so that the same lock gives the same file.
+``python -m tools.sbom FILE`` writes it. It is made from the lock file and the installed packages' metadata alone, with
+no time and no serial number in it, so that the same lock gives the same file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def bill(version: str) -> dict[str, Any]:
     urls = {package.name: f"pkg:pypi/{package.name}@{package.version}" for package in packages}
     needs: dict[str, set[str]] = {ours: set(), **{url: set() for url in urls.values()}}
     for package in packages:
-        for asking in package.wanted_by:
-            needs[ours if asking == "darrm-opt" else urls.get(asking, ours)].add(urls[package.name])
+        for requester in package.wanted_by:
+            needs[ours if requester == "darrm-opt" else urls.get(requester, ours)].add(urls[package.name])
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -51,22 +51,22 @@ def bill(version: str) -> dict[str, Any]:
 
 
 def _component(package: Pinned, url: str) -> dict[str, Any]:
-    stated = licence(package.name)
-    described: dict[str, Any] = {
+    licence_name = licence(package.name)
+    component: dict[str, Any] = {
         "type": "library",
         "bom-ref": url,
         "name": package.name,
         "version": package.version,
         "purl": url,
         # one hash a file that the lock allows; CycloneDX' "hashes" would be of one and the same file
-        "properties": [{"name": "darrm-opt:sha256", "value": each} for each in package.hashes],
+        "properties": [{"name": "darrm-opt:sha256", "value": digest} for digest in package.hashes],
     }
     if package.marker:
-        described["properties"].append({"name": "darrm-opt:marker", "value": package.marker})
-    if stated is not None:
-        several = EXPRESSION & set(stated.split())
-        described["licenses"] = [{"expression": stated} if several else {"license": {"name": stated}}]
-    return described
+        component["properties"].append({"name": "darrm-opt:marker", "value": package.marker})
+    if licence_name is not None:
+        several = EXPRESSION & set(licence_name.split())
+        component["licenses"] = [{"expression": licence_name} if several else {"license": {"name": licence_name}}]
+    return component
 
 
 def text(version: str) -> str:

@@ -1,7 +1,7 @@
 """How the pages become a site (MkDocs reads this file as a hook).
 
-Pages link to each other and to files of the repository as they do on disk. A few of those files become pages of the site;
-a link to any other becomes the file's name, since the site does not carry it.
+Pages link to each other and to files of the repository as they do on disk. A few of those files become pages of the
+site; a link to any other becomes the file's name, since the site does not carry it.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Return a page with its links leading where the site has them."""
-    here = {page: path for path, page in CARRIED.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return LINK.sub(lambda link: relinked(link, here), markdown)
+    page_path = {page: path for path, page in CARRIED.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    return LINK.sub(lambda link: relinked(link, page_path), markdown)
 
 
-def relinked(link: re.Match[str], here: str) -> str:
+def relinked(link: re.Match[str], page_path: str) -> str:
     """Return a link as the site needs it.
 
     Args:
         link: a match of `LINK`; an image is one too.
-        here: path of the page in the repository.
+        page_path: path of the page in the repository.
     """
     target, anchor = link["target"], link["anchor"] or ""
     if ":" in target:
         return link[0]
-    there = posixpath.normpath(posixpath.join(posixpath.dirname(here), target))
-    if there.startswith("docs/"):
-        to = there.removeprefix("docs/")
-    elif there in CARRIED:
-        to = CARRIED[there]
+    target_path = posixpath.normpath(posixpath.join(posixpath.dirname(page_path), target))
+    if target_path.startswith("docs/"):
+        target_page = target_path.removeprefix("docs/")
+    elif target_path in CARRIED:
+        target_page = CARRIED[target_path]
     else:
-        return link["text"] if there in link["text"] else f"{link['text']} (`{there}` in the repository)"
-    start = CARRIED.get(here, here.removeprefix("docs/"))
-    return f"{link['image']}[{link['text']}]({posixpath.relpath(to, posixpath.dirname(start) or '.')}{anchor})"
+        return link["text"] if target_path in link["text"] else f"{link['text']} (`{target_path}` in the repository)"
+    page = CARRIED.get(page_path, page_path.removeprefix("docs/"))
+    return f"{link['image']}[{link['text']}]({posixpath.relpath(target_page, posixpath.dirname(page) or '.')}{anchor})"

@@ -33,34 +33,34 @@ def take(connection: Connection, owner: str, lease_seconds: float, keys: Collect
         return set()
     dialect = connection.dialect.name
     now = connection.execute(select(server_time(dialect))).scalar_one()
-    forgotten = CLAIMS.c.lease_until < now - MAX_LEASE_SECONDS
-    connection.execute(delete(CLAIMS).where(forgotten))  # nobody will end them
-    ordered = sorted(keys)
-    given = {
+    abandoned = CLAIMS.c.lease_until < now - MAX_LEASE_SECONDS
+    connection.execute(delete(CLAIMS).where(abandoned))  # nobody will end them
+    sorted_keys = sorted(keys)
+    parameters = {
         "owner": owner,
         "now": now,
         "lease": lease_seconds,
         "longest": MAX_LEASE_SECONDS,
-        "keys": ordered if dialect == "postgresql" else json.dumps(ordered),
+        "keys": sorted_keys if dialect == "postgresql" else json.dumps(sorted_keys),
     }
-    taken = connection.execute(text(_TAKE.format(keys=_KEYS[dialect])), given)
-    return {str(key) for key in taken.scalars().all()}
+    claimed_keys = connection.execute(text(_TAKE.format(keys=_KEYS[dialect])), parameters).scalars()
+    return {str(key) for key in claimed_keys}
 
 
 def renew(connection: Connection, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
     """Hold those of ``keys`` that ``owner`` claimed, and nobody took over, for longer from now."""
-    until = server_time(connection.dialect.name) + lease_seconds
-    connection.execute(update(CLAIMS).where(_is_own(connection, owner, keys)).values(lease_until=until))
+    lease_until = server_time(connection.dialect.name) + lease_seconds
+    connection.execute(update(CLAIMS).where(_is_own(connection, owner, keys)).values(lease_until=lease_until))
 
 
 def end(connection: Connection, owner: str, keys: Collection[str]) -> set[str]:
     """End claims; return those of ``keys`` that ``owner`` had claimed, and nobody took over."""
-    ended = delete(CLAIMS).where(_is_own(connection, owner, keys)).returning(CLAIMS.c.key)
-    return {str(key) for key in connection.execute(ended).scalars().all()}
+    deletion = delete(CLAIMS).where(_is_own(connection, owner, keys)).returning(CLAIMS.c.key)
+    return {str(key) for key in connection.execute(deletion).scalars().all()}
 
 
 def _is_own(connection: Connection, owner: str, keys: Collection[str]) -> ColumnElement[bool]:
-    """Return the condition that a claim is the owner's; whatever it finds is locked, in order, until the transaction ends."""
-    some = is_among(connection.dialect.name, CLAIMS.c.key, keys)
-    mine = select(CLAIMS.c.key).where(some, CLAIMS.c.owner == owner).order_by(CLAIMS.c.key).with_for_update()
-    return CLAIMS.c.key.in_(mine)
+    """Return the condition that a claim is the owner's; the claims are locked, in order, until the transaction ends."""
+    is_listed = is_among(connection.dialect.name, CLAIMS.c.key, keys)
+    own_keys = select(CLAIMS.c.key).where(is_listed, CLAIMS.c.owner == owner).order_by(CLAIMS.c.key).with_for_update()
+    return CLAIMS.c.key.in_(own_keys)

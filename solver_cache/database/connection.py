@@ -40,7 +40,7 @@ class Database:
         url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``.
 
     Attributes:
-        url: the place, without its password.
+        url: the location, without its password.
         dialect: "sqlite" or "postgresql".
         path: the file of a SQLite database; None for PostgreSQL.
         read_only: whether it was opened for reading only.
@@ -52,19 +52,19 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        place, self.read_only = parse_url(url)
-        self.url = redacted(place.update_query_dict({"mode": "ro"}) if self.read_only else place)
-        self.dialect = place.get_backend_name()
-        path = Path(place.database or "") if self.dialect == "sqlite" else None
-        with self._translated():
+        location, self.read_only = parse_url(url)
+        self.url = redacted(location.update_query_dict({"mode": "ro"}) if self.read_only else location)
+        self.dialect = location.get_backend_name()
+        path = Path(location.database or "") if self.dialect == "sqlite" else None
+        with self._translate_errors():
             try:
-                self.engine = create_database_engine(place, path, read_only=self.read_only)
+                self.engine = create_database_engine(location, path, read_only=self.read_only)
             except ImportError as err:
                 raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
             try:
                 self.found_schema = self._check(path) if self.read_only else self._prepare(path)
-                about = None if path is None else path.stat()
-                self.path, self._identity = path, None if about is None else (about.st_dev, about.st_ino)
+                status = None if path is None else path.stat()
+                self.path, self._identity = path, None if status is None else (status.st_dev, status.st_ino)
             except BaseException:
                 self.engine.dispose()
                 raise
@@ -72,7 +72,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yield a connection to read from."""
-        with self._translated(), self.engine.connect() as connection:
+        with self._translate_errors(), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -80,14 +80,14 @@ class Database:
         """Yield a connection within a transaction, which is done when the block ends well."""
         if self.read_only:
             raise ReadOnlyCache(self.url)
-        with self._translated(), self._transaction() as connection:
+        with self._translate_errors(), self._transaction() as connection:
             yield connection
 
     def check_in_place(self) -> None:
         """Find out whether the file of a SQLite database is still the one that was opened, and has room for an answer.
 
-        What is written to a file that was deleted, nobody will read. The file itself is not opened: closing it would drop the
-        locks that this process holds on it.
+        Nobody will read what is written to a file that was deleted. The file itself is not opened: closing it would
+        drop the locks that this process holds on it.
 
         Raises:
             CacheError: it is gone, another file stands in its place, or its disk is full.
@@ -95,10 +95,10 @@ class Database:
         if self.path is None:
             return
         try:
-            about, free = self.path.stat(), shutil.disk_usage(self.path.parent).free
+            status, free = self.path.stat(), shutil.disk_usage(self.path.parent).free
         except OSError as err:
             raise CacheError(self.url, f"its file is gone ({err.strerror})", ELSEWHERE) from err
-        if (about.st_dev, about.st_ino) != self._identity:
+        if (status.st_dev, status.st_ino) != self._identity:
             raise CacheError(self.url, "another file stands in its place", "Restart the program to open that one.")
         if free < MIN_FREE_BYTES:
             raise CacheError(self.url, f"{free} bytes are free on its disk", f"Make room there. {ELSEWHERE}")
@@ -110,7 +110,7 @@ class Database:
             CacheError: it does not: a file system that has failed still takes what fits into its caches.
         """
         if self.path is not None:
-            with self._translated(), self.engine.connect().execution_options(darrm_begin=None) as connection:
+            with self._translate_errors(), self.engine.connect().execution_options(darrm_begin=None) as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
@@ -129,9 +129,9 @@ class Database:
         with self.engine.connect() as connection:
             version = schema_version(connection)
         if version < len(MIGRATIONS):
-            older = f"its schema has version {version}, this program reads {len(MIGRATIONS)}"
+            reason = f"its schema has version {version}, this program reads {len(MIGRATIONS)}"
             raise CacheError(
-                self.url, older, "Bring it, or a copy of it, up to date by `darrm cache migrate --url URL`."
+                self.url, reason, "Bring it, or a copy of it, up to date by `darrm cache migrate --url URL`."
             )
         return version
 
@@ -154,16 +154,16 @@ class Database:
                 with self._transaction() as connection:
                     return migrate(connection)
         except Timeout as err:
-            stuck = f"another process has held {path}.lock for {OPENING_SECONDS} s"
+            reason = f"another process has held {path}.lock for {OPENING_SECONDS} s"
             raise CacheError(
-                self.url, stuck, f"Wait if it migrates a large file, else end that process. {ELSEWHERE}"
+                self.url, reason, f"Wait if it migrates a large file, else end that process. {ELSEWHERE}"
             ) from err
         except OSError as err:
             advice = _READING if is_file(path) else ELSEWHERE
             raise CacheError(self.url, f"it cannot be made or written ({err})", advice) from err
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn a database error into a `CacheError` that says what to do."""
         try:
             yield
@@ -174,16 +174,16 @@ class Database:
         except NewerSchema as err:
             raise CacheError(self.url, str(err), f"Upgrade darrm-opt. {ELSEWHERE}") from err
         except SQLAlchemyError as err:
-            said = str(err.orig if isinstance(err, DBAPIError) else err).strip().splitlines()[0]
-            raise CacheError(self.url, said, _advice(said)) from err
+            message = str(err.orig if isinstance(err, DBAPIError) else err).strip().splitlines()[0]
+            raise CacheError(self.url, message, _advice(message)) from err
 
 
-def _advice(said: str) -> str:
-    if "malformed" in said or "not a database" in said:
+def _advice(message: str) -> str:
+    if "malformed" in message or "not a database" in message:
         return DAMAGED
-    if "full" in said or "disk I/O" in said:
+    if "full" in message or "disk I/O" in message:
         return f"Make room there. {ELSEWHERE}"
-    if "readonly" in said or "read-only" in said or "permission denied" in said:
+    if "readonly" in message or "read-only" in message or "permission denied" in message:
         return _READING
     return ELSEWHERE
 

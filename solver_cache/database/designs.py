@@ -44,20 +44,21 @@ class DatabaseDesigns:
 
     def list(
         self,
-        which: DesignFilter = EVERY,
+        design_filter: DesignFilter = EVERY,
         limit: int = PAGE_SIZE,
         after: str | None = None,
     ) -> Sequence[StoredDesign]:
         """Return designs, the newest first, as `Designs.list` says."""
         check_list(limit)
-        at = SOLUTIONS.c
-        page = _filtered(which).order_by(at.created.desc(), at.key.desc()).limit(limit)
+        columns = SOLUTIONS.c
+        page = _select(design_filter).order_by(columns.created.desc(), columns.key.desc()).limit(limit)
         with self._database.reading() as connection:
             if after is not None:
-                last = connection.execute(select(at.created, at.key).where(at.key == after)).one_or_none()
-                if last is None:
+                query = select(columns.created, columns.key).where(columns.key == after)
+                last_row = connection.execute(query).one_or_none()
+                if last_row is None:
                     raise unknown_after(after)
-                page = page.where(tuple_(at.created, at.key) < tuple_(*last))
+                page = page.where(tuple_(columns.created, columns.key) < tuple_(*last_row))
             return _designs(connection, page)
 
     def get(self, key: str) -> StoredDesign | None:
@@ -70,11 +71,11 @@ class DatabaseDesigns:
         check_tag(tag)
         with self._database.writing() as connection:
             # locked, so that two who tag it at once are counted, and one who removes it leaves no tag behind
-            there = select(SOLUTIONS.c.key).where(SOLUTIONS.c.key == key, SOLUTIONS.c.core == CORE).with_for_update()
-            if connection.execute(there).one_or_none() is None:
+            design = select(SOLUTIONS.c.key).where(SOLUTIONS.c.key == key, SOLUTIONS.c.core == CORE).with_for_update()
+            if connection.execute(design).one_or_none() is None:
                 return None
-            others = select(func.count()).select_from(TAGS).where(TAGS.c.key == key, TAGS.c.tag != tag)
-            if int(connection.execute(others).scalar_one()) >= MAX_TAGS:
+            other_tags = select(func.count()).select_from(TAGS).where(TAGS.c.key == key, TAGS.c.tag != tag)
+            if int(connection.execute(other_tags).scalar_one()) >= MAX_TAGS:
                 raise too_many_tags(tag)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             connection.execute(insert_new(self._database.dialect, TAGS, key=key, tag=tag, created=now))
@@ -88,29 +89,29 @@ class DatabaseDesigns:
             return _design(connection, key)
 
 
-def _filtered(which: DesignFilter) -> Select[Any]:
-    at = SOLUTIONS.c
-    page = select(*_DESIGN).where(at.core == CORE)
-    if which.K is not None:
-        page = page.where(at.voters == which.K)
-    if which.epsilon is not None:
-        page = page.where(at.voter_epsilon.between(*_about(which.epsilon)))
-    if which.m is not None:
-        low, high = _about(which.m)
-        target, voter = at.target_epsilon, at.voter_epsilon
+def _select(design_filter: DesignFilter) -> Select[Any]:
+    columns = SOLUTIONS.c
+    page = select(*_DESIGN).where(columns.core == CORE)
+    if design_filter.K is not None:
+        page = page.where(columns.voters == design_filter.K)
+    if design_filter.epsilon is not None:
+        page = page.where(columns.voter_epsilon.between(*_close_to(design_filter.epsilon)))
+    if design_filter.m is not None:
+        low, high = _close_to(design_filter.m)
+        target, voter = columns.target_epsilon, columns.voter_epsilon
         page = page.where(voter > 0, voter < math.inf, target >= low * voter, target <= high * voter)
-    if which.tag is not None:
-        page = page.where(at.key.in_(select(TAGS.c.key).where(TAGS.c.tag == which.tag)))
+    if design_filter.tag is not None:
+        page = page.where(columns.key.in_(select(TAGS.c.key).where(TAGS.c.tag == design_filter.tag)))
     return page
 
 
-def _about(number: float) -> tuple[float, float]:
+def _close_to(number: float) -> tuple[float, float]:
     return number * (1 - CLOSE), number * (1 + CLOSE)
 
 
 def _design(connection: Connection, key: str) -> StoredDesign | None:
-    found = _designs(connection, select(*_DESIGN).where(SOLUTIONS.c.key == key, SOLUTIONS.c.core == CORE))
-    return found[0] if found else None
+    designs = _designs(connection, select(*_DESIGN).where(SOLUTIONS.c.key == key, SOLUTIONS.c.core == CORE))
+    return designs[0] if designs else None
 
 
 def _designs(connection: Connection, page: Select[Any]) -> Sequence[StoredDesign]:
@@ -128,9 +129,9 @@ def _designs(connection: Connection, page: Select[Any]) -> Sequence[StoredDesign
 
 def _columns(values: Any) -> SearchColumns | None:
     """Return what the columns of a row say, which in SQLite can be of any type; None where they do not say."""
-    found = {name: values[name] for name in SearchColumns.__dataclass_fields__}
-    numbers = all(isinstance(found[name], float | int) for name in _NUMBERS)
-    whole = all(isinstance(found[name], int) for name in ("voters", "affected"))
-    if not (numbers and whole and isinstance(found["objective"], str) and found["shape"] in SHAPES):
+    columns = {name: values[name] for name in SearchColumns.__dataclass_fields__}
+    numbers = all(isinstance(columns[name], float | int) for name in _NUMBERS)
+    counts = all(isinstance(columns[name], int) for name in ("voters", "affected"))
+    if not (numbers and counts and isinstance(columns["objective"], str) and columns["shape"] in SHAPES):
         return None
-    return SearchColumns(**found | {name: float(found[name]) for name in _NUMBERS})
+    return SearchColumns(**columns | {name: float(columns[name]) for name in _NUMBERS})

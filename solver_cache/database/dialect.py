@@ -43,26 +43,26 @@ SILENT_MILLISECONDS = 30_000
 """Longest silence of PostgreSQL's machine after something was sent [ms] (Linux)."""
 
 
-def create_database_engine(place: URL, path: Path | None, *, read_only: bool) -> Engine:
+def create_database_engine(location: URL, path: Path | None, *, read_only: bool) -> Engine:
     """Return the engine for a database URL; ``path`` is the file of a SQLite database, None for PostgreSQL."""
     if path is None:
         limits = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
-        asked = {name: value for name, value in limits.items() if name not in place.query}
-        engine = create_engine(place, hide_parameters=True, pool_pre_ping=True, connect_args=asked)
+        arguments = {name: value for name, value in limits.items() if name not in location.query}
+        engine = create_engine(location, hide_parameters=True, pool_pre_ping=True, connect_args=arguments)
         return engine.execution_options(postgresql_readonly=True) if read_only else engine
     if read_only:
-        engine = create_engine(place, hide_parameters=True, creator=_reader(path))
+        engine = create_engine(location, hide_parameters=True, creator=_reader(path))
     else:
-        engine = create_engine(place, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
-    event.listen(engine, "connect", _connected)
-    event.listen(engine, "begin", _begun)
+        engine = create_engine(location, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
+    event.listen(engine, "connect", _configure)
+    event.listen(engine, "begin", _begin)
     return engine
 
 
 def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
-    """Return what opens a SQLite file for reading only."""
-    alone = not is_file(Path(f"{path}-wal"))  # else someone writes to it now, and both files beside it are there
-    name = f"{path.as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
+    """Return the function that opens a SQLite file for reading only."""
+    immutable = not is_file(Path(f"{path}-wal"))  # else someone writes to it now, and both files beside it are there
+    name = f"{path.as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
     return lambda: sqlite3.connect(name, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
 
@@ -70,17 +70,17 @@ def is_file(path: Path) -> bool:
     """Return whether there is such a file; False in a folder that cannot be entered."""
     try:
         return path.is_file()
-    except OSError:  # in a folder that cannot be entered
+    except OSError:
         return False
 
 
-def _connected(connection: Any, _record: Any) -> None:
+def _configure(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # sqlite3 would begin transactions itself, late and not around DDL
     connection.text_factory = _text
     connection.execute("PRAGMA synchronous = NORMAL")  # with WAL: a power cut may lose the last row, never damage one
 
 
-def _begun(connection: Connection) -> None:
+def _begin(connection: Connection) -> None:
     # A writer takes the lock at once: one that began as a reader could be refused it later, without waiting.
     begin = connection.get_execution_options().get("darrm_begin", "BEGIN")
     if begin is not None:
@@ -100,7 +100,7 @@ def insert_new(dialect: str, table: Table, **values: Any) -> Insert:
 def insert_many(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
     """Add rows, all with the same columns, where there are none under their keys; return how many were added.
 
-    The driver takes the values as they are: SQLAlchemy prepares those of a row in more time than SQLite takes to write it.
+    The driver takes the values as they are: SQLAlchemy takes longer to prepare a row's values than SQLite to write it.
     """
     sql, names = _insertion(connection.dialect, table, tuple(rows[0]))
     values = rows if names is None else [*map(itemgetter(*names), rows)]
@@ -115,7 +115,7 @@ def _insertion(dialect: Dialect, table: Table, columns: tuple[str, ...]) -> tupl
 
 
 def is_among(dialect: str, column: Column[str], texts: Collection[str]) -> ColumnElement[bool]:
-    """Return the condition that a column holds one of some texts, as one parameter: `in_` makes, and binds, one of each."""
+    """Return the condition that a column holds one of some texts, as one parameter; `in_` would bind one for each."""
     if dialect == "postgresql":
         return column == any_(literal(list(texts), ARRAY(Text)))
     return column.in_(select(func.json_each(json.dumps(list(texts))).table_valued("value").c.value))

@@ -1,7 +1,8 @@
 """Job queue in a database: claims are its transactions, time is its server's, one job or many at once.
 
-`DatabaseJobs.claim` looks up index entries: the lease that ran out first, which clients wait, and of the one that is next
-the job that has waited longest. PostgreSQL skips what another claimer has locked; SQLite admits one writer at a time.
+`DatabaseJobs.claim` looks up index entries: the lease that ran out first, which clients wait, and of the one that is
+next the job that has waited longest. PostgreSQL skips what another claimer has locked; SQLite admits one writer at a
+time.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from solver_cache.jobs import (
     FINAL_STATES,
     MAX_LEASE_SECONDS,
     PAGE_SIZE,
+    RELEASED,
     STATES,
     Job,
     State,
@@ -57,9 +59,6 @@ QUEUED: dict[str, Any] = {
 }
 """Columns of a job that was just submitted, without its id, kind, request and times."""
 
-RELEASED: dict[str, Any] = {"owner": "", "lease_until": 0.0}
-"""Columns of a job without an owner."""
-
 
 class DatabaseJobs:
     """`solver_cache.jobs.Jobs` in an open database."""
@@ -84,30 +83,30 @@ class DatabaseJobs:
         trace: str = "",
     ) -> Job:
         """Queue a job as `Jobs.submit` says."""
-        again: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
+        requeued_states: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
         with self._database.reading() as connection:  # the usual case, without a writer's lock
-            there = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
-            known = not client or connection.execute(_member(id, client)).first() is not None
-        if there is not None and known and job_of(there).state not in again:
-            return job_of(there)
+            row = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
+            is_client = not client or connection.execute(_member(id, client)).first() is not None
+        if row is not None and is_client and job_of(row).state not in requeued_states:
+            return job_of(row)
         with self._database.writing() as connection:
             now = self._now
             values = {**QUEUED, "kind": kind, "request": request, "created": now, "updated": now}
             values |= {"client": client, "seconds": seconds, "trace": trace}
             connection.execute(insert_new(self._database.dialect, JOBS, id=id, **values))
-            here = select(JOBS).where(JOBS.c.id == id)
-            if job_of(connection.execute(here.with_for_update()).one()).state in again:
+            query = select(JOBS).where(JOBS.c.id == id)
+            if job_of(connection.execute(query.with_for_update()).one()).state in requeued_states:
                 connection.execute(update(JOBS).where(JOBS.c.id == id).values(**values))
                 connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id))
             if client:
                 connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
-            return job_of(connection.execute(here).one())
+            return job_of(connection.execute(query).one())
 
     def get(self, id: str) -> Job | None:
         """Return a job, or None where there is none."""
         with self._database.reading() as connection:
-            found = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
-        return None if found is None else job_of(found)
+            row = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
+        return None if row is None else job_of(row)
 
     def list(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
@@ -121,11 +120,11 @@ class DatabaseJobs:
             page = page.where(_belongs(client))
         with self._database.reading() as connection:
             if after is not None:
-                last = connection.execute(select(JOBS.c.created, JOBS.c.id).where(JOBS.c.id == after)).one_or_none()
-                if last is None:
+                last_row = connection.execute(select(JOBS.c.created, JOBS.c.id).where(JOBS.c.id == after)).one_or_none()
+                if last_row is None:
                     raise unknown_after(after)
-                page = page.where(tuple_(JOBS.c.created, JOBS.c.id) < tuple_(*last))
-            return [job_of(found) for found in connection.execute(page)]
+                page = page.where(tuple_(JOBS.c.created, JOBS.c.id) < tuple_(*last_row))
+            return [job_of(row) for row in connection.execute(page)]
 
     def counts(self, client: str | None = None) -> dict[State, int]:
         """Return the number of jobs in each state, as `Jobs.counts` says."""
@@ -133,16 +132,15 @@ class DatabaseJobs:
         if client is not None:
             query = query.where(JOBS.c.client == client)
         with self._database.reading() as connection:
-            found = connection.execute(query)
-            counted = {str(state): int(number) for state, number in found}
-        return {state: counted.get(state, 0) for state in STATES}
+            counts = {str(state): int(number) for state, number in connection.execute(query)}
+        return {state: counts.get(state, 0) for state in STATES}
 
     def waiting_seconds(self) -> float:
         """Return how long the job that was queued first has waited [s]; 0 where none waits."""
         with self._database.reading() as connection:
-            first = select(self._now - func.min(JOBS.c.created)).where(JOBS.c.state == "queued")
-            waited = connection.execute(first).scalar()
-        return max(0.0, float(waited)) if isinstance(waited, int | float) else 0.0
+            query = select(self._now - func.min(JOBS.c.created)).where(JOBS.c.state == "queued")
+            seconds = connection.execute(query).scalar()
+        return max(0.0, float(seconds)) if isinstance(seconds, int | float) else 0.0
 
     def claim(
         self,
@@ -158,13 +156,13 @@ class DatabaseJobs:
             if all(connection.execute(query).first() is None for query in self._free(kinds, max_seconds)):
                 return None
         with self._database.writing() as connection:
-            found = self._lock_free(connection, kinds, max_seconds)
-            if found is None:
+            job_id = self._lock_free(connection, kinds, max_seconds)
+            if job_id is None:
                 return None
             now = self._now
-            taken = (
+            claim = (
                 update(JOBS)
-                .where(JOBS.c.id == found)
+                .where(JOBS.c.id == job_id)
                 .values(
                     state="running",
                     owner=owner,
@@ -173,123 +171,123 @@ class DatabaseJobs:
                     updated=now,
                 )
             )
-            return job_of(connection.execute(taken.returning(*JOBS.c)).one())
+            return job_of(connection.execute(claim.returning(*JOBS.c)).one())
 
     def _lock_free(
         self, connection: Connection, kinds: Collection[str] | None, max_seconds: float | None
     ) -> str | None:
         """Return the id of the job that is next, locked; None where there is none."""
         abandoned, waiting = self._free(kinds, max_seconds)
-        found = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
-        if found is not None:
-            return str(found)
-        for client in self._clients_in_turn(connection, _wanted(kinds, max_seconds)):
-            one = waiting.where(JOBS.c.client == client).with_for_update(skip_locked=True)
-            found = connection.execute(one).scalar()
-            if found is not None:  # else others claim the rest of this client's
-                return str(found)
+        job_id = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
+        if job_id is not None:
+            return str(job_id)
+        for client in self._clients_in_turn(connection, _claim_conditions(kinds, max_seconds)):
+            query = waiting.where(JOBS.c.client == client).with_for_update(skip_locked=True)
+            job_id = connection.execute(query).scalar()
+            if job_id is not None:  # else others claim the rest of this client's
+                return str(job_id)
         return None
 
-    def _clients_in_turn(self, connection: Connection, wanted: Sequence[ColumnElement[bool]]) -> Sequence[str]:
+    def _clients_in_turn(self, connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> Sequence[str]:
         """Return the clients whose jobs wait: the fewest running first, then the one that was served least recently."""
-        other = JOBS.alias()
-        running = select(func.count()).where(other.c.state == "running", other.c.client == JOBS.c.client)
-        served = select(func.coalesce(func.max(other.c.updated), 0.0)).where(
-            other.c.client == JOBS.c.client, other.c.state.in_(("running", "done", "failed"))
+        other_jobs = JOBS.alias()
+        running = select(func.count()).where(other_jobs.c.state == "running", other_jobs.c.client == JOBS.c.client)
+        last_served = select(func.coalesce(func.max(other_jobs.c.updated), 0.0)).where(
+            other_jobs.c.client == JOBS.c.client, other_jobs.c.state.in_(("running", "done", "failed"))
         )
         turn = (
             select(JOBS.c.client)
-            .where(JOBS.c.state == "queued", *wanted)
+            .where(JOBS.c.state == "queued", *conditions)
             .group_by(JOBS.c.client)
-            .order_by(running.scalar_subquery(), served.scalar_subquery(), func.min(JOBS.c.created))
+            .order_by(running.scalar_subquery(), last_served.scalar_subquery(), func.min(JOBS.c.created))
         )
         return [str(client) for client in connection.execute(turn).scalars()]
 
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
         """Hold a claim for longer as `Jobs.renew` says."""
         check_claim(owner, lease_seconds)
-        more = {} if progress is None else {"progress": progress}
+        changes = {} if progress is None else {"progress": progress}
         with self._database.writing() as connection:
-            until = self._now + lease_seconds
-            return self._changed(connection, _update_own(id, owner), lease_until=until, **more)
+            lease_until = self._now + lease_seconds
+            return self._change(connection, _update_own(id, owner), lease_until=lease_until, **changes)
 
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make a claimed job done as `Jobs.finish` says."""
         with self._database.writing() as connection:
-            return self._changed(connection, _update_own(id, owner), state="done", result=result, **RELEASED)
+            return self._change(connection, _update_own(id, owner), state="done", result=result, **RELEASED)
 
     def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make a claimed job failed as `Jobs.fail` says."""
-        said = reason.replace("\0", "�")  # which PostgreSQL does not keep
+        reason = reason.replace("\0", "�")  # which PostgreSQL does not keep
         with self._database.writing() as connection:
-            return self._changed(connection, _update_own(id, owner), state="failed", reason=said, **RELEASED)
+            return self._change(connection, _update_own(id, owner), state="failed", reason=reason, **RELEASED)
 
     def release(self, id: str, owner: str) -> bool:
         """Put a claimed job back as `Jobs.release` says."""
         with self._database.writing() as connection:
-            back = {"state": "queued", "attempts": JOBS.c.attempts - 1, **RELEASED}
-            return self._changed(connection, _update_own(id, owner), **back)
+            attempts = JOBS.c.attempts - 1
+            return self._change(connection, _update_own(id, owner), state="queued", attempts=attempts, **RELEASED)
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done as `Jobs.settle` says."""
         with self._database.writing() as connection:
             if client is not None:
-                mine = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
-                if connection.execute(mine.with_for_update()).first() is None:
+                own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
+                if connection.execute(own_job.with_for_update()).first() is None:
                     return None
-                others = select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client != client)
-                if connection.execute(others).first() is not None:
+                other_clients = select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client != client)
+                if connection.execute(other_clients).first() is not None:
                     return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
             running = update(JOBS).where(JOBS.c.id == id, JOBS.c.state == "running")
-            self._changed(connection, running, state="done", result=result, **RELEASED)
+            self._change(connection, running, state="done", result=result, **RELEASED)
         return self.get(id)
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:
         """Cancel a job that is not over, as `Jobs.cancel` says."""
         with self._database.writing() as connection:
             if client is not None:
-                mine = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
-                if connection.execute(mine.with_for_update()).first() is None:
+                own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
+                if connection.execute(own_job.with_for_update()).first() is None:
                     return None
             state = or_(JOBS.c.state.in_(("queued", "running")), JOBS.c.state.not_in(STATES))
-            open_still = and_(JOBS.c.id == id, state)
-            if client is not None and connection.execute(select(JOBS.c.id).where(open_still)).first() is not None:
+            is_open = and_(JOBS.c.id == id, state)
+            if client is not None and connection.execute(select(JOBS.c.id).where(is_open)).first() is not None:
                 connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client))
                 if connection.execute(select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id)).first() is not None:
                     return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
                 connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
-            self._changed(connection, update(JOBS).where(open_still), state="cancelled", **RELEASED)
+            self._change(connection, update(JOBS).where(is_open), state="cancelled", **RELEASED)
         return self.get(id)
 
     def prune(self, before: float) -> int:
         """Forget jobs that were over before that time, as `Jobs.prune` says."""
-        forgotten = 0
+        total = 0
         for state in FINAL_STATES:
             old = and_(JOBS.c.state == state, JOBS.c.updated < before)
             page = select(JOBS.c.id).where(old).order_by(JOBS.c.updated, JOBS.c.id).limit(MAX_PRUNED_AT_ONCE)
-            found, gone = [""] * MAX_PRUNED_AT_ONCE, MAX_PRUNED_AT_ONCE
-            while len(found) == MAX_PRUNED_AT_ONCE and gone:  # `gone` is 0 where a damaged file forgets nothing
+            ids, count = [""] * MAX_PRUNED_AT_ONCE, MAX_PRUNED_AT_ONCE
+            while len(ids) == MAX_PRUNED_AT_ONCE and count:  # `count` is 0 where a damaged file forgets nothing
                 with self._database.writing() as connection:
-                    found = list(connection.execute(page).scalars())
+                    ids = list(connection.execute(page).scalars())
                     dialect = self._database.dialect
-                    gone = connection.execute(delete(JOBS).where(old, is_among(dialect, JOBS.c.id, found))).rowcount
-                    connection.execute(delete(JOB_CLIENTS).where(is_among(dialect, JOB_CLIENTS.c.id, found)))
-                    connection.execute(delete(WEBHOOKS).where(is_among(dialect, WEBHOOKS.c.job, found)))
-                    forgotten += gone
-        return forgotten
+                    count = connection.execute(delete(JOBS).where(old, is_among(dialect, JOBS.c.id, ids))).rowcount
+                    connection.execute(delete(JOB_CLIENTS).where(is_among(dialect, JOB_CLIENTS.c.id, ids)))
+                    connection.execute(delete(WEBHOOKS).where(is_among(dialect, WEBHOOKS.c.job, ids)))
+                    total += count
+        return total
 
     def _free(
         self, kinds: Collection[str] | None, max_seconds: float | None
     ) -> tuple[Select[tuple[str]], Select[tuple[str]]]:
         """Return the queries for the id of a job that was abandoned, and of one that waits."""
         void = or_(JOBS.c.lease_until < self._now, JOBS.c.lease_until > self._now + MAX_LEASE_SECONDS)
-        wanted = _wanted(kinds, max_seconds)
-        abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void, *wanted).order_by(JOBS.c.lease_until)
-        waiting = select(JOBS.c.id).where(JOBS.c.state == "queued", *wanted).order_by(JOBS.c.created, JOBS.c.id)
+        conditions = _claim_conditions(kinds, max_seconds)
+        abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void, *conditions).order_by(JOBS.c.lease_until)
+        waiting = select(JOBS.c.id).where(JOBS.c.state == "queued", *conditions).order_by(JOBS.c.created, JOBS.c.id)
         return abandoned.limit(1), waiting.limit(1)
 
-    def _changed(self, connection: Connection, which: Update, **values: Any) -> bool:
-        return connection.execute(which.values(updated=self._now, **values)).rowcount == 1
+    def _change(self, connection: Connection, statement: Update, **values: Any) -> bool:
+        return connection.execute(statement.values(updated=self._now, **values)).rowcount == 1
 
     @property
     def _now(self) -> ColumnElement[float]:
@@ -301,14 +299,14 @@ def _update_own(id: str, owner: str) -> Update:
     return update(JOBS).where(JOBS.c.id == id, JOBS.c.owner == owner, JOBS.c.state == "running")
 
 
-def _wanted(kinds: Collection[str] | None, max_seconds: float | None) -> list[ColumnElement[bool]]:
+def _claim_conditions(kinds: Collection[str] | None, max_seconds: float | None) -> list[ColumnElement[bool]]:
     """Return the conditions of a claim."""
-    found: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool]] = []
     if kinds is not None:
-        found.append(JOBS.c.kind.in_(kinds))
+        conditions.append(JOBS.c.kind.in_(kinds))
     if max_seconds is not None:
-        found.append(JOBS.c.seconds <= max_seconds)
-    return found
+        conditions.append(JOBS.c.seconds <= max_seconds)
+    return conditions
 
 
 def _member(id: str, client: str) -> Select[tuple[str]]:
@@ -318,8 +316,8 @@ def _member(id: str, client: str) -> Select[tuple[str]]:
 
 def _belongs(client: str) -> ColumnElement[bool]:
     """Return the condition that a job is a client's, or nobody's."""
-    of_it = exists().where(JOB_CLIENTS.c.id == JOBS.c.id)
-    return or_(of_it.where(JOB_CLIENTS.c.client == client), ~of_it)
+    has_clients = exists().where(JOB_CLIENTS.c.id == JOBS.c.id)
+    return or_(has_clients.where(JOB_CLIENTS.c.client == client), ~has_clients)
 
 
 _TYPES: tuple[Any, ...] = (
@@ -342,13 +340,13 @@ _TYPES: tuple[Any, ...] = (
 """Types of a job's columns; SQLite holds anything anywhere."""
 
 
-def job_of(found: Any) -> Job:
-    """Return the job of a row, whose columns are the noun's fields; of a damaged one, the job as failed."""
-    values = tuple(found)
+def job_of(row: Any) -> Job:
+    """Return the job of a row, whose columns are the fields of `Job`; of a damaged one, the job as failed."""
+    values = tuple(row)
     if all(isinstance(value, kind) for value, kind in zip(values, _TYPES, strict=True)) and values[3] in STATES:
         return Job(*values)
-    repaired: Sequence[Any] = [
+    repaired_values: Sequence[Any] = [
         value if isinstance(value, kind) else str(value) if kind is str else 0
         for value, kind in zip(values, _TYPES, strict=True)
     ]
-    return damaged(Job(*repaired))
+    return damaged(Job(*repaired_values))

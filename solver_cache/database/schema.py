@@ -102,14 +102,14 @@ TAGS = Table(
     Column("tag", Text, primary_key=True),
     Column("created", Text, nullable=False),
 )
-"""Tags of stored answers, by their content key (`solver_cache.designs`): apart from the rows, which no tag can touch."""
+"""Tags of stored answers, by content key (`solver_cache.designs`): apart from the rows, which no tag can touch."""
 
 
 class DamagedSchema(Exception):
     """The schema of the database is damaged."""
 
 
-def _first(connection: Connection) -> None:
+def _create_solutions(connection: Connection) -> None:
     connection.execute(
         text(
             "CREATE TABLE darrm_solutions (key TEXT NOT NULL PRIMARY KEY, core INTEGER NOT NULL, record TEXT NOT NULL, "
@@ -118,12 +118,13 @@ def _first(connection: Connection) -> None:
     )
 
 
-def _second(connection: Connection) -> None:
+def _create_jobs(connection: Connection) -> None:
     connection.execute(
         text(
             "CREATE TABLE darrm_jobs (id TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, request TEXT NOT NULL, "
-            "state TEXT NOT NULL, attempts INTEGER NOT NULL, owner TEXT NOT NULL, lease_until DOUBLE PRECISION NOT NULL, "
-            "progress TEXT NOT NULL, reason TEXT NOT NULL, result TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, "
+            "state TEXT NOT NULL, attempts INTEGER NOT NULL, owner TEXT NOT NULL, "
+            "lease_until DOUBLE PRECISION NOT NULL, progress TEXT NOT NULL, reason TEXT NOT NULL, "
+            "result TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, "
             "updated DOUBLE PRECISION NOT NULL)"
         )
     )
@@ -135,7 +136,7 @@ def _second(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX darrm_jobs_created ON darrm_jobs (created, id)"))  # what a list looks up
 
 
-def _third(connection: Connection) -> None:
+def _add_search_columns(connection: Connection) -> None:
     numbers = "voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility"
     kinds = {"voters": "INTEGER", "affected": "INTEGER", "objective": "TEXT", "shape": "TEXT"}
     for name, kind in (kinds | dict.fromkeys(numbers, "DOUBLE PRECISION")).items():
@@ -150,7 +151,7 @@ def _third(connection: Connection) -> None:
     )
 
 
-def _fourth(connection: Connection) -> None:
+def _add_job_clients(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE darrm_jobs ADD COLUMN client TEXT NOT NULL DEFAULT ''"))
     connection.execute(text("ALTER TABLE darrm_jobs ADD COLUMN seconds DOUBLE PRECISION NOT NULL DEFAULT 0"))
     connection.execute(
@@ -164,7 +165,7 @@ def _fourth(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX darrm_job_clients_jobs ON darrm_job_clients (client, id)"))
 
 
-def _fifth(connection: Connection) -> None:
+def _create_webhooks(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE darrm_jobs ADD COLUMN trace TEXT NOT NULL DEFAULT ''"))
     connection.execute(
         text(
@@ -179,7 +180,7 @@ def _fifth(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX darrm_webhooks_clients ON darrm_webhooks (client, state)"))
 
 
-def _sixth(connection: Connection) -> None:
+def _create_tags(connection: Connection) -> None:
     connection.execute(
         text(
             "CREATE TABLE darrm_design_tags (key TEXT NOT NULL, tag TEXT NOT NULL, created TEXT NOT NULL, "
@@ -190,7 +191,7 @@ def _sixth(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX darrm_solutions_created ON darrm_solutions (core, created, key)"))  # a list
 
 
-def _seventh(connection: Connection) -> None:
+def _create_claims(connection: Connection) -> None:
     connection.execute(
         text(
             "CREATE TABLE darrm_claims (key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, "
@@ -211,23 +212,31 @@ def fill(connection: Connection) -> int:
         "SELECT key, record FROM darrm_solutions WHERE key > :last AND voters IS NULL ORDER BY key LIMIT :limit"
     )
     values = ", ".join(f"{name} = :{name}" for name in names)
-    put = text(f"UPDATE darrm_solutions SET {values} WHERE key = :at")  # noqa: S608 — names of our own
-    last, filled = "", 0
+    update = text(f"UPDATE darrm_solutions SET {values} WHERE key = :at")  # noqa: S608 — names of our own
+    last_key, count = "", 0
     while True:
-        rows = connection.execute(page, {"last": last, "limit": FILLED}).all()
-        found = [{"at": key, **columns_of(str(record))} for key, record in rows]
-        known = [each for each in found if each["voters"] is not None]
-        if known:
-            connection.execute(put, known)
-        filled += len(known)
+        rows = connection.execute(page, {"last": last_key, "limit": FILLED}).all()
+        parameters = [{"at": key, **columns_of(str(record))} for key, record in rows]
+        parameters = [columns for columns in parameters if columns["voters"] is not None]
+        if parameters:
+            connection.execute(update, parameters)
+        count += len(parameters)
         if len(rows) < FILLED:
-            return filled
-        if not isinstance(rows[-1][0], str) or rows[-1][0] <= last:  # or a damaged index is walked round and round
+            return count
+        if not isinstance(rows[-1][0], str) or rows[-1][0] <= last_key:  # or a damaged index is walked round and round
             raise DamagedSchema("its keys are out of order")
-        last = rows[-1][0]
+        last_key = rows[-1][0]
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _create_solutions,
+    _create_jobs,
+    _add_search_columns,
+    _add_job_clients,
+    _create_webhooks,
+    _create_tags,
+    _create_claims,
+)
 
 ADVISORY_LOCK = 0x6461_7272_6D
 """Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""
@@ -245,8 +254,9 @@ def schema_version(connection: Connection) -> int:
     """
     if not inspect(connection).has_table("darrm_schema"):
         return 0
-    found = connection.execute(text("SELECT max(version) FROM darrm_schema")).scalar()
-    version = 0 if found is None else found
+    version = connection.execute(text("SELECT max(version) FROM darrm_schema")).scalar()
+    if version is None:
+        return 0
     if not isinstance(version, int):  # SQLite keeps anything anywhere
         raise DamagedSchema(f"its schema has version {version!r:.40}")
     if version > len(MIGRATIONS):

@@ -67,32 +67,32 @@ class DatabaseStore:
     def put(self, row: Row, replacing: Row | None = None) -> Row:
         """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""
         values = _values(row, _now())
-        new = insert_new(self._database.dialect, SOLUTIONS, **values)
+        insertion = insert_new(self._database.dialect, SOLUTIONS, **values)
         with self._database.writing() as connection:
-            connection.execute(new)
-            at = SOLUTIONS.c.key == row.key
-            standing = _row(connection.execute(select(*_ROW).where(at).with_for_update()).one_or_none())
-            if replacing is not None and standing == replacing:  # compared here: damaged text may not survive a query
-                connection.execute(update(SOLUTIONS).where(at).values(**values))
-                standing = row
-            return row if standing is None else standing
+            connection.execute(insertion)
+            same_key = SOLUTIONS.c.key == row.key
+            stored = _row(connection.execute(select(*_ROW).where(same_key).with_for_update()).one_or_none())
+            if replacing is not None and stored == replacing:  # compared here: damaged text may not survive a query
+                connection.execute(update(SOLUTIONS).where(same_key).values(**values))
+                stored = row
+            return row if stored is None else stored
 
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         """Claim keys as `solver_cache.store.Store.claim` says."""
         check_claim(owner, lease_seconds)
         with self._database.writing() as connection:
-            taken = claims.take(connection, owner, lease_seconds, keys)
+            own = claims.take(connection, owner, lease_seconds, keys)
             # looked up behind the claim: `complete` stores an answer and ends its claim in one transaction
-            if there := _present(connection, keys):
-                claims.end(connection, owner, taken & there)
-        return {key: "stored" if key in there else "taken" if key in taken else "held" for key in keys}
+            if stored := _present(connection, keys):
+                claims.end(connection, owner, own & stored)
+        return {key: "stored" if key in stored else "taken" if key in own else "held" for key in keys}
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
         """Store the answers to what ``owner`` claimed as `solver_cache.store.Store.complete` says."""
         with self._database.writing() as connection:
-            own = claims.end(connection, owner, [row.key for row in rows])
-            mine = {row.key: row for row in rows if row.key in own}
-            return mine | self._put_all(connection, [*mine.values()])
+            own_keys = claims.end(connection, owner, [row.key for row in rows])
+            own_rows = {row.key: row for row in rows if row.key in own_keys}
+            return own_rows | self._put_all(connection, [*own_rows.values()])
 
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
         """Hold claims for longer as `solver_cache.store.Store.renew_claims` says."""
@@ -106,60 +106,59 @@ class DatabaseStore:
             claims.end(connection, owner, keys)
 
     def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
-        """Add rows where there are none; return those that stand there already."""
-        ordered = sorted(rows, key=attrgetter("key"))  # so that two who add the same wait in turn
+        """Add rows where there are none; return those that are stored already."""
+        sorted_rows = sorted(rows, key=attrgetter("key"))  # so that two who add the same wait in turn
         now = _now()
-        if not rows or insert_many(connection, SOLUTIONS, [_values(row, now) for row in ordered]) == len(rows):
+        if not rows or insert_many(connection, SOLUTIONS, [_values(row, now) for row in sorted_rows]) == len(rows):
             return {}
         keys = {row.key for row in rows}
-        there = connection.execute(select(*_ROW).where(is_among(self._database.dialect, SOLUTIONS.c.key, keys)))
-        standing = {row.key: row for values in there.all() if (row := _row(values)) is not None}
-        if standing.keys() != keys:  # or another removed one just now: nothing is changed, and it can be tried again
+        query = select(*_ROW).where(is_among(self._database.dialect, SOLUTIONS.c.key, keys))
+        stored = {row.key: row for values in connection.execute(query) if (row := _row(values)) is not None}
+        if stored.keys() != keys:  # or another removed one just now: nothing is changed, and it can be tried again
             raise CacheError(self.url, "an answer that was written cannot be read", DAMAGED)
-        return standing
+        return stored
 
     def remove(self, row: Row) -> bool:
         """Forget ``row`` as `solver_cache.store.Store.remove` says."""
-        at = SOLUTIONS.c.key == row.key
+        same_key = SOLUTIONS.c.key == row.key
         with self._database.writing() as connection:
-            standing = _row(connection.execute(select(*_ROW).where(at).with_for_update()).one_or_none())
-            if standing == row:
-                connection.execute(delete(SOLUTIONS).where(at))
+            stored = _row(connection.execute(select(*_ROW).where(same_key).with_for_update()).one_or_none())
+            if stored == row:
+                connection.execute(delete(SOLUTIONS).where(same_key))
                 connection.execute(delete(TAGS).where(TAGS.c.key == row.key))
-            return standing == row
+            return stored == row
 
     def rows(self, after: str = "") -> Iterator[Row]:
         """Yield every row behind ``after``, in the order of keys."""
-        last = after
+        last_key = after
         while True:
-            page = select(*_ROW).where(SOLUTIONS.c.key > last).order_by(SOLUTIONS.c.key).limit(ROWS_PER_PAGE)
+            query = select(*_ROW).where(SOLUTIONS.c.key > last_key).order_by(SOLUTIONS.c.key).limit(ROWS_PER_PAGE)
             with self._database.reading() as connection:
-                found = [_row(values) for values in connection.execute(page)]
-            yield from (row for row in found if row is not None)
-            if len(found) < ROWS_PER_PAGE or found[-1] is None:
+                page = [_row(values) for values in connection.execute(query)]
+            yield from (row for row in page if row is not None)
+            if len(page) < ROWS_PER_PAGE or page[-1] is None:
                 return
-            if found[-1].key <= last:  # or a damaged index would be walked round and round
+            if page[-1].key <= last_key:  # or a damaged index would be walked round and round
                 raise CacheError(self.url, "its keys are out of order", DAMAGED)
-            last = found[-1].key
+            last_key = page[-1].key
 
     def candidates(self, spec: DesignSpec) -> Iterator[Row]:
         """Yield rows as `solver_cache.store.Store.candidates` says: found in an index, read a few at a time."""
-        best = candidates_query(spec)
-        last: tuple[float, str] | None = None
+        first_query = query = candidates_query(spec)
         while True:
-            page = best if last is None else best.where(tuple_(SOLUTIONS.c.utility, SOLUTIONS.c.key) < tuple_(*last))
             with self._database.reading() as connection:
-                found = connection.execute(page).all()
-            yield from (row for _, *values in found if (row := _row(values)) is not None)
-            if len(found) < CANDIDATES_PER_PAGE:
+                page = connection.execute(query).all()
+            yield from (row for _, *values in page if (row := _row(values)) is not None)
+            if len(page) < CANDIDATES_PER_PAGE:
                 return
-            last = found[-1][0], found[-1][1]
+            utility, key, *_ = page[-1]
+            query = first_query.where(tuple_(SOLUTIONS.c.utility, SOLUTIONS.c.key) < tuple_(utility, key))
 
     def stats(self) -> Stats:
         """Return what is stored, counted; of a store for reading only, the jobs that its database holds."""
-        counted = select(func.count(), func.count().filter(SOLUTIONS.c.core != CORE)).select_from(SOLUTIONS)
+        query = select(func.count(), func.count().filter(SOLUTIONS.c.core != CORE)).select_from(SOLUTIONS)
         with self._database.reading() as connection:
-            rows, stale = connection.execute(counted).one()
+            rows, stale = connection.execute(query).one()
             size = storage_bytes(connection)
             schema = schema_version(connection)
         return Stats(int(rows), int(stale), size, schema, DatabaseJobs(self._database).counts())
@@ -197,31 +196,31 @@ class DatabaseStore:
 
 
 def candidates_query(spec: DesignSpec) -> Select[Any]:
-    """Return the query for the utility and the row of candidates for ``spec``: answers to it, or to stricter questions, the best first."""
-    problem, at = spec.problem, SOLUTIONS.c
+    """Return the query for utility and row of the answers to ``spec`` or a stricter question, the best first."""
+    problem, columns = spec.problem, SOLUTIONS.c
     return (
-        select(at.utility, *_ROW)
+        select(columns.utility, *_ROW)
         .where(
-            at.voters == problem.K,
-            at.objective == str(spec.objective),
-            at.core == CORE,
-            at.shape.in_(SHAPES[spec.shape]),
-            at.voter_epsilon >= problem.voter.epsilon,
-            at.voter_delta >= problem.voter.delta,
-            at.affected >= problem.affected,
-            at.target_epsilon <= problem.target.epsilon,
-            at.target_delta <= problem.target.delta,
+            columns.voters == problem.K,
+            columns.objective == str(spec.objective),
+            columns.core == CORE,
+            columns.shape.in_(SHAPES[spec.shape]),
+            columns.voter_epsilon >= problem.voter.epsilon,
+            columns.voter_delta >= problem.voter.delta,
+            columns.affected >= problem.affected,
+            columns.target_epsilon <= problem.target.epsilon,
+            columns.target_delta <= problem.target.delta,
         )
-        .order_by(at.utility.desc(), at.key.desc())
+        .order_by(columns.utility.desc(), columns.key.desc())
         .limit(CANDIDATES_PER_PAGE)
     )
 
 
 def _present(connection: Connection, keys: Collection[str]) -> set[str]:
     """Return keys as `solver_cache.store.Store.present` says."""
-    there = is_among(connection.dialect.name, SOLUTIONS.c.key, keys)
-    found = connection.execute(select(SOLUTIONS.c.key).where(there, SOLUTIONS.c.core == CORE))
-    return {str(key) for key in found.scalars().all()}
+    is_listed = is_among(connection.dialect.name, SOLUTIONS.c.key, keys)
+    query = select(SOLUTIONS.c.key).where(is_listed, SOLUTIONS.c.core == CORE)
+    return {str(key) for key in connection.execute(query).scalars()}
 
 
 def _values(row: Row, created: str) -> dict[str, Any]:

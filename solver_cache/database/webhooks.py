@@ -15,7 +15,7 @@ from solver_cache.jobs import FINAL_STATES, Job
 from solver_cache.webhooks import WEBHOOK_STATES, Webhook, WebhookState
 
 MAX_DELAY_SECONDS = 86_400.0
-"""Longest time between two attempts [s]. One that is due later than this from now was written by a clock that was wrong."""
+"""Longest time between two attempts [s]; a later due time was written by a clock that was wrong."""
 
 
 class DatabaseWebhooks:
@@ -28,7 +28,9 @@ class DatabaseWebhooks:
         self._database = database
 
     def add(self, id: str, job: str, client: str, url: str, limit: int) -> Webhook | None:
-        """Ask for a webhook; return it, or the same client's pending one for that job and address; None beyond ``limit``.
+        """Ask for a webhook; None where the client has ``limit`` pending ones.
+
+        If the same client has a pending one for that job and address, that one is returned.
 
         Args:
             id: its name, new.
@@ -37,12 +39,12 @@ class DatabaseWebhooks:
             url: where it is sent.
             limit: how many of one client may be pending.
         """
-        mine = select(WEBHOOKS).where(WEBHOOKS.c.client == client, WEBHOOKS.c.state == "pending")
+        pending = select(WEBHOOKS).where(WEBHOOKS.c.client == client, WEBHOOKS.c.state == "pending")
         with self._database.writing() as connection:
-            there = connection.execute(mine.where(WEBHOOKS.c.job == job, WEBHOOKS.c.url == url)).first()
-            if there is not None:
-                return _webhook(there)
-            if int(connection.execute(select(func.count()).select_from(mine.subquery())).scalar_one()) >= limit:
+            row = connection.execute(pending.where(WEBHOOKS.c.job == job, WEBHOOKS.c.url == url)).first()
+            if row is not None:
+                return _webhook(row)
+            if int(connection.execute(select(func.count()).select_from(pending.subquery())).scalar_one()) >= limit:
                 return None
             now = server_time(self._database.dialect)
             values = {"job": job, "client": client, "url": url, "state": "pending", "attempts": 0, "due": now}
@@ -56,15 +58,15 @@ class DatabaseWebhooks:
         if client is not None:
             query = query.where(WEBHOOKS.c.client == client)
         with self._database.reading() as connection:
-            return [_webhook(found) for found in connection.execute(query)]
+            return [_webhook(row) for row in connection.execute(query)]
 
     def remove(self, id: str, job: str, client: str | None = None) -> bool:
         """Forget a webhook, of ``client`` unless that is None; return whether it was there."""
-        which = delete(WEBHOOKS).where(WEBHOOKS.c.id == id, WEBHOOKS.c.job == job)
+        deletion = delete(WEBHOOKS).where(WEBHOOKS.c.id == id, WEBHOOKS.c.job == job)
         if client is not None:
-            which = which.where(WEBHOOKS.c.client == client)
+            deletion = deletion.where(WEBHOOKS.c.client == client)
         with self._database.writing() as connection:
-            return connection.execute(which).rowcount == 1
+            return connection.execute(deletion).rowcount == 1
 
     def claim(self, lease_seconds: float, without: Collection[str] = ()) -> tuple[Webhook, Job] | None:
         """Take one webhook that is due, with its job, which is over; None if none is.
@@ -79,13 +81,13 @@ class DatabaseWebhooks:
             if connection.execute(self._due(without)).first() is None:
                 return None
         with self._database.writing() as connection:
-            found = connection.execute(self._due(without).with_for_update(of=WEBHOOKS, skip_locked=True)).scalar()
-            if found is None:
+            webhook_id = connection.execute(self._due(without).with_for_update(of=WEBHOOKS, skip_locked=True)).scalar()
+            if webhook_id is None:
                 return None
             now = server_time(self._database.dialect)
-            taken = update(WEBHOOKS).where(WEBHOOKS.c.id == found)
-            taken = taken.values(attempts=WEBHOOKS.c.attempts + 1, due=now + lease_seconds, updated=now)
-            webhook = _webhook(connection.execute(taken.returning(*WEBHOOKS.c)).one())
+            claim = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook_id)
+            claim = claim.values(attempts=WEBHOOKS.c.attempts + 1, due=now + lease_seconds, updated=now)
+            webhook = _webhook(connection.execute(claim.returning(*WEBHOOKS.c)).one())
             return webhook, job_of(connection.execute(select(JOBS).where(JOBS.c.id == webhook.job)).one())
 
     def record(self, webhook: Webhook, state: WebhookState, reason: str = "", delay: float = 0.0) -> bool:
@@ -98,10 +100,10 @@ class DatabaseWebhooks:
             delay: after which it is tried again [s].
         """
         now = server_time(self._database.dialect)
-        same = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook.id, WEBHOOKS.c.attempts == webhook.attempts)
+        same_attempt = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook.id, WEBHOOKS.c.attempts == webhook.attempts)
         with self._database.writing() as connection:
-            done = same.values(state=state, reason=reason, due=now + delay, updated=now)
-            return connection.execute(done).rowcount == 1
+            statement = same_attempt.values(state=state, reason=reason, due=now + delay, updated=now)
+            return connection.execute(statement).rowcount == 1
 
     def _due(self, without: Collection[str]) -> Select[tuple[str]]:
         now = server_time(self._database.dialect)
@@ -116,15 +118,15 @@ class DatabaseWebhooks:
         )
 
 
-def _webhook(found: Any) -> Webhook:
+def _webhook(row: Any) -> Webhook:
     """Return the webhook of a row; SQLite holds anything anywhere, and whatever cannot be one is a failed one."""
-    row: Any = found._mapping  # noqa: SLF001 — SQLAlchemy's documented name
+    values: Any = row._mapping  # noqa: SLF001 — SQLAlchemy's documented name
 
     def number(name: str) -> float:
-        return float(row[name]) if isinstance(row[name], int | float) else 0.0
+        return float(values[name]) if isinstance(values[name], int | float) else 0.0
 
-    text = {name: str(row[name]) for name in ("id", "job", "client", "url", "reason")}
-    state: WebhookState = row["state"] if row["state"] in WEBHOOK_STATES else "failed"
+    text = {name: str(values[name]) for name in ("id", "job", "client", "url", "reason")}
+    state: WebhookState = values["state"] if values["state"] in WEBHOOK_STATES else "failed"
     return Webhook(
         id=text["id"],
         job=text["job"],

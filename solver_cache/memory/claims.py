@@ -27,13 +27,13 @@ class MemoryClaims:
         check_claim(owner, lease_seconds)
         with self._lock:
             now = self._clock()
-            found: dict[str, ClaimResult] = {}
+            results: dict[str, ClaimResult] = {}
             for key in keys:
-                holder, until = self._claims.get(key, ("", now))
-                if holder in {"", owner} or not 0 <= until - now <= MAX_LEASE_SECONDS:
+                holder, lease_until = self._claims.get(key, ("", now))
+                if holder in {"", owner} or not 0 <= lease_until - now <= MAX_LEASE_SECONDS:
                     self._claims[key] = owner, now + lease_seconds
-                found[key] = "taken" if self._claims[key][0] == owner else "held"
-            return found
+                results[key] = "taken" if self._claims[key][0] == owner else "held"
+            return results
 
     def own(self, owner: str, keys: Collection[str]) -> set[str]:
         """Return those of ``keys`` that ``owner`` claimed, and nobody took over."""
@@ -49,7 +49,7 @@ class MemoryClaims:
     def end(self, owner: str, keys: Collection[str]) -> set[str]:
         """End claims; return those that ``owner`` held."""
         with self._lock:
-            own = self.own(owner, keys)
-            for key in own:
+            own_keys = self.own(owner, keys)
+            for key in own_keys:
                 del self._claims[key]
-            return own
+            return own_keys

@@ -24,37 +24,38 @@ class MemoryDesigns:
 
     Args:
         created: when each row of this version was stored, by key, the oldest first.
-        about: what the rows say was asked, by key.
+        search_columns: what the rows say was asked, by key.
     """
 
     def __init__(
-        self, created: Callable[[], Mapping[str, str]], about: Callable[[], Mapping[str, SearchColumns]]
+        self, created: Callable[[], Mapping[str, str]], search_columns: Callable[[], Mapping[str, SearchColumns]]
     ) -> None:
-        self._created, self._about = created, about
+        self._created, self._search_columns = created, search_columns
         self._tags: dict[str, set[str]] = {}
         self._lock = threading.Lock()
 
     def list(
         self,
-        which: DesignFilter = EVERY,
+        design_filter: DesignFilter = EVERY,
         limit: int = PAGE_SIZE,
         after: str | None = None,
     ) -> Sequence[StoredDesign]:
         """Return designs, the newest first, as `Designs.list` says."""
         check_list(limit)
-        created, about = self._created(), self._about()
+        created, columns = self._created(), self._search_columns()
         if after is not None and after not in created:
             raise unknown_after(after)
-        found = sorted(((when, key) for key, when in created.items()), reverse=True)
+        keys = sorted(created, key=lambda key: (created[key], key), reverse=True)
         if after is not None:
-            found = [one for one in found if one < (created[after], after)]
-        fitting = [key for _, key in found if which.fits(about.get(key)) and self._has(key, which.tag)]
-        return [self._design(key, created[key], about.get(key)) for key in fitting[:limit]]
+            keys = keys[keys.index(after) + 1 :]
+        tag = design_filter.tag
+        keys = [key for key in keys if design_filter.fits(columns.get(key)) and self._has(key, tag)]
+        return [self._design(key, created[key], columns.get(key)) for key in keys[:limit]]
 
     def get(self, key: str) -> StoredDesign | None:
         """Return one design, as `Designs.get` says."""
-        when = self._created().get(key)
-        return None if when is None else self._design(key, when, self._about().get(key))
+        created = self._created().get(key)
+        return None if created is None else self._design(key, created, self._search_columns().get(key))
 
     def tag(self, key: str, tag: str) -> StoredDesign | None:
         """Give a design a tag, as `Designs.tag` says."""
@@ -82,5 +83,5 @@ class MemoryDesigns:
     def _has(self, key: str, tag: str | None) -> bool:
         return tag is None or tag in self._tags.get(key, ())
 
-    def _design(self, key: str, when: str, about: SearchColumns | None) -> StoredDesign:
-        return StoredDesign(key, when, about, tuple(sorted(self._tags.get(key, ()))))
+    def _design(self, key: str, created: str, columns: SearchColumns | None) -> StoredDesign:
+        return StoredDesign(key, created, columns, tuple(sorted(self._tags.get(key, ()))))

@@ -12,6 +12,7 @@ from typing import Any
 from solver_cache.jobs import (
     MAX_LEASE_SECONDS,
     PAGE_SIZE,
+    RELEASED,
     STATES,
     Job,
     State,
@@ -47,15 +48,15 @@ class MemoryJobs:
     ) -> Job:
         """Queue a job as `Jobs.submit` says."""
         with self._lock:
-            there = self._jobs.get(id)
-            if there is None or there.state in {"failed", "cancelled", *(["done"] if afresh else [])}:
+            job = self._jobs.get(id)
+            if job is None or job.state in {"failed", "cancelled", *(["done"] if afresh else [])}:
                 now = self._clock()
-                new = Job(id, kind, request, "queued", 0, "", 0.0, "", "", "", now, now, client, seconds, trace)
-                self._jobs[id] = new
+                job = Job(id, kind, request, "queued", 0, "", 0.0, "", "", "", now, now, client, seconds, trace)
+                self._jobs[id] = job
                 self._clients[id] = set()
             if client:
                 self._clients[id].add(client)
-            return self._jobs[id]
+            return job
 
     def get(self, id: str) -> Job | None:
         """Return a job, or None where there is none."""
@@ -67,13 +68,13 @@ class MemoryJobs:
         """Return jobs, the newest first, as `Jobs.list` says."""
         check_list(state, limit)
         with self._lock:
-            last = None if after is None else self._jobs.get(after)
-            found = [job for job in self._jobs.values() if state in {None, job.state} and self._belongs(job.id, client)]
+            last_job = None if after is None else self._jobs.get(after)
+            jobs = [job for job in self._jobs.values() if state in {None, job.state} and self._belongs(job.id, client)]
         if after is not None:
-            if last is None:
+            if last_job is None:
                 raise unknown_after(after)
-            found = [job for job in found if (job.created, job.id) < (last.created, last.id)]
-        return sorted(found, key=lambda job: (job.created, job.id), reverse=True)[:limit]
+            jobs = [job for job in jobs if (job.created, job.id) < (last_job.created, last_job.id)]
+        return sorted(jobs, key=lambda job: (job.created, job.id), reverse=True)[:limit]
 
     def counts(self, client: str | None = None) -> dict[State, int]:
         """Return the number of jobs in each state, as `Jobs.counts` says."""
@@ -109,13 +110,13 @@ class MemoryJobs:
             if not free:
                 return None
             running = Counter(job.client for job in self._jobs.values() if job.state == "running")
-            served: dict[str, float] = {}
+            last_served: dict[str, float] = {}
             for job in self._jobs.values():
                 if job.state in {"running", "done", "failed"}:
-                    served[job.client] = max(served.get(job.client, 0.0), job.updated)
+                    last_served[job.client] = max(last_served.get(job.client, 0.0), job.updated)
 
             def turn(job: Job) -> tuple[Any, ...]:
-                share = (running[job.client], served.get(job.client, 0.0)) if job.state == "queued" else (0, 0.0)
+                share = (running[job.client], last_served.get(job.client, 0.0)) if job.state == "queued" else (0, 0.0)
                 return (job.state == "queued", job.lease_until, *share, job.created, job.id)
 
             return self._claim(min(free, key=turn), owner, now + lease_seconds)
@@ -123,57 +124,52 @@ class MemoryJobs:
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
         """Hold a claim for longer as `Jobs.renew` says."""
         check_claim(owner, lease_seconds)
-        more = {} if progress is None else {"progress": progress}
-        return self._update_own(id, owner, lambda _: {"lease_until": self._clock() + lease_seconds, **more})
+        changes = {} if progress is None else {"progress": progress}
+        return self._update_own(id, owner, lambda _: {"lease_until": self._clock() + lease_seconds, **changes})
 
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make a claimed job done as `Jobs.finish` says."""
-        return self._update_own(
-            id, owner, lambda _: {"state": "done", "result": result, "owner": "", "lease_until": 0.0}
-        )
+        return self._update_own(id, owner, lambda _: {"state": "done", "result": result, **RELEASED})
 
     def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make a claimed job failed as `Jobs.fail` says."""
-        return self._update_own(
-            id, owner, lambda _: {"state": "failed", "reason": reason, "owner": "", "lease_until": 0.0}
-        )
+        return self._update_own(id, owner, lambda _: {"state": "failed", "reason": reason, **RELEASED})
 
     def release(self, id: str, owner: str) -> bool:
         """Put a claimed job back as `Jobs.release` says."""
-        back = {"state": "queued", "owner": "", "lease_until": 0.0}
-        return self._update_own(id, owner, lambda job: {**back, "attempts": job.attempts - 1})
+        return self._update_own(id, owner, lambda job: {"state": "queued", "attempts": job.attempts - 1, **RELEASED})
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done as `Jobs.settle` says."""
         with self._lock:
-            there = self._jobs.get(id)
-            if there is None or not self._belongs(id, client):
+            job = self._jobs.get(id)
+            if job is None or not self._belongs(id, client):
                 return None
-            if there.state != "running" or (client is not None and self._clients[id] - {client}):
-                return there
-            return self._change(there, state="done", result=result, owner="", lease_until=0.0)
+            if job.state != "running" or (client is not None and self._clients[id] - {client}):
+                return job
+            return self._change(job, state="done", result=result, **RELEASED)
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:
         """Cancel a job that is not over, as `Jobs.cancel` says."""
         with self._lock:
-            there = self._jobs.get(id)
-            if there is None or not self._belongs(id, client):
+            job = self._jobs.get(id)
+            if job is None or not self._belongs(id, client):
                 return None
-            if there.over:
-                return there
-            others = self._clients[id] - {client}
-            if client is not None and others:
-                self._clients[id] = others
-                return there
-            return self._change(there, state="cancelled", owner="", lease_until=0.0)
+            if job.over:
+                return job
+            other_clients = self._clients[id] - {client}
+            if client is not None and other_clients:
+                self._clients[id] = other_clients
+                return job
+            return self._change(job, state="cancelled", **RELEASED)
 
     def prune(self, before: float) -> int:
         """Forget jobs that were over before that time, as `Jobs.prune` says."""
         with self._lock:
-            old = [job.id for job in self._jobs.values() if job.over and job.updated < before]
-            for key in old:
-                del self._jobs[key], self._clients[key]
-        return len(old)
+            old_ids = [job.id for job in self._jobs.values() if job.over and job.updated < before]
+            for id in old_ids:
+                del self._jobs[id], self._clients[id]
+        return len(old_ids)
 
     def _belongs(self, id: str, client: str | None) -> bool:
         """Whether a job is a client's, or nobody's."""
@@ -182,14 +178,14 @@ class MemoryJobs:
     def _update_own(self, id: str, owner: str, change: Callable[[Job], dict[str, Any]]) -> bool:
         """Change a job if ``owner`` holds it."""
         with self._lock:
-            there = self._jobs.get(id)
-            if there is None or there.state != "running" or there.owner != owner:
+            job = self._jobs.get(id)
+            if job is None or job.state != "running" or job.owner != owner:
                 return False
-            self._change(there, **change(there))
+            self._change(job, **change(job))
             return True
 
-    def _claim(self, job: Job, owner: str, until: float) -> Job:
-        return self._change(job, state="running", owner=owner, attempts=job.attempts + 1, lease_until=until)
+    def _claim(self, job: Job, owner: str, lease_until: float) -> Job:
+        return self._change(job, state="running", owner=owner, attempts=job.attempts + 1, lease_until=lease_until)
 
     def _change(self, job: Job, **values: Any) -> Job:
         self._jobs[job.id] = replace(job, updated=self._clock(), **values)

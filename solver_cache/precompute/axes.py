@@ -46,13 +46,13 @@ class Axis:
             yield value(values) if isinstance(value, Expression) else value
 
 
-def axis(content: Any, path: str, known: set[str]) -> Axis:
+def read_axis(content: Any, path: str, names: set[str]) -> Axis:
     """Return the axis that plain data stands for.
 
     Args:
         content: a value, a list or a range.
         path: where it stands in the file, for messages.
-        known: names that may stand in formulas.
+        names: of the quantities that may stand in formulas.
 
     Raises:
         InvalidInput: naming the path.
@@ -62,22 +62,22 @@ def axis(content: Any, path: str, known: set[str]) -> Axis:
     if isinstance(content, list):
         if not content:
             raise InvalidInput(path, content, "at least one value")
-        return Axis(tuple(_value(one, f"{path}[{i}]", known) for i, one in enumerate(content)))
-    return Axis((_value(content, path, known),))
+        return Axis(tuple(_value(item, f"{path}[{i}]", names) for i, item in enumerate(content)))
+    return Axis((_value(content, path, names),))
 
 
-def words(content: Any, path: str) -> tuple[str, ...]:
+def read_texts(content: Any, path: str) -> tuple[str, ...]:
     """Return the texts that plain data stands for: one, or a list of them."""
-    listed = content if isinstance(content, list) else [content]
-    if not listed or not all(isinstance(one, str) for one in listed):
+    texts = content if isinstance(content, list) else [content]
+    if not texts or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(path, content, "a text, or a list of texts")
-    return tuple(listed)
+    return tuple(texts)
 
 
-def _value(content: Any, path: str, known: set[str]) -> float | Expression:
+def _value(content: Any, path: str, names: set[str]) -> float | Expression:
     if isinstance(content, str):
         try:
-            return parse(content, known)
+            return parse(content, names)
         except InvalidInput as err:
             raise InvalidInput(path, content, err.accepted, err.advice) from err
     return _number(content, path, _AXIS)
@@ -92,19 +92,19 @@ def _number(content: Any, path: str, accepted: str) -> float:
 
 def _range(content: Mapping[str, Any], path: str) -> Iterator[float]:
     start, end = _ends(content, path)
-    ways = [name for name in ("step", "factor", "points") if name in content]
-    if len(ways) != 1:
+    options = [name for name in ("step", "factor", "points") if name in content]
+    if len(options) != 1:
         raise InvalidInput(path, dict(content), "exactly one of step, factor and points")
-    spacing = content.get("spacing", "geometric" if ways == ["factor"] else "linear")
-    fits = {"step": ("linear",), "factor": ("geometric",), "points": ("linear", "geometric")}[ways[0]]
+    spacing = content.get("spacing", "geometric" if options == ["factor"] else "linear")
+    fits = {"step": ("linear",), "factor": ("geometric",), "points": ("linear", "geometric")}[options[0]]
     if spacing not in fits:
         raise InvalidInput(f"{path}.spacing", spacing, " or ".join(map(repr, fits)))
     if spacing == "geometric" and start <= 0:
         raise InvalidInput(f"{path}.from", start, "above 0, for geometric steps")
-    at = f"{path}.{ways[0]}"
-    if ways == ["points"]:
-        return _by_points(start, end, content["points"], at, geometric=spacing == "geometric")
-    return _by_steps(start, end, _number(content[ways[0]], at, _FINITE), at, geometric=spacing == "geometric")
+    option_path, geometric = f"{path}.{options[0]}", spacing == "geometric"
+    if options == ["points"]:
+        return _by_points(start, end, content["points"], option_path, geometric=geometric)
+    return _by_steps(start, end, _number(content[options[0]], option_path, _FINITE), option_path, geometric=geometric)
 
 
 _FINITE = "a finite number"
@@ -137,9 +137,9 @@ def _by_points(start: float, end: float, points: Any, path: str, *, geometric: b
 
 
 def _by_steps(start: float, end: float, step: float, path: str, *, geometric: bool) -> Iterator[float]:
-    least = 1 if geometric else 0
-    if not (math.isfinite(step) and step > least):
-        raise InvalidInput(path, step, f"a finite number above {least}")
+    minimum = 1 if geometric else 0
+    if not (math.isfinite(step) and step > minimum):
+        raise InvalidInput(path, step, f"a finite number above {minimum}")
     steps = math.log(end / start) / math.log(step) if geometric else (end - start) / step
     if not steps < MAX_VALUES:
         raise InvalidInput(path, step, f"steps that make at most {MAX_VALUES} values")

@@ -1,7 +1,8 @@
 """Dask cluster: workers on this or other machines, through a scheduler.
 
 Dask itself gives a task to another worker when one dies. What it gives up (a task that took several workers with it, a
-scheduler that is gone) comes back as lost, and the run decides. A scheduler that comes back at its address is joined again.
+scheduler that is gone) comes back as lost, and the run decides. A scheduler that comes back at its address is joined
+again.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Cluster:
         from solver_cache.precompute.processes import processors
 
         self._work, self._retry_seconds = work, retry_seconds
-        self._over: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._futures: dict[int, Any] = {}
         self._threads = 1
         self._local: Any = None
@@ -101,21 +102,21 @@ class Cluster:
         except Exception as err:  # noqa: BLE001 — the scheduler is gone: `poll` joins it again
             _LOG.warning("a batch could not be handed to %s: %s", self._address, err)
             self._futures[number] = None
-            self._over.put((number, None))
+            self._finished.put((number, None))
             return
         self._futures[number] = future
-        future.add_done_callback(lambda done: self._over.put((number, done)))
+        future.add_done_callback(lambda future: self._finished.put((number, future)))
 
     def poll(self, seconds: float) -> list[TaskReport]:
         """Return what happened; tasks of a scheduler that is gone are lost."""
         reports: list[TaskReport] = []
         try:
-            number, future = self._over.get(timeout=seconds)
+            number, future = self._finished.get(timeout=seconds)
             while True:
                 if number in self._futures and self._futures[number] is future:
                     del self._futures[number]
                     reports.append(TaskReport(number, _events_of(future)))
-                number, future = self._over.get_nowait()
+                number, future = self._finished.get_nowait()
         except queue.Empty:
             pass
         if self._client.status != "running":
@@ -137,13 +138,13 @@ class Cluster:
     def _reconnect(self) -> list[TaskReport]:
         """Give up every task that is out, and wait until the scheduler answers again."""
         loss = TaskLost(f"the scheduler {self._address} was lost")
-        lost = [TaskReport(number, [loss]) for number in self._futures]
+        reports = [TaskReport(number, [loss]) for number in self._futures]
         self._futures.clear()
         _LOG.warning("the scheduler %s is lost; waiting for it", self._address)
         _close(self._client)
         self._client = self._connect()
         self._count_threads()
-        return lost
+        return reports
 
     def _connect(self) -> Any:
         import distributed
@@ -156,8 +157,8 @@ class Cluster:
                 raise InvalidInput("scheduler", self._address, "an address such as tcp://HOST:8786", f"{err}.") from err
             except OSError as err:
                 if time.monotonic() + pause > end:
-                    events = f"The scheduler {self._address} does not answer: {err}. Running again continues."
-                    raise ExecutorLost(events) from err
+                    message = f"The scheduler {self._address} does not answer: {err}. Running again continues."
+                    raise ExecutorLost(message) from err
                 time.sleep(pause)
                 pause = min(2 * pause, 5.0)
 
@@ -171,7 +172,7 @@ class Cluster:
 
 
 def _local(workers: int) -> Any:
-    """Start a scheduler and workers on this machine, without what nobody looks at: the dashboard, and profiles of workers."""
+    """Start a scheduler and workers on this machine, without a dashboard and profiles of workers."""
     import dask
     import distributed
 
@@ -194,8 +195,8 @@ def _perform_all(work: Work, pickled: bytes) -> bytes:
     Task and events travel as bytes, into which Dask does not look: it would go through every problem and answer.
     """
     task: Task = pickle.loads(pickled)  # noqa: S301 — from our own client, as everything that a worker runs
-    mine = replace(task, owner=f"{task.owner}:{uuid.uuid4().hex[:8]}") if task.owner else task
-    return pickle.dumps(list(work(mine)))
+    own_task = replace(task, owner=f"{task.owner}:{uuid.uuid4().hex[:8]}") if task.owner else task
+    return pickle.dumps(list(work(own_task)))
 
 
 def _events_of(future: Any) -> list[Event | TaskEnded | TaskLost]:
@@ -209,13 +210,13 @@ def _events_of(future: Any) -> list[Event | TaskEnded | TaskLost]:
         except Exception as err:  # noqa: BLE001 — the worker that held the result went away with it
             return [TaskLost(f"{type(err).__name__}: {err}")]
     if future.status == "error":
-        broken = future.exception()
-        return [TaskLost(f"{type(broken).__name__}: {broken}")]
+        error = future.exception()
+        return [TaskLost(f"{type(error).__name__}: {error}")]
     return [TaskLost(f"it was {future.status} by the cluster")]
 
 
-def _close(what: Any, seconds: float = 2.0) -> None:
+def _close(resource: Any, seconds: float = 2.0) -> None:
     try:
-        what.close(timeout=seconds)
+        resource.close(timeout=seconds)
     except Exception as err:  # noqa: BLE001 — what is gone cannot be closed, and what is slow ends by itself
         _LOG.debug("while leaving: %s", err)

@@ -38,8 +38,8 @@ class Executor(Protocol):
     """Runs tasks.
 
     Attributes:
-        streams: whether events are reported while the task goes on; of a careful task at once: then a lost worker was at
-            the first problem without one. Else they are reported when the task ends.
+        streams: whether events are reported while the task goes on; of a careful task at once: then a lost worker was
+            at the first problem without one. Else they are reported when the task ends.
     """
 
     streams: bool

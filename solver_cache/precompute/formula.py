@@ -1,7 +1,7 @@
 """Formulas in a grid file: ``1-(1-Delta)^m``, ``(K+1)/2``, ``m < (K+1)/2 and K > 3``.
 
-They are Python expressions (``^`` is taken for ``**``), parsed by `ast` and restricted to numbers, known names, ``+ - * / ^``,
-single comparisons, ``and`` and a few functions. Nothing else is ever evaluated.
+They are Python expressions (``^`` is taken for ``**``), parsed by `ast` and restricted to numbers, known names,
+``+ - * / ^``, single comparisons, ``and`` and a few functions. Nothing else is ever evaluated.
 """
 
 from __future__ import annotations
@@ -80,21 +80,21 @@ class Expression:
         0.75
         """
         try:
-            found = self._formula(values)
-            if math.isnan(found):
+            value = self._formula(values)
+            if math.isnan(value):
                 raise ValueError("it is not a real number")  # noqa: TRY301 — reported like the others
         except (ArithmeticError, ValueError, TypeError) as err:
-            given = ", ".join(f"{name} = {values[name]:g}" for name in sorted(self.names))
-            raise InvalidInput("formula", self.text, "a formula with a value", f"At {given or 'this'}: {err}.") from err
-        return found
+            point = ", ".join(f"{name} = {values[name]:g}" for name in sorted(self.names))
+            raise InvalidInput("formula", self.text, "a formula with a value", f"At {point or 'this'}: {err}.") from err
+        return value
 
 
-def parse(text: str, known: set[str]) -> Expression:
+def parse(text: str, allowed_names: set[str]) -> Expression:
     """Return the expression that ``text`` spells.
 
     Args:
         text: the formula.
-        known: names of quantities that may occur in it.
+        allowed_names: names of quantities that may occur in it.
 
     Raises:
         InvalidInput: it is no formula, too long, or names an unknown quantity; argument "formula".
@@ -104,8 +104,8 @@ def parse(text: str, known: set[str]) -> Expression:
     try:
         _check_text(text)
         tree = ast.parse(" ".join(text.replace("^", "**").split()), mode="eval")
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & known
-        return Expression(text, frozenset(names), _formula(tree.body, known))
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & allowed_names
+        return Expression(text, frozenset(names), _formula(tree.body, allowed_names))
     except (_Unreadable, SyntaxError, RecursionError, MemoryError) as err:
         trouble = str(err) if isinstance(err, _Unreadable) else f"It cannot be read: {getattr(err, 'msg', err)}."
         raise InvalidInput("formula", text, "a formula such as '1-(1-Delta)^m'", trouble) from err
@@ -126,7 +126,7 @@ class _Unreadable(Exception):
     """The text is no formula; the message says why."""
 
 
-def _formula(node: ast.expr, known: set[str]) -> Formula:  # noqa: PLR0911 — a return for each kind of node
+def _formula(node: ast.expr, allowed_names: set[str]) -> Formula:  # noqa: PLR0911 — a return for each kind of node
     """Return the function that a syntax tree stands for."""
     match node:
         case ast.Constant(value=value) if type(value) in {int, float}:
@@ -134,24 +134,24 @@ def _formula(node: ast.expr, known: set[str]) -> Formula:  # noqa: PLR0911 — a
             return lambda _: number
         case ast.Name(id=name) if name in CONSTANTS:
             return lambda _: CONSTANTS[name]
-        case ast.Name(id=name) if name in known:
+        case ast.Name(id=name) if name in allowed_names:
             return lambda values: values[name]
         case ast.Name(id=name):
-            raise _Unreadable(f"{name!r} is not known; known are {', '.join(sorted(known | {*FUNCTIONS}))}.")
+            raise _Unreadable(f"{name!r} is not known; known are {', '.join(sorted(allowed_names | {*FUNCTIONS}))}.")
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-            return _applied(_OPERATORS[type(op)], [operand], known)
+            return _apply(_OPERATORS[type(op)], [operand], allowed_names)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _applied(_OPERATORS[type(op)], [left, right], known)
+            return _apply(_OPERATORS[type(op)], [left, right], allowed_names)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
-            return _applied(_OPERATORS[type(op)], [left, right], known)
+            return _apply(_OPERATORS[type(op)], [left, right], allowed_names)
         case ast.BoolOp(op=ast.And(), values=parts):
-            conditions = [_formula(part, known) for part in parts]
+            conditions = [_formula(part, allowed_names) for part in parts]
             return lambda values: all(condition(values) for condition in conditions)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS and arguments:
-            return _applied(FUNCTIONS[name], arguments, known)
+            return _apply(FUNCTIONS[name], arguments, allowed_names)
     raise _Unreadable(f"{ast.unparse(node).replace('**', '^')!r} is not allowed in a formula.")
 
 
-def _applied(function: Callable[..., float], operands: list[ast.expr], known: set[str]) -> Formula:
-    parts = [_formula(operand, known) for operand in operands]
+def _apply(function: Callable[..., float], operands: list[ast.expr], allowed_names: set[str]) -> Formula:
+    parts = [_formula(operand, allowed_names) for operand in operands]
     return lambda values: function(*(part(values) for part in parts))

@@ -10,9 +10,9 @@
     delta = "1-(1-Delta)^m"          # what it is without the line, too
     where = "m < (K+1)/2"            # else no noise is needed
 
-A file without ``[[grid]]`` is one part. Quantities are those of a problem (K, m or target_epsilon, epsilon, Delta, delta,
-affected), each a value, a list, a range or a formula of the others (`axes`); every combination for which ``where`` holds
-is a problem, for each ``objective`` and ``shape``.
+A file without ``[[grid]]`` is one part. Quantities are those of a problem (K, m or target_epsilon, epsilon, Delta,
+delta, affected), each a value, a list, a range or a formula of the others (`axes`); every combination for which
+``where`` holds is a problem, for each ``objective`` and ``shape``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.number_text import double_in
 from darrm_opt.problem import Problem
-from solver_cache.precompute.axes import Axis, axis, words
+from solver_cache.precompute.axes import Axis, read_axis, read_texts
 from solver_cache.precompute.formula import Expression, parse
 
 QUANTITIES = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
@@ -65,7 +65,7 @@ class Part:
     @property
     def size(self) -> int:
         """Number of combinations, those included that ``where`` leaves out."""
-        return math.prod(len(along.values) for _, along in self.axes) * len(self.objectives) * len(self.shapes)
+        return math.prod(len(axis.values) for _, axis in self.axes) * len(self.objectives) * len(self.shapes)
 
     def sample(self, count: int) -> Iterator[DesignSpec]:
         """Yield the problems among ``count`` of the combinations, evenly spaced; fewer where ``where`` leaves some out.
@@ -73,21 +73,21 @@ class Part:
         Raises:
             InvalidInput: as `specs`.
         """
-        whole = self.size
-        for place in range(min(count, whole)):
-            at, values = place * whole // min(count, whole), dict[str, float]()
-            at, objective = divmod(at, len(self.objectives))
-            at, shape = divmod(at, len(self.shapes))
-            for name, along in reversed(self.axes):
-                at, step = divmod(at, len(along.values))
+        size = self.size
+        for place in range(min(count, size)):
+            index, values = place * size // min(count, size), dict[str, float]()
+            index, objective = divmod(index, len(self.objectives))
+            index, shape = divmod(index, len(self.shapes))
+            for name, axis in reversed(self.axes):
+                index, step = divmod(index, len(axis.values))
                 values[name] = step
-            for name, along in self.axes:  # a formula finds what it needs before it
-                value = along.values[int(values[name])]
+            for name, axis in self.axes:  # a formula finds what it needs before it
+                value = axis.values[int(values[name])]
                 try:
                     values[name] = value(values) if isinstance(value, Expression) else value
                 except InvalidInput as err:
-                    raise InvalidInput(_under(self.path, name), err.value, err.accepted, err.advice) from err
-            if self._counts(values):
+                    raise InvalidInput(_join(self.path, name), err.value, err.accepted, err.advice) from err
+            if self._includes(values):
                 yield self._spec(values, self.objectives[objective], self.shapes[shape])
 
     def specs(self) -> Iterator[DesignSpec]:
@@ -102,36 +102,36 @@ class Part:
 
     def _points(self, depth: int, values: dict[str, float]) -> Iterator[dict[str, float]]:
         if depth == len(self.axes):
-            if self._counts(values):
+            if self._includes(values):
                 yield dict(values)
             return
-        name, along = self.axes[depth]
+        name, axis = self.axes[depth]
         try:
-            for value in along.at(values):
+            for value in axis.at(values):
                 values[name] = value
                 yield from self._points(depth + 1, values)
         except InvalidInput as err:
             if err.argument != "formula":
                 raise
-            raise InvalidInput(_under(self.path, name), err.value, err.accepted, err.advice) from err
+            raise InvalidInput(_join(self.path, name), err.value, err.accepted, err.advice) from err
         values.pop(name, None)
 
-    def _counts(self, values: Mapping[str, float]) -> bool:
+    def _includes(self, values: Mapping[str, float]) -> bool:
         try:
             return self.where is None or bool(self.where(values))
         except InvalidInput as err:
-            raise InvalidInput(_under(self.path, "where"), err.value, err.accepted, err.advice) from err
+            raise InvalidInput(_join(self.path, "where"), err.value, err.accepted, err.advice) from err
 
     def _spec(self, values: Mapping[str, float], objective: AnyObjective, shape: Shape) -> DesignSpec:
-        given: dict[str, Any] = {
-            name: _whole(value) if name in {"K", "affected"} else value for name, value in values.items()
+        arguments: dict[str, Any] = {
+            name: _whole_number(value) if name in {"K", "affected"} else value for name, value in values.items()
         }
         try:
-            return DesignSpec(Problem.from_allowance(**{"m": None} | given), objective, shape)
+            return DesignSpec(Problem.from_allowance(**{"m": None} | arguments), objective, shape)
         except InvalidInput as err:
-            where = ", ".join(f"{name} = {value:g}" for name, value in values.items())
-            advice = f"At {where}; {objective}. {err.advice}".rstrip()
-            raise InvalidInput(_under(self.path, err.argument), err.value, err.accepted, advice) from err
+            point = ", ".join(f"{name} = {value:g}" for name, value in values.items())
+            advice = f"At {point}; {objective}. {err.advice}".rstrip()
+            raise InvalidInput(_join(self.path, err.argument), err.value, err.accepted, advice) from err
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ def read_grid(path: str | Path) -> Grid:
     except (OSError, UnicodeError) as err:
         raise InvalidInput("GRID", str(path), "a file that can be read", str(err)) from err
     try:
-        read = json.loads if path.suffix.lower() == ".json" else tomllib.loads
-        content = read(text, parse_float=double_in)
+        loads = json.loads if path.suffix.lower() == ".json" else tomllib.loads
+        content = loads(text, parse_float=double_in)
     except (ValueError, RecursionError) as err:
         kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
         raise InvalidInput("GRID", str(path), f"a file in {kind}", f"{str(err).removesuffix('.')}.") from err
@@ -186,66 +186,66 @@ def grid_of(content: Any) -> Grid:
     tables = content.get("grid")
     if tables is None:
         return Grid((_part(content, ""),))
-    if not isinstance(tables, list) or not tables or not all(isinstance(one, Mapping) for one in tables):
+    if not (isinstance(tables, list) and tables and all(isinstance(table, Mapping) for table in tables)):
         raise InvalidInput("grid", tables, "tables, [[grid]]")
     common = {name: value for name, value in content.items() if name != "grid"}
     for name, value in common.items():
-        _known(name, value, "")
+        _check_name(name, value, "")
     return Grid(tuple(_part({**common, **table}, f"grid[{i}]") for i, table in enumerate(tables)))
 
 
 def _part(content: Mapping[str, Any], path: str) -> Part:
     for name, value in content.items():
-        _known(name, value, path)
+        _check_name(name, value, path)
     for name in ("K", "epsilon"):
         if name not in content:
-            raise InvalidInput(_under(path, name), None, "a value, a list, a range or a formula")
+            raise InvalidInput(_join(path, name), None, "a value, a list, a range or a formula")
     if ("m" in content) == ("target_epsilon" in content):
-        raise InvalidInput(_under(path, "m"), content.get("m"), "exactly one of m and target_epsilon")
-    given = {name for name in QUANTITIES if name in content}
-    axes = {name: axis(content[name], _under(path, name), given) for name in QUANTITIES if name in given}
-    ordered = tuple((name, axes[name]) for name in _order(axes, path))
-    return Part(path, ordered, _objectives(content, path), _shapes(content, path), _where(content, path, given))
+        raise InvalidInput(_join(path, "m"), content.get("m"), "exactly one of m and target_epsilon")
+    names = {name for name in QUANTITIES if name in content}
+    axes = {name: read_axis(content[name], _join(path, name), names) for name in QUANTITIES if name in names}
+    ordered_axes = tuple((name, axes[name]) for name in _order(axes, path))
+    return Part(path, ordered_axes, _objectives(content, path), _shapes(content, path), _where(content, path, names))
 
 
-def _where(content: Mapping[str, Any], path: str, given: set[str]) -> Expression | None:
-    text, at = content.get("where"), _under(path, "where")
+def _where(content: Mapping[str, Any], path: str, names: set[str]) -> Expression | None:
+    text, condition_path = content.get("where"), _join(path, "where")
     if text is None:
         return None
     if not isinstance(text, str):
-        raise InvalidInput(at, text, "a condition such as 'm < (K+1)/2'")
+        raise InvalidInput(condition_path, text, "a condition such as 'm < (K+1)/2'")
     try:
-        return parse(text, given)
+        return parse(text, names)
     except InvalidInput as err:
-        raise InvalidInput(at, text, err.accepted, err.advice) from err
+        raise InvalidInput(condition_path, text, err.accepted, err.advice) from err
 
 
 def _shapes(content: Mapping[str, Any], path: str) -> tuple[Shape, ...]:
-    shapes = words(content.get("shape", "free"), _under(path, "shape"))
+    shapes = read_texts(content.get("shape", "free"), _join(path, "shape"))
     for shape in shapes:
         if shape not in SHAPES:
-            raise InvalidInput(_under(path, "shape"), shape, "'free' or 'monotone'")
+            raise InvalidInput(_join(path, "shape"), shape, "'free' or 'monotone'")
     return cast("tuple[Shape, ...]", shapes)
 
 
 def _objectives(content: Mapping[str, Any], path: str) -> tuple[AnyObjective, ...]:
-    at, found = _under(path, "objective"), []
-    for text in words(content.get("objective", "rectangular"), at):
+    objective_path, objectives = _join(path, "objective"), []
+    for text in read_texts(content.get("objective", "rectangular"), objective_path):
         try:
-            found.append(as_objective(text))
+            objectives.append(as_objective(text))
         except InvalidInput as err:
-            raise InvalidInput(at, text, "an objective", str(err)) from err
-    return tuple(found)
+            raise InvalidInput(objective_path, text, "an objective", str(err)) from err
+    return tuple(objectives)
 
 
 def _order(axes: Mapping[str, Axis], path: str) -> list[str]:
     """Return the quantities in an order in which formulas find what they need, and else in that of `QUANTITIES`."""
-    sorter = TopologicalSorter({name: along.names for name, along in axes.items()})
+    sorter = TopologicalSorter({name: axis.names for name, axis in axes.items()})
     try:
         sorter.prepare()
     except CycleError as err:
-        round_ = " -> ".join(map(str, err.args[1]))
-        raise InvalidInput(path or "GRID", round_, "formulas that do not need each other in a circle") from err
+        cycle = " -> ".join(map(str, err.args[1]))
+        raise InvalidInput(path or "GRID", cycle, "formulas that do not need each other in a circle") from err
     order: list[str] = []
     ready: list[str] = []
     while sorter.is_active():
@@ -255,16 +255,16 @@ def _order(axes: Mapping[str, Axis], path: str) -> list[str]:
     return order
 
 
-def _known(name: str, value: Any, path: str) -> None:
+def _check_name(name: str, value: Any, path: str) -> None:
     if name not in QUANTITIES and name not in _OTHERS:
         accepted = "one of " + ", ".join((*QUANTITIES, *_OTHERS))
-        raise InvalidInput(_under(path, name), value, f"another name: {accepted}")
+        raise InvalidInput(_join(path, name), value, f"another name: {accepted}")
 
 
-def _under(path: str, name: str) -> str:
+def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _whole(value: float) -> float:
+def _whole_number(value: float) -> float:
     """Return a count that a formula or a range came to as a whole number, if it is one."""
     return int(value) if math.isfinite(value) and value == int(value) else value

@@ -48,7 +48,7 @@ class RunProgress:
 
     @property
     def remaining(self) -> float | None:
-        """Expected time to the end [s], at the pace at which expected work was done so far; None before there is one."""
+        """Expected time to the end [s], at the pace so far; None before there is one."""
         if self.over == self.planned:
             return 0.0
         return self.seconds * (self.work - self.done) / self.done if self.done > 0 else None

@@ -1,10 +1,10 @@
-"""Process pool: an asyncio interface to tasks in processes of their own, so that the event loop never waits for a solve.
+"""Process pool: an asyncio interface to tasks in processes of their own; the event loop never waits for a solve.
 
-Each process has a pipe and does one task at a time (`solver_cache.process_pool.task_loop`). It starts on first use, is reused for the
-next task, and is replaced after a crash or a kill, when it has grown, or when it is old; an old one goes on until its successor is
-ready, as a start takes a second, or many on a busy machine. Its parent listens to it in a thread of
-its own, so that not even half a message holds up the event loop. A program without an event loop runs one in a thread
-(`solver_cache.precompute.processes`).
+Each process has a pipe and does one task at a time (`solver_cache.process_pool.task_loop`). It starts on first use, is
+reused for the next task, and is replaced after a crash or a kill, when it has grown, or when it is old; an old one goes
+on until its successor is ready, as a start takes a second, or many on a busy machine. Its parent listens to it in a
+thread of its own, so that not even half a message holds up the event loop. A program without an event loop runs one in
+a thread (`solver_cache.precompute.processes`).
 """
 
 from __future__ import annotations
@@ -81,12 +81,13 @@ class ProcessPool:
 
     Args:
         size: how many tasks at once.
-        memory: resident memory at which a process at work is killed [MiB]; one that rests above half of it is replaced.
-            None: no bound.
+        memory: resident memory at which a process at work is killed [MiB]; one that rests above half of it is
+            replaced. None: no bound.
         max_tasks: tasks after which a process is replaced.
         name: for the log and the process list.
         report_seconds: shortest time between two reports of a task that are passed on [s]; 0: every report is.
-        warm_up: task that a process does before it takes the place of another, or on `prestart`: it loads what most tasks need.
+        warm_up: task that a process does before it takes the place of another, or on `prestart`: it loads what most
+            tasks need.
         niceness: of the processes, added to that of this one.
     """
 
@@ -116,8 +117,8 @@ class ProcessPool:
     @property
     def state(self) -> PoolState:
         """The present state."""
-        named = {name: self._counts[name] for name in ("started", "crashed", "killed", "retired", "tasks")}
-        return PoolState(self._size, len(self._alive), self._busy, self._waiting, **named)
+        counts = {name: self._counts[name] for name in ("started", "crashed", "killed", "retired", "tasks")}
+        return PoolState(self._size, len(self._alive), self._busy, self._waiting, **counts)
 
     @property
     def processes(self) -> tuple[int, ...]:
@@ -215,9 +216,9 @@ class ProcessPool:
                 self._kill(process, MemoryExceeded(f"The solve needs more memory than the {bound} that it may take."))
         return answer.result()
 
-    def _kill(self, process: PoolProcess, why: SolveFailed) -> None:
+    def _kill(self, process: PoolProcess, reason: SolveFailed) -> None:
         self._counts["killed"] += 1
-        process.end(why)
+        process.end(reason)
 
     async def _acquire(self) -> PoolProcess:
         """Return an idle process, or a new one."""

@@ -31,8 +31,10 @@ sys.path[:] = connection.recv()
 from solver_cache.process_pool.task_loop import run_tasks
 run_tasks(connection, float(sys.argv[2]), int(sys.argv[3]))
 """
-"""Program of a new interpreter. A fork would copy locks that other threads hold; `multiprocessing`, when it spawns, runs the
-program's main script once more, which only scripts written for it survive. With -P nothing is imported from the current folder."""
+"""Program of a new interpreter.
+
+A fork would copy locks that other threads hold; `multiprocessing`, when it spawns, runs the program's main script once
+more, which only scripts written for it survive. With -P nothing is imported from the current folder."""
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """As many processes as processors: threads would only quarrel. Read when NumPy is first imported."""
@@ -45,7 +47,9 @@ class ProcessLost(SolveFailed):
 
 
 def start_process(name: str, report_seconds: float, niceness: int) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start an interpreter that runs tasks (`run_tasks`); return it and the end of its pipe. Takes some milliseconds and blocks.
+    """Start an interpreter that runs tasks (`run_tasks`); return it and the end of its pipe.
+
+    Takes some milliseconds and blocks.
 
     Args:
         name: for the process list.
@@ -75,8 +79,8 @@ def lost(process: subprocess.Popen[bytes]) -> ProcessLost:
     """Return the error that says how a process ended."""
     code = process.returncode
     killed = code is not None and code < 0
-    how = f"was killed by {signal.Signals(-code).name}" if killed else f"ended by itself with exit code {code}"
-    return ProcessLost(f"The solver process {how}.")
+    ending = f"was killed by {signal.Signals(-code).name}" if killed else f"ended by itself with exit code {code}"
+    return ProcessLost(f"The solver process {ending}.")
 
 
 def reap(process: subprocess.Popen[bytes]) -> None:
@@ -104,7 +108,7 @@ class PoolProcess:
         self._progress: Callable[[Any], None] | None = None
         self._resting, self._gone = asyncio.Event(), asyncio.Event()
         self._resting.set()
-        self._why: SolveFailed | None = None
+        self._reason: SolveFailed | None = None
         self._send_lock = threading.Lock()
         threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True).start()
 
@@ -153,11 +157,11 @@ class PoolProcess:
             return False
         return True
 
-    def end(self, why: SolveFailed) -> None:
-        """Kill it; a running task ends with ``why``."""
+    def end(self, reason: SolveFailed) -> None:
+        """Kill it; a running task ends with ``reason``."""
         if not self.lost:
             self.killed = True
-            self._why = self._why or why
+            self._reason = self._reason or reason
             self._process.kill()
 
     async def ended(self) -> None:
@@ -203,19 +207,19 @@ class PoolProcess:
         if message is None:
             self._mark_lost()
             return
-        number, what, content = message
+        number, kind, content = message
         if number != self._number or self._answer is None:
             return
-        if what == "progress":
+        if kind == "progress":
             if self._progress is not None:
                 self._progress(content)
             return
         self._resting.set()
         if self._answer.done():
             return
-        if what == "done":
+        if kind == "done":
             self._answer.set_result(content)
-        elif what == "failed":
+        elif kind == "failed":
             err, trace = content
             if not isinstance(err, SolveFailed):
                 _LOG.debug("a task failed:\n%s", trace)
@@ -228,10 +232,10 @@ class PoolProcess:
         self._gone.set()
         self._resting.set()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(self._why or lost(self._process))
+            self._answer.set_exception(self._reason or lost(self._process))
 
 
 def _with_error(message: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a message with its error unpacked: in a thread, as that may import a library, which takes seconds."""
-    number, what, content = message
-    return (number, what, (unpack_error(content), content[1])) if what == "failed" else message
+    number, kind, content = message
+    return (number, kind, (unpack_error(content), content[1])) if kind == "failed" else message

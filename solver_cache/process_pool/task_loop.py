@@ -1,12 +1,12 @@
 """Task loop of a process of the pool: one task after another, received through a pipe.
 
 A task is a function at the top of a module, ``task(argument, report)``: plain data in, plain data out, and
-``report(plain data)`` whenever there is something to tell. `report` is also where a task is stopped: it raises `TaskCancelled`
-once the parent has asked for it. A second thread listens to the pipe all the while, so that the process ends at once when its
-parent is gone, whatever it is doing.
+``report(plain data)`` whenever there is progress to report. `report` is also where a task is stopped: it raises
+`TaskCancelled` once the parent has asked for it. A second thread listens to the pipe all the while, so that the process
+ends at once when its parent is gone, whatever it is doing.
 
-Messages to the process are (number, task, argument), or (number,) to stop that task; from it (number, what, content)
-with what = "progress", "done", "failed" or "stopped".
+Messages to the process are (number, task, argument), or (number,) to stop that task; from it (number, kind, content)
+with kind = "progress", "done", "failed" or "stopped".
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ Report = Callable[[Any], None]
 Task = Callable[[Any, Report], Any]
 
 NICENESS = 5
-"""Niceness of the pool's processes, unless the pool says otherwise: the process that answers requests, or stores answers, goes first."""
+"""Default niceness of the pool's processes: the process that answers requests, or stores answers, goes first."""
 
 REPORT_SECONDS = 0.05
-"""Shortest time between two reports that are sent, unless the pool says otherwise [s]; small problems have hundreds of
-rounds a second."""
+"""Default shortest time between two reports that are sent [s]; small problems have hundreds of rounds a second."""
 
 
 class TaskCancelled(BaseException):
@@ -54,16 +53,17 @@ def run_tasks(connection: Connection, report_seconds: float, niceness: int) -> N
         os.nice(niceness)
     inbox: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
     cancellation = _Cancellation()
-    # Once, and before the other thread reads the first task: two threads that import one module may wait for each other.
+    # Once, and before the other thread reads the first task: two threads that import one module may wait for each
+    # other.
     import darrm_opt.design.solver
     import darrm_opt.record  # noqa: F401
 
     threading.Thread(target=_listen, args=(connection, inbox, cancellation), daemon=True).start()
     while True:
         number, task, argument = inbox.get()
-        what, content = _run(connection, cancellation, report_seconds, number, task, argument)
+        kind, content = _run(connection, cancellation, report_seconds, number, task, argument)
         try:
-            connection.send((number, what, content))
+            connection.send((number, kind, content))
         except BrokenPipeError:
             return
         except Exception as err:  # noqa: BLE001 — whatever could not be pickled; nothing was sent
@@ -98,14 +98,14 @@ def _run(
     task: Task,
     argument: Any,
 ) -> tuple[str, Any]:
-    last = -math.inf
+    last_report = -math.inf
 
     def report(content: Any) -> None:
-        nonlocal last
+        nonlocal last_report
         if cancellation.unwanted == number:
             raise TaskCancelled
-        if time.monotonic() - last >= report_seconds:
-            last = time.monotonic()
+        if time.monotonic() - last_report >= report_seconds:
+            last_report = time.monotonic()
             connection.send((number, "progress", content))
 
     try:
@@ -117,9 +117,10 @@ def _run(
 
 
 def pack_error(err: Exception) -> tuple[bytes | None, str]:
-    """Return an exception in a form that can be sent: its parts, if it can be rebuilt from them, and its traceback as text.
+    """Return an exception in a form that can be sent: its parts and its traceback as text.
 
-    Errors whose constructor takes more than their text do not survive `pickle`; their parts do.
+    Errors whose constructor takes more than their text do not survive `pickle`; their parts do. None in their place if
+    it cannot be rebuilt from them.
     """
     trace = "".join(traceback.format_exception(err))
     try:
@@ -130,26 +131,26 @@ def pack_error(err: Exception) -> tuple[bytes | None, str]:
     return parts, trace
 
 
-def unpack_error(sent: tuple[bytes | None, str]) -> Exception | None:
+def unpack_error(packed: tuple[bytes | None, str]) -> Exception | None:
     """Return the exception that `pack_error` took apart; None if only its text was sent or can be read.
 
-    What is a class there may be none here: where the program was replaced under a server that goes on, for instance.
+    A class of the process may not exist here: where the program was replaced under a server that goes on, for instance.
 
     >>> from darrm_opt.errors import InvalidInput
     >>> unpack_error(pack_error(InvalidInput("K", 0, "at least 1"))).argument
     'K'
     """
-    if sent[0] is None:
+    if packed[0] is None:
         return None
     try:
-        return _rebuild_error(sent[0])
+        return _rebuild_error(packed[0])
     except Exception:  # noqa: BLE001 — whoever waits must be told something, whatever the reason
         return None
 
 
 def _rebuild_error(parts: bytes) -> Exception:
-    kind, args, more = pickle.loads(parts)  # noqa: S301 — from our own process, through our own pipe
-    err: Exception = kind.__new__(kind, *args)
+    error_type, args, attributes = pickle.loads(parts)  # noqa: S301 — from our own process, through our own pipe
+    err: Exception = error_type.__new__(error_type, *args)
     err.args = args
-    err.__dict__.update(more)
+    err.__dict__.update(attributes)
     return err

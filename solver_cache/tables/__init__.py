@@ -5,6 +5,6 @@
     formats                        which format a file has; writing, reading, and import into a store
 
 A table holds each row's record to the letter, with its SHA-256, and beside it columns to search by, which say the same
-once more: reading holds one against the other. Nothing in it depends on when or where it was written, so the same answers
-make the same file, byte for byte.
+once more: reading compares the two. Nothing in it depends on when or where it was written, so the same answers make the
+same file, byte for byte.
 """

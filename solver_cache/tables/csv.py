@@ -15,7 +15,18 @@ from typing import Any
 
 from darrm_opt.design_spec import canonical_json
 from solver_cache.model import Row
-from solver_cache.tables.entry import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
+from solver_cache.tables.entry import (
+    COLUMNS,
+    COUNTS,
+    LISTS,
+    NUMBERS,
+    Entry,
+    TableError,
+    check_head,
+    columns_of,
+    entry,
+    json_or_none,
+)
 from solver_cache.tables.entry import head as head_of
 from solver_cache.tables.jsonl import check_end
 
@@ -40,28 +51,28 @@ def write(path: Path, rows: Iterable[Row]) -> int:
 def read(path: Path) -> Iterator[Entry]:
     """Yield the rows of a table; raises TableError where it is none, or was cut."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # records are longer than the usual limit
-    number, total, ended = 0, hashlib.sha256(), None
+    number, total, end = 0, hashlib.sha256(), None
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        first = file.readline()
-        check_head(_json(first[len(COMMENT) :]) if first.startswith(COMMENT) else None)
+        first_line = file.readline()
+        check_head(json_or_none(first_line[len(COMMENT) :]) if first_line.startswith(COMMENT) else None)
         reader = csv.reader(file, strict=True)
         try:
             names = next(reader, [])
             for cells in reader:
                 if cells and cells[0].startswith(END):
-                    ended = _json(cells[0][len(END) :])
+                    end = json_or_none(cells[0][len(END) :])
                     continue
                 number += 1
-                told = dict(zip(names, cells, strict=False))
-                total.update(told.get("sha256", "").encode())
+                cell_of = dict(zip(names, cells, strict=False))
+                total.update(cell_of.get("sha256", "").encode())
                 yield (
                     Entry(number, None, "it has too many, or too few, cells")
                     if len(cells) != len(names)
-                    else entry(number, {name: _value(name, cell) for name, cell in told.items()})
+                    else entry(number, {name: _value(name, cell) for name, cell in cell_of.items()})
                 )
         except csv.Error as err:
             raise TableError(f"The table cannot be read behind row {number}: {err}.") from err
-    check_end(ended, number, total.hexdigest())
+    check_end(end, number, total.hexdigest())
 
 
 def _cell(value: Any) -> str:
@@ -85,10 +96,3 @@ def _value(name: str, cell: str) -> Any:
     except (ValueError, RecursionError):
         return cell
     return value if _cell(value) == cell else cell
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

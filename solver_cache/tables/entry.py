@@ -1,6 +1,7 @@
 """Entries of a table: the columns of a row, and the check that they all agree with its record.
 
-The record is the answer; everything beside it is a copy of parts of it, for whoever reads the file without this program.
+The record is the answer; everything beside it is a copy of parts of it, for whoever reads the file without this
+program.
 Copies that differ from the record, a hash that does not fit: somebody, or something, changed the file, and the row is
 refused. What is then left to be believed is proved: see `solver_cache.validate.validate_row`.
 """
@@ -74,16 +75,17 @@ def head() -> dict[str, Any]:
     return {"table": TABLE, "format": FORMAT, "core": CORE, "written_by": f"darrm-opt {__version__}"}
 
 
-def check_head(told: Any) -> None:
+def check_head(content: Any) -> None:
     """Refuse a table of another layout.
 
     Raises:
         TableError: it says so, or says nothing.
     """
-    if not isinstance(told, Mapping) or "table" not in told:
+    if not isinstance(content, Mapping) or "table" not in content:
         raise TableError("This is no table of darrm-opt: it does not say its version.")
-    if told["table"] != TABLE:
-        raise TableError(f"The table has version {told['table']!r:.20}; this program reads {TABLE}. Upgrade darrm-opt.")
+    if content["table"] != TABLE:
+        version = f"{content['table']!r:.20}"
+        raise TableError(f"The table has version {version}; this program reads {TABLE}. Upgrade darrm-opt.")
 
 
 def columns_of(row: Row) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def columns_of(row: Row) -> dict[str, Any]:
     try:
         record = json.loads(row.record)
         problem, proof = record["problem"], record["certificate"]
-        found = {
+        values = {
             **{name: problem[name] for name in ("K", "m", "Delta", "affected", "target_epsilon", "delta")},
             "epsilon": math.inf if problem["epsilon"] == "inf" else problem["epsilon"],
             **{name: record[name] for name in ("objective", "shape", "utility", "upper_bound", "gap", "gamma")},
@@ -104,26 +106,26 @@ def columns_of(row: Row) -> dict[str, Any]:
         }
     except (ValueError, LookupError, TypeError, RecursionError) as err:
         raise TableError(f"its record cannot be read: {err!r:.200}") from err
-    own = {"id": row.key, "core": row.core, "sha256": row.digest, "record": row.record}
-    return {name: own[name] if name in own else _exact(name, found[name]) for name in COLUMNS}
+    row_values = {"id": row.key, "core": row.core, "sha256": row.digest, "record": row.record}
+    return {name: row_values[name] if name in row_values else _exact(name, values[name]) for name in COLUMNS}
 
 
-def entry(number: int, told: Mapping[str, Any]) -> Entry:
+def entry(number: int, columns: Mapping[str, Any]) -> Entry:
     """Return the entry of a row that was read.
 
     Args:
         number: its place in the table.
-        told: its columns; anything may be in them.
+        columns: its columns as they were read; anything may be in them.
     """
     try:
-        row = Row(*(_of_kind(told, name, kind) for name, kind in _OWN))
+        row = Row(*(_of_kind(columns, name, kind) for name, kind in _OWN))
         if row.digest != digest(row.record):
             return Entry(number, None, "its record does not fit its SHA-256")
         for name, value in columns_of(row).items():
-            if name not in told:
+            if name not in columns:
                 return Entry(number, None, f"it has no column {name!r}")
-            if not _same(told[name], value):
-                return Entry(number, None, f"its column {name!r} says {told[name]!r:.60}, its record {value!r:.60}")
+            if not _same(columns[name], value):
+                return Entry(number, None, f"its column {name!r} says {columns[name]!r:.60}, its record {value!r:.60}")
     except TableError as err:
         return Entry(number, None, str(err))
     return Entry(number, row)
@@ -144,8 +146,16 @@ def record_text(record: Any) -> str:
         raise TableError(f"its record cannot be written: {err}") from err
 
 
-def _of_kind(told: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = told.get(name)
+def json_or_none(text: Any) -> Any:
+    """Return what a cell, or a line, says as JSON; None where it says nothing."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _of_kind(columns: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = columns.get(name)
     if type(value) is not kind:
         raise TableError(f"its column {name!r} says {value!r:.60}")
     return value
@@ -166,16 +176,16 @@ def _exact(name: str, value: Any) -> Any:
     if type(value) not in _KINDS[name]:
         raise TableError(f"{name} in its record is {value!r:.60}")
     if name in LISTS:
-        if not all(type(one) in {int, float} for one in value):
+        if not all(type(number) in {int, float} for number in value):
             raise TableError(f"{name} in its record holds what is no number")
-        return [float(one) for one in value]
+        return [float(number) for number in value]
     return float(value) if name in NUMBERS or name == "m" else value
 
 
-def _same(told: Any, value: Any) -> bool:
+def _same(cell: Any, value: Any) -> bool:
     """Whether two values are the same, bit for bit: −0.0 is not 0.0."""
     if isinstance(value, float):
-        return type(told) is float and told.hex() == value.hex()
+        return type(cell) is float and cell.hex() == value.hex()
     if isinstance(value, list):
-        return type(told) is list and len(told) == len(value) and all(map(_same, told, value))
-    return type(told) is type(value) and bool(told == value)
+        return type(cell) is list and len(cell) == len(value) and all(map(_same, cell, value))
+    return type(cell) is type(value) and bool(cell == value)

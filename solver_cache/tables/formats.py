@@ -34,8 +34,8 @@ class Format:
 
 
 FORMATS = {
-    one.name: one
-    for one in (
+    format_.name: format_
+    for format_ in (
         Format("parquet", (".parquet", ".pq"), parquet.write, parquet.read),
         Format("csv", (".csv",), csv.write, csv.read),
         Format("jsonl", (".jsonl", ".ndjson"), jsonl.write, jsonl.read),
@@ -58,10 +58,10 @@ def format_of(path: str | Path, name: str | None = None) -> Format:
             raise InvalidInput("format", name, "one of " + ", ".join(FORMATS))
         return FORMATS[name]
     suffix = Path(path).suffix.lower()
-    for one in FORMATS.values():
-        if suffix in one.suffixes:
-            return one
-    ends = ", ".join(suffix for one in FORMATS.values() for suffix in one.suffixes)
+    for format_ in FORMATS.values():
+        if suffix in format_.suffixes:
+            return format_
+    ends = ", ".join(suffix for format_ in FORMATS.values() for suffix in format_.suffixes)
     raise InvalidInput("format", None, "one of " + ", ".join(FORMATS), f"Or a file whose name ends in {ends}.")
 
 
@@ -79,10 +79,10 @@ def write_table(path: str | Path, rows: Iterable[Row], name: str | None = None) 
         BackendUnavailable: what the format needs is not installed.
     """
     path = Path(path)
-    chosen = format_of(path, name)
+    format_ = format_of(path, name)
     try:
         with replacing(path, 0o644) as draft:
-            return chosen.write(draft, rows)
+            return format_.write(draft, rows)
     except (OSError, UnicodeEncodeError) as err:  # SQLite takes no name that is not text
         raise TableError(f"{path} cannot be written: {err}") from err
 
@@ -98,9 +98,9 @@ def read_table(path: str | Path, name: str | None = None) -> Iterator[Entry]:
     path = Path(path)
     if not path.is_file():
         raise InvalidInput("FILE", str(path), "a table file that exists")
-    chosen = format_of(path, name)
+    format_ = format_of(path, name)
     try:
-        yield from chosen.read(path)
+        yield from format_.read(path)
     except OSError as err:
         raise TableError(f"{path} cannot be read: {err}") from err
 
@@ -126,8 +126,8 @@ def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult
     """Store the rows of a table that are proved; yield what becomes of each.
 
     Guarantees:
-        Only what `solver_cache.validate.validate_row` takes for an answer is stored: private as stored, proved by this process,
-        for the question that its key stands for.
+        Only what `solver_cache.validate.validate_row` takes for an answer is stored: private as stored, proved by this
+        process, for the question that its key stands for.
 
     Raises:
         CacheError: the store cannot be used; the rows told of before are stored.
@@ -137,24 +137,23 @@ def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult
         if entry.row is None:
             yield ImportResult(entry.number, "refused", reason=entry.trouble)
             continue
-        found = validate_row(entry.row)
-        if found.decision != "hit":
-            yield ImportResult(entry.number, "refused", entry.row.key, found.reason)
+        validation = validate_row(entry.row)
+        if validation.decision != "hit":
+            yield ImportResult(entry.number, "refused", entry.row.key, validation.reason)
             continue
         if row_of(read_row(entry.row)).record != entry.row.record:  # such as a gap, which no proof looks at
             reason = "its record says other things than follow from its numbers"
             yield ImportResult(entry.number, "refused", entry.row.key, reason)
             continue
-        before = store.get(entry.row.key)
-        known = before is not None and validate_row(before).decision == "hit"
-        if not known:  # else whoever came first stands
-            known = store.put(entry.row, replacing=before) != entry.row
-        became: Literal["new", "known"] = "known" if known else "new"
-        yield ImportResult(entry.number, became, entry.row.key)
+        stored_row = store.get(entry.row.key)
+        is_known = stored_row is not None and validate_row(stored_row).decision == "hit"
+        if not is_known:  # else whoever came first stands
+            is_known = store.put(entry.row, replacing=stored_row) != entry.row
+        yield ImportResult(entry.number, "known" if is_known else "new", entry.row.key)
 
 
 class ExportableRows:
-    """Rows that can be read as answers of this version, to be walked through once; what is stale or damaged is left out.
+    """Iterable, once, of the rows that are answers of this version; stale and damaged ones are left out.
 
     Attributes:
         left_out: how many were left out so far.

@@ -10,7 +10,7 @@ from typing import Any
 
 from darrm_opt.design_spec import canonical_json
 from solver_cache.model import Row
-from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head, record_text
+from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head, json_or_none, record_text
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:
@@ -36,48 +36,40 @@ def write(path: Path, rows: Iterable[Row]) -> int:
 
 def read(path: Path) -> Iterator[Entry]:
     """Yield the rows of a table; raises TableError where it is none, or was cut."""
-    number, total, ended = 0, hashlib.sha256(), None
+    number, total, end = 0, hashlib.sha256(), None
     with path.open("rb") as file:
-        check_head(_object(file.readline()))
+        check_head(json_or_none(file.readline()))
         for line in file:
-            told = _object(line)
-            if isinstance(told, dict) and "end" in told:
-                ended = told
+            content = json_or_none(line)
+            if isinstance(content, dict) and "end" in content:
+                end = content
                 continue
             number += 1
-            found = _entry(number, told)
-            total.update(str(told.get("sha256") if isinstance(told, dict) else "").encode())
-            yield found
-    check_end(ended, number, total.hexdigest())
+            total.update(str(content.get("sha256") if isinstance(content, dict) else "").encode())
+            yield _entry(number, content)
+    check_end(end, number, total.hexdigest())
 
 
-def check_end(told: Any, number: int, total: str) -> None:
+def check_end(content: Any, number: int, total: str) -> None:
     """Refuse a table that does not end as it was written.
 
     Raises:
         TableError: rows are missing, were added, or changed places.
     """
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise TableError(f"The table was cut: it has no end behind row {number}.")
-    if (told.get("rows"), told.get("sha256")) != (number, total):
+    if (content.get("rows"), content.get("sha256")) != (number, total):
         raise TableError(
-            f"The table was changed: its end tells of {told.get('rows')!r:.20} rows, and {number} are there."
+            f"The table was changed: its end tells of {content.get('rows')!r:.20} rows, and {number} are there."
         )
 
 
-def _entry(number: int, told: Any) -> Entry:
-    if not isinstance(told, dict):
+def _entry(number: int, content: Any) -> Entry:
+    if not isinstance(content, dict):
         return Entry(number, None, "it is not JSON")
     try:
-        record = record_text(told.get("record"))
-        row = Row(str(told.get("id")), -1, record, "")
-        return entry(number, {**columns_of(row), **told, "record": record})
+        record = record_text(content.get("record"))
+        row = Row(str(content.get("id")), -1, record, "")
+        return entry(number, {**columns_of(row), **content, "record": record})
     except TableError as err:
         return Entry(number, None, str(err))
-
-
-def _object(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,18 @@ from typing import Any
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.optional_packages import require
 from solver_cache.model import Row
-from solver_cache.tables.entry import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
+from solver_cache.tables.entry import (
+    COLUMNS,
+    COUNTS,
+    LISTS,
+    NUMBERS,
+    Entry,
+    TableError,
+    check_head,
+    columns_of,
+    entry,
+    json_or_none,
+)
 from solver_cache.tables.entry import head as head_of
 
 GROUP = 1_000
@@ -28,9 +38,9 @@ def write(path: Path, rows: Iterable[Row]) -> int:
     """
     pa, pq = _pyarrow()
     schema = _schema(pa)
-    number, left = 0, iter(rows)
+    number, iterator = 0, iter(rows)
     with pq.ParquetWriter(path, schema, compression="zstd", version="2.6", write_page_checksum=True) as writer:
-        while group := [columns_of(row) for row in islice(left, GROUP)]:
+        while group := [columns_of(row) for row in islice(iterator, GROUP)]:
             writer.write_table(pa.Table.from_pylist(group, schema=schema), row_group_size=GROUP)
             number += len(group)
     return number
@@ -42,8 +52,8 @@ def read(path: Path) -> Iterator[Entry]:
     number = 0
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            told = file.schema_arrow.metadata or {}
-            check_head(_json(told.get(_HEAD, b"")))
+            metadata = file.schema_arrow.metadata or {}
+            check_head(json_or_none(metadata.get(_HEAD, b"")))
             missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
             if missing:
                 raise TableError(f"The table has no column {missing[0]!r}.")
@@ -52,8 +62,8 @@ def read(path: Path) -> Iterator[Entry]:
                     number += 1
                     yield entry(number, columns)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
-        said = str(err).splitlines()[0]
-        raise TableError(f"The table cannot be read behind row {number}: {said}") from err
+        message = str(err).splitlines()[0]
+        raise TableError(f"The table cannot be read behind row {number}: {message}") from err
 
 
 def _schema(pa: Any) -> Any:
@@ -64,13 +74,6 @@ def _schema(pa: Any) -> Any:
     }
     fields = [pa.field(name, kinds.get(name, pa.string()), nullable=name == "m") for name in COLUMNS]
     return pa.schema(fields, metadata={_HEAD: canonical_json(head_of()).encode()})
-
-
-def _json(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _pyarrow() -> tuple[Any, Any]:

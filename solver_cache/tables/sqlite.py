@@ -1,4 +1,4 @@
-"""SQLite: one file that is a store as well, so that whatever reads a cache reads it (``?mode=ro``), with a view to look at.
+"""SQLite: one file that is a store as well, so that whatever reads a cache reads it (``?mode=ro``), with a view.
 
 The tables are those of the cache. `VIEW` shows the columns of the other formats; ``darrm_table`` holds the head.
 """
@@ -6,7 +6,6 @@ The tables are those of the cache. `VIEW` shows the columns of the other formats
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ from darrm_opt.design_spec import canonical_json
 from solver_cache.model import Row, SearchColumns
 from solver_cache.model import columns_of as asked_columns
 from solver_cache.store import open_store
-from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head
+from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head, json_or_none
 
 _PROBLEM = ("K", "m", "Delta", "affected", "target_epsilon", "delta")
 _ANSWER = ("objective", "shape", "utility", "upper_bound", "gap", "gamma")
@@ -36,7 +35,7 @@ VIEW = f"CREATE VIEW darrm_answers AS SELECT key AS id, {_FIELDS} FROM darrm_sol
 def write(path: Path, rows: Iterable[Row]) -> int:
     """Write rows; return how many."""
     names = ("key", "core", "record", "digest", "created", *SearchColumns.__dataclass_fields__)
-    put = f"INSERT INTO darrm_solutions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 — our own
+    insertion = f"INSERT INTO darrm_solutions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 — our own
     number = 0
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder, "table.sqlite")
@@ -46,7 +45,7 @@ def write(path: Path, rows: Iterable[Row]) -> int:
             for number, row in enumerate(rows, start=1):  # noqa: B007 — counted
                 columns_of(row)
                 values = (row.key, row.core, row.record, row.digest, "", *asked_columns(row.record).values())
-                file.execute(put, values)
+                file.execute(insertion, values)
             file.execute("CREATE TABLE darrm_table (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
             end = {"rows": number}
             file.executemany(
@@ -65,18 +64,20 @@ def read(path: Path) -> Iterator[Entry]:
     number = 0
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as file:
-            file.text_factory = lambda stored: stored.decode(errors="replace")
-            told = {name: _json(value) for name, value in file.execute("SELECT name, value FROM darrm_table")}
-            check_head(told.get("head"))
+            file.text_factory = lambda text: text.decode(errors="replace")
+            metadata = {
+                name: json_or_none(value) for name, value in file.execute("SELECT name, value FROM darrm_table")
+            }
+            check_head(metadata.get("head"))
             names = [*SearchColumns.__dataclass_fields__]
-            found = file.execute(
+            rows = file.execute(
                 f"SELECT key, core, record, digest, {', '.join(names)} FROM darrm_solutions ORDER BY key"  # noqa: S608
             )
-            for key, core, record, digest, *hints in found:
+            for key, core, record, digest, *hints in rows:
                 number += 1
                 yield _entry(number, {"id": key, "core": core, "record": record, "sha256": digest}, hints)
-            rows = told.get("end")
-            if not isinstance(rows, dict) or rows.get("rows") != number:
+            end = metadata.get("end")
+            if not isinstance(end, dict) or end.get("rows") != number:
                 raise TableError(f"The table was changed: {number} rows are there, and its end tells of others.")
             faults = [str(line) for (line,) in file.execute("PRAGMA integrity_check") if line != "ok"]
             if faults:
@@ -87,19 +88,12 @@ def read(path: Path) -> Iterator[Entry]:
         raise TableError(f"The table cannot be read behind row {number}: {err}") from err
 
 
-def _entry(number: int, told: dict[str, Any], hints: list[Any]) -> Entry:
+def _entry(number: int, columns: dict[str, Any], hints: list[Any]) -> Entry:
     try:
-        row = Row(str(told["id"]), -1, str(told["record"]), "")
-        found = entry(number, {**columns_of(row), **told})
+        row = Row(str(columns["id"]), -1, str(columns["record"]), "")
+        result = entry(number, {**columns_of(row), **columns})
     except TableError as err:
         return Entry(number, None, str(err))
-    if found.row is not None and hints != [*asked_columns(found.row.record).values()]:
+    if result.row is not None and hints != [*asked_columns(result.row.record).values()]:
         return Entry(number, None, "its columns say that it answers another question than its record does")
-    return found
-
-
-def _json(text: Any) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return None
+    return result

@@ -2,11 +2,11 @@
 
     PYTHONPATH=tests python -m campaigns.attack [--requests 200]
 
-Two keys, each from an address of its own, ask for comparisons that take minutes, queue hundreds of new problems, follow as many
-event streams as they can, and hold idle connections; then more problems and connections keep coming. A third key asks for short
-work, one question after another, from its own address and from one of the attackers', as behind one router; its 99th percentile is
-compared with that on the idle server. What arrives in the moment in which the attack begins is timed apart: a burst, which a
-percentile of the rest would hide or not by chance.
+Two keys, each from an address of its own, ask for comparisons that take minutes, queue hundreds of new problems, follow
+as many event streams as they can, and hold idle connections; then more problems and connections keep coming. A third
+key asks for short work, one question after another, from its own address and from one of the attackers', as behind one
+router; its 99th percentile is compared with that on the idle server. What arrives in the moment in which the attack
+begins is timed apart: a burst, which a percentile of the rest would hide or not by chance.
 """
 
 from __future__ import annotations
@@ -109,34 +109,34 @@ def timed(
 
     A connection is kept alive for ten requests; one that the server closed meanwhile counts as refused.
     """
-    found: dict[str, tuple[list[float], int]] = {name: ([], 0) for name in names}
+    findings: dict[str, tuple[list[float], int]] = {name: ([], 0) for name in names}
     connection = HTTPConnection(*service.address, timeout=300, source_address=(source, 0))
     for number in range(requests):
         for name in names:
             began = time.perf_counter()
             try:
-                status, _told = ask(connection, *SHORT[name], key)
+                status, _body = ask(connection, *SHORT[name], key)
             except (OSError, HTTPException):
                 status = 0
-            times, refused = found[name]
-            found[name] = [*times, 1000 * (time.perf_counter() - began)], refused + (status not in {200, 202})
+            times, refused = findings[name]
+            findings[name] = [*times, 1000 * (time.perf_counter() - began)], refused + (status not in {200, 202})
         if number % 10 == 9:
             connection.close()
     connection.close()
-    return found
+    return findings
 
 
 def attack(url: str, keys: list[str], queued: int, connections: int) -> None:
-    """Attack a server, say "begun" once everything is sent, and go on until killed: connections and problems keep coming."""
+    """Attack a server until killed; say "begun" once everything is sent, then connections and problems keep coming."""
     address = (urlsplit(url).hostname or "", urlsplit(url).port or 0)
     sources = [(source, 0) for source in ADDRESSES]
     idle, streams, greedy = deque[socket.socket](), list[socket.socket](), list[tuple[HTTPConnection, str]]()
     for number, (key, source) in enumerate(zip(keys, sources, strict=True)):
         connection, jobs = HTTPConnection(*address, timeout=300, source_address=source), list[str]()
         for queries in (900 + number, 950 + number):
-            status, told = ask(connection, "/v1/compare", {**LONG, "queries": queries}, key)
-            assert status == 202, told
-            jobs.append(json.loads(told)["id"])
+            status, body = ask(connection, "/v1/compare", {**LONG, "queries": queries}, key)
+            assert status == 202, body
+            jobs.append(json.loads(body)["id"])
         ask(connection, "/v1/gamma/batch", {"problems": [_new(i, number) for i in range(queued)]}, key)
         for _ in range(300):
             streams.append(socket.create_connection(address, source_address=source))
@@ -179,8 +179,8 @@ def during_the_beginning(process: subprocess.Popen[str], service: Served, key: s
     begun.start()
     times, refused = list[float](), 0
     while begun.is_alive():
-        more, not_given = timed(service, key, 1, ("verify",))["verify"]
-        times, refused = times + more, refused + not_given
+        more_times, n_refused = timed(service, key, 1, ("verify",))["verify"]
+        times, refused = times + more_times, refused + n_refused
     assert process.poll() is None, "the attack failed"
     return times, refused
 
@@ -196,16 +196,16 @@ def campaign(folder: Path, requests: int, queued: int, connections: int) -> list
         while any(ask(connection, path, body, keys[2])[0] != 200 for path, body in SHORT.values()):
             time.sleep(0.1)  # processes start, and the γ is stored
         connection.close()
-        before = timed(service, keys[2], requests)
+        idle_times = timed(service, keys[2], requests)
         with attacked(service, keys[:2], queued, connections) as process:
             beginning, refused = during_the_beginning(process, service, keys[2])
-            after = timed(service, keys[2], requests)
+            attacked_times = timed(service, keys[2], requests)
             neighbour = timed(service, keys[2], requests, ("verify",), ADDRESSES[0])["verify"]
             health = service.ask("/healthz").status
             assert health == 200
-    found = [Finding.of(name, before[name][0], *after[name]) for name in SHORT]
-    found.append(Finding.of(NEIGHBOUR, before["verify"][0], *neighbour))
-    return [*found, Finding.of(BEGINNING, before["verify"][0], beginning, refused)]
+    findings = [Finding.of(name, idle_times[name][0], *attacked_times[name]) for name in SHORT]
+    findings.append(Finding.of(NEIGHBOUR, idle_times["verify"][0], *neighbour))
+    return [*findings, Finding.of(BEGINNING, idle_times["verify"][0], beginning, refused)]
 
 
 def p99(times: list[float]) -> float:
@@ -216,14 +216,17 @@ def p99(times: list[float]) -> float:
 def table(findings: list[Finding]) -> str:
     """Return the findings as a table."""
     lines = [
-        "| short work | p99 idle [ms] | p99 attacked [ms] | ratio | median attacked [ms] | slowest attacked [ms] | refused |",
+        (
+            "| short work | p99 idle [ms] | p99 attacked [ms] | ratio | median attacked [ms] | slowest attacked [ms] "
+            "| refused |"
+        ),
         "|---|---|---|---|---|---|---|",
     ]
-    for each in findings:
-        ratio = each.attacked / each.idle
+    for finding in findings:
+        ratio = finding.attacked / finding.idle
         lines.append(
-            f"| {each.name} | {each.idle:.1f} | {each.attacked:.1f} | {ratio:.1f} | {each.median:.1f} | {each.slowest:.1f} | "
-            f"{each.refused} |"
+            f"| {finding.name} | {finding.idle:.1f} | {finding.attacked:.1f} | {ratio:.1f} | {finding.median:.1f} "
+            f"| {finding.slowest:.1f} | {finding.refused} |"
         )
     return "\n".join(lines)
 
@@ -235,14 +238,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--queued", type=int, default=250)
     parser.add_argument("--connections", type=int, default=2000)
     parser.add_argument("--attack", nargs="+", metavar=("URL", "KEY"), help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.attack:
-        attack(chosen.attack[0], chosen.attack[1:], chosen.queued, chosen.connections)
+    options = parser.parse_args(arguments)
+    if options.attack:
+        attack(options.attack[0], options.attack[1:], options.queued, options.connections)
     with tempfile.TemporaryDirectory() as folder:
-        findings = campaign(Path(folder), chosen.requests, chosen.queued, chosen.connections)
+        findings = campaign(Path(folder), options.requests, options.queued, options.connections)
     sys.stdout.write(table(findings) + "\n")
-    late = (each.attacked > MAX_RATIO * each.idle for each in findings if each.name != BEGINNING)
-    return int(any(late) or any(each.refused for each in findings))
+    late = (finding.attacked > MAX_RATIO * finding.idle for finding in findings if finding.name != BEGINNING)
+    return int(any(late) or any(finding.refused for finding in findings))
 
 
 if __name__ == "__main__":

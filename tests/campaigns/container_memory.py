@@ -2,10 +2,11 @@
 
     PYTHONPATH=tests python -m campaigns.container_memory [--seconds 60] [--write docs/faults.md]
 
-Each example's server runs in a control group with the example's memory limit, which it sees as a container does, with the settings of the
-example. Every solver process gets the largest enumeration that is admitted, and K = 101 by enumeration is asked for as well; comparisons,
-accounts and designs of 101 voters come beside them. The kernel counts what it kills (`memory.oom_control`) and the most memory that was
-in use. Needs root, and version 1 of the memory controller.
+Each example's server runs in a control group with the example's memory limit, which it sees as a container does, with
+the settings of the example. Every solver process gets the largest enumeration that is admitted, and K = 101 by
+enumeration is asked for as well; comparisons, accounts and designs of 101 voters come beside them. The kernel counts
+what it kills (`memory.oom_control`) and the most memory that was in use. Needs root, and version 1 of the memory
+controller.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def load(example: Example, seconds: float) -> dict[str, Any]:
         server = Service(url, Path(folder), 0, DARRM_WAIT_SECONDS="60", DARRM_LOG_FORMAT="json", **settings)
         outer = Path(os.environ["OUTER_GROUP"])
         (outer / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")  # the client is not in the container
-        asked, end = work(example), time.monotonic() + seconds
+        items, end = work(example), time.monotonic() + seconds
 
         def ask(item: tuple[str, str, dict[str, Any]]) -> None:
             name, path, body = item
@@ -114,22 +115,22 @@ def load(example: Example, seconds: float) -> dict[str, Any]:
                     status = "broken"
             statuses[f"{name}: {status}"] += 1
 
-        many = 2 * example.workers * example.solvers + 2
-        with ThreadPoolExecutor(many) as pool:
-            waiting = [pool.submit(ask, next(asked)) for _ in range(many)]
+        count = 2 * example.workers * example.solvers + 2
+        with ThreadPoolExecutor(count) as pool:
+            waiting = [pool.submit(ask, next(items)) for _ in range(count)]
             while time.monotonic() < end:
                 time.sleep(0.05)
-                waiting = [each if not each.done() else pool.submit(ask, next(asked)) for each in waiting]
-        ready = server.client.get("/readyz").status_code
+                waiting = [future if not future.done() else pool.submit(ask, next(items)) for future in waiting]
+        readiness = server.client.get("/readyz").status_code
         server.kill()
-    used = int((CONTROLLER / "memory.max_usage_in_bytes").read_text(encoding="ascii")) / 2**20
+    peak = int((CONTROLLER / "memory.max_usage_in_bytes").read_text(encoding="ascii")) / 2**20
     control = (CONTROLLER / "memory.oom_control").read_text(encoding="ascii").splitlines()
     killed = next(int(line.split()[1]) for line in control if line.startswith("oom_kill "))
-    return {"statuses": dict(statuses), "ready": ready, "used": used, "killed": killed}
+    return {"statuses": dict(statuses), "ready": readiness, "used": peak, "killed": killed}
 
 
 def contained(example: Example, seconds: float) -> dict[str, Any]:
-    """Return what `load` finds in a control group with the example's limit, which stands where a container sees its own."""
+    """Return what `load` finds in a control group with the example's limit, mounted where a container sees its own."""
     group = CONTROLLER / f"darrm-memory-{os.getpid()}"
     group.mkdir()
     try:
@@ -150,8 +151,8 @@ def contained(example: Example, seconds: float) -> dict[str, Any]:
             )
         if run.returncode:
             raise RuntimeError(run.stderr[-2000:])
-        found: dict[str, Any] = eval(run.stdout)  # noqa: S307 — our own dictionary
-        return found
+        result: dict[str, Any] = eval(run.stdout)  # noqa: S307 — our own dictionary
+        return result
     finally:
         time.sleep(1)
         for pid in (group / "cgroup.procs").read_text(encoding="ascii").split():
@@ -164,14 +165,17 @@ def report(findings: Sequence[tuple[Example, dict[str, Any]]]) -> str:
     lines = [
         PART,
         "",
-        "| example | limit [MiB] | workers × solvers | each solver process [MiB] | most in use [MiB] | killed by the kernel | ready | answers |",
+        (
+            "| example | limit [MiB] | workers × solvers | each solver process [MiB] | most in use [MiB] "
+            "| killed by the kernel | ready | answers |"
+        ),
         "|---|---|---|---|---|---|---|---|",
     ]
-    for example, found in findings:
-        told = "; ".join(f"{count} × {name}" for name, count in sorted(found["statuses"].items()))
+    for example, result in findings:
+        statuses = "; ".join(f"{count} × {name}" for name, count in sorted(result["statuses"].items()))
         lines.append(
-            f"| {example.name} | {example.memory} | {example.workers} × {example.solvers} | {example.bound} | {found['used']:.0f} | "
-            f"{found['killed']} | {found['ready']} | {told} |"
+            f"| {example.name} | {example.memory} | {example.workers} × {example.solvers} | {example.bound} "
+            f"| {result['used']:.0f} | {result['killed']} | {result['ready']} | {statuses} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -185,22 +189,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", default="", help="part of the names of examples")
     parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.inside:
-        example = next(each for each in EXAMPLES if each.name == chosen.inside)
-        sys.stdout.write(repr(load(example, chosen.seconds)))
+    options = parser.parse_args(arguments)
+    if options.inside:
+        example = next(candidate for candidate in EXAMPLES if candidate.name == options.inside)
+        sys.stdout.write(repr(load(example, options.seconds)))
         return 0
     findings = []
     for example in EXAMPLES:
-        if chosen.only in example.name:
-            findings.append((example, contained(example, chosen.seconds)))
+        if options.only in example.name:
+            findings.append((example, contained(example, options.seconds)))
             sys.stderr.write(f"{findings[-1]}\n")
     page = report(findings)
     sys.stdout.write(page)
-    if chosen.write:
-        write_part(chosen.write, PART, page)
-    bad = [name for _, found in findings for name in found["statuses"] if name.rpartition(": ")[2][0] in "5b"]
-    return int(any(found["killed"] for _, found in findings) or bool(bad))
+    if options.write:
+        write_part(options.write, PART, page)
+    failures = [name for _, result in findings for name in result["statuses"] if name.rpartition(": ")[2][0] in "5b"]
+    return int(any(result["killed"] for _, result in findings) or bool(failures))
 
 
 if __name__ == "__main__":

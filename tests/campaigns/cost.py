@@ -3,9 +3,11 @@
     PYTHONPATH=tests python -m campaigns.cost
 
 Prints one line a solve, then the coefficients of
-ln seconds = a + b·ln(K/101) + c·ln max(m/3, 1) + (d + e·ln(K/101))·ln(1 + 30·K·Δ)  for voters without and with Δ, and the
-factors by which measurements are off. Time is the processor's, not the wall's, so that what
-else the machine does matters little.
+
+    ln seconds = a + b·ln(K/101) + c·ln max(m/3, 1) + (d + e·ln(K/101))·ln(1 + 30·K·Δ)
+
+for voters without and with Δ, and the factors by which measurements are off. Time is the processor's, not the wall's,
+so that other work on the machine matters little.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ def fitted(rows: list[tuple[int, float, float, str, float]]) -> None:
         seconds = np.log([row[-1] for row in part])
         coefficients = np.linalg.lstsq(design, seconds, rcond=None)[0]
         off = np.exp(np.abs(design @ coefficients - seconds))
-        found = f"off by {np.median(off):.2f} in the middle, {off.max():.1f} at most, {len(part)} solves"
-        sys.stdout.write(f"{name}: {coefficients.round(3).tolist()}, {found}\n")
+        summary = f"off by {np.median(off):.2f} in the middle, {off.max():.1f} at most, {len(part)} solves"
+        sys.stdout.write(f"{name}: {coefficients.round(3).tolist()}, {summary}\n")
 
 
 if __name__ == "__main__":

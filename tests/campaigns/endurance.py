@@ -1,14 +1,15 @@
 """A day of mixed load on a real server: does its memory stay flat, and is anything ever a 5xx?
 
-A server with API keys, log, metrics and a SQLite store, as in production; eight connections that are kept alive and now and then opened
-anew; stored γ in several spellings and forms, certificates, curves, accounts, new problems, batches, jobs, event streams, requests that
-are wrong in many ways, clients that disconnect. A million requests imitate 24 hours at 12 requests a second.
+A server with API keys, log, metrics and a SQLite store, as in production; eight connections that are kept alive and now
+and then opened anew; stored γ in several spellings and forms, certificates, curves, accounts, new problems, batches,
+jobs, event streams, requests that are wrong in many ways, clients that disconnect. A million requests imitate 24 hours
+at 12 requests a second.
 
     PYTHONPATH=tests python -m campaigns.endurance --requests 1000000 --record endurance.jsonl --write docs/faults.md
 
-The requests are a function of the seed and their number. With ``--record`` each piece of 10,000 is a line of JSON, and a run that was
-interrupted goes on where it stopped, on the store that it left in ``--folder``, with a new server: memory is compared within the life
-of one server.
+The requests are a function of the seed and their number. With ``--record`` each piece of 10,000 is a line of JSON, and
+a run that was interrupted goes on where it stopped, on the store that it left in ``--folder``, with a new server:
+memory is compared within the life of one server.
 """
 
 from __future__ import annotations
@@ -114,19 +115,19 @@ def _post(name: str, path: str, body: Any, expected: tuple[int, ...] = (200,), h
     return Request(name, "POST", path, json.dumps(body).encode(), headers, expected)
 
 
-def _stored(random_: random.Random) -> Request:
+def _stored_request(random_: random.Random) -> Request:
     return _get("stored γ", "/v1/gamma", **random_.choice(STORED))
 
 
 def _respelt(random_: random.Random) -> Request:
     problem = random_.choice(STORED)
-    named = sorted(({**problem, "epsilon": f"{problem['epsilon']:.{random_.randint(2, 9)}f}"}).items())
-    random_.shuffle(named)
+    fields = sorted(({**problem, "epsilon": f"{problem['epsilon']:.{random_.randint(2, 9)}f}"}).items())
+    random_.shuffle(fields)
     form = random_.choice(["application/json", "text/csv", "application/x-npz"])
-    return _get("stored γ, respelt", "/v1/gamma", f"Accept: {form}\r\n", **dict(named))
+    return _get("stored γ, respelt", "/v1/gamma", f"Accept: {form}\r\n", **dict(fields))
 
 
-def _posted(random_: random.Random) -> Request:
+def _posted_request(random_: random.Random) -> Request:
     return _post("stored γ, posted", "/v1/gamma", random_.choice(STORED))
 
 
@@ -134,7 +135,7 @@ def _by_id(random_: random.Random) -> Request:
     return _get("γ by id", f"/v1/gamma/{random_.choice(IDS)}")
 
 
-def _revalidated(random_: random.Random) -> Request:
+def _revalidated_request(random_: random.Random) -> Request:
     return _get("revalidation", f"/v1/gamma/{random_.choice(IDS)}", "If-None-Match: *\r\n", expected=(304,))
 
 
@@ -148,13 +149,13 @@ def _batch(random_: random.Random) -> Request:
     return _post("batch of 10", "/v1/gamma/batch", {"problems": random_.sample(STORED, 10)})
 
 
-def _verified(random_: random.Random) -> Request:
+def _verified_request(random_: random.Random) -> Request:
     scale = random_.uniform(0.5, 1)
     gamma = [value * scale for value in GAMMA]
     return _post("certificate", "/v1/verify", {"K": 3, "m": 1, "epsilon": 0.1, "gamma": gamma})
 
 
-def _refuted(_: random.Random) -> Request:
+def _refuted_request(_: random.Random) -> Request:
     return _post("counterexample", "/v1/verify", {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [1, 1, 1, 1]}, (422,))
 
 
@@ -166,7 +167,7 @@ def _profile(random_: random.Random) -> Request:
     return _get("profile", "/v1/profile", expected=(200, 202), **random_.choice(STORED[:12]), points=5)
 
 
-def _composed(random_: random.Random) -> Request:
+def _composed_request(random_: random.Random) -> Request:
     queries = random_.randint(1, 30)
     return _get("account", "/v1/compose", expected=(200, 202), epsilon=0.1, delta=1e-6, queries=queries)
 
@@ -203,7 +204,7 @@ def _health(_: random.Random) -> Request:
     return _get("health", "/healthz")
 
 
-def _ready(_: random.Random) -> Request:
+def _ready_request(_: random.Random) -> Request:
     return _get("readiness", "/readyz")
 
 
@@ -215,7 +216,7 @@ def _page(_: random.Random) -> Request:
     return _get("page", "/")
 
 
-def _left(random_: random.Random) -> Request:
+def _abandoned_request(random_: random.Random) -> Request:
     return _curve(random_)._replace(name="client that leaves", leaves=True)
 
 
@@ -224,7 +225,7 @@ def _invalid(random_: random.Random) -> Request:
     return _post("invalid field", "/v1/gamma", {**random_.choice(STORED), **field_}, (422,))
 
 
-def _malformed(random_: random.Random) -> Request:
+def _malformed_request(random_: random.Random) -> Request:
     body = random_.choice([b"{", b"\xff\xfe", b'{"K": NaN}', b"[]", b'{"K":3,"K":5}'])
     return Request("malformed body", "POST", "/v1/gamma", body, "", (400, 422))
 
@@ -233,7 +234,7 @@ def _large(_: random.Random) -> Request:
     return Request("body too large", "POST", "/v1/gamma", b" " * 70_000, "", (413,))
 
 
-def _unknown(random_: random.Random) -> Request:
+def _unknown_request(random_: random.Random) -> Request:
     target = random_.choice(
         ["/v1/nothing", f"/v1/gamma/{random_.getrandbits(256):064x}", f"/v1/jobs/{random_.getrandbits(256):064x}"]
     )
@@ -249,33 +250,33 @@ def _keyless(_: random.Random) -> Request:
 
 
 MIX: dict[Callable[[random.Random], Request], int] = {
-    _stored: 4000,
+    _stored_request: 4000,
     _respelt: 1500,
-    _posted: 1000,
+    _posted_request: 1000,
     _by_id: 600,
-    _revalidated: 500,
+    _revalidated_request: 500,
     _estimate: 300,
     _health: 300,
-    _verified: 200,
+    _verified_request: 200,
     _job: 200,
     _result: 150,
     _head: 150,
     _invalid: 200,
-    _malformed: 100,
-    _unknown: 150,
+    _malformed_request: 100,
+    _unknown_request: 150,
     _method: 50,
     _keyless: 100,
     _jobs: 100,
     _curve: 80,
     _batch: 60,
     _new: 50,
-    _refuted: 40,
-    _composed: 30,
+    _refuted_request: 40,
+    _composed_request: 30,
     _page: 30,
     _events: 30,
-    _left: 20,
+    _abandoned_request: 20,
     _profile: 20,
-    _ready: 20,
+    _ready_request: 20,
     _metrics: 20,
     _large: 10,
     _tradeoff: 10,
@@ -324,16 +325,16 @@ class Piece:
 
 
 def interval(seconds: float) -> int:
-    """Return the interval of the latency histogram that contains a time: number i reaches up to `RATIO` ** i microseconds."""
+    """Return the interval of the latency histogram that contains a time; interval i ends at `RATIO` ** i µs."""
     return max(0, math.ceil(math.log(max(seconds * 1e6, 1)) / math.log(RATIO)))
 
 
 def quantile(histogram: dict[str, int], share: float) -> float:
     """Return the upper end of the interval that contains a quantile [ms]."""
-    left = share * sum(histogram.values())
+    remaining = share * sum(histogram.values())
     for number in sorted(map(int, histogram)):
-        left -= histogram[str(number)]
-        if left <= 0:
+        remaining -= histogram[str(number)]
+        if remaining <= 0:
             return float(RATIO**number / 1000)
     return 0.0
 
@@ -355,8 +356,8 @@ class Connection:
         """Ask, and return status and body; 0 where the client left."""
         if self._reader is None or self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(*self._address)
-        own = "" if "X-API-Key" in request.headers else f"X-API-Key: {self._key}\r\n"
-        head = f"{request.method} {request.target} HTTP/1.1\r\nHost: localhost\r\n{own}{request.headers}"
+        key_header = "" if "X-API-Key" in request.headers else f"X-API-Key: {self._key}\r\n"
+        head = f"{request.method} {request.target} HTTP/1.1\r\nHost: localhost\r\n{key_header}{request.headers}"
         if request.body:
             head += f"Content-Type: application/json\r\nContent-Length: {len(request.body)}\r\n"
         self._writer.write(head.encode() + b"\r\n" + request.body)
@@ -465,14 +466,14 @@ async def warm(address: tuple[str, int], key: str) -> None:
 def campaign(
     folder: Path,
     seed: int,
-    known: list[Piece],
+    known_pieces: list[Piece],
     pieces: int,
     record: Path | None = None,
     seconds: float = math.inf,
     count: int = PIECE,
 ) -> list[Piece]:
     """Send the pieces that are not known yet to one server, ``count`` requests each; return all."""
-    done, began = {piece.number: piece for piece in known}, time.monotonic()
+    pieces_by_number, began = {piece.number: piece for piece in known_pieces}, time.monotonic()
     keyfile = folder / f"keys-{len(list(folder.glob('keys-*.json')))}.json"
     keys = [create_key(keyfile, name)[1] for name in ("one", "two", "three")]
     server = Service(f"sqlite:///{folder / 'store.sqlite'}", folder, 0, DARRM_KEYS=str(keyfile), **SETTINGS)
@@ -481,10 +482,10 @@ def campaign(
         address = (parts.hostname or "", parts.port or 0)
         asyncio.run(warm(address, keys[0]))
         for number in range(pieces):
-            if number in done or time.monotonic() - began > seconds:
+            if number in pieces_by_number or time.monotonic() - began > seconds:
                 continue
             piece = asyncio.run(run_piece(Piece(seed, number, server.process.pid), address, keys, count))
-            done[number] = measure(piece, server.process.pid)
+            pieces_by_number[number] = measure(piece, server.process.pid)
             if record is not None:
                 with record.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(piece)) + "\n")
@@ -495,7 +496,7 @@ def campaign(
     finally:
         if server.process.poll() is None:
             server.kill()
-    return [done[number] for number in sorted(done)]
+    return [pieces_by_number[number] for number in sorted(pieces_by_number)]
 
 
 def read_record(path: Path, seed: int) -> list[Piece]:
@@ -503,17 +504,17 @@ def read_record(path: Path, seed: int) -> list[Piece]:
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]  # the last may be cut short
-    return [piece for line in whole if (piece := Piece(**json.loads(line))).seed == seed]
+    complete_lines = [line for line in lines if line.endswith("\n")]  # the last may be cut short
+    return [piece for line in complete_lines if (piece := Piece(**json.loads(line))).seed == seed]
 
 
 def total(histograms: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
     """Return the sum of counts by kind."""
-    summed: dict[str, Counter[str]] = defaultdict(Counter)
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
     for histogram in histograms:
         for name, counts in histogram.items():
-            summed[name].update(counts)
-    return {name: dict(counts) for name, counts in summed.items()}
+            totals[name].update(counts)
+    return {name: dict(counts) for name, counts in totals.items()}
 
 
 def report(pieces: list[Piece]) -> str:
@@ -522,11 +523,14 @@ def report(pieces: list[Piece]) -> str:
     requests, seconds = sum(piece.requests for piece in pieces), sum(piece.seconds for piece in pieces)
     errors = sum(count for counts in statuses.values() for status, count in counts.items() if status[0] == "5")
     broken = sum(counts.get("-1", 0) for counts in statuses.values())
-    wrong = sum(len(piece.wrong) for piece in pieces) - errors - broken
+    unexpected = sum(len(piece.wrong) for piece in pieces) - errors - broken
     lines = [
         PART,
         "",
-        f"{requests:,} requests in {seconds:,.0f} s: {errors} answers of 5xx, {broken} broken connections, {wrong} other unexpected statuses.",
+        (
+            f"{requests:,} requests in {seconds:,.0f} s: {errors} answers of 5xx, {broken} broken connections, "
+            f"{unexpected} other unexpected statuses."
+        ),
         "",
         "| requests so far | server [MiB] | all its processes [MiB] | open files | threads |",
         "|---|---|---|---|---|",
@@ -537,22 +541,22 @@ def report(pieces: list[Piece]) -> str:
     for number, life in enumerate(lives.values(), start=1):
         if len(lives) > 1:
             lines.append(f"| *server {number}* | | | | |")
-        for at in sorted({0, len(life) // 4, len(life) // 2, 3 * len(life) // 4, len(life) - 1}):
-            piece = life[at]
-            count = sum(each.requests for each in life[: at + 1])
+        for index in sorted({0, len(life) // 4, len(life) // 2, 3 * len(life) // 4, len(life) - 1}):
+            piece = life[index]
+            count = sum(earlier.requests for earlier in life[: index + 1])
             lines.append(
                 f"| {count:,} | {piece.memory[0]:.1f} | {piece.memory[1]:.1f} | {piece.files} | {piece.threads} |"
             )
     lines += ["", "| request | statuses | median [ms] | p99 [ms] | p99.9 [ms] |", "|---|---|---|---|---|"]
     for name, counts in sorted(statuses.items(), key=lambda item: -sum(item[1].values())):
-        told = ", ".join(f"{count:,} × {_said(status)}" for status, count in sorted(counts.items()))
+        status_text = ", ".join(f"{count:,} × {_status_name(status)}" for status, count in sorted(counts.items()))
         histogram = latencies.get(name)
         times = [quantile(histogram, share) for share in (0.5, 0.99, 0.999)] if histogram else []
-        lines.append(f"| {name} | {told} | {' | '.join(f'{value:.1f}' for value in times) or ' | | '} |")
+        lines.append(f"| {name} | {status_text} | {' | '.join(f'{value:.1f}' for value in times) or ' | | '} |")
     return "\n".join(lines) + "\n"
 
 
-def _said(status: str) -> str:
+def _status_name(status: str) -> str:
     return {"0": "left", "-1": "broken"}.get(status, status)
 
 
@@ -567,18 +571,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--record", type=Path, help="file of pieces to go on with, a line of JSON each")
     parser.add_argument("--folder", type=Path, help="folder of the store; unless given, a temporary one")
     parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server ends with the campaign
-    known = read_record(chosen.record, chosen.seed) if chosen.record else []
+    known_pieces = read_record(options.record, options.seed) if options.record else []
     with contextlib.ExitStack() as stack:
-        folder = chosen.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = math.ceil(chosen.requests / PIECE)
-        pieces = campaign(folder, chosen.seed, known, wanted, chosen.record, chosen.seconds)
+        count = math.ceil(options.requests / PIECE)
+        pieces = campaign(folder, options.seed, known_pieces, count, options.record, options.seconds)
     page = report(pieces)
     sys.stdout.write(page + "".join(f"{line}\n" for piece in pieces for line in piece.wrong))
-    if chosen.write:
-        write_part(chosen.write, PART, page)
+    if options.write:
+        write_part(options.write, PART, page)
     return int(any(piece.wrong for piece in pieces))
 
 

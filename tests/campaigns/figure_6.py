@@ -22,20 +22,20 @@ BLOCK = 20_000
 
 def worst_of(every: int) -> tuple[int, float]:
     """Return how many vectors there are, and the largest φ of γ = 1 over every so many blocks of them."""
-    constraint, one = PrivacyConstraint.of(PROBLEM), NoiseFunction(np.ones(PROBLEM.K + 1))
-    seen, worst = 0, -np.inf
+    constraint, majority = PrivacyConstraint.of(PROBLEM), NoiseFunction(np.ones(PROBLEM.K + 1))
+    vectors, worst = 0, -np.inf
     for place, block in enumerate(ConstraintGenerator(PROBLEM).blocks(BLOCK)):
-        seen += len(block)
+        vectors += len(block)
         if place % every == 0:
-            worst = max(worst, float(constraint.values(one.signed, block).max()))
-    return seen, worst
+            worst = max(worst, float(constraint.values(majority.signed, block).max()))
+    return vectors, worst
 
 
 def main() -> int:
     """Print the worst value beside the limit; 1 if γ = 1 is not private."""
     constraint = PrivacyConstraint.of(PROBLEM)
-    seen, worst = worst_of(every=1)
-    sys.stdout.write(f"{seen:,} vectors: worst {worst:.12f}, limit {constraint.limit:.12f}\n")
+    vectors, worst = worst_of(every=1)
+    sys.stdout.write(f"{vectors:,} vectors: worst {worst:.12f}, limit {constraint.limit:.12f}\n")
     return int(not worst + constraint.error(1.0) < constraint.limit)
 
 

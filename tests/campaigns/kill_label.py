@@ -2,8 +2,8 @@
 
 Each trial labels one file of votes. The process is killed with SIGKILL at random moments, told by how much the log has
 grown and a random delay, and started again with the same command until it ends by itself. Then every row must have been
-released exactly once: the log's blocks are the job's blocks, once each; its bits are the labels; and it has spent what a
-job that nobody disturbed spends, which is the number of rows. With ``--classes`` votes are among classes, released by
+released exactly once: the log's blocks are the job's blocks, once each; its bits are the labels; and it has spent what
+a job that nobody disturbed spends, which is the number of rows. With ``--classes`` votes are among classes, released by
 Confident-GNMax with a cap: then the log counts the labels among the answers, and there are as many as the cap allows.
 
     PYTHONPATH=tests python -m campaigns.kill_label --trials 100
@@ -70,26 +70,26 @@ def kill_and_resume(
     (folder / "solution.json").write_text(json.dumps(record))
     command = [*("label", "votes.npy", "--solution", "solution.json", "--release-log", "log"), "--json"]
     command += ["--queries", str(2 * rows), "--output", f"labels.{suffix}", "--block", str(block)]
-    done = 0
+    kill_count = 0
     for _ in range(kills):
         process = start(*command, cwd=folder)
-        until = _lines(folder) + int(rng.integers(0, max(2, rows // block // kills)))
-        while process.poll() is None and _lines(folder) < until:
+        target_lines = _lines(folder) + int(rng.integers(0, max(2, rows // block // kills)))
+        while process.poll() is None and _lines(folder) < target_lines:
             time.sleep(0.001)
         time.sleep(float(rng.random()) * 0.01)
         process.kill()
         process.communicate()
         if process.returncode == 0:
             break
-        done += 1
+        kill_count += 1
     answer = {"resumed": rows}
     if not (folder / f"labels.{suffix}").exists() or (folder / f".labels.{suffix}.job").exists():
         process = start(*command, cwd=folder)
         stdout, stderr = process.communicate(timeout=300)
         if process.returncode:
-            return Trial(done, 0, (f"ended with {process.returncode}: {stderr}",))
+            return Trial(kill_count, 0, (f"ended with {process.returncode}: {stderr}",))
         answer = json.loads(stdout)
-    return Trial(done, int(answer["resumed"]), _faults(folder, f"labels.{suffix}", rows, block, classes))
+    return Trial(kill_count, int(answer["resumed"]), _faults(folder, f"labels.{suffix}", rows, block, classes))
 
 
 def _faults(folder: Path, output: str, rows: int, block: int, classes: int | None) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def _faults(folder: Path, output: str, rows: int, block: int, classes: int | Non
         faults.append(f"the log holds the blocks {names}")
     if len({name.partition("/")[0] for name in names}) != 1:
         faults.append("the log holds several jobs")
-    bits = [bit for name in names for bit in _stored(log, name)]
+    bits = [bit for name in names for bit in _stored_bits(log, name)]
     if bits != labels:
         faults.append("the labels are not the bits in the log")
     if len(labels) != rows:
@@ -113,8 +113,8 @@ def _faults(folder: Path, output: str, rows: int, block: int, classes: int | Non
         released = sum(label != ABSTENTION for label in labels)
         if not released == log.labels == log.mechanism.cap:
             faults.append(f"{released} labels left, {log.labels} are counted, the cap is {log.mechanism.cap}")
-    if left := [path.name for path in folder.glob(".*")]:
-        faults.append(f"{left} are left behind")
+    if files := [path.name for path in folder.glob(".*")]:
+        faults.append(f"{files} are left behind")
     return tuple(faults)
 
 
@@ -123,7 +123,7 @@ def _lines(folder: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _stored(log: ReleaseLog | PluralityLog, name: str) -> list[int]:
+def _stored_bits(log: ReleaseLog | PluralityLog, name: str) -> list[int]:
     bits = log.stored(name)
     return [] if bits is None else [int(bit) for bit in bits]
 
@@ -146,25 +146,25 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--classes", type=int)
-    chosen = parser.parse_args(arguments)
-    kills, wrong = 0, 0
-    for number in range(chosen.trials):
+    options = parser.parse_args(arguments)
+    kills, faulty = 0, 0
+    for number in range(options.trials):
         with tempfile.TemporaryDirectory() as folder:
             trial = kill_and_resume(
                 Path(folder),
-                rows=chosen.rows,
-                block=chosen.block,
-                kills=chosen.kills,
-                seed=chosen.seed + number,
+                rows=options.rows,
+                block=options.block,
+                kills=options.kills,
+                seed=options.seed + number,
                 suffix=("csv", "npy")[number % 2],
-                classes=chosen.classes,
+                classes=options.classes,
             )
         kills += trial.kills
-        wrong += bool(trial.faults)
+        faulty += bool(trial.faults)
         for fault in trial.faults:
             sys.stdout.write(f"trial {number}: {fault}\n")
-    sys.stdout.write(f"{chosen.trials} jobs, {kills} kills, {wrong} jobs with a fault\n")
-    return 1 if wrong else 0
+    sys.stdout.write(f"{options.trials} jobs, {kills} kills, {faulty} jobs with a fault\n")
+    return 1 if faulty else 0
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
 """Is a table the same, bit for bit, whatever is killed while it is made?
 
 A driver (`darrm precompute` in all but the counting), a Dask scheduler and Dask workers, each a process of its own, on
-loopback addresses of their own, against one PostgreSQL. At random moments one of them is killed by ``kill -9`` and started
-again, until so many have died and the table is complete. One worker at a time is cut off instead: stopped in the middle of
-its work until its leases have run out and others have taken over, then let go on, to find that its claims are lost.
+loopback addresses of their own, against one PostgreSQL. At random moments one of them is killed by ``kill -9`` and
+started again, until so many have died and the table is complete. One worker at a time is cut off instead: stopped in
+the middle of its work until its leases have run out and others have taken over, then let go on, to find that its claims
+are lost.
 
     PYTHONPATH=tests python -m campaigns.kill_precompute --kills 50
 
-What is shown: the table equals that of a loop in one process; every key is stored, once, by one owner, and nobody holds it
-any more; and each was solved to completion exactly once more than it was lost. The workers write down what they complete,
-a trigger in the database who held the claim that ended as its answer was stored: every other completion must be one of a
-process that was killed (or ended with its scheduler), or one whose claim was lost to another owner while its process was
-cut off.
+What is shown: the table equals that of a loop in one process; every key is stored, once, by one owner, and nobody holds
+it any more; and each was solved to completion exactly once more than it was lost. The workers write down what they
+complete, a trigger in the database who held the claim that ended as its answer was stored: every other completion must
+be one of a process that was killed (or ended with its scheduler), or one whose claim was lost to another owner while
+its process was cut off.
 """
 
 from __future__ import annotations
@@ -90,10 +91,10 @@ CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE TRIGGER note AFTER UPDATE OR DELETE ON darrm_claims FOR EACH ROW EXECUTE FUNCTION note();
 """
-"""What the database notes, in the transaction itself: whose claim ended with its answer stored, and whose was taken over."""
+"""Triggers that note, in the transaction itself, whose claim ended with its answer stored, and whose was taken over."""
 
 
-_SAID = {"scheduler": b"Scheduler at:", "worker": b"Registered to:", "driver": b"at work"}
+_READY_MESSAGES = {"scheduler": b"Scheduler at:", "worker": b"Registered to:", "driver": b"at work"}
 """What a process says once it is there."""
 
 
@@ -144,12 +145,12 @@ class Surroundings:
     def mend(self) -> None:
         """Start whatever is not there, but the driver when it is done."""
         for name in (*HOSTS, "driver"):
-            there = self.processes.get(name)
-            done = (None, 0) if name == "driver" else (None,)
-            if there is not None and there.poll() in done:
+            process = self.processes.get(name)
+            running_codes = (None, 0) if name == "driver" else (None,)
+            if process is not None and process.poll() in running_codes:
                 continue
-            if there is not None:
-                self.ended.add(there.pid)
+            if process is not None:
+                self.ended.add(process.pid)
             with (self._folder / f"{name}.log").open("ab") as log:
                 self._logged[name] = log.tell()
                 self.processes[name] = subprocess.Popen(
@@ -158,9 +159,9 @@ class Surroundings:
 
     def at_work(self, name: str) -> bool:
         """Whether a process has come so far that killing it cuts something short."""
-        began, file = self._logged[name], self._folder / f"{name}.log"
-        told = file.read_bytes()[began:]
-        return self.processes[name].poll() is None and _SAID[name.rstrip(" 12")] in told
+        offset, file = self._logged[name], self._folder / f"{name}.log"
+        log = file.read_bytes()[offset:]
+        return self.processes[name].poll() is None and _READY_MESSAGES[name.rstrip(" 12")] in log
 
     def over(self) -> bool:
         """Whether the driver came to its end."""
@@ -182,19 +183,19 @@ class Surroundings:
                 *(str(self._folder / "grid.json"), self._url, self.address, str(LEASE)),
             ]
         if name == "scheduler":
-            where = ["--host", HOSTS[name], "--port", str(self._port), "--no-dashboard"]
-            return [sys.executable, "-m", "distributed.cli.dask_scheduler", *where]
-        where = [self.address, "--host", HOSTS[name], "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-        return [sys.executable, "-m", "distributed.cli.dask_worker", *where]
+            options = ["--host", HOSTS[name], "--port", str(self._port), "--no-dashboard"]
+            return [sys.executable, "-m", "distributed.cli.dask_scheduler", *options]
+        options = [self.address, "--host", HOSTS[name], "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        return [sys.executable, "-m", "distributed.cli.dask_worker", *options]
 
 
 def campaign(kills: int, seed: int, pause: tuple[float, float], seconds: float = math.inf) -> Tally:
-    """Kill so many processes, or for so long [s], and then let the run end; if it ends before, begin with a new place."""
+    """Kill so many processes, or for so long [s], then let the run end; if it ends before, begin with a new store."""
     tally, rng, began = Tally(), random.Random(seed), time.monotonic()
-    expected = undisturbed()
+    expected_rows = undisturbed()
     while tally.kills.total() < kills and time.monotonic() - began < seconds:
         with tempfile.TemporaryDirectory() as name:
-            killed_run(Path(name), expected, kills, rng, pause, tally, began + seconds)
+            killed_run(Path(name), expected_rows, kills, rng, pause, tally, began + seconds)
         print(f"{time.monotonic() - began:.0f} s", *report(tally), *tally.wrong, sep="\n", file=sys.stderr)  # noqa: T201
     tally.seconds = time.monotonic() - began
     return tally
@@ -202,77 +203,79 @@ def campaign(kills: int, seed: int, pause: tuple[float, float], seconds: float =
 
 def killed_run(
     folder: Path,
-    expected: list[Row],
+    expected_rows: list[Row],
     kills: int,
     rng: random.Random,
     pause: tuple[float, float],
     tally: Tally,
-    until: float,
+    deadline: float,
 ) -> None:
     """Make the table once, killing until then (by `time.monotonic`)."""
     name = postgres.server().new()
     url = postgres.server().url(name)
     open_store(url).close()
     postgres.server().sql(name, _AUDIT)
-    around, before = Surroundings(folder, url), 0
+    surroundings, begun_before = Surroundings(folder, url), 0
     end = time.monotonic() + 1800
-    with closing(around):
-        around.mend()
-        while not around.over():
+    with closing(surroundings):
+        surroundings.mend()
+        while not surroundings.over():
             if time.monotonic() > end:
                 tally.wrong.append("the run does not end")
                 return
             time.sleep(rng.uniform(*pause))
-            if around.over() or tally.kills.total() >= kills or time.monotonic() > until:
-                around.mend()
+            if surroundings.over() or tally.kills.total() >= kills or time.monotonic() > deadline:
+                surroundings.mend()
                 continue
             victim = rng.choice(VICTIMS)
             begun = counts(folder / "counted", "begun").total()
-            if begun == before or not around.at_work(victim):  # else nothing would be cut short
-                around.mend()
+            if begun == begun_before or not surroundings.at_work(victim):  # else nothing would be cut short
+                surroundings.mend()
                 continue
-            before = begun
+            begun_before = begun
             if victim.startswith("worker") and rng.random() < 0.1:
-                around.cut.add(around.processes[victim].pid)
-                _cut(around.processes[victim])
+                surroundings.cut.add(surroundings.processes[victim].pid)
+                _stop_for_a_while(surroundings.processes[victim])
                 tally.cut += 1
             else:
-                around.processes[victim].kill()
-                around.processes[victim].wait(30)
+                surroundings.processes[victim].kill()
+                surroundings.processes[victim].wait(30)
                 tally.kills[victim.split()[0]] += 1
-            around.mend()
-    look(folder, name, expected, around, tally)
+            surroundings.mend()
+    look(folder, name, expected_rows, surroundings, tally)
 
 
-def look(folder: Path, name: str, expected: list[Row], around: Surroundings, tally: Tally) -> None:
+def look(folder: Path, name: str, expected_rows: list[Row], surroundings: Surroundings, tally: Tally) -> None:
     """Hold what came of it against an undisturbed run."""
     server = postgres.server()
     with closing(open_store(server.url(name))) as store:
-        if [*store.rows()] != expected:
+        if [*store.rows()] != expected_rows:
             tally.wrong.append("the table differs from that of an undisturbed run")
-    if left := server.sql(name, "SELECT key, owner FROM darrm_claims"):
-        tally.wrong.append(f"claims that nobody ended: {left}")
-    stored: dict[str, set[str]] = {row.key: set() for row in expected}
+    if claims := server.sql(name, "SELECT key, owner FROM darrm_claims"):
+        tally.wrong.append(f"claims that nobody ended: {claims}")
+    owners: dict[str, set[str]] = {row.key: set() for row in expected_rows}
     for line in server.sql(name, "SELECT key, owner FROM audit WHERE what = 'stored'").splitlines():
         key, _, owner = line.partition("|")
-        stored[key].add(owner)
-    told = lines(folder / "counted")
+        owners[key].add(owner)
+    events = lines(folder / "counted")
     tally.taken_over += int(server.sql(name, "SELECT count(*) FROM audit WHERE what = 'taken over'"))
-    tally.problems += len(expected)
-    tally.begun += sum(line.word == "begun" for line in told)
-    tally.completed += sum(line.word == "done" for line in told)
-    refused = {(line.key, line.owner) for line in told if line.word == "refused"}
-    for key in (row.key for row in expected):
-        by = stored[key]
-        done = [line for line in told if (line.word, line.key) == ("done", key)]
-        if sum(line.owner in by for line in done) != 1:
-            tally.wrong.append(f"{key}: stored by {by}, completed by {done}")
-        lost = [line for line in done if line.owner not in by]
-        outrun = [line for line in lost if (key, line.owner) in refused or line.process in around.cut]
+    tally.problems += len(expected_rows)
+    tally.begun += sum(line.word == "begun" for line in events)
+    tally.completed += sum(line.word == "done" for line in events)
+    refused = {(line.key, line.owner) for line in events if line.word == "refused"}
+    for key in (row.key for row in expected_rows):
+        key_owners = owners[key]
+        completions = [line for line in events if (line.word, line.key) == ("done", key)]
+        if sum(line.owner in key_owners for line in completions) != 1:
+            tally.wrong.append(f"{key}: stored by {key_owners}, completed by {completions}")
+        lost_completions = [line for line in completions if line.owner not in key_owners]
+        outrun = [line for line in lost_completions if (key, line.owner) in refused or line.process in surroundings.cut]
         tally.outrun += len(outrun)
-        tally.lost += len(lost) - len(outrun)
+        tally.lost += len(lost_completions) - len(outrun)
         tally.wrong += [
-            f"lost without a reason: {line}" for line in lost if line not in outrun and line.process not in around.ended
+            f"lost without a reason: {line}"
+            for line in lost_completions
+            if line not in outrun and line.process not in surroundings.ended
         ]
     if tally.completed != tally.problems + tally.lost + tally.outrun:
         tally.wrong.append(f"{tally.completed} completions of {tally.problems} problems")
@@ -291,7 +294,7 @@ def undisturbed() -> list[Row]:
     return [*store.rows()]
 
 
-def _cut(process: subprocess.Popen[bytes]) -> None:
+def _stop_for_a_while(process: subprocess.Popen[bytes]) -> None:
     """Stop a process for longer than its leases last, as a network that fails would, and let it go on."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGSTOP)
@@ -309,13 +312,16 @@ def _free_port(host: str) -> int:
 
 def report(tally: Tally) -> Iterator[str]:
     """Yield what came of it, as lines of a page."""
-    kinds = ", ".join(f"{many} {kind}s" for kind, many in sorted(tally.kills.items()))
-    yield "| killed | cut off | problems | solves begun | completed | lost with a process | lost with a claim | claims taken over | wrong |"
+    kinds = ", ".join(f"{number} {kind}s" for kind, number in sorted(tally.kills.items()))
+    yield (
+        "| killed | cut off | problems | solves begun | completed | lost with a process | lost with a claim "
+        "| claims taken over | wrong |"
+    )
     yield "|---|---|---|---|---|---|---|---|---|"
-    wrong = "none" if not tally.wrong else f"**{len(tally.wrong)}**"
+    faults = "none" if not tally.wrong else f"**{len(tally.wrong)}**"
     yield (
         f"| {tally.kills.total()} ({kinds}) | {tally.cut} | {tally.problems} | {tally.begun} | {tally.completed} | "
-        f"{tally.lost} | {tally.outrun} | {tally.taken_over} | {wrong} |"
+        f"{tally.lost} | {tally.outrun} | {tally.taken_over} | {faults} |"
     )
 
 
@@ -327,9 +333,9 @@ def main() -> None:
     parser.add_argument("--pause", type=float, nargs=2, default=(0.2, 1.5), help="between kills [s]")
     parser.add_argument("--minutes", type=float, default=math.inf, help="kill for so long at most")
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    tally = campaign(asked.kills, asked.seed, tuple(asked.pause), 60 * asked.minutes)
-    print(json.dumps(asdict(tally)) if asked.json else "\n".join([*report(tally), *tally.wrong]))  # noqa: T201
+    options = parser.parse_args()
+    tally = campaign(options.kills, options.seed, tuple(options.pause), 60 * options.minutes)
+    print(json.dumps(asdict(tally)) if options.json else "\n".join([*report(tally), *tally.wrong]))  # noqa: T201
     sys.exit(bool(tally.wrong))
 
 

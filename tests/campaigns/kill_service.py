@@ -1,8 +1,8 @@
 """Is anything lost, or wrong, when the service is killed at any moment?
 
-A real server over one SQLite file, with workers and solver processes; clients, each a process, that have random problems
-designed and write down every answer they get. Again and again one of them, whichever, is ended by SIGKILL: the server,
-one of its workers, one of its solver processes, or a client. What was killed is started again, and in the end
+A real server over one SQLite file, with workers and solver processes; clients, each a process, that have random
+problems designed and write down every answer they get. Again and again one of them, whichever, is ended by SIGKILL: the
+server, one of its workers, one of its solver processes, or a client. What was killed is started again, and in the end
 
 - the store opens, and every row in it is proved again (`solver_cache.check`);
 - every answer that any client ever got is private, and is still the answer, bit by bit;
@@ -45,8 +45,8 @@ PAUSE = 0.7
 """Longest time between a start and the next kill [s]; drawn uniformly."""
 
 BREATH = 30.0
-"""Longest wait for an answer [s] in the half of the rounds that begin with one: on a machine that is busy with much else
-nobody would otherwise live long enough to get any, and nothing would be shown of answers."""
+"""Longest wait for an answer [s] in the half of the rounds that begin with one: on a busy machine nobody would
+otherwise live long enough to get any, and the round would show nothing about answers."""
 
 SETTINGS = {
     "DARRM_WORKERS": "2",
@@ -91,28 +91,28 @@ def problem(random_: random.Random) -> dict[str, Any]:
 def client(url: str, path: Path, seed: int) -> None:
     """Ask for γ for ever, in the two ways there are, and write down each answer before asking again."""
     random_ = random.Random(seed)
-    with httpx.Client(base_url=url, timeout=20) as asking, path.open("a", encoding="utf-8") as file:
+    with httpx.Client(base_url=url, timeout=20) as http, path.open("a", encoding="utf-8") as file:
         while True:
             try:
-                answer = _asked(asking, problem(random_), waits=random_.random() < 0.5)
+                answer = _ask(http, problem(random_), waits=random_.random() < 0.5)
             except (httpx.TransportError, httpx.HTTPStatusError):  # it was killed just now, or is not there yet
                 time.sleep(0.05)
                 continue
             if answer is not None:
-                told = {name: answer[name] for name in ("id", "problem", "gamma", "status")}
-                file.write(json.dumps(told) + "\n")
+                record = {name: answer[name] for name in ("id", "problem", "gamma", "status")}
+                file.write(json.dumps(record) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
 
 
-def _asked(asking: httpx.Client, wanted: dict[str, Any], *, waits: bool) -> dict[str, Any] | None:
+def _ask(http: httpx.Client, problem: dict[str, Any], *, waits: bool) -> dict[str, Any] | None:
     if waits:
-        answer = asking.post("/v1/gamma", json=wanted).raise_for_status()
+        answer = http.post("/v1/gamma", json=problem).raise_for_status()
         return dict(answer.json()) if answer.status_code == 200 else None
-    job = asking.post("/v1/jobs", json=wanted).raise_for_status().json()
+    job = http.post("/v1/jobs", json=problem).raise_for_status().json()
     end = time.monotonic() + 10
     while time.monotonic() < end:
-        answer = asking.get(job["result"]).raise_for_status()
+        answer = http.get(job["result"]).raise_for_status()
         if answer.status_code == 200:
             return dict(answer.json())
         time.sleep(0.02)
@@ -161,8 +161,8 @@ class Campaign:
 
     def _breathe(self) -> None:
         """Wait until a client has written down one answer more."""
-        before, end = len(self._answers()), time.monotonic() + BREATH
-        while len(self._answers()) <= before and time.monotonic() < end:
+        count, end = len(self._answers()), time.monotonic() + BREATH
+        while len(self._answers()) <= count and time.monotonic() < end:
             time.sleep(0.05)
 
     def _kill(self, victim: str) -> None:
@@ -189,9 +189,9 @@ class Campaign:
 
     def _workers(self, solvers: Sequence[int]) -> list[int]:
         """Return the processes that answer requests: those that have solver processes, or will."""
-        own = children().get(self.service.process.pid, [])
-        named = [pid for pid in own if b"spawn_main" in command_line(pid)]
-        return [pid for pid in named if pid not in solvers]
+        child_pids = children().get(self.service.process.pid, [])
+        server_pids = [pid for pid in child_pids if b"spawn_main" in command_line(pid)]
+        return [pid for pid in server_pids if pid not in solvers]
 
     def _serve(self) -> Service:
         return Service(self.url, self.folder, port=self.port, **SETTINGS)
@@ -208,27 +208,27 @@ class Campaign:
 
     def _settle(self) -> None:
         """Wait until every job is over, then end the server in order."""
-        client_, wrong = self.service.client, self.outcome.wrong
+        client_, faults = self.service.client, self.outcome.wrong
         end = time.monotonic() + 300
         for state in ("running", "queued"):
             while client_.get("/v1/jobs", params={"state": state, "limit": 1}).raise_for_status().json()["jobs"]:
                 if time.monotonic() > end:
-                    wrong.append(f"a job stays {state}")
+                    faults.append(f"a job stays {state}")
                     break
                 time.sleep(0.1)
         if self.service.stop()[0] != 0:
-            wrong.append("the server did not stop in order")
+            faults.append("the server did not stop in order")
 
     def _look(self) -> None:
         outcome = self.outcome
         store = open_store(self.url)
         try:
             outcome.wrong += [f"{finding.key}: {finding.trouble}" for finding in check(store)]
-            kept = {row.key: json.loads(row.record)["gamma"] for row in store.rows()}
-            outcome.rows = len(kept)
+            gammas = {row.key: json.loads(row.record)["gamma"] for row in store.rows()}
+            outcome.rows = len(gammas)
             outcome.jobs = Counter({state: count for state, count in store.jobs.counts().items() if count})
-            failed = store.jobs.list(state="failed")
-            outcome.wrong += [f"{job.id} failed: {job.reason}" for job in failed if not _excused(job.reason)]
+            failed_jobs = store.jobs.list(state="failed")
+            outcome.wrong += [f"{job.id} failed: {job.reason}" for job in failed_jobs if not _is_excused(job.reason)]
             for answer in self._answers():
                 outcome.answers += 1
                 if verify(problem_from_record(answer["problem"]), answer["gamma"]).margin < 0:
@@ -236,7 +236,7 @@ class Campaign:
                 job = store.jobs.get(answer["id"])
                 if job is None or job.state != "done":
                     outcome.wrong.append(f"{answer['id']} was answered, and its job is {job and job.state}")
-                if answer["status"] == "optimal" and kept.get(answer["id"]) != answer["gamma"]:
+                if answer["status"] == "optimal" and gammas.get(answer["id"]) != answer["gamma"]:
                     outcome.wrong.append(f"{answer['id']} was answered otherwise than it is kept")
         finally:
             store.close()
@@ -248,8 +248,8 @@ class Campaign:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def _excused(reason: str) -> bool:
-    """Whether a job may have failed so: its solver process was killed twice in one attempt, or its server five times."""
+def _is_excused(reason: str) -> bool:
+    """Whether kills explain that a job failed: its solver process twice in one attempt, or its server five times."""
     return "killed by SIGKILL" in reason or "the server died" in reason
 
 
@@ -261,11 +261,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of all choices")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--client", metavar="URL", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.client:
-        client(given.client, given.folder / f"client-{given.seed}.jsonl", given.seed)
+    options = parser.parse_args()
+    if options.client:
+        client(options.client, options.folder / f"client-{options.seed}.jsonl", options.seed)
     with tempfile.TemporaryDirectory() as folder:
-        outcome = Campaign(Path(folder), given.seed).run(given.kills, given.seconds)
+        outcome = Campaign(Path(folder), options.seed).run(options.kills, options.seconds)
     sys.stdout.write(
         f"kills    {sum(outcome.kills.values())}: {dict(sorted(outcome.kills.items()))}\n"
         f"answers  {outcome.answers}\njobs     {dict(outcome.jobs)}\nrows     {outcome.rows}\n"

@@ -102,11 +102,11 @@ def killed(url: str, names: Sequence[str], moments: Sequence[float]) -> list[str
     """Run writers, kill each at its moment [s]; return what they said."""
     writers = []
     for name in names:
-        read, out = os.pipe()
+        reader, out = os.pipe()
         child = os.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
-                os.close(read)
+                os.close(reader)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
                 try:
                     write(url, name, out)
@@ -114,43 +114,43 @@ def killed(url: str, names: Sequence[str], moments: Sequence[float]) -> list[str
                     os.write(out, f"wrong {name}: {err!r}\n".replace("\n", " ").encode() + b"\n")
             os._exit(1)
         os.close(out)
-        writers.append((child, read))
-    start, said = time.monotonic(), b""
-    for (child, _), moment in sorted(zip(writers, moments, strict=True), key=lambda each: each[1]):
+        writers.append((child, reader))
+    start, output = time.monotonic(), b""
+    for (child, _), moment in sorted(zip(writers, moments, strict=True), key=lambda item: item[1]):
         time.sleep(max(0.0, start + moment - time.monotonic()))
         os.kill(child, signal.SIGKILL)
-    for child, read in writers:
+    for child, reader in writers:
         os.waitpid(child, 0)
-        with open(read, "rb") as pipe:  # noqa: PTH123 — a descriptor
-            said += pipe.read()
-    return said.decode().splitlines()
+        with open(reader, "rb") as pipe:  # noqa: PTH123 — a descriptor
+            output += pipe.read()
+    return output.decode().splitlines()
 
 
-def looked_at(store: Store, said: Sequence[str], kills: int) -> Tally:
+def looked_at(store: Store, lines: Sequence[str], kills: int) -> Tally:
     """Return what a round came to: look at everything that was said, and finish what was left."""
-    tally = Tally(kills=kills, early=kills - said.count("opened"))
+    tally = Tally(kills=kills, early=kills - lines.count("opened"))
     tally.lost += [f"damaged: {fault}" for fault in store.integrity_errors()]
     submitted, results = set[str](), dict[str, str]()
-    for line in said:
-        word, _, rest = line.partition(" ")
+    for line in lines:
+        word, _, value = line.partition(" ")
         if word == "wrong":
-            tally.lost.append(rest)
+            tally.lost.append(value)
         elif word == "submitted":
-            submitted.add(rest)
+            submitted.add(value)
         elif word == "kept":
             tally.kept += 1
-            row = store.get(rest)
+            row = store.get(value)
             if row is None or validate_row(row).decision != "hit":
-                tally.lost.append(f"answer {rest}: {'gone' if row is None else validate_row(row).reason}")
+                tally.lost.append(f"answer {value}: {'gone' if row is None else validate_row(row).reason}")
         elif word == "done":
             tally.done += 1
-            job, _, key = rest.partition(" ")
+            job, _, key = value.partition(" ")
             results[job] = key
     tally.resumed = resumed(store.jobs)
     for job in sorted(submitted):
-        found = store.jobs.get(job)
-        if found is None or found.state != "done" or found.result != results.get(job, found.result):
-            tally.lost.append(f"job {job}: {found}")
+        stored_job = store.jobs.get(job)
+        if stored_job is None or stored_job.state != "done" or stored_job.result != results.get(job, stored_job.result):
+            tally.lost.append(f"job {job}: {stored_job}")
     return tally
 
 
@@ -195,12 +195,12 @@ def campaign(kills: int, seed: int, kind: str) -> Tally:
         places = Places(kind, Path(folder))
         number = 0
         while tally.kills < kills:
-            fresh = rng.random() < FRESH
-            url = places.new(old=rng.random() < 0.5) if fresh else places.grown
-            moments = [rng.uniform(0, LONGEST / (3 if fresh else 1)) for _ in range(2)]
-            said = killed(url, [f"{number}-{which}" for which in "ab"], moments)
+            is_new = rng.random() < FRESH
+            url = places.new(old=rng.random() < 0.5) if is_new else places.grown
+            moments = [rng.uniform(0, LONGEST / (3 if is_new else 1)) for _ in range(2)]
+            lines = killed(url, [f"{number}-{letter}" for letter in "ab"], moments)
             with closing(open_store(url)) as store:
-                tally.add(looked_at(store, said, len(moments)))
+                tally.add(looked_at(store, lines, len(moments)))
             number += 1
         with closing(open_store(places.grown)) as store:  # once more, all of it
             tally.lost += [
@@ -213,9 +213,9 @@ def campaign(kills: int, seed: int, kind: str) -> Tally:
 
 def report(kind: str, tally: Tally) -> Iterator[str]:
     """Yield a line of the table."""
-    wrong = "none" if not tally.lost else f"**{len(tally.lost)}**"
+    faults = "none" if not tally.lost else f"**{len(tally.lost)}**"
     yield (
-        f"| {kind} | {tally.kills} | {tally.early} | {tally.kept:,} | {tally.done:,} | {tally.resumed:,} | {wrong} |"
+        f"| {kind} | {tally.kills} | {tally.early} | {tally.kept:,} | {tally.done:,} | {tally.resumed:,} | {faults} |"
     )
 
 
@@ -274,12 +274,12 @@ def main() -> None:
     parser.add_argument("--kind", choices=KINDS, action="append", help="kind of store; all unless given")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, help="file that the page is written to")
-    asked = parser.parse_args()
-    tallies = {kind: campaign(asked.kills, asked.seed, kind) for kind in asked.kind or KINDS}
-    page = written(tallies, f"python -m campaigns.kill_store --kills {asked.kills} --seed {asked.seed}")
-    if asked.write:
-        asked.write.write_text(page, encoding="utf-8")
-    print(json.dumps({kind: vars(tally) for kind, tally in tallies.items()}) if asked.json else page)  # noqa: T201
+    options = parser.parse_args()
+    tallies = {kind: campaign(options.kills, options.seed, kind) for kind in options.kind or KINDS}
+    page = written(tallies, f"python -m campaigns.kill_store --kills {options.kills} --seed {options.seed}")
+    if options.write:
+        options.write.write_text(page, encoding="utf-8")
+    print(json.dumps({kind: vars(tally) for kind, tally in tallies.items()}) if options.json else page)  # noqa: T201
     sys.exit(any(tally.lost for tally in tallies.values()))
 
 

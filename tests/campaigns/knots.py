@@ -1,8 +1,9 @@
 """Do knots lose anything? Random problems of 60 to 400 voters, solved with knots and with a program of all coordinates.
 
-The design of many voters gives its solver γ at some coordinates only (`darrm_opt.design.knots`) and ends at a tolerance. For
-each problem its answer is held against the one of the program of all coordinates: both gaps are within the tolerance, neither
-utility exceeds the other's bound, they agree to the tolerance, and every search there is, compiled and NumPy, verifies both γ.
+The design of many voters gives its solver γ at some coordinates only (`darrm_opt.design.knots`) and ends at a
+tolerance. For each problem its answer is held against the one of the program of all coordinates: both gaps are within
+the tolerance, neither utility exceeds the other's bound, they agree to the tolerance, and every search there is,
+compiled and NumPy, verifies both γ.
 
     PYTHONPATH=tests python -m campaigns.knots --problems 60
 """
@@ -41,17 +42,17 @@ class Comparison:
 @contextmanager
 def by_knots_from(K: int) -> Iterator[list[Knots]]:
     """Design with knots from ``K`` voters on, for a while; yield the first knots of each design."""
-    made, initial = list[Knots](), Knots.initial
+    knots, initial = list[Knots](), Knots.initial
 
     def recorded(*args: Any, **options: Any) -> Knots:
-        made.append(initial(*args, **options))
-        return made[-1]
+        knots.append(initial(*args, **options))
+        return knots[-1]
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Knots, "initial", recorded)
         for module in ("solver", "schedule"):
             patched.setattr(f"darrm_opt.design.{module}.LARGE_K", K)
-        yield made
+        yield knots
 
 
 def examine(seed: int) -> Comparison:
@@ -62,21 +63,21 @@ def examine(seed: int) -> Comparison:
     affected = None if rng.random() < 0.8 else int(rng.integers(K // 2, K))
     problem = Problem.from_allowance(K, m, float(10.0 ** rng.uniform(-2, -0.3)), Delta, affected=affected)
     shape: Any = "monotone" if rng.random() < 0.3 else "free"
-    with by_knots_from(10_000) as none:
-        whole = solve(problem, shape=shape, tolerance=TOLERANCE)
-    with by_knots_from(50) as some:
+    with by_knots_from(10_000) as full_knots:
+        full = solve(problem, shape=shape, tolerance=TOLERANCE)
+    with by_knots_from(50) as staged_knots:
         staged = solve(problem, shape=shape, tolerance=TOLERANCE)
-    faults = [f"not by {name}" for name, found in (("all", not none), ("knots", some)) if not found]
-    for name, answer, other in (("all", whole, staged), ("knots", staged, whole)):
+    faults = [f"not by {name}" for name, knots in (("all", not full_knots), ("knots", staged_knots)) if not knots]
+    for name, answer, reference in (("all", full, staged), ("knots", staged, full)):
         if answer.status is not Status.OPTIMAL or answer.gap > TOLERANCE:
             faults.append(f"{name}: {answer.status}, gap {answer.gap:.2g}")
-        if answer.utility > other.upper_bound + NEGLIGIBLE:
-            faults.append(f"{name}: utility above the other bound by {answer.utility - other.upper_bound:.2g}")
+        if answer.utility > reference.upper_bound + NEGLIGIBLE:
+            faults.append(f"{name}: utility above the other bound by {answer.utility - reference.upper_bound:.2g}")
         faults += [f"{name}: refused by {path}" for path in PATHS if not _verifies(answer, path)]
-    lost = whole.utility - staged.utility
-    if abs(lost) > TOLERANCE:
-        faults.append(f"knots lose {lost:.2g}")
-    return Comparison(problem, shape, lost, tuple(faults))
+    loss = full.utility - staged.utility
+    if abs(loss) > TOLERANCE:
+        faults.append(f"knots lose {loss:.2g}")
+    return Comparison(problem, shape, loss, tuple(faults))
 
 
 def _verifies(answer: Solution, path: str) -> bool:
@@ -92,16 +93,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m campaigns.knots", description=__doc__)
     parser.add_argument("--problems", type=int, default=60)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    chosen = parser.parse_args(arguments)
-    found = []
-    for seed in range(chosen.first, chosen.first + chosen.problems):
-        found.append(examine(seed))
-        if found[-1].faults:
-            sys.stdout.write(f"seed {seed}: {found[-1]}\n")
-    wrong = sum(bool(one.faults) for one in found)
-    most = max(one.lost for one in found)
-    sys.stdout.write(f"{len(found)} problems, {wrong} with faults; utility lost by knots: at most {most:.2g}\n")
-    sys.exit(wrong > 0)
+    options = parser.parse_args(arguments)
+    comparisons = []
+    for seed in range(options.first, options.first + options.problems):
+        comparisons.append(examine(seed))
+        if comparisons[-1].faults:
+            sys.stdout.write(f"seed {seed}: {comparisons[-1]}\n")
+    faulty = sum(bool(comparison.faults) for comparison in comparisons)
+    max_loss = max(comparison.lost for comparison in comparisons)
+    sys.stdout.write(
+        f"{len(comparisons)} problems, {faulty} with faults; utility lost by knots: at most {max_loss:.2g}\n"
+    )
+    sys.exit(faulty > 0)
 
 
 if __name__ == "__main__":

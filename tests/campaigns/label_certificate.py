@@ -2,8 +2,8 @@
 
     PYTHONPATH=tests python -m campaigns.label_certificate
 
-It holds what docs/proofs.md, "What labels cost", needs: orders, a bound on the power divergence at each, the boxes on which the bound was proved,
-and increments t(s). tests/test_label_certificate.py checks it with arithmetic of its own.
+It holds what docs/proofs.md, "What labels cost", needs: orders, a bound on the power divergence at each, the boxes on
+which the bound was proved, and increments t(s). tests/test_label_certificate.py checks it with arithmetic of its own.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def certificate() -> dict[str, Any]:
     """Return the certificate as JSON content."""
     mu = math.sqrt(2) / SIGMA
     orders = scaled_orders(mu)[:ORDERS]
-    found = three_cells.covering_boxes(SIGMA, orders, TOLERANCE)
-    inside = np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in found], axis=0)
+    covering = three_cells.covering_boxes(SIGMA, orders, TOLERANCE)
+    inside = np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in covering], axis=0)
     bounds = np.maximum(inside, three_cells._outside(SIGMA, orders))
     release = PowerDivergence(orders, bounds.copy(), mu * (1 + 1e-15), "certificate")
     unit = release.shift**2
-    ratios = [many for k in range(140) if last_order(unit, (many := 12 * GRID_RATIO**k) * unit, SLACK) <= orders[-1]]
+    ratios = [ratio for k in range(140) if last_order(unit, (ratio := 12 * GRID_RATIO**k) * unit, SLACK) <= orders[-1]]
     return {
         "made_by": "python -m campaigns.label_certificate",
         "version": __version__,
@@ -45,9 +45,9 @@ def certificate() -> dict[str, Any]:
         "orders": orders.tolist(),
         "bounds": bounds.tolist(),
         "bit_bounds": {"label": bit_values(mu, orders).tolist(), "single": bit_values(1 / SIGMA, orders).tolist()},
-        "boxes": {str(boxes.side): np.stack([boxes.i, boxes.j], axis=1).tolist() for boxes in found if boxes.i.size},
+        "boxes": {str(boxes.side): np.stack([boxes.i, boxes.j], axis=1).tolist() for boxes in covering if boxes.i.size},
         "slack": SLACK,
-        "increments": [[many * unit, _increment(release, many * unit, SLACK)] for many in ratios],
+        "increments": [[ratio * unit, _increment(release, ratio * unit, SLACK)] for ratio in ratios],
     }
 
 

@@ -63,13 +63,13 @@ def expressions(node: ast.AST) -> Iterator[ast.AST]:
     match node:
         case ast.Compare(ops=operators):
             for place, operator in enumerate(operators):
-                for other in OTHERS[type(operator)]:
-                    changed = [*operators[:place], other(), *operators[place + 1 :]]
-                    yield ast.Compare(node.left, changed, node.comparators)
+                for operator_type in OTHERS[type(operator)]:
+                    new_operators = [*operators[:place], operator_type(), *operators[place + 1 :]]
+                    yield ast.Compare(node.left, new_operators, node.comparators)
         case ast.BinOp(op=operator) if type(operator) in OTHERS:
-            yield from (ast.BinOp(node.left, other(), node.right) for other in OTHERS[type(operator)])
+            yield from (ast.BinOp(node.left, operator_type(), node.right) for operator_type in OTHERS[type(operator)])
         case ast.BoolOp(op=operator):
-            yield from (ast.BoolOp(other(), node.values) for other in OTHERS[type(operator)])
+            yield from (ast.BoolOp(operator_type(), node.values) for operator_type in OTHERS[type(operator)])
         case ast.UnaryOp():
             yield node.operand
         case ast.IfExp():
@@ -113,9 +113,9 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 def _stands_without(target: ast.expr, value: ast.expr) -> bool:
     """Whether the names assigned to have values before, so that to drop the assignment is a fault to be found."""
-    assigned = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
-    used = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
-    return isinstance(target, ast.Subscript | ast.Attribute) or bool(assigned & used)
+    target_names = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+    value_names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
+    return isinstance(target, ast.Subscript | ast.Attribute) or bool(target_names & value_names)
 
 
 class _Changer(ast.NodeTransformer):
@@ -136,14 +136,16 @@ class _Changer(ast.NodeTransformer):
             self._span = outer
 
     def _change(self, node: ast.AST) -> Any:
-        for other in itertools.chain(expressions(node), constants(node), statements(node)):
+        for replacement in itertools.chain(expressions(node), constants(node), statements(node)):
             if self._wanted is None:
-                where = ".".join(self._where[1:]) or "module"
+                function = ".".join(self._where[1:]) or "module"
                 line: int = node.lineno  # type: ignore[attr-defined]  # all that has alternatives stands on a line
-                self.found.append(Mutant(self._module, where, line, f"{_text(node)} → {_text(other)}", self._span))
+                self.found.append(
+                    Mutant(self._module, function, line, f"{_text(node)} → {_text(replacement)}", self._span)
+                )
             elif self._wanted == self._count:
                 self._count += 1
-                return ast.copy_location(other, node)
+                return ast.copy_location(replacement, node)
             self._count += 1
         return super().visit(node)
 
@@ -151,17 +153,17 @@ class _Changer(ast.NodeTransformer):
         self._where.append(node.name)
         outer, self._span = self._span, _span(node) or self._span
         self._functions += 1
-        node.body = [self.visit(one) for one in node.body]
+        node.body = [self.visit(child) for child in node.body]
         self._functions -= 1
-        node.args.defaults = [self.visit(one) for one in node.args.defaults]
-        node.args.kw_defaults = [one and self.visit(one) for one in node.args.kw_defaults]
+        node.args.defaults = [self.visit(child) for child in node.args.defaults]
+        node.args.kw_defaults = [child and self.visit(child) for child in node.args.kw_defaults]
         self._span = outer
         self._where.pop()
         return node  # neither annotations nor decorators
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         self._where.append(node.name)
-        node.body = [self.visit(one) for one in node.body]
+        node.body = [self.visit(child) for child in node.body]
         self._where.pop()
         return node
 
@@ -201,9 +203,9 @@ def _span(node: ast.AST) -> range | None:
     body = getattr(node, "body", None) or getattr(node, "cases", None)
     if not body:
         return range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
-    first = body[0].pattern.lineno if isinstance(body[0], ast.match_case) else body[0].lineno
-    return range(start, max(first, node.lineno + 1))
+    start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+    first_line = body[0].pattern.lineno if isinstance(body[0], ast.match_case) else body[0].lineno
+    return range(start, max(first_line, node.lineno + 1))
 
 
 def _text(node: ast.AST) -> str:
@@ -211,7 +213,7 @@ def _text(node: ast.AST) -> str:
 
 
 def mutants(module: str, source: str) -> list[Mutant]:
-    """Return every change of a module's source, those of one function that read the same numbered from the second on."""
+    """Return every change of a module's source; equal descriptions in one function are numbered from the second on."""
     changer = _Changer(module)
     changer.visit(ast.parse(source))
     times: Counter[tuple[str, str]] = Counter()

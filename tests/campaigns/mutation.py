@@ -117,7 +117,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""
 
 LIMIT = 4.0
-"""A test that takes so many times its processor seconds on the unchanged module, and three more, does not end: killed."""
+"""A test is killed after so many times its processor seconds on the unchanged module, and three seconds more."""
 
 MAX_SECONDS = 900
 """Of the clock, for all tests of one mutant, should it sleep."""
@@ -136,23 +136,26 @@ MEMORY = 8 << 30
 
 def replace(module: ModuleType, code: CodeType) -> None:
     """Make a live module's functions and constants those of other code, wherever they were imported to."""
-    changed: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
-    sys.modules[module.__name__], kept = ModuleType(module.__name__), module  # so that dataclasses find their module
-    exec(code, changed)  # noqa: S102  # the module's own code, but for one change
-    sys.modules[module.__name__] = kept
-    for name, new in changed.items():
+    namespace: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
+    sys.modules[module.__name__], original = (
+        ModuleType(module.__name__),
+        module,
+    )  # so that dataclasses find their module
+    exec(code, namespace)  # noqa: S102  # the module's own code, but for one change
+    sys.modules[module.__name__] = original
+    for name, new in namespace.items():
         old = vars(module).get(name)
         if isinstance(new, type) or callable(new):
             if getattr(new, "__module__", None) == module.__name__:
                 _transplant(old, new)
-        elif type(new) is type(old) and _shown(new) != _shown(old) and not name.startswith("__"):
+        elif type(new) is type(old) and _constant_text(new) != _constant_text(old) and not name.startswith("__"):
             for other in [*sys.modules.values()]:
                 if vars(other).get(name) is old:
                     setattr(other, name, new)
     forget()
 
 
-def _shown(value: Any) -> str:
+def _constant_text(value: Any) -> str:
     """Return a constant as it prints, and whether it may be written to."""
     return repr(value) + str(getattr(value, "flags", ""))
 
@@ -194,7 +197,7 @@ class Verdict:
 
 @dataclass
 class Answer:
-    """What a process says of the tests that it ran: the first that failed, the seconds of each, the lines it executed."""
+    """Report of a process on its tests: the first that failed, the seconds of each, the lines it executed."""
 
     failed: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -285,19 +288,23 @@ class Trials:
         source = Path(path).read_text(encoding="utf-8")
         kills: dict[str, Counter[str]] = defaultdict(Counter)
         for number, mutant in self.chosen(module, [*enumerate(mutants(module, source))]):
-            start, here, other = time.perf_counter(), kills[mutant.function], kills[""]
+            start, function_kills, all_kills = time.perf_counter(), kills[mutant.function], kills[""]
             telling = {ANY_LINE, *mutant.span}
             able = [item for item, lines in executed.items() if not mutant.span or not lines.isdisjoint(telling)]
             able.sort(
-                key=lambda item: -(10 * here[item.nodeid] + other[item.nodeid]) / (self._limits[item.nodeid] + 0.05)
+                key=lambda item: (
+                    -(10 * function_kills[item.nodeid] + all_kills[item.nodeid]) / (self._limits[item.nodeid] + 0.05)
+                )
             )
-            spent = itertools.accumulate(self._limits[item.nodeid] for item in able)
-            items = [item for item, so_far in zip(able, spent, strict=True) if so_far <= self.seconds] or able[:1]
+            seconds_so_far = itertools.accumulate(self._limits[item.nodeid] for item in able)
+            items = [item for item, so_far in zip(able, seconds_so_far, strict=True) if so_far <= self.seconds] or able[
+                :1
+            ]
             killer = self._trial(items, live, mutated(module, source, number, path)).failed if items else None
             self.verdicts.append(Verdict(mutant, killer))
             if killer is not None:
-                here[killer] += 1
-                other[killer] += 1
+                function_kills[killer] += 1
+                all_kills[killer] += 1
             verdict = "SURVIVES" if killer is None else killer.rpartition("/")[2][:100].replace("|", "/")
             took = time.perf_counter() - start
             tests = f"{len(items)} of {len(able)} tests, {took:.1f} s"
@@ -367,7 +374,7 @@ def run(
 ) -> Trials:
     """Try the chosen ones of the modules' numbered mutants, each by tests that take about so long."""
     trials = Trials(modules, chosen, seconds, baseline)
-    found = [f"{file_of(file)}{separator}{test}" for file, separator, test in (name.partition("::") for name in tests)]
+    paths = [f"{file_of(file)}{separator}{test}" for file, separator, test in (name.partition("::") for name in tests)]
     quiet = [
         "-q",
         "-s",
@@ -377,7 +384,7 @@ def run(
         "-W",
         "ignore::pytest.PytestAssertRewriteWarning",
     ]
-    status = pytest.main([*quiet, "-m", "not slow", "-p", "no:cacheprovider", *found], plugins=[trials])
+    status = pytest.main([*quiet, "-m", "not slow", "-p", "no:cacheprovider", *paths], plugins=[trials])
     if status != pytest.ExitCode.OK:
         sys.exit(f"{', '.join(modules)}: pytest ended with {status!r}")
     return trials
@@ -399,8 +406,8 @@ def lines_of(text: str) -> range:
 
 def equivalents() -> dict[tuple[str, str], str]:
     """Return why each known survivor says the same as the original."""
-    listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
-    return {(where, change): why for where, changes in listed.items() for change, why in changes.items()}
+    table = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    return {(function, change): why for function, changes in table.items() for change, why in changes.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -426,57 +433,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", type=Path, action="append", help="only the survivors in an earlier run's output")
     parser.add_argument("--except", type=Path, action="append", default=[], dest="tried", help="not those tried in it")
     parser.add_argument("--words", action="store_true", help="change sentences, too, which only a person reads")
-    asked = parser.parse_args(arguments)
-    wanted = [m for m in TARGETS if not asked.modules or m in asked.modules or m.rpartition(".")[2] in asked.modules]
-    wanted += [m for m in TARGETS if m not in wanted and any(m.startswith(f"{name}.") for name in asked.modules)]
-    if not wanted:
-        parser.error(f"no such module: {', '.join(asked.modules)}")
-    known, same = equivalents(), Counter[str]()
-    earlier = None if asked.again is None else {each for path in asked.again for each in tried(path, "SURVIVES")}
-    done = {each for path in asked.tried for each in tried(path)}
+    options = parser.parse_args(arguments)
+    names = options.modules
+    modules = [m for m in TARGETS if not names or m in names or m.rpartition(".")[2] in names]
+    modules += [m for m in TARGETS if m not in modules and any(m.startswith(f"{name}.") for name in names)]
+    if not modules:
+        parser.error(f"no such module: {', '.join(names)}")
+    known, equivalent_counts = equivalents(), Counter[str]()
+    survivors = None if options.again is None else {name for path in options.again for name in tried(path, "SURVIVES")}
+    excluded = {name for path in options.tried for name in tried(path)}
 
     def chosen(module: str, numbered: list[tuple[int, Mutant]]) -> list[tuple[int, Mutant]]:
-        here = [one for one in numbered if not asked.line or any(one[1].line in lines for lines in asked.line)]
-        here = [one for one in here if earlier is None or _named(one[1]) in earlier]
-        here = [one for one in here if _named(one[1]) not in done and (asked.words or not one[1].prose)]
-        if asked.sample is not None and asked.sample < len(here):
-            here = sorted(random.Random(asked.seed).sample(here, asked.sample))  # the same each time
-        same[module] = sum(mutant.key in known for _, mutant in here)
-        return [one for one in here if asked.listed or one[1].key not in known]
+        def is_candidate(mutant: Mutant) -> bool:
+            name = _mutant_name(mutant)
+            return (
+                (not options.line or any(mutant.line in lines for lines in options.line))
+                and (survivors is None or name in survivors)
+                and name not in excluded
+                and (options.words or not mutant.prose)
+            )
+
+        candidates = [(number, mutant) for number, mutant in numbered if is_candidate(mutant)]
+        if options.sample is not None and options.sample < len(candidates):
+            candidates = sorted(random.Random(options.seed).sample(candidates, options.sample))  # the same each time
+        equivalent_counts[module] = sum(mutant.key in known for _, mutant in candidates)
+        return [(number, mutant) for number, mutant in candidates if options.listed or mutant.key not in known]
 
     verdicts: list[Verdict] = []
-    for tests, group in itertools.groupby(wanted, lambda module: TARGETS[module]):
-        verdicts += run([*group], chosen, asked.seconds, asked.tests or tests, asked.baseline).verdicts
+    for tests, group in itertools.groupby(modules, lambda module: TARGETS[module]):
+        verdicts += run([*group], chosen, options.seconds, options.tests or tests, options.baseline).verdicts
     table, alive, wrong = [], [], []
-    for module in wanted:
-        here = [each for each in verdicts if each.mutant.module == module]
-        new = [each.mutant for each in here if each.killer is None and each.mutant.key not in known]
-        killed = [each for each in here if each.killer is not None and each.mutant.key not in known]
-        endless = sum(each.killer == NO_END for each in killed)
+    for module in modules:
+        own = [verdict for verdict in verdicts if verdict.mutant.module == module]
+        new = [verdict.mutant for verdict in own if verdict.killer is None and verdict.mutant.key not in known]
+        killed = [verdict for verdict in own if verdict.killer is not None and verdict.mutant.key not in known]
+        endless = sum(verdict.killer == NO_END for verdict in killed)
         unread = sum(mutant.prose for mutant in new)
         alive += [mutant for mutant in new if not mutant.prose]
-        wrong += [each.mutant for each in here if each.killer is not None and each.mutant.key in known]
-        numbers = (len(killed) + len(new) + same[module], len(killed), endless, same[module], unread, len(new) - unread)
+        wrong += [verdict.mutant for verdict in own if verdict.killer is not None and verdict.mutant.key in known]
+        same = equivalent_counts[module]
+        numbers = (len(killed) + len(new) + same, len(killed), endless, same, unread, len(new) - unread)
         table.append(f"| `{module}` | {' | '.join(map(str, numbers))} |")
     lines = ["", "| module | mutants | killed | of them without end | equivalent | words nobody asserts | alive |"]
     lines += ["|---|--:|--:|--:|--:|--:|--:|", *table]
-    lines += [f"ALIVE {_named(mutant)}" for mutant in alive]
-    lines += [f"LISTED BUT KILLED {_named(mutant)}" for mutant in wrong]
+    lines += [f"ALIVE {_mutant_name(mutant)}" for mutant in alive]
+    lines += [f"LISTED BUT KILLED {_mutant_name(mutant)}" for mutant in wrong]
     sys.stdout.write("\n".join(lines) + "\n")
     return 1 if alive or wrong else 0
 
 
-def _named(mutant: Mutant) -> str:
+def _mutant_name(mutant: Mutant) -> str:
     return f"{mutant.module}:{mutant.function}: {mutant.change}"
 
 
 def tried(output: Path, verdict: str = "[^|]*") -> set[str]:
     """Return the mutants with that verdict in an earlier run's output, without their lines, which move."""
-    found = (
+    matches = (
         re.fullmatch(rf"(\S+:\S+):\d+ (.*) \| {verdict} \| [^|]*", line)
         for line in output.read_text(encoding="utf-8").splitlines()
     )
-    return {f"{each[1]}: {each[2]}" for each in found if each}
+    return {f"{match[1]}: {match[2]}" for match in matches if match}
 
 
 if __name__ == "__main__":

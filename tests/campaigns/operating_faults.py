@@ -2,11 +2,11 @@
 
     PYTHONPATH=tests python -m campaigns.operating_faults [--only "disk full"] [--write docs/faults.md]
 
-For each fault a real server with stored answers; then the fault, really: a file system that is full or has failed, a file that is deleted
-or overwritten, another process's lock, a PostgreSQL that is stopped, a clock that steps, the kernel's out-of-memory killer, SIGKILL,
-SIGSTOP. While it lasts, and after it, five questions: readiness, an answer that this process has given before, one that it has not
-given yet, a new problem, a certificate. Mounts, cgroups and the interposed clock need root on Linux; what cannot be done here is
-named as skipped.
+For each fault a real server with stored answers; then the fault, really: a file system that is full or has failed, a
+file that is deleted or overwritten, another process's lock, a PostgreSQL that is stopped, a clock that steps, the
+kernel's out-of-memory killer, SIGKILL, SIGSTOP. While it lasts, and after it, five questions: readiness, an answer that
+this process has given before, one that it has not given yet, a new problem, a certificate. Mounts, cgroups and the
+interposed clock need root on Linux; what cannot be done here is named as skipped.
 """
 
 from __future__ import annotations
@@ -128,12 +128,12 @@ class Site:
                 self.service.kill()
         self.service = self._serve()
 
-    def ask(self, method: str, path: str, **more: Any) -> Reply:
-        """Ask once, on a connection of its own; a 202 is not the answer that was asked for, and counts as one of its own."""
+    def ask(self, method: str, path: str, **arguments: Any) -> Reply:
+        """Ask once, on a connection of its own; a 202 is not the answer, and counts as a kind of its own."""
         with httpx.Client(base_url=self.service.url, timeout=PATIENCE) as client:
             began = time.monotonic()
             try:
-                answer = client.request(method, path, **more)
+                answer = client.request(method, path, **arguments)
             except httpx.TransportError as err:
                 return Reply(0, time.monotonic() - began, repr(err))
         detail = "" if answer.status_code < 300 else str(answer.json().get("detail", ""))
@@ -161,45 +161,48 @@ class Site:
 
 
 Fault = Callable[[ExitStack, Path], tuple[Site, Callable[[], None], Callable[[], None], str]]
-"""A fault: from a stack for what must be undone and a folder to the site, what begins it, what ends it, and what an operator does."""
+"""A fault: from a stack for clean-up and a folder to the site, how it begins, how it ends, and the operator's step."""
 
 
 def examine(name: str, fault: Fault) -> Finding:
     """Return what is answered under a fault and after it."""
-    found = Finding(name)
+    finding = Finding(name)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        site, begin, end, found.needs = fault(stack, folder)
+        site, begin, end, finding.needs = fault(stack, folder)
         stack.callback(site.close)
         begin()
-        found.during = site.replies()
-        found.told = found.during["readiness"].detail
+        finding.during = site.replies()
+        finding.told = finding.during["readiness"].detail
         end()
         began = time.monotonic()
         while time.monotonic() - began < RECOVERY:
             if site.problem().status == 200 and site.ask("GET", "/readyz").status == 200:
-                found.recovery = time.monotonic() - began
+                finding.recovery = time.monotonic() - began
                 break
             time.sleep(0.1)
-        found.after = site.replies()
-    found.wrong = judge(found)
-    return found
+        finding.after = site.replies()
+    finding.wrong = judge(finding)
+    return finding
 
 
-def judge(found: Finding) -> list[str]:
+def judge(finding: Finding) -> list[str]:
     """Return what is wrong: readiness that disagrees with new problems, a lost read, an answer of 500, no recovery."""
-    during, wrong = found.during, list[str]()
-    ready, new = during["readiness"].status == 200, during["new problem"].status in {200, 202}  # 202: a job works on it
-    if ready and not new:
-        wrong.append("it is ready, and a new problem is not answered")
+    during, faults = finding.during, list[str]()
+    is_ready, is_answered = (
+        during["readiness"].status == 200,
+        during["new problem"].status in {200, 202},
+    )  # 202: a job works on it
+    if is_ready and not is_answered:
+        faults.append("it is ready, and a new problem is not answered")
     for name in ("given before", "certificate"):
         if during[name].status not in {200, 0}:
-            wrong.append(f"{name}: {during[name]}")
-    wrong += [f"{name}: {reply.detail}" for name, reply in during.items() if reply.status == 500]
-    if found.recovery is None:
-        wrong.append("it does not recover")
-    wrong += [f"afterwards {name}: {reply}" for name, reply in found.after.items() if reply.status != 200]
-    return wrong
+            faults.append(f"{name}: {during[name]}")
+    faults += [f"{name}: {reply.detail}" for name, reply in during.items() if reply.status == 500]
+    if finding.recovery is None:
+        faults.append("it does not recover")
+    faults += [f"afterwards {name}: {reply}" for name, reply in finding.after.items() if reply.status != 200]
+    return faults
 
 
 # ------------------------------------------------------------------------------------------------------ the store
@@ -261,18 +264,18 @@ def file_overwritten(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], Non
 def locked(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
     """Another process holds the writer's lock of the file."""
     site = Site(folder)
-    other = sqlite3.connect(site.path, isolation_level=None)
-    stack.callback(other.close)
+    connection = sqlite3.connect(site.path, isolation_level=None)
+    stack.callback(connection.close)
     began = 0.0
 
     def begin() -> None:
         nonlocal began
-        other.execute("BEGIN IMMEDIATE")
+        connection.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
 
     def end() -> None:
         time.sleep(max(0.0, began + 60 - time.monotonic()))
-        other.execute("ROLLBACK")
+        connection.execute("ROLLBACK")
 
     return site, begin, end, "nothing"
 
@@ -313,8 +316,8 @@ def queue_stalled(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None],
     site = Site(folder)
 
     def rename(old: str, new: str) -> None:
-        with contextlib.closing(sqlite3.connect(site.path)) as other, other:
-            other.execute(f"ALTER TABLE {old} RENAME TO {new}")
+        with contextlib.closing(sqlite3.connect(site.path)) as connection, connection:
+            connection.execute(f"ALTER TABLE {old} RENAME TO {new}")
 
     def begin() -> None:
         rename("darrm_jobs", "darrm_jobs_away")
@@ -451,7 +454,7 @@ def solver_killed(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None],
 
 
 def solver_stuck(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
-    """SIGSTOP to every solver process: alive, and doing nothing for ever. In the end every job must be done all the same."""
+    """SIGSTOP to every solver process: alive, and doing nothing for ever. In the end every job must be done."""
     site = Site(folder, DARRM_TIME_LIMIT="1")
     client = site.service.client
 
@@ -498,10 +501,12 @@ def report(findings: Sequence[Finding]) -> str:
     """Return the findings as a part of the documentation."""
     lines = [PART, "", "| fault | " + " | ".join(QUESTIONS) + " | afterwards a new problem | the operator | wrong |"]
     lines.append("|---" * (len(QUESTIONS) + 4) + "|")
-    for found in findings:
-        replies = " | ".join(str(found.during[name]) for name in QUESTIONS)
-        back = "never" if found.recovery is None else f"after {found.recovery:.1f} s"
-        lines.append(f"| {found.fault} | {replies} | {back} | {found.needs} | {'; '.join(found.wrong) or 'nothing'} |")
+    for finding in findings:
+        replies = " | ".join(str(finding.during[name]) for name in QUESTIONS)
+        back = "never" if finding.recovery is None else f"after {finding.recovery:.1f} s"
+        lines.append(
+            f"| {finding.fault} | {replies} | {back} | {finding.needs} | {'; '.join(finding.wrong) or 'nothing'} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -512,23 +517,23 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--only", default="", help="part of the names of faults")
     parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     findings, skipped = list[Finding](), list[str]()
     for name, fault in FAULTS.items():
-        if chosen.only not in name:
+        if options.only not in name:
             continue
         try:
             findings.append(examine(name, fault))
         except (OSError, subprocess.CalledProcessError) as err:
             skipped.append(f"{name}: {err}")
             continue
-        told = f"{findings[-1]}\n"
-        sys.stderr.write(told)
+        line = f"{findings[-1]}\n"
+        sys.stderr.write(line)
     page = report(findings)
-    sys.stdout.write(page + "".join(f"skipped: {each}\n" for each in skipped))
-    if chosen.write:
-        write_part(chosen.write, PART, page)
-    return int(any(found.wrong for found in findings))
+    sys.stdout.write(page + "".join(f"skipped: {skipped_fault}\n" for skipped_fault in skipped))
+    if options.write:
+        write_part(options.write, PART, page)
+    return int(any(finding.wrong for finding in findings))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 Random problems of up to 7 voters and 4 classes; for each
 
-- the certified rule of `solve_plurality` is evaluated in fractions at every vote count, every neighbour and every set of
-  outputs, listed one by one without any symmetry (`support.plurality_exact`). Nothing may come out above the limit;
+- the certified rule of `solve_plurality` is evaluated in fractions at every vote count, every neighbour and every set
+  of outputs, listed one by one without any symmetry (`support.plurality_exact`). Nothing may come out above the limit;
 - its certificate is made again from the table alone, and must be the same;
 - the gap between the rule's worth and the proven bound is noted.
 
@@ -46,7 +46,7 @@ ABOVE = Fraction(1, 10**40)
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one problem: the solution, and the exact excess at every vote count [probability], ≤ 0 or wrong."""
+    """Finding on one problem: the solution, and the exact excess at every vote count [probability], ≤ 0 or wrong."""
 
     solution: PluralitySolution
     excess: Fraction
@@ -114,7 +114,7 @@ class Tally:
             "ε = 20": problem.target.epsilon == 20,
             finding.solution.status.value: True,
         }
-        self.kinds.update(kind for kind, so in kinds.items() if so)
+        self.kinds.update(kind for kind, holds in kinds.items() if holds)
         self.gaps.append(finding.solution.gap)
         self.tightest = min(self.tightest, float(-finding.excess))
 
@@ -124,7 +124,7 @@ class Tally:
         yield "|---|---|---|"
         yield f"| {self.problems} | {len(self.broken)} | {self.tightest:.1e} |"
         yield ""
-        yield "Problems by kind: " + ", ".join(f"{kind} {many}" for kind, many in self.kinds.most_common()) + "."
+        yield "Problems by kind: " + ", ".join(f"{kind} {count}" for kind, count in self.kinds.most_common()) + "."
         gaps = np.array(self.gaps)
         shares = ", ".join(f"{np.mean(gaps <= limit):.2%} at most {limit:g}" for limit in (1e-8, 1e-7, 1e-6))
         yield f"Gaps: {shares}; the largest {gaps.max():.1e}."
@@ -133,10 +133,11 @@ class Tally:
 _HEAD = (
     "# Soundness of plurality rules",
     "",
-    "A certificate claims that a release rule is private for the doubles that it is stored in. This page holds that claim against",
-    "fractions on random problems: 1 to 9 voters, 2 to 4 classes, records that move 1 to 3 votes, with and without abstention, ε = 0",
-    "and from 1e-3 to 20 nats, δ = 0 and 1e-12 to 0.3. Every vote count, every neighbour and every set of outputs is listed one by one,",
-    "without any symmetry, by code that shares nothing with the product's.",
+    "A certificate claims that a release rule is private for the doubles that it is stored in. This page holds that",
+    "claim against fractions on random problems: 1 to 9 voters, 2 to 4 classes, records that move 1 to 3 votes,",
+    "with and without abstention, ε = 0 and from 1e-3 to 20 nats, δ = 0 and 1e-12 to 0.3. Every vote count, every",
+    "neighbour and every set of outputs is listed one by one, without any symmetry, by code that shares nothing",
+    "with the product's.",
     "",
 )
 
@@ -156,16 +157,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--problems", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path, help="page to write the result to")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     tally = Tally()
-    for number, finding in enumerate(campaign(chosen.problems, chosen.seed)):
+    for number, finding in enumerate(campaign(options.problems, options.seed)):
         tally.add(finding)
         if not finding.holds:
             sys.stdout.write(f"NOT PRIVATE: problem {number}, {finding.solution.problem}\n")
-    page = report(tally, f"make plurality ARGS='--problems {chosen.problems} --seed {chosen.seed}'")
+    page = report(tally, f"make plurality ARGS='--problems {options.problems} --seed {options.seed}'")
     sys.stdout.write(page)
-    if chosen.write:
-        chosen.write.write_text(page, encoding="utf-8")
+    if options.write:
+        options.write.write_text(page, encoding="utf-8")
     return 1 if tally.broken else 0
 
 

@@ -3,9 +3,10 @@
     PYTHONPATH=tests python -m campaigns.schema_fuzz --examples 60 --seed 1 2 3 --write docs/fuzzing.md
 
 Starts `darrm serve` with small bounds, so that no case takes long, and has Schemathesis read its /openapi.json and send
-what fits that description, what lies on its edges, and what breaks it: wrong types, missing and unknown fields, malformed
-bodies, undescribed methods. A 5xx, an undescribed status, header or media type, an answer that does not fit its schema, or
-an invalid request that is accepted is a failure. The only configuration is `schemathesis.toml` beside this file.
+what fits that description, what lies on its edges, and what breaks it: wrong types, missing and unknown fields,
+malformed bodies, undescribed methods. A 5xx, an undescribed status, header or media type, an answer that does not fit
+its schema, or an invalid request that is accepted is a failure. The only configuration is `schemathesis.toml` beside
+this file.
 """
 
 from __future__ import annotations
@@ -107,24 +108,28 @@ def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str 
         options = ["--checks", "all", "--phases", ",".join(phases), "--max-examples", str(examples), "--workers", "1"]
         patient = ["--max-response-time", str(PATIENCE), "--request-timeout", str(2 * PATIENCE)]
         steady = ["--seed", str(seed), "--generation-database", "none", "--continue-on-failure", "--no-color"]
-        chosen = ["--include-path-regex", only] if only else []
+        path_options = ["--include-path-regex", only] if only else []
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run(
-                command + options + patient + steady + chosen, cwd=folder, capture_output=True, text=True, check=False
+            process = subprocess.run(
+                command + options + patient + steady + path_options,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
             )
-        told = log.read_text(encoding="utf-8")
-    found = re.search(r"([\d,]+) generated", done.stdout)
-    tested = re.search(r"Tested: (\d+)", done.stdout)
-    cases = int(found[1].replace(",", "")) if found else 0
-    text = "\n".join(line[:WIDTH] for line in (done.stdout + done.stderr).splitlines()) + "\n"
-    return Report(seed, cases, int(tested[1]) if tested else 0, done.returncode == 0, text, told)
+        service_log = log.read_text(encoding="utf-8")
+    generated = re.search(r"([\d,]+) generated", process.stdout)
+    tested = re.search(r"Tested: (\d+)", process.stdout)
+    cases = int(generated[1].replace(",", "")) if generated else 0
+    text = "\n".join(line[:WIDTH] for line in (process.stdout + process.stderr).splitlines()) + "\n"
+    return Report(seed, cases, int(tested[1]) if tested else 0, process.returncode == 0, text, service_log)
 
 
 _ROW = re.compile(r"^(\| [0-9-]{10} \| `[^`]*` \|).*$", re.MULTILINE)
 """Row of the table; its beginning, date and command, tells it from others."""
 
 
-def page(reports: Sequence[Report], options: str, before: str = "", day: str = "") -> str:
+def page(reports: Sequence[Report], options: str, old_page: str = "", day: str = "") -> str:
     """Return the reports as a page of the documentation: a row each, behind those of the page as it was.
 
     Args:
@@ -135,11 +140,13 @@ def page(reports: Sequence[Report], options: str, before: str = "", day: str = "
     """
     day = day or dt.datetime.now(tz=dt.UTC).date().isoformat()
     command = f"PYTHONPATH=tests python -m campaigns.schema_fuzz {options} --seed"
-    made = {found[1]: found[0] for found in _ROW.finditer(before)}
-    for each in reports:
-        row = f"| {day} | `{command} {each.seed}` |"
-        made[row] = f"{row} {each.operations} | {each.cases:,} | {'none' if each.passed else 'failures'} |"
-    rows = "\n".join(made.values())
+    rows_by_start = {match[1]: match[0] for match in _ROW.finditer(old_page)}
+    for report in reports:
+        row = f"| {day} | `{command} {report.seed}` |"
+        rows_by_start[row] = (
+            f"{row} {report.operations} | {report.cases:,} | {'none' if report.passed else 'failures'} |"
+        )
+    rows = "\n".join(rows_by_start.values())
     return f"""# The API under fuzzing
 
 Schemathesis reads the service's OpenAPI description and sends valid, boundary and invalid requests, with
@@ -171,18 +178,18 @@ def main() -> None:
     parser.add_argument("--only", default="", help="regular expression for paths")
     parser.add_argument("--phases", default=",".join(PHASES))
     parser.add_argument("--write", type=Path, help="page of the documentation to add the runs to")
-    asked = parser.parse_args()
+    options_ = parser.parse_args()
     reports = list[Report]()
-    for seed in asked.seed:
-        reports.append(run(asked.examples, asked.phases.split(","), seed, asked.only))
+    for seed in options_.seed:
+        reports.append(run(options_.examples, options_.phases.split(","), seed, options_.only))
         sys.stdout.write(f"seed {seed}\n{reports[-1].text}{reports[-1].log[-5000:]}")
         sys.stdout.flush()
-    if asked.write is not None:
-        options = f"--examples {asked.examples}"
-        options += f" --phases {asked.phases}" if asked.phases != parser.get_default("phases") else ""
-        options += f" --only '{asked.only}'" if asked.only else ""
-        before = asked.write.read_text(encoding="utf-8") if asked.write.exists() else ""
-        asked.write.write_text(page(reports, options, before), encoding="utf-8")
+    if options_.write is not None:
+        options = f"--examples {options_.examples}"
+        options += f" --phases {options_.phases}" if options_.phases != parser.get_default("phases") else ""
+        options += f" --only '{options_.only}'" if options_.only else ""
+        old_page = options_.write.read_text(encoding="utf-8") if options_.write.exists() else ""
+        options_.write.write_text(page(reports, options, old_page), encoding="utf-8")
     sys.exit(0 if all(report.passed for report in reports) else 1)
 
 

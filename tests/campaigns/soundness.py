@@ -47,7 +47,7 @@ WORST, RANDOM = 12, 3
 """Multisets looked at for each γ: the worst that the search knows, and some others."""
 
 NEAR = 1e-10
-"""Multisets whose φ is this near the largest count as worst ones: what a solver leaves at the limit, it leaves nearer."""
+"""Multisets whose φ is this near the largest count as worst ones: a solver leaves those at the limit nearer."""
 
 WHOLE = 12_000
 """Most rows of a program that is given to the plain solver whole."""
@@ -83,12 +83,12 @@ class Finding:
 def examine(case: ProblemCase, rng: np.random.Generator) -> Finding:
     """Solve one problem, and evaluate its certified and its plain answers exactly."""
     solution = solve(case.problem)
-    others = [solution.certificate.worst_corners, *(random_multiset(rng, case.problem) for _ in range(RANDOM))]
-    looked_at = [*worst_multisets(case.problem, solution.noise), *others]
+    other_multisets = [solution.certificate.worst_corners, *(random_multiset(rng, case.problem) for _ in range(RANDOM))]
+    multisets = [*worst_multisets(case.problem, solution.noise), *other_multisets]
     return Finding(
         case,
         solution,
-        breaches(case, solution.noise, looked_at),
+        breaches(case, solution.noise, multisets),
         plain_answers(case.problem),
         refusals(case.problem, solution.noise),
         exceeded_bounds(case.problem, random_noise(rng, case.K)),
@@ -109,13 +109,13 @@ def refusals(problem: Problem, noise: NoiseFunction) -> tuple[str, ...]:
 
 def exceeded_bounds(problem: Problem, noise: NoiseFunction) -> tuple[str, ...]:
     """Return the searches whose bound is exceeded at a multiset that one of them knows."""
-    constraint, voters, found = PrivacyConstraint.of(problem), Voters.of(problem.strictest), {}
+    constraint, voters, worst_by_path = PrivacyConstraint.of(problem), Voters.of(problem.strictest), {}
     for path in PATHS:
         with searched_by(path):
-            found[path] = worst_case(noise, constraint, above=-math.inf, most=3)
-    known = [counts for worst in found.values() for counts in (worst.counts, *worst.cuts)]
-    largest = max(voters.phi(noise.values, named(counts)) for counts in known)
-    return tuple(path for path, worst in found.items() if largest > Decimal(worst.bound) + NEGLIGIBLE)
+            worst_by_path[path] = worst_case(noise, constraint, above=-math.inf, most=3)
+    known_counts = [counts for worst in worst_by_path.values() for counts in (worst.counts, *worst.cuts)]
+    largest = max(voters.phi(noise.values, named(counts)) for counts in known_counts)
+    return tuple(path for path, worst in worst_by_path.items() if largest > Decimal(worst.bound) + NEGLIGIBLE)
 
 
 def breaches(
@@ -125,12 +125,12 @@ def breaches(
     Delta = 0.0 if case.epsilon == math.inf else case.Delta
     ball = BallConstraint(case.problem)
     as_written = Voters(case.K, case.epsilon, Delta, case.target_epsilon, case.delta)
-    found = []
+    broken = []
     for voters in multisets:
         counts = np.array([voters.get(label, 0) for label in LABELS], dtype=np.int64)
         if not ball.value(noise, counts) <= 0 or as_written.excess(noise.values, voters) > NEGLIGIBLE:
-            found.append(dict(voters))
-    return tuple(found)
+            broken.append(dict(voters))
+    return tuple(broken)
 
 
 def worst_multisets(problem: Problem, noise: NoiseFunction) -> list[dict[str, int]]:
@@ -149,24 +149,24 @@ def plain_answers(problem: Problem) -> dict[str, float]:
     constraint, weights, exact = PrivacyConstraint.of(problem), rectangular().weights(problem.K), Voters.of(problem)
     rows = np.concatenate([constraint.rows(block) for block in generator.blocks()])
     limits = np.full(len(rows), float(exact.limit()))
-    needed = {}
-    for name, least in TOLERANCES.items():
+    extra_deltas = {}
+    for name, tolerance in TOLERANCES.items():
         answer = linprog(
             -weights,
             A_ub=rows,
             b_ub=limits,
             bounds=(0, 1),
             method="highs",
-            options={"primal_feasibility_tolerance": least, "dual_feasibility_tolerance": least},
+            options={"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance},
         ).x
         if answer is None:
-            needed[name] = math.nan
+            extra_deltas[name] = math.nan
             continue
         noise = NoiseFunction.from_upper_half(np.clip(answer, 0.0, 1.0), problem.K)
         worst = max(exact.excess(noise.values, voters) for voters in worst_multisets(problem, noise))
         extra = float(worst * Decimal(problem.target.epsilon).exp() / 2)
-        needed[name] = min(1.0, extra) if worst > NEGLIGIBLE else 0.0
-    return needed
+        extra_deltas[name] = min(1.0, extra) if worst > NEGLIGIBLE else 0.0
+    return extra_deltas
 
 
 def campaign(
@@ -213,33 +213,38 @@ class Tally:
             "target ε = 0": case.target_epsilon == 0,
             "target ε = 20": case.target_epsilon == 20,
         }
-        self.voters.update(kind for kind, so in kinds.items() if so)
+        self.voters.update(kind for kind, holds in kinds.items() if holds)
         self.statuses[solution.status.value] += 1
         self.methods[solution.certificate.method] += 1
         self.gaps.append(solution.gap)
-        for name, needed in finding.plain.items():
-            self.plain[name].append(needed)
+        for name, extra in finding.plain.items():
+            self.plain[name].append(extra)
 
     def lines(self) -> Iterator[str]:
         """Yield the tables, as Markdown."""
         yield "| answer | problems | not private as doubles | share | extra δ needed: median, largest |"
         yield "|---|---|---|---|---|"
-        yield f"| certified | {self.problems} | {len(self.broken)} | {len(self.broken) / max(1, self.problems):.1%} | – |"
-        for name, all_needed in self.plain.items():
-            needed = np.array([value for value in all_needed if not math.isnan(value)])
-            bad = needed[needed > 0]
-            size = f"{np.median(bad):.1e}, {bad.max():.1e}" if bad.size else "–"
-            yield f"| HiGHS alone, {name} tolerances | {needed.size} | {bad.size} | {bad.size / max(1, needed.size):.1%} | {size} |"
+        n_broken = len(self.broken)
+        yield f"| certified | {self.problems} | {n_broken} | {n_broken / max(1, self.problems):.1%} | – |"
+        for name, all_extra in self.plain.items():
+            extra = np.array([value for value in all_extra if not math.isnan(value)])
+            positive = extra[extra > 0]
+            size = f"{np.median(positive):.1e}, {positive.max():.1e}" if positive.size else "–"
+            share = f"{positive.size / max(1, extra.size):.1%}"
+            yield f"| HiGHS alone, {name} tolerances | {extra.size} | {positive.size} | {share} | {size} |"
         yield ""
         yield "| search | certified γ that it refuses | bounds on a random γ that are exceeded |"
         yield "|---|--:|--:|"
         for path in PATHS:
-            yield f"| {SEARCHES[path]} | {self.refused[path]} of {self.problems} | {self.exceeded[path]} of {self.problems} |"
+            refused, exceeded = self.refused[path], self.exceeded[path]
+            yield f"| {SEARCHES[path]} | {refused} of {self.problems} | {exceeded} of {self.problems} |"
         yield ""
-        yield "Problems by kind: " + ", ".join(f"{kind} {many}" for kind, many in self.voters.most_common()) + "."
-        yield "Solves by status: " + ", ".join(f"{kind} {many}" for kind, many in self.statuses.most_common()) + "."
+        yield "Problems by kind: " + ", ".join(f"{kind} {count}" for kind, count in self.voters.most_common()) + "."
+        yield "Solves by status: " + ", ".join(f"{kind} {count}" for kind, count in self.statuses.most_common()) + "."
         yield (
-            "Certificates by method: " + ", ".join(f"{kind} {many}" for kind, many in self.methods.most_common()) + "."
+            "Certificates by method: "
+            + ", ".join(f"{kind} {count}" for kind, count in self.methods.most_common())
+            + "."
         )
         gaps = np.array(self.gaps)
         limits = (1e-9, 1e-6, 1e-3)
@@ -253,15 +258,15 @@ def report(tally: Tally, command: str) -> str:
     return "\n".join(
         [
             *_HEAD,
-            *map(_wrapped, tally.lines()),
+            *map(_wrap, tally.lines()),
             "",
-            _wrapped(f"`{command}`, {when}; darrm-opt {__version__}, {versions}."),
+            _wrap(f"`{command}`, {when}; darrm-opt {__version__}, {versions}."),
             "",
         ]
     )
 
 
-def _wrapped(line: str) -> str:
+def _wrap(line: str) -> str:
     """Return a line of prose as lines of at most 108 characters; table rows stay whole."""
     return line if line.startswith("|") else textwrap.fill(line, 108, break_on_hyphens=False)
 
@@ -273,7 +278,10 @@ _HEAD = (
     "claim in exact arithmetic on random problems: K from 1 to 31, even and odd; Δ = 0 and 1e-12 to 0.3; ε from",
     "1e-4 to 4, inf and 0; targets from 0 to 20 nats; records that reach 1 to K voters.",
     "",
-    f"The campaign evaluates each certified γ at its worst multisets of corners (up to {WORST + 2}) and at {RANDOM} random ones,",
+    (
+        f"The campaign evaluates each certified γ at its worst multisets of corners (up to {WORST + 2}) and at "
+        f"{RANDOM} random ones,"
+    ),
     "in two ways: in ball arithmetic of 256 bits, at the strictest reading of the problem; and in decimals of",
     "70 digits, directly from Lemma 3.4 of the paper, at the stated numbers. If the whole constraint set has at",
     f"most {WHOLE:,} rows, the campaign also evaluates HiGHS's solution of that program, clipped to [0, 1] and",
@@ -296,9 +304,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--problems", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path, help="page to write the result to")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     tally = Tally()
-    for finding in _watched(campaign(chosen.problems, chosen.seed), chosen.problems):
+    for finding in _with_progress(campaign(options.problems, options.seed), options.problems):
         tally.add(finding)
         for path in (*finding.refused_by, *finding.exceeded):
             sys.stdout.write(f"WRONG SEARCH {path}: {finding.case}\n")
@@ -306,14 +314,14 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.write(f"NOT PRIVATE {finding.case} at {multiset}\n")
         if finding.solution.status is not Status.OPTIMAL:
             sys.stdout.write(f"{finding.solution.status.value}, gap {finding.solution.gap:.1e}: {finding.case}\n")
-    page = report(tally, f"make soundness ARGS='--problems {chosen.problems} --seed {chosen.seed}'")
+    page = report(tally, f"make soundness ARGS='--problems {options.problems} --seed {options.seed}'")
     sys.stdout.write(page)
-    if chosen.write:
-        write_part(chosen.write, _HEAD[0], page)
+    if options.write:
+        write_part(options.write, _HEAD[0], page)
     return 1 if tally.broken or tally.refused or tally.exceeded else 0
 
 
-def _watched(findings: Iterable[Finding], problems: int) -> Iterator[Finding]:
+def _with_progress(findings: Iterable[Finding], problems: int) -> Iterator[Finding]:
     for number, finding in enumerate(findings, 1):
         if number % 100 == 0:
             sys.stderr.write(f"{number} of {problems}\n")

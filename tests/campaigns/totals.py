@@ -2,15 +2,15 @@
 
 Random sequences of up to six releases (`support.transcripts` is the oracle); for each
 
-- every account of `total_privacy_of_sequence` is held against the exact δ at its ε, and so are `exact_epsilon` and a budget that was charged with the
-  releases (`PrivacyBudget`);
-- one in `--every` is also given to `most_releases`, `best_target` and `compare`: what they return, released as often as they say, has
-  to be within the total that they were asked for.
+- every account of `total_privacy_of_sequence` is held against the exact δ at its ε, and so are `exact_epsilon` and a
+  budget that was charged with the releases (`PrivacyBudget`);
+- one in `--every` is also given to `most_releases`, `best_target` and `compare`: what they return, released as often as
+  they say, has to be within the total that they were asked for.
 
     PYTHONPATH=tests python -m campaigns.totals --sequences 10000 --record totals.jsonl --write docs/soundness.md
 
-With ``--record`` every finding is appended to a file, a line of JSON each, and what it has of this seed is not examined again: a run that was
-interrupted goes on where it stopped, and the lines of several runs can be put into one file.
+With ``--record`` every finding is appended to a file, a line of JSON each, and what it has of this seed is not examined
+again: a run that was interrupted goes on where it stopped, and the lines of several runs can be put into one file.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _rate(rng: np.random.Generator) -> float:
     return float(np.exp(rng.uniform(math.log(0.05), math.log(2.0))))
 
 
-WAYS: dict[str, Callable[[np.random.Generator, Problem], NoiseFunction]] = {
+MECHANISMS: dict[str, Callable[[np.random.Generator, Problem], NoiseFunction]] = {
     "gamma_opt": optimal,
     "subsampling": lambda rng, voters: subsampling(voters.K, int(rng.integers(1, voters.K + 1))),
     "subsampling_mixture": lambda rng, voters: subsampling_mixture(voters.K, float(rng.uniform(0.1, 1.0))),
@@ -95,7 +95,7 @@ WAYS: dict[str, Callable[[np.random.Generator, Problem], NoiseFunction]] = {
 
 @dataclass(frozen=True)
 class ReleaseCase:
-    """Releases one after the other, and what is asked of them.
+    """Releases one after the other, and the δ of their total.
 
     Attributes:
         releases: in their order, each with its proof.
@@ -122,8 +122,8 @@ class ReleaseCase:
     def __str__(self) -> str:
         voters = self.voters
         return (
-            f"K={voters.K} {voters.voter} affected={voters.affected} fresh={self.fresh} total delta={self.total_delta:g}: "
-            + ", ".join(self.ways)
+            f"K={voters.K} {voters.voter} affected={voters.affected} fresh={self.fresh} "
+            f"total delta={self.total_delta:g}: {', '.join(self.ways)}"
         )
 
 
@@ -134,9 +134,9 @@ def draw_case(rng: np.random.Generator) -> ReleaseCase:
     Delta = 0.0 if math.isinf(epsilon) or rng.random() < 0.6 else float(10 ** rng.uniform(-6, -1.5))
     affected = int(rng.integers(1, K + 1)) if rng.random() < 0.5 else K
     voters = Problem(K, Privacy(epsilon, Delta), Privacy(1.0, 0.5), affected)
-    names = [str(name) for name in rng.choice([*WAYS], size=int(rng.choice([1, 1, 2, 2, 3])))]
+    names = [str(name) for name in rng.choice([*MECHANISMS], size=int(rng.choice([1, 1, 2, 2, 3])))]
     kinds = [
-        (name, prove_release(WAYS[name](rng, voters), voters, float(rng.choice([0.05, 0.3, 1.0, 3.0]))))
+        (name, prove_release(MECHANISMS[name](rng, voters), voters, float(rng.choice([0.05, 0.3, 1.0, 3.0]))))
         for name in names
     ]
     order = [kinds[int(place)] for place in rng.integers(0, len(kinds), size=int(rng.integers(1, MAX_RELEASES + 1)))]
@@ -174,7 +174,7 @@ class Finding:
     """What came of one sequence.
 
     Attributes:
-        asked: the sequence.
+        case: the sequence.
         totals: (claimed ε, claimed δ, exact δ at that ε) by the name of what claimed it.
         truth: the ε that is attained at the total δ [nats].
         claimed: the least total ε [nats]; inf where none is proved.
@@ -182,7 +182,7 @@ class Finding:
         complete: whether the oracle went through all pairs.
     """
 
-    asked: ReleaseCase
+    case: ReleaseCase
     totals: dict[str, tuple[float, float, Fraction]]
     truth: float
     claimed: float
@@ -195,46 +195,46 @@ class Finding:
         return {name: claim for name, claim in self.totals.items() if claim[2] > Fraction(claim[1])}
 
 
-def examine(asked: ReleaseCase, *, designs: bool = False) -> Finding:
-    """Hold everything that is claimed of a sequence against the oracle; ``designs``: and what is designed within a total."""
-    voters, n = asked.voters, len(asked.releases)
-    oracle = oracle_of([release.noise for release in asked.releases], voters, fresh=asked.fresh)
+def examine(case: ReleaseCase, *, designs: bool = False) -> Finding:
+    """Compare every claim about a sequence with the oracle; ``designs``: and what is designed within a total."""
+    voters, n = case.voters, len(case.releases)
+    oracle = oracle_of([release.noise for release in case.releases], voters, fresh=case.fresh)
     claims: dict[str, Privacy] = {}
     against: dict[str, Oracle] = {}
-    found = total_privacy_of_sequence(asked.parts, asked.total_delta, fresh=asked.fresh)
-    claims |= {f"best: {name}": total for name, total in found.totals.items()}
+    account = total_privacy_of_sequence(case.parts, case.total_delta, fresh=case.fresh)
+    claims |= {f"best: {name}": total for name, total in account.totals.items()}
     try:
-        claimed, method = found.best.epsilon, found.method
+        claimed, method = account.best.epsilon, account.method
     except (DeltaTooSmall, TooMuchWork):
         claimed, method = math.inf, "none"
-    if len(set(asked.releases)) == 1:
-        noise, budget = asked.releases[0].noise, Privacy(2.0, asked.total_delta)
+    if len(set(case.releases)) == 1:
+        noise, budget = case.releases[0].noise, Privacy(2.0, case.total_delta)
         try:
-            exact = exact_epsilon(noise, voters, n, asked.total_delta, fresh=asked.fresh, points=4001)
-            claims["exact_epsilon"] = Privacy(exact, asked.total_delta)
+            exact = exact_epsilon(noise, voters, n, case.total_delta, fresh=case.fresh, points=4001)
+            claims["exact_epsilon"] = Privacy(exact, case.total_delta)
         except (DeltaTooSmall, TooMuchWork):
             pass
-        allowed = min(n, most_releases(asked.releases[0], budget, fresh=asked.fresh).queries) if designs else 0
-        if allowed:
+        queries = min(n, most_releases(case.releases[0], budget, fresh=case.fresh).queries) if designs else 0
+        if queries:
             claims["most_releases"] = budget
-            against["most_releases"] = oracle_of([noise] * allowed, voters, fresh=asked.fresh)
-    claims |= _charged(asked)
+            against["most_releases"] = oracle_of([noise] * queries, voters, fresh=case.fresh)
+    claims |= _budget_claims(case)
     if designs:
         budget = Privacy(float(min(2.0, 0.2 * n)), 1e-3)
-        for name, noise in _designed(voters, n, budget, fresh=asked.fresh):
-            claims[name], against[name] = budget, oracle_of([noise] * n, voters, fresh=asked.fresh)
+        for name, noise in _design_claims(voters, n, budget, fresh=case.fresh):
+            claims[name], against[name] = budget, oracle_of([noise] * n, voters, fresh=case.fresh)
     totals = {}
     for name, claim in claims.items():
         if claim.epsilon < math.inf:
             totals[name] = (claim.epsilon, claim.delta, against.get(name, oracle).delta(claim.epsilon))
-    return Finding(asked, totals, least_epsilon(oracle, asked.total_delta), claimed, method, oracle.complete)
+    return Finding(case, totals, least_epsilon(oracle, case.total_delta), claimed, method, oracle.complete)
 
 
-def _charged(asked: ReleaseCase) -> dict[str, Privacy]:
-    """Return what budgets say that was spent: the releases one by one, or, for models that were trained once, the models."""
-    voters, found = asked.voters, dict[str, Privacy]()
-    once = not (asked.fresh or math.isinf(voters.voter.epsilon) or len(asked.releases) == 1)
-    events = [voters.voter] * voters.affected if once else [release.privacy for release in asked.releases]
+def _budget_claims(case: ReleaseCase) -> dict[str, Privacy]:
+    """Return what budgets say was spent: the releases one by one, or the models if they were trained once."""
+    voters, spent = case.voters, dict[str, Privacy]()
+    once = not (case.fresh or math.isinf(voters.voter.epsilon) or len(case.releases) == 1)
+    events = [voters.voter] * voters.affected if once else [release.privacy for release in case.releases]
     for accounting in ("best", "simple"):
         accountant = PrivacyBudget(Privacy(60.0, 0.9), accounting)
         try:
@@ -242,11 +242,13 @@ def _charged(asked: ReleaseCase) -> dict[str, Privacy]:
                 accountant.charge(event)
         except BudgetExceeded:
             continue
-        found[f"budget, {accounting}"] = accountant.spent
-    return found
+        spent[f"budget, {accounting}"] = accountant.spent
+    return spent
 
 
-def _designed(voters: Problem, queries: int, budget: Privacy, *, fresh: bool) -> Iterator[tuple[str, NoiseFunction]]:
+def _design_claims(
+    voters: Problem, queries: int, budget: Privacy, *, fresh: bool
+) -> Iterator[tuple[str, NoiseFunction]]:
     """Yield γ that are claimed to fit a budget when they are released that often, by who claims it."""
     try:
         allowance = best_target(voters.K, voters.voter, queries, budget, voters.affected, fresh=fresh)
@@ -293,15 +295,15 @@ class Record:
     @classmethod
     def of(cls, finding: Finding, seed: int, every: int, number: int) -> Record:
         """Return what is counted of a finding."""
-        voters = finding.asked.voters.voter.epsilon
-        kind = "not private" if math.isinf(voters) else "fresh" if finding.asked.fresh else "trained once"
-        if len(finding.asked.releases) == 1:
+        voters = finding.case.voters.voter.epsilon
+        kind = "not private" if math.isinf(voters) else "fresh" if finding.case.fresh else "trained once"
+        if len(finding.case.releases) == 1:
             kind = "one release"
         return cls(
             seed,
             every,
             number,
-            [*finding.asked.ways],
+            [*finding.case.ways],
             kind,
             finding.complete,
             finding.truth,
@@ -326,10 +328,10 @@ def finding_of(seed: int, every: int, number: int) -> Finding:
 def read_records(path: Path, seed: int, every: int) -> dict[int, Record]:
     """Return a file's records of one seed, by number; a last line that was cut off is removed."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        path.write_text(whole, encoding="utf-8")
-    records = (Record(**json.loads(line)) for line in whole.splitlines())
+    complete_text = text[: text.rfind("\n") + 1]
+    if complete_text != text:
+        path.write_text(complete_text, encoding="utf-8")
+    records = (Record(**json.loads(line)) for line in complete_text.splitlines())
     return {record.number: record for record in records if (record.seed, record.every) == (seed, every)}
 
 
@@ -361,22 +363,22 @@ class Tally:
         """Yield the tables, as Markdown."""
         yield "| what claims it | claims | below the truth |"
         yield "|---|--:|--:|"
-        for name, many in sorted(self.claims.items()):
-            yield f"| {name} | {many} | {self.below[name]} |"
+        for name, count in sorted(self.claims.items()):
+            yield f"| {name} | {count} | {self.below[name]} |"
         yield ""
         yield "| voters | oracle | sequences | ε claimed − ε attained: median | 90 % | 99 % | largest | median ratio |"
         yield "|---|---|--:|--:|--:|--:|--:|--:|"
         for (kind, complete), pairs in sorted(self.excess.items()):
-            over = np.array([claimed - truth for truth, claimed in pairs])
+            excess = np.array([claimed - truth for truth, claimed in pairs])
             ratios = [claimed / truth for truth, claimed in pairs if truth > 1e-3]
             ratio = f"{np.median(ratios):.4f}" if ratios else "–"
-            spread = " | ".join(f"{value:.2g}" for value in (*np.quantile(over, [0.5, 0.9, 0.99]), over.max()))
+            spread = " | ".join(f"{value:.2g}" for value in (*np.quantile(excess, [0.5, 0.9, 0.99]), excess.max()))
             yield f"| {kind} | {'all pairs' if complete else 'a lower end'} | {len(pairs)} | {spread} | {ratio} |"
         yield ""
-        yield f"Nothing finite is proved, nor claimed, for {self.none} sequences. Releases by way: " + _counted(
+        yield f"Nothing finite is proved, nor claimed, for {self.none} sequences. Releases by way: " + _counts_text(
             self.ways
         )
-        yield "Sequences by the account that is least: " + _counted(self.methods)
+        yield "Sequences by the account that is least: " + _counts_text(self.methods)
 
 
 def _claimant(name: str) -> str:
@@ -384,8 +386,8 @@ def _claimant(name: str) -> str:
     return name.partition(":")[0] if name.startswith("compare") else name
 
 
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} {many}" for name, many in counts.most_common()) + "."
+def _counts_text(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common()) + "."
 
 
 def report(tally: Tally, command: str) -> str:
@@ -395,16 +397,22 @@ def report(tally: Tally, command: str) -> str:
 
 
 _HEAD = (
-    f"Random sequences of 1 to {MAX_RELEASES} releases of majorities of K ≤ {MAX_K} voters: γ_opt, subsampling, its mixtures, double subsampling,",
-    "randomised response, GNMax, SAA, permute-and-flip and the exponential mechanism with parameters at random, up to three different γ mixed; ε from",
-    "0.02 to 2 and inf, Δ = 0 and 1e-6 to 0.03, records that reach 1 to K voters, voters fresh or trained once, total δ from 1e-9 to 0.1. Every total",
+    (
+        f"Random sequences of 1 to {MAX_RELEASES} releases of majorities of K ≤ {MAX_K} voters: γ_opt, subsampling, "
+        "its mixtures,"
+    ),
+    "double subsampling, randomised response, GNMax, SAA, permute-and-flip and the exponential mechanism with",
+    "parameters at random, up to three different γ mixed; ε from 0.02 to 2 and inf, Δ = 0 and 1e-6 to 0.03,",
+    "records that reach 1 to K voters, voters fresh or trained once, total δ from 1e-9 to 0.1. Every total",
     "that any account gives is held against what an adversary attains, computed in fractions:",
     "",
-    "- voters that are fresh, or not private: the best of all adaptive strategies that place every voter at any corner of F before each bit. Where",
-    "  there are too many (*a lower end*) some pairs are left out;",
-    "- voters that were trained once: models with one secret bit each, asked in view of the bits before. Real models may hold more, so this is a lower end.",
+    "- voters that are fresh, or not private: the best of all adaptive strategies that place every voter at any",
+    "  corner of F before each bit. Where there are too many (*a lower end*) some pairs are left out;",
+    "- voters that were trained once: models with one secret bit each, asked in view of the bits before. Real",
+    "  models may hold more, so this is a lower end.",
     "",
-    "One sequence in `--every` is also put to `most_releases`, `best_target` and every row of `compare`, whose γ have to fit the total when released.",
+    "One sequence in `--every` is also put to `most_releases`, `best_target` and every row of `compare`, whose γ",
+    "have to fit the total when released.",
     "",
 )
 
@@ -421,35 +429,36 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--record", type=Path, help="file of findings to go on with, a line of JSON each")
     parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     tally, start = Tally(), time.monotonic()
-    known = read_records(chosen.record, chosen.seed, chosen.every) if chosen.record else {}
-    for number in range(chosen.first, chosen.first + chosen.sequences):
-        if number in known:
-            tally.add(known[number])
+    records = read_records(options.record, options.seed, options.every) if options.record else {}
+    for number in range(options.first, options.first + options.sequences):
+        if number in records:
+            tally.add(records[number])
             continue
-        if time.monotonic() - start > chosen.seconds:
+        if time.monotonic() - start > options.seconds:
             break
-        finding = finding_of(chosen.seed, chosen.every, number)
+        finding = finding_of(options.seed, options.every, number)
         for name, (epsilon, delta, exact) in finding.broken.items():
             sys.stdout.write(
-                f"BELOW THE TRUTH {name}: ({epsilon!r}, {delta!r}), attained {float(exact)!r}: {number}: {finding.asked}\n"
+                f"BELOW THE TRUTH {name}: ({epsilon!r}, {delta!r}), attained {float(exact)!r}: "
+                f"{number}: {finding.case}\n"
             )
-        record = Record.of(finding, chosen.seed, chosen.every, number)
+        record = Record.of(finding, options.seed, options.every, number)
         tally.add(record)
-        if chosen.record:
-            with chosen.record.open("a", encoding="utf-8") as file:
+        if options.record:
+            with options.record.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(dataclasses.asdict(record)) + "\n")
         if tally.sequences % 100 == 0:
-            sys.stderr.write(f"{tally.sequences} of {chosen.sequences}\n")
-    ran = f"--sequences {tally.sequences} --seed {chosen.seed} --every {chosen.every}"
-    ran += f" --first {chosen.first}" if chosen.first else ""
-    page = report(tally, f"make totals ARGS='{ran}'")
-    if tally.sequences < chosen.sequences:
-        page += f"\nThis run was stopped by the clock: {chosen.sequences:,} sequences were asked for.\n"
+            sys.stderr.write(f"{tally.sequences} of {options.sequences}\n")
+    arguments_ = f"--sequences {tally.sequences} --seed {options.seed} --every {options.every}"
+    arguments_ += f" --first {options.first}" if options.first else ""
+    page = report(tally, f"make totals ARGS='{arguments_}'")
+    if tally.sequences < options.sequences:
+        page += f"\nThis run was stopped by the clock: {options.sequences:,} sequences were asked for.\n"
     sys.stdout.write(page)
-    if chosen.write:
-        write_part(chosen.write, PART, page)
+    if options.write:
+        write_part(options.write, PART, page)
     return 1 if tally.below else 0
 
 

@@ -1,6 +1,7 @@
 """The formal checker against the product, ball arithmetic and the example that shares no code with either.
 
-What runs the checker itself needs `make formal` (or DARRM_FORMAL_CHECKER), and is skipped where it was not built; `.ci/run` builds it.
+What runs the checker itself needs `make formal` (or DARRM_FORMAL_CHECKER), and is skipped where it was not built;
+`.ci/run` builds it.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def verdict(problem: Problem, noise: NoiseFunction, arithmetic: Any = "float") -
 
 
 def excess(problem: Problem, noise: NoiseFunction) -> float:
-    """Return by how much γ breaks its limit where the product finds it worst, in 70 digits; -1 where the product proves it.
+    """Return by how much γ breaks its limit where the product finds it worst (70 digits); -1 if the product proves it.
 
     γ = 1 may meet its limit with equality, up to the doubles that ε and mε are: that is 0 here, and undecided.
     """
@@ -148,7 +149,7 @@ def test_the_papers_settings_are_those_that_are_checked_inside_the_proof_assista
 
 
 def near_the_limit(seed: int, sizes: tuple[int, ...]) -> tuple[Problem, NoiseFunction]:
-    """Return a random problem and a random γ, often scaled so that it nearly binds; the numbers are the strictest ones."""
+    """Return a random problem, in its strictest numbers, and a random γ, often scaled so that it nearly binds."""
     rng = np.random.default_rng((seed, 18))
     problem = random_case(rng, sizes).problem
     noise = random_noise(rng, problem.K)
@@ -161,7 +162,7 @@ def near_the_limit(seed: int, sizes: tuple[int, ...]) -> tuple[Problem, NoiseFun
 
 
 def agree(cases: list[tuple[Problem, NoiseFunction]], arithmetic: str) -> int:
-    """Hold the checker against the product, and return how often the product decides. Equality is proved by the first alone."""
+    """Compare the checker with the product; return how often the product decides. Only the checker proves equality."""
     formal = answers(checker_input(problem.strictest, noise) for problem, noise in cases)
     others = [verdict(problem, noise, arithmetic) for problem, noise in cases]
     decided = [pair for pair in zip(formal, others, strict=True) if pair[1]]

@@ -1,4 +1,4 @@
-"""The image and the files that deploy it, held against the service: settings, paths, user and locks are those it has."""
+"""The image and the files that deploy it, compared with the service: settings, paths, user and locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Docstrings beyond what ``__all__`` promises: whatever the reference shows, and rooms in which every function tells enough."""
+"""Docstrings beyond ``__all__``: whatever the reference shows, and modules in which every function is described."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard, the alert rules and the kustomize overlay, held against the service: metrics, labels, variables and ports exist."""
+"""The dashboard, the alert rules and the kustomize overlay: their metrics, labels, variables and ports exist."""
 
 from __future__ import annotations
 

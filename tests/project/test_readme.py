@@ -82,8 +82,11 @@ def test_the_table_of_utilities_is_what_is_computed() -> None:
     noises = {"optimal": solution.noise, **private_baselines(problem)}
     kept = [f"{100 * aim.utility(noise.values[6:]):.1f} %" for noise in noises.values()]
     assert [*noises] == ["optimal", "double_subsampling", "subsampling", "randomized_response"]
-    said = "γ_opt keeps {} of the utility, double subsampling {}, subsampling {}, randomised response {} by the paper's formulas."
-    assert said.format(*kept) in " ".join(README.split())
+    sentence = (
+        "γ_opt keeps {} of the utility, double subsampling {}, subsampling {}, randomised response {} "
+        "by the paper's formulas."
+    )
+    assert sentence.format(*kept) in " ".join(README.split())
     exact = compare(problem, 1, problem.target)
     best = max((row for row in exact.rows if row.name != "optimal_sequence"), key=lambda row: row.utility or 0)
     assert best.name == "permute_and_flip"

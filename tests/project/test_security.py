@@ -1,4 +1,4 @@
-"""The security policy and the list of what turned out wrong: they exist, are linked, and say of each fault what its reader needs."""
+"""The security policy and the list of faults: they exist, are linked, and say of each fault what its reader needs."""
 
 from __future__ import annotations
 

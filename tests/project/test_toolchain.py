@@ -1,4 +1,4 @@
-"""The project's files about itself agree: locks with pyproject.toml, documents with the Makefile and the dependencies."""
+"""The project's files about itself agree: locks with pyproject.toml, documents with Makefile and dependencies."""
 
 from __future__ import annotations
 

@@ -74,7 +74,10 @@ def audited(tmp_path: Path, program: str | None) -> subprocess.CompletedProcess[
         ("echo 'no route to host' >&2; exit 1", 77, "SKIPPED, .* could not ask: no route to host"),
         ("""echo '{"dependencies": [{"name": "a", "version": "1", "vulns": []}]}'""", 0, "1 packages .* 0 known"),
         (
-            """echo '{"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}'""",
+            (
+                """echo '{"dependencies": [{"name": "a", "version": "1", """
+                """"vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}'"""
+            ),
             1,
             "a 1: X-1, mended in 2",
         ),

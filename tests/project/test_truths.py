@@ -24,7 +24,9 @@ NEVER = {
         r"γ(\(l\))?,? (is )?(the )?probability of (releasing )?the (true )?majority|"
         r"is released with probability γ|release[sd]? the (true )?majority with probability γ"
     ),
-    "δ below Δ alone does not make the answer noisy: (1e-6, 1e-4) keeps 0.9075": "so the answer is almost all noise|the result is almost pure noise",
+    "δ below Δ alone does not make the answer noisy: (1e-6, 1e-4) keeps 0.9075": (
+        "so the answer is almost all noise|the result is almost pure noise"
+    ),
 }
 
 

@@ -116,12 +116,12 @@ def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
     url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
     open_store(url).close()
 
-    def connected(connection: sqlite3.Connection, record: object) -> None:
+    def configure(connection: sqlite3.Connection, record: object) -> None:
         real(connection, record)
         connection.execute("PRAGMA query_only = ON")  # permissions would not stop a test that runs as root
 
-    real = solver_cache.database.dialect._connected
-    monkeypatch.setattr(solver_cache.database.dialect, "_connected", connected)
+    real = solver_cache.database.dialect._configure
+    monkeypatch.setattr(solver_cache.database.dialect, "_configure", configure)
     with pytest.raises(CacheError, match=r"attempt to write a readonly database\. Append \?mode=ro to its URL"):
         open_store(url)
 

@@ -118,7 +118,7 @@ print(json.dumps(told))
 
 
 def test_a_file_system_that_has_failed_is_not_healthy_though_reads_go_on(tmp_path: Path) -> None:
-    """With an ext4 whose journal is aborted, as after an error of the disk: what is cached can be overwritten, nothing is stored."""
+    """With an ext4 whose journal is aborted, as after an error of the disk: caches take writes, nothing is stored."""
     image, place = tmp_path / "image", tmp_path / "disk"
     place.mkdir()
     with image.open("wb") as file:

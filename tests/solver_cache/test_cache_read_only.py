@@ -125,7 +125,10 @@ def test_a_mode_that_is_none(tmp_path: Path) -> None:
     open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=rw").close()
 
 
-OLD = rf"its schema has version 1, this program reads {len(MIGRATIONS)}\. Bring it, .* by `darrm cache migrate --url URL`\."
+OLD = (
+    rf"its schema has version 1, this program reads {len(MIGRATIONS)}\. Bring it, .* "
+    r"by `darrm cache migrate --url URL`\."
+)
 
 
 def test_an_older_table_says_what_to_do(tmp_path: Path) -> None:

@@ -429,8 +429,9 @@ def test_a_claim_looks_up_an_index(url: str) -> None:
         with database.writing() as connection:
             if database.dialect == "postgresql":
                 connection.exec_driver_sql(
-                    "INSERT INTO darrm_jobs SELECT n::text, 'gamma', '', (ARRAY['queued','done','running'])[1 + n %% 3], 0, "
-                    "'', n, '', '', '', n, n, (n %% 100)::text, 1 FROM generate_series(1, 30000) n"
+                    "INSERT INTO darrm_jobs SELECT n::text, 'gamma', '', "
+                    "(ARRAY['queued','done','running'])[1 + n %% 3], 0, '', n, "
+                    "'', '', '', n, n, (n %% 100)::text, 1 FROM generate_series(1, 30000) n"
                 )
                 connection.exec_driver_sql("ANALYZE darrm_jobs")
         for kinds in (None, ["gamma"]):

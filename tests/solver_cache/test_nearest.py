@@ -319,7 +319,8 @@ def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
             numbers = (
                 "generate_series(1, 5000) n"
                 if name == "postgresql"
-                else "(WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 5000) SELECT n FROM n) n"
+                else "(WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 5000) "
+                "SELECT n FROM n) n"
             )
             columns = (
                 "core, record, digest, created, voter_epsilon, voter_delta, affected, target_epsilon, target_delta"

@@ -1,4 +1,4 @@
-"""Tables as files: there and back to the byte, and what was changed on the way is refused with its row and the reason."""
+"""Tables as files: there and back to the byte; a change on the way is refused with its row and the reason."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A black-box auditor: is a claim of (ε, δ) refuted by what a mechanism releases?
 
-It sees samples of the mechanism on two neighbouring datasets and nothing else. An event is chosen on the first half of them,
-and the claim is refuted if, on the second half, the event is provably too likely on one dataset: by Clopper and Pearson's
-exact bounds, Pr[event | D] > e^ε·Pr[event | D′] + δ. A true claim is refuted with probability at most ``error``.
+It sees samples of the mechanism on two neighbouring datasets and nothing else. An event is chosen on the first half of
+them, and the claim is refuted if, on the second half, the event is provably too likely on one dataset: by Clopper and
+Pearson's exact bounds, Pr[event | D] > e^ε·Pr[event | D′] + δ. A true claim is refuted with probability at most
+``error``.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ class Auditor:
 
     error: float
 
-    def refutes(self, here: Samples, there: Samples, epsilon: float, delta: float) -> bool:
-        """Return whether the claim is refuted; ``here`` and ``there`` are outcomes (whole numbers) on the two datasets."""
-        half = len(here) // 2
-        tests = [(first, second) for first, second in ((here, there), (there, here))]
+    def refutes(self, p: Samples, q: Samples, epsilon: float, delta: float) -> bool:
+        """Return whether the claim is refuted; ``p`` and ``q`` are outcomes (whole numbers) on the two datasets."""
+        half = len(p) // 2
+        tests = [(p, q), (q, p)]
         level = self.error / (2 * len(tests))  # two bounds a test
         for first, second in tests:
             event = chosen(first[:half], second[:half], epsilon)
             hits = [int(np.isin(samples[half:], event).sum()) for samples in (first, second)]
-            likely = at_least(hits[0], len(first) - half, level)
-            unlikely = at_most(hits[1], len(second) - half, level)
-            if likely > math.exp(epsilon) * unlikely + delta:
+            lower_bound = at_least(hits[0], len(first) - half, level)
+            upper_bound = at_most(hits[1], len(second) - half, level)
+            if lower_bound > math.exp(epsilon) * upper_bound + delta:
                 return True
         return False
 

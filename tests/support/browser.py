@@ -40,16 +40,16 @@ def server() -> Iterator[str]:
 
 def serve(settings: Settings) -> Generator[str, None, None]:
     """Yield the address of a server with these settings."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    running = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    listener = socket.create_server(("127.0.0.1", 0))
+    uvicorn_server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
+    thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        running.should_exit = True
+        uvicorn_server.should_exit = True
         thread.join()
-        listening.close()
+        listener.close()
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,9 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
 
 
 @dataclass
@@ -125,9 +125,9 @@ Visiting = Callable[..., Visit]
 @pytest.fixture(scope="module")
 def window(browser: Any) -> Iterator[Any]:
     """Yield a window whose tabs share what was fetched, as a person's do."""
-    made = browser.new_context(viewport={"width": 1280, "height": 900})
-    yield made
-    made.close()
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield context
+    context.close()
 
 
 @pytest.fixture
@@ -135,8 +135,8 @@ def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
     """Return a function that opens a tab; whatever it complained of in the end is a failure."""
     visits: list[Visit] = []
 
-    def opened(at: str = server, **look: Any) -> Visit:
-        visits.append(Visit.open(browser.new_context(**look) if look else window, at))
+    def opened(url: str = server, **look: Any) -> Visit:
+        visits.append(Visit.open(browser.new_context(**look) if look else window, url))
         return visits[-1]
 
     yield opened
@@ -156,7 +156,7 @@ def visit(visiting: Visiting) -> Visit:
 
 @pytest.fixture(scope="module")
 def form(window: Any, server: str) -> Iterator[Visit]:
-    """A tab that the tests of wrong input share and leave as they found it: loading the page takes longer than they do."""
+    """A tab that the tests of wrong input share and leave unchanged: loading the page takes longer than they do."""
     visit = Visit.open(window, server)
     visit.go()
     yield visit

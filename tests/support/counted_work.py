@@ -1,7 +1,7 @@
-"""A worker's work, counted: each solve is written to a file when it begins, when it is complete, and when its answer is kept.
+"""A worker's work, counted: each solve is written to a file when it begins, is complete, and its answer is kept.
 
-A line is "begun", "done", "kept" or "refused" (its claim was lost), with the key, the process and in whose name it was. The
-file is named by ``COUNTED``; a problem whose key stands in ``COUNTED_CRASH`` takes its process with it.
+A line is "begun", "done", "kept" or "refused" (its claim was lost), with the key, the process and in whose name it was.
+The file is named by ``COUNTED``; a problem whose key stands in ``COUNTED_CRASH`` takes its process with it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from solver_cache.precompute.worker import (
 _SOLVED = worker._Solver.solve
 
 
-def _counted(self: worker._Solver, spec: DesignSpec) -> Answer | AttemptFailed:
+def _solve_and_note(self: worker._Solver, spec: DesignSpec) -> Answer | AttemptFailed:
     _say("begun", spec.key, self._task.owner)
     if spec.key == os.environ.get("COUNTED_CRASH"):
         os._exit(9)
-    found = _SOLVED(self, spec)
+    answer = _SOLVED(self, spec)
     _say("done", spec.key, self._task.owner)
-    return found
+    return answer
 
 
 def _say(word: str, key: str, owner: str) -> None:
@@ -46,13 +46,13 @@ def _say(word: str, key: str, owner: str) -> None:
 
 def counted(task: Task) -> Iterator[Event]:
     """Do a task as `perform` does, counting."""
-    if worker._Solver.solve is not _counted:
-        worker._Solver.solve = _counted  # type: ignore[method-assign]
-    solved = set[str]()
+    if worker._Solver.solve is not _solve_and_note:
+        worker._Solver.solve = _solve_and_note  # type: ignore[method-assign]
+    solved_keys = set[str]()
     for event in perform(task):
         if isinstance(event, SolveFinished):
-            solved.add(event.key)
-        elif isinstance(event, AnswerStored | ClaimedElsewhere) and event.key in solved:
+            solved_keys.add(event.key)
+        elif isinstance(event, AnswerStored | ClaimedElsewhere) and event.key in solved_keys:
             _say("kept" if isinstance(event, AnswerStored) else "refused", event.key, task.owner)
         yield event
 

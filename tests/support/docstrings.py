@@ -49,35 +49,35 @@ def modules(package: str) -> Iterator[ModuleType]:
     """Yield a package and all modules below it."""
     top = importlib.import_module(package)
     yield top
-    for found in pkgutil.walk_packages(top.__path__, f"{package}."):
-        if not found.name.endswith("__main__"):
-            yield importlib.import_module(found.name)
+    for info in pkgutil.walk_packages(top.__path__, f"{package}."):
+        if not info.name.endswith("__main__"):
+            yield importlib.import_module(info.name)
 
 
 @cache
-def _named() -> dict[str, list[Any]]:
+def _names() -> dict[str, list[Any]]:
     """Return our modules, by every end of their dotted names, and the classes that they define."""
-    found: dict[str, list[Any]] = {}
+    named: dict[str, list[Any]] = {}
     for package in sorted(OURS):
         for module in modules(package):
             parts = module.__name__.split(".")
-            for name in (".".join(parts[at:]) for at in range(len(parts))):
-                found.setdefault(name, []).append(module)
+            for name in (".".join(parts[start:]) for start in range(len(parts))):
+                named.setdefault(name, []).append(module)
             for name, thing in vars(module).items():
                 if inspect.isclass(thing) and thing.__module__ == module.__name__:
-                    found.setdefault(name, []).append(thing)
-    return found
+                    named.setdefault(name, []).append(thing)
+    return named
 
 
 def resolves(dotted: str, module: ModuleType | None = None) -> bool:
-    """Tell whether a dotted name leads to something: from ``module``, one of our modules or classes, or the standard library.
+    """Whether a dotted name resolves: from ``module``, one of our modules or classes, or the standard library.
 
     >>> resolves("design.privacy_profile.ProfileSearch"), resolves("design.profile")
     (True, False)
     """
     parts = dotted.split(".")
     starts: list[tuple[Any, list[str]]] = [(module, parts)]
-    starts += [(each, parts[n:]) for n in range(1, len(parts) + 1) for each in _named().get(".".join(parts[:n]), ())]
+    starts += [(owner, parts[n:]) for n in range(1, len(parts) + 1) for owner in _names().get(".".join(parts[:n]), ())]
     if parts[0] in sys.stdlib_module_names:
         starts.append((importlib.import_module(parts[0]), parts[1:]))
     return any(_leads(thing, names) for thing, names in starts)
@@ -88,7 +88,7 @@ def _leads(thing: Any, names: Sequence[str]) -> bool:
         if hasattr(thing, name):
             thing = getattr(thing, name)
         else:  # an attribute of instances: its type is not followed
-            bodies = [inspect.getsource(each) for each in getattr(thing, "__mro__", ()) if _is_ours(each)]
+            bodies = [inspect.getsource(base) for base in getattr(thing, "__mro__", ()) if _is_ours(base)]
             return any(re.search(rf"^ +(self\.)?{name}(:| =)", body, re.MULTILINE) for body in bodies)
     return True
 
@@ -109,22 +109,22 @@ def own(module: ModuleType) -> tuple[str, ...]:
 
 
 def public(module: ModuleType, names: Sequence[str] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield what a module's ``__all__`` or ``names`` name, as far as it has a docstring, with the methods of classes."""
+    """Yield the objects of a module's ``__all__`` or ``names`` that have a docstring, with the methods of classes."""
     for name in module.__all__ if names is None else names:
         thing = getattr(module, name)
         if not (inspect.isclass(thing) or inspect.isfunction(thing)):
             continue
         yield f"{module.__name__}.{name}", thing
         if inspect.isclass(thing) and not issubclass(thing, Enum):
-            for method, found in _members(thing).items():
-                each = found.__func__ if isinstance(found, classmethod | staticmethod) else found
-                if not method.startswith("_") and (inspect.isfunction(each) or isinstance(each, property)):
-                    yield f"{module.__name__}.{name}.{method}", each
+            for method, member in _members(thing).items():
+                function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+                if not method.startswith("_") and (inspect.isfunction(function) or isinstance(function, property)):
+                    yield f"{module.__name__}.{name}.{method}", function
 
 
 def _members(thing: type) -> dict[str, Any]:
     """Return what a class has, with what it has from classes of ours."""
-    return {name: found for base in reversed(_our_bases(thing)) for name, found in vars(base).items()}
+    return {name: member for base in reversed(_our_bases(thing)) for name, member in vars(base).items()}
 
 
 def _our_bases(thing: type) -> list[type]:
@@ -145,38 +145,44 @@ def lacks(thing: Any) -> Iterator[str]:
 
 
 def _of_parameters(thing: Any, text: str, sections: Any) -> Iterator[str]:
-    described = {
-        each.name.split(" ")[0].strip("*"): each.description for s in sections if s.kind in NAMED for each in s.value
+    descriptions = {
+        item.name.split(" ")[0].strip("*"): item.description for s in sections if s.kind in NAMED for item in s.value
     }
     parameters = _parameters(thing)
     # the only parameter of a function, or one that the text names, may do without a line of its own
-    undescribed = [name for name in parameters if name not in described and f"`{name}`" not in text]
+    undescribed = [name for name in parameters if name not in descriptions and f"`{name}`" not in text]
     if undescribed and (len(parameters) > 1 or inspect.isclass(thing)):
         yield f"Args: {', '.join(undescribed)}"
-    if strange := [name for name in described if parameters and name not in parameters and name not in _other(thing)]:
+    if strange := [
+        name for name in descriptions if parameters and name not in parameters and name not in _other(thing)
+    ]:
         yield f"nothing to say of {', '.join(strange)}"
     for name in parameters:
-        if UNITS.get(name, "") not in described.get(name, text):
+        if UNITS.get(name, "") not in descriptions.get(name, text):
             yield f"{UNITS[name]} for {name}"
 
 
 def _of_outcomes(function: Callable[..., Any], text: str, sections: Any) -> Iterator[str]:
     returns = inspect.signature(function).return_annotation
-    described = {section.kind for section in sections}
-    silent = DocstringSectionKind.returns not in described and not re.search(RETURNED, text, re.IGNORECASE)
+    kinds = {section.kind for section in sections}
+    silent = DocstringSectionKind.returns not in kinds and not re.search(RETURNED, text, re.IGNORECASE)
     if silent and returns not in {None, "None", "NoReturn", "Self"}:
         yield "Returns"
-    said = {str(each.annotation) for s in sections if s.kind is DocstringSectionKind.raises for each in s.value}
-    if unsaid := [name for name in sorted(_raised(function)) if not _covers(said, name, inspect.unwrap(function))]:
-        yield f"Raises: {', '.join(unsaid)}"
+    stated = {str(item.annotation) for s in sections if s.kind is DocstringSectionKind.raises for item in s.value}
+    if missing := [
+        name for name in sorted(_raised_errors(function)) if not _covers(stated, name, inspect.unwrap(function))
+    ]:
+        yield f"Raises: {', '.join(missing)}"
 
 
 def _parameters(thing: Any) -> list[str]:
     """Return the parameters that must be described: of a function, or of what makes an instance."""
     if inspect.isclass(thing):
         if is_dataclass(thing):
-            own = vars(thing).get("__annotations__", {})  # what is inherited is described there
-            return [field.name for field in fields(thing) if field.name in own and not field.name.startswith("_")]
+            annotations = vars(thing).get("__annotations__", {})  # what is inherited is described there
+            return [
+                field.name for field in fields(thing) if field.name in annotations and not field.name.startswith("_")
+            ]
         if "__init__" not in vars(thing) or getattr(thing, "_is_protocol", False):
             return []
         signature = inspect.signature(vars(thing)["__init__"])
@@ -199,25 +205,25 @@ def _set_in(thing: type) -> set[str]:
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
-def _covers(said: set[str], name: str, function: Any) -> bool:
+def _covers(stated: set[str], name: str, function: Any) -> bool:
     """Whether an error is among those that are said, or is one of their kind."""
     kind = function.__globals__.get(name)
-    return name in said or "DarrmError" in said or bool(kind and said & {base.__name__ for base in kind.__mro__})
+    return name in stated or "DarrmError" in stated or bool(kind and stated & {base.__name__ for base in kind.__mro__})
 
 
-def _raised(function: Callable[..., Any]) -> set[str]:
+def _raised_errors(function: Callable[..., Any]) -> set[str]:
     """Return the errors that a function's own lines raise by name, in its own scope."""
     function = inspect.unwrap(function)
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    found = set()
-    left = list(ast.iter_child_nodes(tree))
-    while left:
-        node = left.pop()
+    names = set()
+    pending = list(ast.iter_child_nodes(tree))
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
-        left += ast.iter_child_nodes(node)
+        pending += ast.iter_child_nodes(node)
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             name = getattr(node.exc.func, "id", getattr(node.exc.func, "attr", ""))
             if name[:1].isupper():
-                found.add(name)
-    return found
+                names.add(name)
+    return names

@@ -40,9 +40,9 @@ def blocks_of(document: str, text: str) -> Iterator[Block]:
         r"(?:<!-- not run: (?P<reason>[^>]+?) -->\n)?^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^ *```$",
         re.MULTILINE | re.DOTALL,
     )
-    for found in fence.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
-        yield Block(document, line, found["language"], found["code"], found["reason"] or "")
+    for match in fence.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield Block(document, line, match["language"], match["code"], match["reason"] or "")
 
 
 def session(name: str, blocks: list[Block]) -> str:

@@ -40,9 +40,9 @@ def distribution(ones: Sequence[Number]) -> list[Number]:
     """Return Pr[L = 0..K] where voter i answers 1 with probability ``ones[i]``, a voter at a time."""
     masses: list[Any] = [1]
     for t in ones:
-        kept = [mass * (1 - t) for mass in masses] + [0]
-        risen = [0] + [mass * t for mass in masses]
-        masses = [a + b for a, b in zip(kept, risen, strict=True)]
+        if_zero = [mass * (1 - t) for mass in masses] + [0]
+        if_one = [0] + [mass * t for mass in masses]
+        masses = [a + b for a, b in zip(if_zero, if_one, strict=True)]
     return masses
 
 
@@ -138,13 +138,13 @@ def named(counts: Iterable[int]) -> dict[str, int]:
 
 
 def multisets(K: int, corners: int, affected: int) -> set[tuple[int, ...]]:
-    """Return every multiset of K corners, the first two stationary, with at most ``affected`` others; by listing them."""
-    found = set()
+    """Return every multiset of K corners, the first two stationary, with at most ``affected`` others."""
+    rows = set()
     for places in itertools.combinations_with_replacement(range(corners), K):
         counts = tuple(places.count(corner) for corner in range(corners))
         if sum(counts[2:]) <= affected:
-            found.add(counts)
-    return found
+            rows.add(counts)
+    return rows
 
 
 def random_multiset(rng: np.random.Generator, problem: Problem) -> dict[str, int]:

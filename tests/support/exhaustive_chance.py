@@ -49,16 +49,16 @@ def exact_distribution(
 
     The exact probability of an outcome lies between its entry and its entry plus the rest.
     """
-    found: dict[Outcome, Fraction] = defaultdict(Fraction)
-    rest = Fraction(0)
+    masses: dict[Outcome, Fraction] = defaultdict(Fraction)
+    remainder = Fraction(0)
     pending: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
     while pending:
         script, weight = pending.pop()
         if weight < least:
-            rest += weight
+            remainder += weight
             continue
         try:
-            found[draw(_Scripted(script))] += weight
+            masses[draw(_Scripted(script))] += weight
         except _NeedsMore as more:
             pending += [((*script, i), weight * share) for i, share in enumerate(more.weights) if share]
-    return dict(found), rest
+    return dict(masses), remainder

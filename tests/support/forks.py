@@ -9,24 +9,24 @@ from collections.abc import Callable
 
 
 def forked(act: Callable[[], str], depth: int = 1) -> str:
-    """Return what ``act`` returns in a child of this process, or in its child's child; fail with its traceback if it raises."""
-    read, write = os.pipe()
+    """Return what ``act`` returns in a child process, or in its child; fail with its traceback if it raises."""
+    reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
         )  # of forks where there are threads, which is what is tried here
         child = os.fork()
     if child == 0:  # nothing may leave this branch: the child must not go on with the tests
-        os.close(read)
+        os.close(reader)
         try:
             result = "+" + (act() if depth == 1 else forked(act, depth - 1))
         except BaseException:  # noqa: BLE001 - reported to the parent
             result = "-" + traceback.format_exc()
-        with os.fdopen(write, "w", encoding="utf-8") as pipe:
+        with os.fdopen(writer, "w", encoding="utf-8") as pipe:
             pipe.write(result)
         os._exit(0)
-    os.close(write)
-    with os.fdopen(read, encoding="utf-8") as pipe:
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as pipe:
         result = pipe.read()
     os.waitpid(child, 0)
     assert result.startswith("+"), result

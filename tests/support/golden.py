@@ -28,4 +28,5 @@ def problem_of(row: Row) -> Problem:
 
 def name(row: Row) -> str:
     """Return what a test of this row is called."""
-    return f"K={row['K']} m={row['m'] or '-'} epsilon={row['epsilon']} Delta={row['Delta']} r={row['affected']} {row['objective']}"
+    voters = f"K={row['K']} m={row['m'] or '-'} epsilon={row['epsilon']} Delta={row['Delta']}"
+    return f"{voters} r={row['affected']} {row['objective']}"

@@ -1,4 +1,4 @@
-"""Servers on loopback for the tests of the client: uvicorn with any ASGI app, one that fails on purpose, and raw sockets."""
+"""Servers on loopback for the tests of the client: uvicorn with any ASGI app, one that fails, and raw sockets."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Rule = Callable[[str, str, Any], Answer]
 def serving(app: Any) -> Iterator[str]:
     """Serve an ASGI app with uvicorn in a thread; yield its URL."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, args=([listening],))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join(60)
@@ -52,8 +52,8 @@ class Ruled:
                 break
         self.requests.append((scope["method"], scope["path"]))
         self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
-        status, content, *more = self.rule(scope["method"], scope["path"], json.loads(body) if body else None)
-        await _reply(send, status, content, more[0] if more else {})
+        status, content, *headers = self.rule(scope["method"], scope["path"], json.loads(body) if body else None)
+        await _reply(send, status, content, headers[0] if headers else {})
 
 
 class Switch:
@@ -73,8 +73,9 @@ class Switch:
 class Flaky:
     """An ASGI app that misbehaves as a script says, once for each request, and then passes on to ``app``.
 
-    "503", "429", "502", "504": that status, with Retry-After: 0; "page": a proxy's page with 502; "break": an answer that
-    ends before its length; "late": half a second goes by first; "silent": no answer for as long as the client waits.
+    "503", "429", "502", "504": that status, with Retry-After: 0; "page": a proxy's page with 502; "break": an answer
+    that ends before its length; "late": half a second goes by first; "silent": no answer for as long as the client
+    waits.
     """
 
     def __init__(self, app: Any, script: list[str]) -> None:
@@ -87,21 +88,21 @@ class Flaky:
             await self.app(scope, receive, send)
             return
         self.requests += 1
-        what = self.script.pop(0) if self.script else "well"
-        if what.isdigit():
-            problem = {"type": "about:blank", "title": "Busy", "status": int(what), "detail": "Come back later."}
-            await _reply(send, int(what), problem, {"retry-after": "0"})
-        elif what == "page":
+        fault = self.script.pop(0) if self.script else "well"
+        if fault.isdigit():
+            problem = {"type": "about:blank", "title": "Busy", "status": int(fault), "detail": "Come back later."}
+            await _reply(send, int(fault), problem, {"retry-after": "0"})
+        elif fault == "page":
             await _reply(send, 502, b"<html>Bad Gateway</html>", {"content-type": "text/html"})
-        elif what == "break":
+        elif fault == "break":
             head = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1000")]}
             await send(head)
             await send({"type": "http.response.body", "body": b'{"gamma": [', "more_body": False})
-        elif what == "silent":
+        elif fault == "silent":
             while (await receive())["type"] != "http.disconnect":
                 pass
         else:
-            if what == "late":
+            if fault == "late":
                 await asyncio.sleep(0.5)
             await self.app(scope, receive, send)
 
@@ -111,11 +112,11 @@ def raw(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
     """Serve bytes: ``answer`` gets each connection, with its number from 0, when the request has begun to arrive."""
     stop = threading.Event()
 
-    def accept(listening: socket.socket) -> None:
+    def accept(listener: socket.socket) -> None:
         number = 0
         while not stop.is_set():
             try:
-                connection, _ = listening.accept()
+                connection, _ = listener.accept()
             except TimeoutError:
                 continue
             with closing(connection):
@@ -127,12 +128,12 @@ def raw(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
                     pass  # the client went away: what some tests are about
             number += 1
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(0.1)
-        thread = threading.Thread(target=accept, args=(listening,))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+        thread = threading.Thread(target=accept, args=(listener,))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             stop.set()
             thread.join(60)
@@ -140,8 +141,8 @@ def raw(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
 
 async def _reply(send: Any, status: int, content: Any, headers: dict[str, str]) -> None:
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
-    listed = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": listed})
+    header_list = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": header_list})
     await send({"type": "http.response.body", "body": body})
 
 

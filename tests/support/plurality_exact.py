@@ -20,15 +20,15 @@ Counts = tuple[int, ...]
 
 def vote_counts(K: int, classes: int) -> list[Counts]:
     """Every way in which K votes fall."""
-    return [each for each in product(range(K + 1), repeat=classes) if sum(each) == K]
+    return [counts for counts in product(range(K + 1), repeat=classes) if sum(counts) == K]
 
 
 def neighbours(counts: Counts, affected: int) -> Iterator[Counts]:
     """Every other vote count that changing the answers of `affected` voters can lead to."""
-    for other in vote_counts(sum(counts), len(counts)):
-        moved = sum(max(b - a, 0) for a, b in zip(counts, other, strict=True))
-        if 0 < moved <= affected:
-            yield other
+    for neighbour in vote_counts(sum(counts), len(counts)):
+        changes = sum(max(b - a, 0) for a, b in zip(counts, neighbour, strict=True))
+        if 0 < changes <= affected:
+            yield neighbour
 
 
 def exp_above(epsilon: float) -> Fraction:
@@ -51,15 +51,15 @@ def worst_excess(
     """
     c, worst = exp_above(epsilon), -Fraction(delta)
     table = {counts: list(probabilities(counts)) for counts in vote_counts(K, classes)}
-    for counts, before in table.items():
-        assert sum(before) == 1
-        assert min(before) >= 0
-        for other in neighbours(counts, affected):
-            after = table[other]
-            differences = [p - c * q for p, q in zip(before, after, strict=True)]
-            for size in range(1, len(before) + 1):
-                for chosen in combinations(differences, size):
-                    worst = max(worst, sum(chosen, Fraction(0)) - Fraction(delta))
+    for counts, p_law in table.items():
+        assert sum(p_law) == 1
+        assert min(p_law) >= 0
+        for neighbour in neighbours(counts, affected):
+            q_law = table[neighbour]
+            differences = [p - c * q for p, q in zip(p_law, q_law, strict=True)]
+            for size in range(1, len(p_law) + 1):
+                for subset in combinations(differences, size):
+                    worst = max(worst, sum(subset, Fraction(0)) - Fraction(delta))
     return worst
 
 
@@ -67,14 +67,14 @@ def favoured_law(K: int, classes: int, chances: Sequence[float]) -> dict[Counts,
     """Mass of every vote count where class 0 is favoured: not symmetrised."""
     law = {}
     for counts in vote_counts(K, classes):
-        ways = math.factorial(K)
-        for each in counts:
-            ways //= math.factorial(each)
+        orders = math.factorial(K)
+        for count in counts:
+            orders //= math.factorial(count)
         mass = 0.0
         for a in chances:
             b = (1 - a) / (classes - 1)
             mass += math.prod((a if c == 0 else b) ** n for c, n in enumerate(counts))
-        law[counts] = ways * mass / len(chances)
+        law[counts] = orders * mass / len(chances)
     return law
 
 
@@ -94,33 +94,33 @@ def optimum(
     every = list(law)
     classes = len(every[0])
     outputs = classes + abstention
-    place = {counts: at * outputs for at, counts in enumerate(every)}
-    many = len(every) * outputs
-    worth, constant, strict = np.zeros(many), 0.0, 0.0
+    offset = {counts: index * outputs for index, counts in enumerate(every)}
+    n_variables = len(every) * outputs
+    worth, constant, strict = np.zeros(n_variables), 0.0, 0.0
     for counts, mass in law.items():
         top = max(counts)
         if counts.count(top) > 1:
             continue
         strict += mass
-        worth[place[counts] + counts.index(top)] += mass * (1 + price)
+        worth[offset[counts] + counts.index(top)] += mass * (1 + price)
         if abstention:
-            worth[place[counts] + classes] += mass * price
+            worth[offset[counts] + classes] += mass * price
         constant -= mass * price
     rows, columns, entries, limits, row = [], [], [], [], 0
     for counts in every:
-        for other in neighbours(counts, affected):
+        for neighbour in neighbours(counts, affected):
             for size in range(1, outputs + 1):
-                for chosen in combinations(range(outputs), size):
-                    for output in chosen:
+                for subset in combinations(range(outputs), size):
+                    for output in subset:
                         rows += [row, row]
-                        columns += [place[counts] + output, place[other] + output]
+                        columns += [offset[counts] + output, offset[neighbour] + output]
                         entries += [math.exp(-epsilon), -1.0]
                     limits.append(math.exp(-epsilon) * delta)
                     row += 1
     sums = sparse.csr_array(np.kron(np.eye(len(every)), np.ones(outputs)))
     answer = linprog(  # type: ignore[call-overload]  # its stubs know no sparse arrays
         -worth / strict,
-        A_ub=sparse.coo_array((entries, (rows, columns)), shape=(row, many)).tocsr(),
+        A_ub=sparse.coo_array((entries, (rows, columns)), shape=(row, n_variables)).tocsr(),
         b_ub=limits,
         A_eq=sums,
         b_eq=np.ones(len(every)),

@@ -46,9 +46,9 @@ class Postgres:
     def run(self, program: str, *words: str, text: str | None = None) -> str:
         """Run one of PostgreSQL's own programs against the server; return what it prints."""
         command = [str(self._server.bin_path / program), "-h", self.host, "-U", "postgres", *words]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        process = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
     def sql(self, database: str, command: str) -> str:
         """Run a command; return the values that it selects."""

@@ -51,10 +51,10 @@ class Served:
     @property
     def address(self) -> tuple[str, int]:
         """Host and port."""
-        place = urlsplit(self.url)
-        assert place.hostname is not None
-        assert place.port is not None
-        return place.hostname, place.port
+        parts = urlsplit(self.url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        return parts.hostname, parts.port
 
     def ask(
         self, path: str, method: str = "GET", body: bytes | Iterator[bytes] | None = None, **headers: str
@@ -62,12 +62,12 @@ class Served:
         """Ask once, on a connection of its own."""
         connection = http.client.HTTPConnection(*self.address, timeout=300)
         with contextlib.closing(connection):
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was all sent
-                connection.request(method, path, body, named, encode_chunked=isinstance(body, Iterator))
-            found = connection.getresponse()
-            received = {name.lower(): value for name, value in found.getheaders()}
-            return Answer(found.status, received, found.read())
+                connection.request(method, path, body, header_fields, encode_chunked=isinstance(body, Iterator))
+            response = connection.getresponse()
+            response_headers = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, response_headers, response.read())
 
     def connect(self) -> socket.socket:
         """Open a bare connection."""
@@ -92,19 +92,19 @@ def serving(folder: Path, *arguments: str, **settings: str) -> Iterator[Served]:
     killer.start()
     assert process.stdout is not None
     assert process.stderr is not None
-    served, stderr = Served(process, ""), process.stderr
-    reader = threading.Thread(target=lambda: served.log.extend(stderr))
+    server, stderr = Served(process, ""), process.stderr
+    reader = threading.Thread(target=lambda: server.log.extend(stderr))
     reader.start()
     try:
         line = process.stdout.readline()
         if not line:
             process.wait()
             reader.join()
-            raise AssertionError("".join(served.log))
-        served.url = json.loads(line)["url"]
-        yield served
+            raise AssertionError("".join(server.log))
+        server.url = json.loads(line)["url"]
+        yield server
         if process.poll() is None:
-            served.end()
+            server.end()
     finally:
         process.kill()
         process.wait()

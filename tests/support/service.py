@@ -36,13 +36,13 @@ class Service:
     """
 
     def __init__(self, url: str, cwd: Path, port: int = 0, **settings: str) -> None:
-        own = {"PYTHONPATH": str(ROOT), "DARRM_CACHE_URL": url, **QUIET, **settings}
+        environment = {"PYTHONPATH": str(ROOT), "DARRM_CACHE_URL": url, **QUIET, **settings}
         self.log = cwd / f"log-{next(_NUMBERS)}.txt"  # a pipe that nobody reads would fill, and hold the server up
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*PROGRAM, "serve", "--port", str(port), "--json"],
                 cwd=cwd,
-                env={**os.environ, **own},
+                env={**os.environ, **environment},
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -69,14 +69,10 @@ class Service:
     @property
     def solvers(self) -> list[int]:
         """Process ids of its solver processes, whichever worker they belong to."""
-        tree, found = children(), list[int]()
-        family = [self.process.pid]
+        tree, family = children(), [self.process.pid]
         for parent in family:  # grows while it is walked
             family += tree.get(parent, [])
-        for pid in family[1:]:
-            if _BOOTSTRAP.encode() in command_line(pid):
-                found.append(pid)
-        return found
+        return [pid for pid in family[1:] if _BOOTSTRAP.encode() in command_line(pid)]
 
     def job(self, id: str, *, until: str | tuple[str, ...] = (), seconds: float = 300) -> dict[str, Any]:
         """Return a job, once it is in one of these states."""
@@ -108,17 +104,17 @@ class Service:
 @contextmanager
 def service(url: str, cwd: Path, **settings: str) -> Iterator[Service]:
     """Open a server, and end it in order unless it has ended."""
-    opened = Service(url, cwd, 0, **settings)
+    server = Service(url, cwd, 0, **settings)
     try:
-        yield opened
+        yield server
     finally:
-        if opened.process.poll() is None:
+        if server.process.poll() is None:
             try:
-                opened.stop()
+                server.stop()
             except subprocess.TimeoutExpired:
-                opened.kill()
+                server.kill()
                 raise
-        opened.client.close()
+        server.client.close()
 
 
 def alive(pid: int) -> bool:

@@ -97,22 +97,22 @@ def deaf(argument: str, _report: Report) -> None:
 def kill_itself(argument: tuple[str, int], _report: Report) -> str:
     """Die the first so many times, counted in a file."""
     path, deaths = Path(argument[0]), argument[1]
-    before = path.stat().st_size if path.exists() else 0
+    earlier_deaths = path.stat().st_size if path.exists() else 0
     with path.open("a", encoding="ascii") as file:
         file.write("x")
-    if before < deaths:
+    if earlier_deaths < deaths:
         os.kill(os.getpid(), signal.SIGKILL)
     return "done"
 
 
 def grow(argument: int, report: Report) -> int:
     """Take so many MiB and keep them for a while."""
-    taken = bytearray(argument * 2**20)
-    taken[::4096] = b"x" * len(range(0, len(taken), 4096))
+    memory = bytearray(argument * 2**20)
+    memory[::4096] = b"x" * len(range(0, len(memory), 4096))
     for _ in range(200):
-        report(len(taken))
+        report(len(memory))
         time.sleep(0.05)
-    return len(taken)
+    return len(memory)
 
 
 _HOARD: list[bytes] = []
@@ -166,8 +166,8 @@ def without_solver(argument: tuple[DesignTask, float], _report: Report) -> dict[
 
 def infinite_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
     """Solve, and come to a number that is none; in place of `api.tasks.design.design_gamma`."""
-    found = design_gamma(argument, report)
-    return {**found, "record": {**found["record"], "utility": float("inf")}}
+    answer = design_gamma(argument, report)
+    return {**answer, "record": {**answer["record"], "utility": float("inf")}}
 
 
 def highs_alone(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
@@ -187,10 +187,10 @@ def endless_answer(_argument: dict[str, Any], report: Report) -> dict[str, Any]:
 
 def gamma_with_incumbent(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
     """Solve, but only until the gap is small, and then go on for ever with that γ; in place of `design_gamma`."""
-    found = design_gamma((replace(argument[0], gap=0.2), argument[1]), report)["record"]
-    shown = {**found, "status": "interrupted"}
+    record = design_gamma((replace(argument[0], gap=0.2), argument[1]), report)["record"]
+    incumbent = {**record, "status": "interrupted"}
     while True:
         progress = {"round": 1, "rows": 2, "violation": 0.0, "seconds": 1.0}
-        progress |= {name: found[name] for name in ("utility", "upper_bound", "gap")}
-        report({**progress, "incumbent": shown})
+        progress |= {name: record[name] for name in ("utility", "upper_bound", "gap")}
+        report({**progress, "incumbent": incumbent})
         time.sleep(0.02)

@@ -1,8 +1,8 @@
 """Random problems and noise functions over everything that is accepted, for every test of the design.
 
-One set of rules, two sources of chance: `random_case` for a seeded generator, `problem_cases` for Hypothesis. Both reach K = 1 and
-even K; Δ = 0 and 1e-12..0.3; ε from 1e-4 to 4, inf, and 0 beside Δ > 0; targets up to 20 nats and 0; δ = 0, below Δ,
-the default, and large; records that reach 1..K voters.
+One set of rules, two sources of chance: `random_case` for a seeded generator, `problem_cases` for Hypothesis. Both
+reach K = 1 and even K; Δ = 0 and 1e-12..0.3; ε from 1e-4 to 4, inf, and 0 beside Δ > 0; targets up to 20 nats and 0; δ
+= 0, below Δ, the default, and large; records that reach 1..K voters.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def _case(
     else:
         m = among((1, 1, 0.01, (K + 1) / 2, K, between(0.1, K), between(1, K / 2 + 1), whole(1, K), math.inf))
         target = min(MAX_TARGET, m * epsilon)
-    usual = -math.expm1(min(K, target / epsilon) * math.log1p(-Delta)) if 0 < epsilon < math.inf else Delta
-    usual = min(usual, 0.999)  # beyond, it is 1 in all digits that a number of this size carries
-    delta = among((0.0, usual, usual, Delta, Delta / 3, 10 ** between(-9, -0.5)))
+    default = -math.expm1(min(K, target / epsilon) * math.log1p(-Delta)) if 0 < epsilon < math.inf else Delta
+    default = min(default, 0.999)  # beyond, it is 1 in all digits that a number of this size carries
+    delta = among((0.0, default, default, Delta, Delta / 3, 10 ** between(-9, -0.5)))
     return ProblemCase(K, epsilon, Delta, target, delta, affected)
 
 
@@ -117,8 +117,9 @@ def upper_half(rng: np.random.Generator, K: int, kind: str) -> Array:
 
 def random_noise(rng: np.random.Generator, K: int, kind: str | None = None) -> NoiseFunction:
     """Return a symmetric γ of a kind of `NOISES`, or of any."""
-    chosen = NOISES[int(rng.integers(len(NOISES)))] if kind is None else kind
-    return NoiseFunction.from_upper_half(upper_half(rng, K, chosen), K)
+    if kind is None:
+        kind = NOISES[int(rng.integers(len(NOISES)))]
+    return NoiseFunction.from_upper_half(upper_half(rng, K, kind), K)
 
 
 @st.composite

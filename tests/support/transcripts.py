@@ -1,12 +1,13 @@
 """Several releases of majorities against every transcript, in fractions: what an adversary really attains.
 
-Nothing here knows of regions, grids, profiles or lines. `Fresh` is the exact optimum for fresh voters, and for voters that are not private: at each
-step the adversary may place every voter at any corner of F, in view of the bits before; since the hockey-stick is convex in each
-voter's pair, corners are enough. `Once` is attained by models that were trained once and hold one secret bit each, which are asked again and
-again, each question chosen in view of the bits before.
+Nothing here knows of regions, grids, profiles or lines. `Fresh` is the exact optimum for fresh voters, and for voters
+that are not private: at each step the adversary may place every voter at any corner of F, in view of the bits before;
+since the hockey-stick is convex in each voter's pair, corners are enough. `Once` is attained by models that were
+trained once and hold one secret bit each, which are asked again and again, each question chosen in view of the bits
+before.
 
-The best strategy is found by going through all of them in doubles; what it attains is then computed in fractions, so it is a true lower
-bound, and the optimum but for rounding where `complete`.
+The best strategy is found by going through all of them in doubles; what it attains is then computed in fractions, so it
+is a true lower bound, and the optimum but for rounding where `complete`.
 """
 
 from __future__ import annotations
@@ -63,27 +64,32 @@ def chances(noise: NoiseFunction) -> list[Fraction]:
 @lru_cache(maxsize=256)
 def shown_pairs(noise: NoiseFunction, problem: Problem) -> tuple[Pair, ...]:
     """Return the extreme pairs (Pr[1 | D], Pr[1 | D′]) of one release, up to renaming the answers."""
-    corners, one = corner_pairs(problem), chances(noise)
-    whole = [(int(p * SCALE), int(q * SCALE)) for p, q in corners]
-    denominator = max(chance.denominator for chance in one)  # of doubles: powers of two
-    answers = [int(chance * denominator) for chance in one]
+    corners, bit_chances = corner_pairs(problem), chances(noise)
+    integers = [(int(p * SCALE), int(q * SCALE)) for p, q in corners]
+    denominator = max(chance.denominator for chance in bit_chances)  # of doubles: powers of two
+    answers = [int(chance * denominator) for chance in bit_chances]
     voters = multisets_of(problem.K, len(corners), problem.affected)
-    rough = [_rough_means(voters, [float(pair[side]) for pair in corners], [*map(float, one)]) for side in (0, 1)]
+    rough = [
+        _rough_means(voters, [float(pair[side]) for pair in corners], [*map(float, bit_chances)]) for side in (0, 1)
+    ]
     half = (rough[0] + rough[1] <= 1 + 1e-12).nonzero()[0]
-    extreme = _hull([(float(rough[0][at]), float(rough[1][at]), int(at)) for at in half])
+    extreme = _hull([(float(rough[0][row]), float(rough[1][row]), int(row)) for row in half])
 
-    def exact(at: int, side: int) -> Fraction:
-        total = _mean([whole[corner][side] for corner in voters[at].tolist()], answers)
+    def exact(row: int, side: int) -> Fraction:
+        total = _mean([integers[corner][side] for corner in voters[row].tolist()], answers)
         return Fraction(total, denominator << 48 * problem.K)
 
-    return tuple(sorted({(exact(at, 0), exact(at, 1)) for at in extreme}))
+    return tuple(sorted({(exact(row, 0), exact(row, 1)) for row in extreme}))
 
 
 @lru_cache(maxsize=64)
 def multisets_of(K: int, corners: int, affected: int) -> NDArray[np.intp]:
-    """Return the corner of each voter, a row for each of the multisets in the order of `multisets`, shape (multisets, K)."""
+    """Return the corner of each voter, a row for each multiset in the order of `multisets`, shape (multisets, K)."""
     return np.array(
-        [[at for at, count in enumerate(counts) for _ in range(count)] for counts in multisets(K, corners, affected)],
+        [
+            [corner for corner, count in enumerate(counts) for _ in range(count)]
+            for counts in multisets(K, corners, affected)
+        ],
         dtype=np.intp,
     )
 
@@ -98,7 +104,7 @@ def _rough_means(voters: NDArray[np.intp], ones: Sequence[float], values: Sequen
 
 
 def _mean(ones: Sequence[int], values: Sequence[int]) -> int:
-    """Return SCALE^K times the mean of values[L], L the number of ones of K voters that say 1 with chance ones[i]/SCALE."""
+    """Return SCALE^K times the mean of values[L], L the number of K voters that say 1, with chance ones[i]/SCALE."""
     means = values
     for t in ones:
         means = [(SCALE - t) * a + t * b for a, b in itertools.pairwise(means)]
@@ -107,15 +113,15 @@ def _mean(ones: Sequence[int], values: Sequence[int]) -> int:
 
 def _hull(points: Iterable[tuple[float, float, int]]) -> set[int]:
     """Return the places of the extreme points, in doubles: to lose one costs tightness, not truth."""
-    distinct = [(p, q, at) for (p, q), at in sorted({(p, q): at for p, q, at in points}.items())]
+    distinct = [(p, q, place) for (p, q), place in sorted({(p, q): place for p, q, place in points}.items())]
     extreme: set[int] = set()
-    for ordered in (distinct, distinct[::-1]):
+    for order in (distinct, distinct[::-1]):
         chain: list[tuple[float, float, int]] = []
-        for point in ordered:
+        for point in order:
             while len(chain) > 1 and _turn(chain[-2], chain[-1], point) <= 1e-15:
                 chain.pop()
             chain.append(point)
-        extreme |= {at for _, _, at in chain}
+        extreme |= {place for _, _, place in chain}
     return extreme
 
 
@@ -123,12 +129,12 @@ def _turn(a: tuple[float, float, int], b: tuple[float, float, int], c: tuple[flo
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
-def thinned(options: Sequence[int], most: int) -> list[int]:
-    """Return how many options each step keeps, so that all transcripts of all strategies are at most ``most``."""
-    kept = [*options]
-    while math.prod(2 * each for each in kept) > most and max(kept) > 1:
-        kept[kept.index(max(kept))] -= 1
-    return kept
+def thinned(options: Sequence[int], limit: int) -> list[int]:
+    """Return how many options each step keeps, so that all transcripts of all strategies are at most ``limit``."""
+    counts = [*options]
+    while math.prod(2 * count for count in counts) > limit and max(counts) > 1:
+        counts[counts.index(max(counts))] -= 1
+    return counts
 
 
 @dataclass(frozen=True)
@@ -147,37 +153,41 @@ class Fresh:
     def of(cls, releases: Sequence[tuple[NoiseFunction, Problem]]) -> Fresh:
         """Return the oracle of releases in this order."""
         steps = [shown_pairs(noise, problem) for noise, problem in releases]
-        kept = thinned([len(step) for step in steps], LEAVES)
+        counts = thinned([len(step) for step in steps], LEAVES)
         # The pairs that differ most are those that matter.
-        chosen = [
-            tuple(sorted(step, key=lambda pair: -abs(pair[0] - pair[1]))[:most])
-            for step, most in zip(steps, kept, strict=True)
+        pairs = [
+            tuple(sorted(step, key=lambda pair: -abs(pair[0] - pair[1]))[:count])
+            for step, count in zip(steps, counts, strict=True)
         ]
-        return cls(tuple(chosen), kept == [len(step) for step in steps])
+        return cls(tuple(pairs), counts == [len(step) for step in steps])
 
     @cached_property
     def leaves(self) -> list[Leaves]:
         """The chance of each transcript of each strategy, on the dataset and on its neighbour, in doubles."""
-        here, there = np.ones(1), np.ones(1)
+        p, q = np.ones(1), np.ones(1)
         for step in self.steps:
             P, Q = (np.array([[float(pair[side]), 1 - float(pair[side])] for pair in step]) for side in (0, 1))
-            here, there = (here[:, None, None] * P).ravel(), (there[:, None, None] * Q).ravel()
-        return [(here, there)]
+            p, q = (p[:, None, None] * P).ravel(), (q[:, None, None] * Q).ravel()
+        return [(p, q)]
 
     def delta(self, epsilon: float) -> Fraction:
         """Return what the best strategy attains at ε, exactly."""
         choices, c = best_strategy(self, epsilon).choices, exp_fraction(epsilon)
         units = [max(p.denominator for pair in step for p in pair) for step in self.steps]  # powers of two
-        whole = [[[int(p * unit) for p in pair] for pair in step] for step, unit in zip(self.steps, units, strict=True)]
+        integers = [
+            [[int(p * unit) for p in pair] for pair in step] for step, unit in zip(self.steps, units, strict=True)
+        ]
 
-        def shown(step: int, node: int, a: int, b: int) -> int:
+        def attained(step: int, node: int, a: int, b: int) -> int:
             if step == len(self.steps):
                 return max(a - b, 0)
-            best, unit = int(choices[step][node]), units[step]
-            (p, q), place = whole[step][best], (node * len(self.steps[step]) + best) * 2
-            return shown(step + 1, place, a * p, b * q) + shown(step + 1, place + 1, a * (unit - p), b * (unit - q))
+            pair_index, unit = int(choices[step][node]), units[step]
+            (p, q), place = integers[step][pair_index], (node * len(self.steps[step]) + pair_index) * 2
+            return attained(step + 1, place, a * p, b * q) + attained(
+                step + 1, place + 1, a * (unit - p), b * (unit - q)
+            )
 
-        return Fraction(shown(0, 0, c.denominator, c.numerator), c.denominator * math.prod(units))
+        return Fraction(attained(0, 0, c.denominator, c.numerator), c.denominator * math.prod(units))
 
 
 @dataclass(frozen=True)
@@ -202,17 +212,20 @@ class Once:
         leaking = [label for label in ("down", "down_from_one") if label in corners]
         mixes = [["xy"] * r, *([label] * n + ["xy"] * (r - n) for label in leaking for n in {1, r})]
         priors = tuple(
-            (tuple(distribution([corners[at][0] for at in mix])), tuple(distribution([corners[at][1] for at in mix])))
+            (
+                tuple(distribution([corners[label][0] for label in mix])),
+                tuple(distribution([corners[label][1] for label in mix])),
+            )
             for mix in mixes
         )
         steps = []
         for noise, _ in releases:
-            one = chances(noise)
-            questions = {tuple(one[f + l] for l in range(r + 1)) for f in range(K - r + 1)}
+            bit_chances = chances(noise)
+            questions = {tuple(bit_chances[f + l] for l in range(r + 1)) for f in range(K - r + 1)}
             steps.append(sorted(questions, key=lambda law: -abs(law[-1] - law[0])))
-        kept = thinned([len(step) for step in steps], LEAVES // (8 * (r + 1)))
-        chosen = tuple(tuple(step[:most]) for step, most in zip(steps, kept, strict=True))
-        return cls(priors, chosen)
+        counts = thinned([len(step) for step in steps], LEAVES // (8 * (r + 1)))
+        step_questions = tuple(tuple(step[:count]) for step, count in zip(steps, counts, strict=True))
+        return cls(priors, step_questions)
 
     @cached_property
     def leaves(self) -> list[Leaves]:
@@ -222,37 +235,39 @@ class Once:
             nodes = np.array(prior, dtype=float)[:, None, :]  # side, transcript, secret ones
             for step in self.steps:
                 laws = np.array(step, dtype=float)
-                both = np.stack([laws, 1 - laws], axis=1)  # question, bit, secret ones
-                nodes = (nodes[:, :, None, None, :] * both).reshape(2, -1, nodes.shape[-1])
-            here, there = nodes.sum(axis=2)
-            trees += [(here, there), (there, here)]
+                bits = np.stack([laws, 1 - laws], axis=1)  # question, bit, secret ones
+                nodes = (nodes[:, :, None, None, :] * bits).reshape(2, -1, nodes.shape[-1])
+            p, q = nodes.sum(axis=2)
+            trees += [(p, q), (q, p)]
         return trees
 
     def delta(self, epsilon: float) -> Fraction:
         """Return what the best strategy attains at ε, exactly."""
-        best = best_strategy(self, epsilon)
-        here, there = self.priors[best.tree // 2]
-        a, b, choices = (here, there, best.choices) if best.tree % 2 == 0 else (there, here, best.choices)
+        strategy = best_strategy(self, epsilon)
+        p_prior, q_prior = self.priors[strategy.tree // 2]
+        a, b, choices = (
+            (p_prior, q_prior, strategy.choices) if strategy.tree % 2 == 0 else (q_prior, p_prior, strategy.choices)
+        )
         c = exp_fraction(epsilon)
 
         priors = [p - c * q for p, q in zip(a, b, strict=True)]
         scale = math.lcm(*(weight.denominator for weight in priors))
         units = [max(chance.denominator for law in step for chance in law) for step in self.steps]  # powers of two
-        whole = [
+        integers = [
             [[int(chance * unit) for chance in law] for law in step]
             for step, unit in zip(self.steps, units, strict=True)
         ]
 
-        def shown(step: int, node: int, weights: list[int]) -> int:
+        def attained(step: int, node: int, weights: list[int]) -> int:
             if step == len(self.steps):
                 return max(sum(weights), 0)
             question, unit = int(choices[step][node]), units[step]
-            law, place = whole[step][question], (node * len(self.steps[step]) + question) * 2
+            law, place = integers[step][question], (node * len(self.steps[step]) + question) * 2
             ones = [weight * chance for weight, chance in zip(weights, law, strict=True)]
             zeros = [weight * (unit - chance) for weight, chance in zip(weights, law, strict=True)]
-            return shown(step + 1, place, ones) + shown(step + 1, place + 1, zeros)
+            return attained(step + 1, place, ones) + attained(step + 1, place + 1, zeros)
 
-        total = shown(0, 0, [int(weight * scale) for weight in priors])
+        total = attained(0, 0, [int(weight * scale) for weight in priors])
         return Fraction(total, scale * math.prod(units))
 
 
@@ -263,42 +278,42 @@ class Strategy:
     Attributes:
         tree: of the leaves that it is in.
         choices: what it does at each step, for each transcript and choices before it.
-        here: chance of the transcripts that speak for the dataset, there.
-        there: the same, on the neighbour: it attains δ(ε) = here − e^ε·there at every ε.
+        p: chance, on the dataset, of the transcripts that speak for the dataset.
+        q: the same, on the neighbour: it attains δ(ε) = p − e^ε·q at every ε.
     """
 
     tree: int
     choices: list[NDArray[np.intp]]
-    here: float
-    there: float
+    p: float
+    q: float
 
 
 def best_strategy(oracle: Fresh | Once, epsilon: float) -> Strategy:
     """Return the strategy of the largest δ(ε)."""
-    c, found = math.exp(min(epsilon, 700.0)), list[tuple[float, Strategy]]()
-    for tree, (here, there) in enumerate(oracle.leaves):
-        speak = here > c * there
-        a, b, choices = np.where(speak, here, 0.0), np.where(speak, there, 0.0), list[NDArray[np.intp]]()
+    c, strategies = math.exp(min(epsilon, 700.0)), list[tuple[float, Strategy]]()
+    for tree, (p, q) in enumerate(oracle.leaves):
+        speak = p > c * q
+        a, b, choices = np.where(speak, p, 0.0), np.where(speak, q, 0.0), list[NDArray[np.intp]]()
         for step in reversed(oracle.steps):
             a, b = (side[0::2] + side[1::2] for side in (a, b))  # both bits
             choices.append((a - c * b).reshape(-1, len(step)).argmax(axis=1))
-            best = np.arange(0, a.size, len(step)) + choices[-1]
-            a, b = a[best], b[best]
-        found.append((float(a[0] - c * b[0]), Strategy(tree, choices[::-1], float(a[0]), float(b[0]))))
-    return max(found, key=lambda each: each[0])[1]
+            rows = np.arange(0, a.size, len(step)) + choices[-1]
+            a, b = a[rows], b[rows]
+        strategies.append((float(a[0] - c * b[0]), Strategy(tree, choices[::-1], float(a[0]), float(b[0]))))
+    return max(strategies, key=lambda pair: pair[0])[1]
 
 
-def least_epsilon(oracle: Fresh | Once, delta: float, *, most: float = 64.0) -> float:
+def least_epsilon(oracle: Fresh | Once, delta: float, *, limit: float = 64.0) -> float:
     """Return the ε that the oracle's strategies attain at δ, by doubles, from below: Newton on the convex δ of e^ε."""
     c, target = 1.0, delta * (1 + 1e-9) + 1e-14
-    while c < math.exp(most):
-        best = best_strategy(oracle, math.log(c))
-        if best.here - c * best.there <= target:
+    while c < math.exp(limit):
+        strategy = best_strategy(oracle, math.log(c))
+        if strategy.p - c * strategy.q <= target:
             return math.log(c)
-        if best.there == 0:
+        if strategy.q == 0:
             break
-        following = (best.here - target) / best.there
+        following = (strategy.p - target) / strategy.q
         if following <= c:
             return math.log(c)
         c = following
-    return most
+    return limit

@@ -1,4 +1,4 @@
-"""Enumeration of votes: every pair of neighbouring histograms of a small vote, and the adaptive recursion over their labels.
+"""Enumeration of votes: every pair of neighbouring histograms of a small vote, and the recursion over their labels.
 
 Slow and obvious: the oracle for `darrm_opt.plurality.accounting`. The laws of a label are integrals to some 1e-14 and
 nothing is rounded outward, so these numbers are no guarantee.
@@ -63,10 +63,10 @@ def edges(K: int, classes: int) -> Iterator[tuple[Histogram, Histogram]]:
                 if a == b or counts[a] == 0 or (counts[a], counts[b]) in seen:
                     continue
                 seen.add((counts[a], counts[b]))
-                moved = list(counts)
-                moved[a] -= 1
-                moved[b] += 1
-                yield counts, tuple(moved)
+                neighbour = list(counts)
+                neighbour[a] -= 1
+                neighbour[b] += 1
+                yield counts, tuple(neighbour)
 
 
 def label_law(counts: Sequence[int], sigma: float) -> Array:
@@ -86,12 +86,12 @@ def label_law(counts: Sequence[int], sigma: float) -> Array:
 
 def label_pairs(K: int, classes: int, sigma: float) -> list[Pair]:
     """Return the laws of the label on every edge."""
-    return [(label_law(here, sigma), label_law(there, sigma)) for here, there in edges(K, classes)]
+    return [(label_law(p, sigma), label_law(q, sigma)) for p, q in edges(K, classes)]
 
 
 def check_pairs(K: int, classes: int, sigma: float, threshold: float) -> list[Pair]:
     """Return the laws of the check "largest count + N(0, σ²) ≥ threshold" on every edge, without repetitions."""
-    tops = sorted({(max(here), max(there)) for here, there in edges(K, classes)})
+    tops = sorted({(max(p_counts), max(q_counts)) for p_counts, q_counts in edges(K, classes)})
     means = [[(top - threshold) / sigma for top in pair] for pair in tops]
     return [(np.array([ndtr(p), ndtr(-p)]), np.array([ndtr(q), ndtr(-q)])) for p, q in means]
 
@@ -99,8 +99,8 @@ def check_pairs(K: int, classes: int, sigma: float, threshold: float) -> list[Pa
 def recursion_delta(steps: Sequence[Sequence[Pair]], epsilons: Array, *, points: int = POINTS) -> Array:
     """Return the largest δ at each total ε that releases show, each chosen among pairs in the light of those before it.
 
-    V_0(x) = (1 − x)₊, V_n(x) = max over the pairs of Σ_c P_c·V_{n−1}(xQ_c/P_c), on a grid in ln x with chords in x between the
-    points, which lie above the convex V.
+    V_0(x) = (1 − x)₊, V_n(x) = max over the pairs of Σ_c P_c·V_{n−1}(xQ_c/P_c), on a grid in ln x with chords in x
+    between the points, which lie above the convex V.
 
     Args:
         steps: for each release in turn the pairs (P, Q), all entries > 0; the pairs swapped must be among them.
@@ -115,11 +115,11 @@ def recursion_delta(steps: Sequence[Sequence[Pair]], epsilons: Array, *, points:
         following = np.zeros(points)
         for p, q in pairs:
             total = np.zeros(points)
-            for here, there in zip(p, q, strict=True):
-                total += here * _interpolated(x * (there / here), x, values)
+            for p_chance, q_chance in zip(p, q, strict=True):
+                total += p_chance * _interpolate(x * (q_chance / p_chance), x, values)
             np.maximum(following, total, out=following)
         values = following
-    return _interpolated(np.exp(np.asarray(epsilons)), x, values)
+    return _interpolate(np.exp(np.asarray(epsilons)), x, values)
 
 
 def exact_recursion_delta(
@@ -132,10 +132,10 @@ def exact_recursion_delta(
         total_epsilon: ε ≥ 0 [nats].
     """
 
-    def worst(done: int, here: Fraction, there: Fraction) -> Fraction:
-        if done == len(steps):
-            return max(here - there, Fraction(0))
-        return max(sum((worst(done + 1, here * p, there * q) for p, q in pair), Fraction(0)) for pair in steps[done])
+    def worst(step: int, p_mass: Fraction, q_mass: Fraction) -> Fraction:
+        if step == len(steps):
+            return max(p_mass - q_mass, Fraction(0))
+        return max(sum((worst(step + 1, p_mass * p, q_mass * q) for p, q in pair), Fraction(0)) for pair in steps[step])
 
     return worst(0, Fraction(1), exp_fraction(total_epsilon))
 
@@ -144,7 +144,7 @@ def _largest_loss(pair: Pair) -> float:
     return float(np.max(np.abs(np.log(pair[0] / pair[1]))))
 
 
-def _interpolated(at: Array, x: Array, values: Array) -> Array:
+def _interpolate(points: Array, x: Array, values: Array) -> Array:
     """Return V by chords; 1 − x to the left of the grid, where no loss is that large, and 0 to the right."""
-    found = np.interp(at, x, values, right=0.0)
-    return np.where(at < x[0], 1 - at, found)
+    chords = np.interp(points, x, values, right=0.0)
+    return np.where(points < x[0], 1 - points, chords)

@@ -1,4 +1,4 @@
-"""What may become of a worker, each as a function that a process can be made of. The socket is theirs, the folder ours."""
+"""Fates of a worker, each as a function that a process can run. The socket is theirs, the folder ours."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_the_oracle_is_full_enumeration_in_fractions() -> None:
     for epsilon in (0.0, 0.2, 0.6):
         assert oracle.delta(epsilon) == adaptive_bits_delta(regions, epsilon)
         best = best_strategy(oracle, epsilon)
-        rough = best.here - math.exp(epsilon) * best.there
+        rough = best.p - math.exp(epsilon) * best.q
         assert float(oracle.delta(epsilon)) == pytest.approx(rough, rel=1e-9, abs=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""Runs with real processes: what is kept is the same however they end, and nothing is solved twice that was not lost."""
+"""Runs with real processes: the stored answers are the same however they end, and only lost ones are solved twice."""
 
 from __future__ import annotations
 
@@ -247,7 +247,8 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
             outcome.failures[0].reason
             == "given up after 2 attempts: The solver process ended by itself with exit code 9."
         )
-        # of a worker that returns answers in groups it is not known which problem it was at: the batch is tried once more
+        # of a worker that returns answers in groups it is not known which problem it was at: the batch is tried once
+        # more
         crashes = 2 if direct else 3
         assert (outcome.progress.solved, outcome.progress.losses) == (MANY - 1, crashes)
         assert rows(store) == [row for row in undisturbed if row.key != poison]

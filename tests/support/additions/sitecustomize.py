@@ -1,7 +1,7 @@
 """A backend, an objective, a baseline and a calibrated mechanism, added to their registries as the recipes say.
 
-Python imports this module when it starts, wherever its folder is on ``PYTHONPATH``: so the command line, the server and the
-processes of its pool all know the additions, and nothing else in the product says their names.
+Python imports this module when it starts, wherever its folder is on ``PYTHONPATH``: so the command line, the server and
+the processes of its pool all know the additions, and nothing else in the product says their names.
 """
 
 import sys

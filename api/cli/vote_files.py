@@ -136,8 +136,13 @@ def _vote(cell: str, classes: int | None) -> int | None:
     return int(vote) if vote in range(classes) else None
 
 
-def _check_votes(votes: Any, K: int, classes: int | None) -> Table:
-    return checked_votes(votes, K) if classes is None else checked_classes(votes, K, classes)
+def _check_votes(votes: Any, path: str, start: int, K: int, classes: int | None) -> Table:
+    """Return rows of votes, the first of which has that number in its file, counted from 0."""
+    try:
+        return checked_votes(votes, K) if classes is None else checked_classes(votes, K, classes)
+    except InvalidInput:
+        place = f"Of rows {start} to {start + len(votes) - 1}, counted from 0, one holds something else."
+        raise InvalidInput("VOTES", path, _accepted_values(classes), place) from None
 
 
 def _cells(line: bytes, path: str, number: int) -> list[str]:
@@ -179,7 +184,7 @@ def _npy(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
             raw = file.read(count * K * dtype.itemsize)
             if len(raw) != count * K * dtype.itemsize:
                 raise InvalidInput("VOTES", path, f"{shape[0]} rows", "The file ends before.")
-            yield _check_votes(np.frombuffer(raw, dtype=dtype).reshape(count, K), K, classes)
+            yield _check_votes(np.frombuffer(raw, dtype=dtype).reshape(count, K), path, start, K, classes)
 
 
 def _parquet_columns(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
@@ -191,11 +196,13 @@ def _parquet_columns(path: str, K: int, rows: int, classes: int | None) -> Itera
     with file:
         if len(file.schema_arrow) != K:
             raise InvalidInput("VOTES", path, f"{K} columns, one of each voter", f"It has {len(file.schema_arrow)}.")
+        start = 0
         for batch in file.iter_batches(batch_size=rows):
             if any(column.null_count for column in batch.columns):
                 raise InvalidInput("VOTES", path, _accepted_values(classes), "It has missing values.")
             columns = np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
-            yield _check_votes(columns, K, classes)
+            yield _check_votes(columns, path, start, K, classes)
+            start += len(columns)
 
 
 def _parquet() -> Any:

@@ -1,7 +1,7 @@
 """Claims of one owner, who is a run, or a worker that writes to the shared store itself.
 
-Keys are claimed, and answers stored, many at a time: what a transaction costs is paid once for all of them. A store that
-does not answer for a while is tried again.
+Keys are claimed, and answers stored, many at a time: what a transaction costs is paid once for all of them. A store
+that does not answer for a while is tried again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TypeVar
 
 from solver_cache.errors import CacheError, ReadOnlyCache
@@ -47,25 +48,25 @@ class Claims:
 
     def take(self, keys: Collection[str]) -> dict[str, ClaimResult]:
         """Claim keys; say what became of each, as `solver_cache.store.Store.claim` does."""
-        found: dict[str, ClaimResult] = dict.fromkeys(keys, "taken")
-        if left := [key for key in keys if key not in self._held]:  # the others are held since a worker was lost
-            found |= self._with_retries(lambda: self._store.claim(self._owner, self.lease, left))
-        self._held |= {key for key in left if found[key] == "taken"}
-        return found
+        results: dict[str, ClaimResult] = dict.fromkeys(keys, "taken")
+        if missing := [key for key in keys if key not in self._held]:  # the others are held since a worker was lost
+            results |= self._with_retries(lambda: self._store.claim(self._owner, self.lease, missing))
+        self._held |= {key for key in missing if results[key] == "taken"}
+        return results
 
     def complete(self, rows: Sequence[Row]) -> set[str]:
         """Store answers, which ends their claims; return the keys of those that were stored.
 
-        The others are claimed by another owner by now, who was thought lost or thought so of this one: they are left to it.
+        The others are claimed by another owner by now, who was thought lost or thought so of this one, and left to it.
         An answer that is stored already and good stays.
         """
-        standing = self._with_retries(lambda: self._store.complete(self._owner, rows))
+        stored = self._with_retries(lambda: self._store.complete(self._owner, rows))
         self._held -= {row.key for row in rows}
         for row in rows:
-            there = standing.get(row.key, row)
-            if there != row and validate_row(there).decision != "hit":
-                self._replace(row, there)
-        return {*standing}
+            before = stored.get(row.key, row)
+            if before != row and validate_row(before).decision != "hit":
+                self._with_retries(partial(self._store.put, row, replacing=before))
+        return {*stored}
 
     def renew(self) -> None:
         """Hold every claim for longer, if it is time to; a store that cannot be reached is tried again next time."""
@@ -78,18 +79,15 @@ class Claims:
             _LOG.warning("claims cannot be renewed: %s", err)
 
     def release(self, keys: Collection[str] | None = None) -> None:
-        """Let go of claims, of all unless told which: another run need not wait for the leases, or else they run out."""
-        some = self._held & set(self._held if keys is None else keys)
-        self._held -= some
-        if not some:
+        """Let go of claims, of all unless told which, so that another run need not wait until they run out."""
+        released = self._held & set(self._held if keys is None else keys)
+        self._held -= released
+        if not released:
             return
         try:
-            self._store.release_claims(self._owner, some)
+            self._store.release_claims(self._owner, released)
         except CacheError as err:
             _LOG.warning("claims run out by themselves: %s", err)
-
-    def _replace(self, row: Row, standing: Row) -> None:
-        self._with_retries(lambda: self._store.put(row, replacing=standing))
 
     def _with_retries(self, call: Callable[[], Result]) -> Result:
         """Return what ``call`` returns, trying again with back-off while the store does not answer."""

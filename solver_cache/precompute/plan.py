@@ -1,14 +1,15 @@
 """Plan of a run: which problems of a grid are stored already, and batches of the others.
 
-*Batches.* Cheap problems go together, so that handing them out costs little; expensive ones go alone, and first, so that no
-worker is left with one at the end.
+*Batches.* Cheap problems go together, so that handing them out costs little; expensive ones go alone, and first, so
+that no worker is left with one at the end.
 
-*Warm starts.* Problems that differ in their target only share their constraints. Where a warm start pays (`warm_start_pays`) they are solved in
-groups of `GROUP_SIZE` neighbours: the *lead*, the one in the middle, by itself, and the others starting from the lead's rows.
-So what a problem starts from, and with it every bit of its γ, depends on the grid alone: not on who solved what before,
-on which worker, or on what was lost and solved again. A chain in which each starts from the one before would be a little
-faster (K = 101, five δ: 0.58 s against 0.71 s, and 0.90 s without warm starts) and would break with every link that is
-stored already. Warm and cold answers are both optimal and differ by 1e-16 to 5e-9 in γ, 3e-11 at most in utility.
+*Warm starts.* Problems that differ in their target only share their constraints. Where a warm start pays
+(`warm_start_pays`) they are solved in groups of `GROUP_SIZE` neighbours: the *lead*, the one in the middle, by itself,
+and the others starting from the lead's rows. So what a problem starts from, and with it every bit of its γ, depends on
+the grid alone: not on who solved what before, on which worker, or on what was lost and solved again. A chain in which
+each starts from the one before would be a little faster (K = 101, five δ: 0.58 s against 0.71 s, and 0.90 s without
+warm starts) and would break with every link that is stored already. Warm and cold answers are both optimal and differ
+by 1e-16 to 5e-9 in γ, 3e-11 at most in utility.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ MIN_GROUP = 3
 """Fewer do not repay the lead."""
 
 MIN_WARM_K = 101
-"""Least number of voters for which warm starts save time (measured: nothing at K ≤ 75, 2 to 7 % at 101, a tenth at 151, a quarter at 351)."""
+"""Least number of voters for which warm starts save time.
+
+Measured: nothing at K ≤ 75, 2 to 7 % at 101, a tenth at 151, a quarter at 351."""
 
 BATCH_SECONDS = 1.0
 """Work that is handed out at a time, where it can be cut."""
@@ -107,14 +110,14 @@ def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> RunPlan:
     batcher, seen = _Batcher(cost), set[str]()
     problems = stored = repeated = 0
     for groups in _pages(_groups(specs)):
-        there = store.present([spec.key for group in groups for spec in group])
+        stored_keys = store.present([spec.key for group in groups for spec in group])
         for group in groups:
             missing = []
             for spec in group:
                 key = spec.key
-                stored += key in there
+                stored += key in stored_keys
                 repeated += key in seen
-                if key not in there and key not in seen:
+                if key not in stored_keys and key not in seen:
                     seen.add(key)
                     missing.append(spec)
             problems += len(group)
@@ -141,7 +144,9 @@ class PlanEstimate:
 
 
 def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
-    """Return about what is to be done for a grid of any size, in seconds and in little memory: from `SAMPLE` problems of each part.
+    """Estimate what is to be done for a grid of any size, in seconds and in little memory.
+
+    It looks at `SAMPLE` problems of each part.
 
     Args:
         grid: the problems.
@@ -156,10 +161,9 @@ def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
     sampled = 0
     for part in grid.parts:
         specs = list(part.sample(SAMPLE))
-        looked = min(SAMPLE, part.size)
-        there = store.present([spec.key for spec in specs])
-        missing = [spec for spec in specs if spec.key not in there]
-        scale = part.size / looked
+        stored_keys = store.present([spec.key for spec in specs])
+        missing = [spec for spec in specs if spec.key not in stored_keys]
+        scale = part.size / min(SAMPLE, part.size)
         problems += scale * len(specs)
         stored += scale * (len(specs) - len(missing))
         seconds += scale * sum(map(cost, missing))

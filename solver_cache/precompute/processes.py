@@ -1,7 +1,8 @@
 """Local processes: an `Executor` of processes, where one that dies loses only the task it was at.
 
-Each process has a thread here, which hands it a task, passes on what it reports, and hands it the next task at once. The
-service, whose event loop must never wait, has the same processes in a pool of its own (`solver_cache.process_pool.pool`).
+Each process has a thread here, which hands it a task, passes on what it reports, and hands it the next task at once.
+The service, whose event loop must never wait, has the same processes in a pool of its own
+(`solver_cache.process_pool.pool`).
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Processes:
             thread.join()
 
     def _serve(self, process: _Process) -> None:
-        """Hand tasks to a process until it is ended (in a thread). The run decides about retries: it knows what it was at."""
+        """Hand tasks to a process until it is ended (in a thread). The scheduler decides about retries."""
         process.run(warm_up, None, lambda _: None)  # nobody asks what came of it: tasks find what there is
         while (task := self._waiting.get()) is not None and not process.ended:
             report = partial(self._report, task.number)
@@ -104,7 +105,7 @@ class Processes:
 
 
 class _Process:
-    """A process that does tasks, one at a time, and is replaced when it dies. For one thread, but for `end` and `pid`."""
+    """Process that does one task at a time, and is replaced when it dies. For one thread, but for `end` and `pid`."""
 
     def __init__(self, name: str) -> None:
         self.name, self.ended = name, False

@@ -1,8 +1,9 @@
 """Scheduler of a run: hand out batches, store the answers, retry what was lost, and give up what keeps failing.
 
-Where workers return their answers, the run claims the keys of a batch before it hands it out, and stores the answers that
-came in every `SAVE_SECONDS` seconds, each of which is one transaction; where they write to the shared store themselves, they do
-all that and the run only listens. Either way a key that another run has claimed is left to it, and looked at again later.
+Where workers return their answers, the run claims the keys of a batch before it hands it out, and stores the answers
+that came in every `SAVE_SECONDS` seconds, each of which is one transaction; where they write to the shared store
+themselves, they do all that and the run only listens. Either way a key that another run has claimed is left to it, and
+looked at again later.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ REPORT_SECONDS = 0.1
 """Interval between progress reports [s]."""
 
 TASKS_PER_WORKER = 1.5
-"""Tasks that each worker would get if the rest of the work were cut evenly: they shrink towards the end, so that all end together."""
+"""Tasks that each worker would get if the rest of the work were cut evenly.
+
+They shrink towards the end, so that all end together."""
 
 MIN_TASK_SECONDS = 0.05
 """Least expected work of a task that was cut from a batch [s]."""
@@ -116,7 +119,7 @@ class _Unsaved(NamedTuple):
 
     spec: DesignSpec
     batch: Batch
-    what: Answer
+    answer: Answer
 
 
 @dataclass
@@ -161,8 +164,8 @@ def run(
 class Scheduler:
     """Scheduler of one run: it dispatches batches, handles events, retries what was lost, and saves what was solved.
 
-    A batch is *ready*, *delayed* (its keys are claimed elsewhere, or it is retried after a pause) or *in flight*. An answer
-    that came back is *unsaved* until the next transaction.
+    A batch is *ready*, *delayed* (its keys are claimed elsewhere, or it is retried after a pause) or *in flight*. An
+    answer that came back is *unsaved* until the next transaction.
     """
 
     def __init__(
@@ -251,49 +254,49 @@ class Scheduler:
     def _claim(self, batch: Batch) -> Batch:
         """Claim what can be claimed of a batch and return it; put off what another has."""
         specs = {spec.key: spec for spec in batch.specs}
-        found = self._claims.take(specs)
+        results = self._claims.take(specs)
 
-        def those(what: ClaimResult) -> Batch:
-            return replace(batch, specs=tuple(specs[key] for key in specs if found[key] == what))
+        def part(result: ClaimResult) -> Batch:
+            return replace(batch, specs=tuple(specs[key] for key in specs if results[key] == result))
 
-        for spec in those("stored").specs:
+        for spec in part("stored").specs:
             self._count_stored(batch, AnswerStored(spec.key, None))
-        self._defer(those("held"))
-        return those("taken")
+        self._defer(part("held"))
+        return part("taken")
 
     def _handle(self, report: TaskReport) -> None:
         flight = self._in_flight.get(report.number)
         if flight is None:  # of a task that was given up as lost, and goes on all the same
             return
-        for what in report.events:
-            if isinstance(what, SolveFinished):
-                flight.solved.add(what.key)
-            elif isinstance(what, TaskEnded | TaskLost):
+        for event in report.events:
+            if isinstance(event, SolveFinished):
+                flight.solved.add(event.key)
+            elif isinstance(event, TaskEnded | TaskLost):
                 del self._in_flight[report.number]
-                untold = "its worker did not say what came of it"
-                self._recover(flight, what.reason if isinstance(what, TaskLost) else untold)
-            elif (spec := flight.left.pop(what.key, None)) is None:
+                silence = "its worker did not say what came of it"
+                self._recover(flight, event.reason if isinstance(event, TaskLost) else silence)
+            elif (spec := flight.left.pop(event.key, None)) is None:
                 continue
-            elif isinstance(what, Answer):
-                self._unsaved.append(_Unsaved(spec, flight.batch, what))
-            elif isinstance(what, AnswerStored):
-                self._count_stored(flight.batch, what)
-            elif isinstance(what, ClaimedElsewhere):
+            elif isinstance(event, Answer):
+                self._unsaved.append(_Unsaved(spec, flight.batch, event))
+            elif isinstance(event, AnswerStored):
+                self._count_stored(flight.batch, event)
+            elif isinstance(event, ClaimedElsewhere):
                 self._defer(replace(flight.batch, specs=(spec,)))
-            elif what.transient:
-                self._retry(replace(flight.batch, specs=(spec,)), what.reason)
+            elif event.transient:
+                self._retry(replace(flight.batch, specs=(spec,)), event.reason)
             else:
-                self._give_up(spec, flight.batch, what.reason)
+                self._give_up(spec, flight.batch, event.reason)
 
     def _save(self) -> None:
         """Store what came in; an answer whose claim was lost is left to whoever has it."""
         unsaved, self._unsaved, self._saved_at = self._unsaved, [], time.monotonic()
-        stored = self._claims.complete([each.what.row for each in unsaved]) if unsaved else set()
-        for each in unsaved:
-            if each.what.key in stored:
-                self._count_stored(each.batch, each.what)
+        stored = self._claims.complete([answer.row for _, _, answer in unsaved]) if unsaved else set()
+        for spec, batch, answer in unsaved:
+            if answer.key in stored:
+                self._count_stored(batch, answer)
             else:
-                self._defer(replace(each.batch, specs=(each.spec,)))
+                self._defer(replace(batch, specs=(spec,)))
 
     def _recover(self, flight: _InFlight, reason: str) -> None:
         """Take back what a worker left undone."""
@@ -355,14 +358,14 @@ class Scheduler:
             self._ready.append(batch)
             self._unsent += batch.seconds
 
-    def _count_stored(self, batch: Batch, what: Answer | AnswerStored) -> None:
+    def _count_stored(self, batch: Batch, answer: Answer | AnswerStored) -> None:
         """Count an answer to one of a batch that is stored."""
-        if what.gap is None:
+        if answer.gap is None:
             self._counts.elsewhere += 1
         else:
             self._counts.solved += 1
-            self._counts.limited += what.limited
-            self._counts.worst_gap = max(self._counts.worst_gap, what.gap)
+            self._counts.limited += answer.limited
+            self._counts.worst_gap = max(self._counts.worst_gap, answer.gap)
         self._counts.done += batch.mean_seconds
 
     def _give_up(self, spec: DesignSpec, batch: Batch, reason: str) -> None:
@@ -406,10 +409,10 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
     lines = []
     for failure in failures:
         problem = failure.spec.problem
-        asked = (
-            f"K = {problem.K}, ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}, affected = {problem.affected}, "
-            f"target ε = {problem.target.epsilon:g}, δ = {problem.target.delta:g}, {failure.spec.objective}, "
-            f"{failure.spec.shape}"
+        question = (
+            f"K = {problem.K}, ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}, "
+            f"affected = {problem.affected}, target ε = {problem.target.epsilon:g}, δ = {problem.target.delta:g}, "
+            f"{failure.spec.objective}, {failure.spec.shape}"
         )
-        lines.append(f"{failure.key[:12]}… ({asked}): {failure.reason}")
+        lines.append(f"{failure.key[:12]}… ({question}): {failure.reason}")
     return lines

@@ -1,8 +1,8 @@
 """Worker: solves the problems of a batch, and reports each result at once.
 
 `perform` is a generator, so that each executor decides how events travel: one by one through a pipe, or all at the end.
-A task with a `Task.store_url` is done against a store that workers share: claimed at once, solved one by one, and stored
-together after every `SAVE_SECONDS` seconds, by the worker, who then needs nobody to listen.
+A task with a `Task.store_url` is done against a store that workers share: claimed at once, solved one by one, and
+stored together after every `SAVE_SECONDS` seconds, by the worker, who then needs nobody to listen.
 
 What is stored holds no timings: a table's bits depend on what was asked, and not on the machine that solved it.
 """
@@ -41,7 +41,8 @@ class Task:
         store_url: URL of the store to write to; empty: the answers are returned.
         owner: in whose name the worker claims, where it writes.
         lease: how long a claim is held [s].
-        careful: whether each event is reported at once; else answers that come quickly are reported together (`grouped`).
+        careful: whether each event is reported at once; else answers that come quickly are reported together
+            (`grouped`).
     """
 
     number: int
@@ -110,7 +111,9 @@ Work = Callable[[Task], Iterator[Event]]
 """Work function: `perform`, or a test's wrapper; at the top level of a module."""
 
 SAVE_SECONDS = 0.25
-"""Interval between saves, and between reports of answers that come quickly [s]: the most solved work that a killed worker loses."""
+"""Interval between saves, and between reports of answers that come quickly [s].
+
+It is the most solved work that a killed worker loses."""
 
 QUICK_SECONDS = 0.01
 """An answer that took longer is reported at once [s]."""
@@ -171,19 +174,19 @@ def perform(task: Task) -> Iterator[Event]:
 def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Event]:
     """Claim the problems of a task, solve them and store what comes of it."""
     specs = {spec.key: spec for spec in task.specs}
-    taken = claims.take(specs)
-    for key, what in taken.items():
-        if what != "taken":
-            yield AnswerStored(key, None) if what == "stored" else ClaimedElsewhere(key)
+    results = claims.take(specs)
+    for key, result in results.items():
+        if result != "taken":
+            yield AnswerStored(key, None) if result == "stored" else ClaimedElsewhere(key)
     solved, began = list[Answer](), time.monotonic()
-    for key in (key for key, what in taken.items() if what == "taken"):
-        found = solver.solve(specs[key])
-        if isinstance(found, Answer):
-            solved.append(found)
+    for key in (key for key, result in results.items() if result == "taken"):
+        event = solver.solve(specs[key])
+        if isinstance(event, Answer):
+            solved.append(event)
             yield SolveFinished(key)
         else:
             claims.release([key])
-            yield found
+            yield event
         if time.monotonic() - began >= SAVE_SECONDS:
             yield from _save(solved, claims)
             solved, began = [], time.monotonic()
@@ -192,9 +195,12 @@ def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Eve
 
 def _save(solved: list[Answer], claims: Claims) -> Iterator[Event]:
     """Store answers; those whose claims were lost are left to the ones that have them."""
-    stored = claims.complete([each.row for each in solved]) if solved else set()
-    for each in solved:
-        yield AnswerStored(each.key, each.gap, each.limited) if each.key in stored else ClaimedElsewhere(each.key)
+    stored = claims.complete([answer.row for answer in solved]) if solved else set()
+    for answer in solved:
+        if answer.key in stored:
+            yield AnswerStored(answer.key, answer.gap, answer.limited)
+        else:
+            yield ClaimedElsewhere(answer.key)
 
 
 class _Solver:
@@ -235,8 +241,8 @@ class _Solver:
         return solve(spec.problem, spec.objective, spec.shape, backend=task.backend, time_limit=task.time_limit)
 
     def _warm(self, spec: DesignSpec, rows: Counts | None) -> tuple[Solution, Counts]:
-        how: dict[str, Any] = {"backend": self._task.backend, "time_limit": self._task.time_limit}
-        return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **how)
+        options: dict[str, Any] = {"backend": self._task.backend, "time_limit": self._task.time_limit}
+        return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **options)
 
     def _rows_of(self, lead: DesignSpec) -> Counts | None:
         """Return the rows of a lead that another task solved, by solving it; None where it cannot be solved."""

@@ -220,7 +220,10 @@ def test_arrays_that_are_no_votes_are_refused() -> None:
         (np.zeros(5), r"It has shape \(5,\)"),
         (np.asfortranarray(np.zeros((3, K))), r"in C order"),
         (np.full((3, K), "1"), r"type <U1"),
-        (np.full((3, K), math.nan), r"float64, not all 0 or 1"),
+        (
+            np.concatenate([np.zeros((12, K)), np.full((3, K), math.nan)]),
+            r"0 and 1 alone\. Of rows 10 to 14, counted from 0, one holds something else\.",
+        ),
     ):
         np.save("votes.npy", table)
         with pytest.raises(InvalidInput, match=said):
@@ -242,8 +245,8 @@ def test_parquet_that_is_no_votes_is_refused() -> None:
     for columns, said in (
         ({"a": [0, 1]}, "5 columns, one of each voter. It has 1"),
         ({f"v{i}": [0, None] for i in range(K)}, "0 and 1 alone. It has missing values"),
-        ({f"v{i}": ["0", "1"] for i in range(K)}, "votes that are 0 or 1"),
-        ({f"v{i}": [0, 3] for i in range(K)}, "votes that are 0 or 1"),
+        ({f"v{i}": ["0", "1"] for i in range(K)}, "0 and 1 alone. Of rows 0 to 1, counted from 0"),
+        ({f"v{i}": [0, 3] for i in range(K)}, "0 and 1 alone. Of rows 0 to 1, counted from 0"),
     ):
         parquet.write_table(pa.table(columns), "votes.parquet")
         with pytest.raises(InvalidInput, match=said):

@@ -109,10 +109,10 @@ def text_above(value: float, form: str = ".6g") -> str:
         return format(float(format(Decimal(repr(float(value))), form)), form)
 
 
-def guarantee(privacy: Privacy) -> str:
-    """Return (ε, δ)-DP as people write it, never less than it is."""
-    epsilon = text_above(privacy.epsilon)
-    return f"({epsilon}, {text_above(privacy.delta)})-DP" if privacy.delta else f"{epsilon}-DP"
+def guarantee(privacy: Privacy, form: str = ".6g") -> str:
+    """Return (ε, δ)-DP as people write it, never less than it is; ``form`` as in `text_above`."""
+    epsilon = text_above(privacy.epsilon, form)
+    return f"({epsilon}, {text_above(privacy.delta, form)})-DP" if privacy.delta else f"{epsilon}-DP"
 
 
 def certificate_text(certificate: Certificate) -> str:

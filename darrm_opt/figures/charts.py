@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from darrm_opt.design.report import guarantee
 from darrm_opt.design.solution import Solution
 from darrm_opt.figures.style import (
     ERROR,
@@ -19,7 +20,6 @@ from darrm_opt.figures.style import (
     draw_legend,
     draw_line,
     drawing_order,
-    guarantee,
     sheet,
     style_of,
     voters,
@@ -140,7 +140,7 @@ def mechanisms_figure(comparison: Comparison) -> Figure:
     """
     problem, total = comparison.problem, comparison.total
     queries = f"{comparison.queries} release" + ("s" if comparison.queries > 1 else "")
-    title = f"{voters(problem)}; {queries}, together {guarantee(total)}"
+    title = f"{voters(problem)}; {queries}, together {guarantee(total, '.4g')}"
     figure, (left, right) = sheet(problem, 2, title=title)
     rows = comparison.rows[::-1]  # the best on top
     errors = [getattr(row, comparison.measure) for row in rows]

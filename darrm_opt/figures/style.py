@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from darrm_opt.accuracy import error_curve
-from darrm_opt.design.report import text_above
+from darrm_opt.design.report import guarantee
 from darrm_opt.figures.render import check_drawable
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,7 +96,7 @@ def sheet(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, li
     from darrm_opt.figures.notebook import NotebookFigure as Figure
 
     figure = Figure(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06))
-    draw_title(figure, title or f"{voters(problem)}; release {guarantee(problem.target)}")
+    draw_title(figure, title or f"{voters(problem)}; release {guarantee(problem.target, '.4g')}")
     return figure, style_panels(figure.subplots(1, panels))
 
 
@@ -171,12 +171,6 @@ def draw_legend(figure: Figure, panel: int = 0) -> None:
 
 def voters(problem: Problem) -> str:
     """Return who votes, in words."""
-    kind = "not private" if problem.voter.epsilon == math.inf else f"each {guarantee(problem.voter)}"
+    kind = "not private" if problem.voter.epsilon == math.inf else f"each {guarantee(problem.voter, '.4g')}"
     affected = "" if problem.affected == problem.K else f", a record reaches {problem.affected}"
     return f"K = {problem.K} voters, {kind}{affected}"
-
-
-def guarantee(privacy: Privacy) -> str:
-    """Return (ε, δ) in words."""
-    epsilon = text_above(privacy.epsilon, ".4g")
-    return f"({epsilon}, {text_above(privacy.delta, '.3g')})-DP" if privacy.delta else f"{epsilon}-DP"

@@ -12,7 +12,7 @@ from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.release_profile import Released
 from darrm_opt.accounting.total import MAX_RELEASES
 from darrm_opt.design.certificate import Certificate
-from darrm_opt.design.report import text_above
+from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.release_log import ReleaseLog
 from darrm_opt.noise import NoiseFunction
@@ -95,9 +95,9 @@ class PrivateMajority:
     def __repr__(self) -> str:
         problem = self.problem
         budget = "None" if self._budget is None else repr(self._budget)
-        target = f"({text_above(problem.target.epsilon)}, {text_above(problem.target.delta)})-DP"
         return (
-            f"PrivateMajority(K={problem.K}, each release {target}, affected={int(problem.affected)}, budget={budget})"
+            f"PrivateMajority(K={problem.K}, each release {guarantee(problem.target)}, "
+            f"affected={int(problem.affected)}, budget={budget})"
         )
 
     @property

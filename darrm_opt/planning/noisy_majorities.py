@@ -17,7 +17,7 @@ from darrm_opt.comparison.baselines import CALIBRATED, certify_unscaled
 from darrm_opt.comparison.compare import check_comparable
 from darrm_opt.decimal_grid import GRID_DIGITS
 from darrm_opt.design.certificate import verify
-from darrm_opt.design.report import text_above
+from darrm_opt.design.report import guarantee, text_above
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import NotPrivate
 from darrm_opt.noise import NoiseFunction
@@ -76,8 +76,8 @@ def optimal(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option
         if not (spent.epsilon <= request.total.epsilon and spent.delta <= request.total.delta):
             return Option.unfit("optimal", request, "No target was found of which all releases are proved to fit.")
     why = (
-        f"Every release is ({text_above(target.epsilon, '.4g')}, {text_above(target.delta, '.4g')})-DP, the best split "
-        f"of the total over {request.queries:,} of them. {request.composing()}"
+        f"Every release is {guarantee(target, '.4g')}, the best split of the total over {request.queries:,} of them. "
+        f"{request.composing()}"
     )
     solution = best.solution
     return Option(
@@ -143,8 +143,8 @@ def _optimal_of_count(request: PlanRequest, budget: Privacy, voters: Problem) ->
         return Option.unfit("optimal", request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     target = scaled(best.value)
     why = (
-        f"Every release is ({text_above(target.epsilon, '.4g')}, {text_above(target.delta, '.4g')})-DP for a record "
-        f"that affects {voters.affected} of the voters; their total is the average over the draw. {request.composing()}"
+        f"Every release is {guarantee(target, '.4g')} for a record that affects {voters.affected} of the voters; "
+        f"their total is the average over the draw. {request.composing()}"
     )
     return _option("optimal", request, best.result, best.cost, "bits", why)
 

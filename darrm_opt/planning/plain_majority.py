@@ -8,7 +8,7 @@ from dataclasses import replace
 from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.plain_majority import answers_total, plain_majority_total, private_model_count
 from darrm_opt.baselines import subsampling
-from darrm_opt.design.report import text_above
+from darrm_opt.design.report import guarantee, text_above
 from darrm_opt.planning.options import Mechanism, Option
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import Privacy
@@ -79,9 +79,8 @@ def _from_models(request: PlanRequest) -> Option:
     subset = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
     if models.epsilon <= total.epsilon:
         why = (
-            f"A record affects at most {subset}: the {K} models themselves are ({text_above(models.epsilon, '.4g')}, "
-            f"{text_above(models.delta, '.4g')})-DP, and so is everything computed from them. The plain majority needs "
-            "neither noise nor a limit of queries."
+            f"A record affects at most {subset}: the {K} models themselves are {guarantee(models, '.4g')}, "
+            "and so is everything computed from them. The plain majority needs neither noise nor a limit of queries."
         )
         return Option(mechanism="majority", voters=K, why=why, accuracy=1.0, spent=models, account="post-processing")
     if models.epsilon < math.inf:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from darrm_opt.budgeting import epsilon_each
-from darrm_opt.design.report import text_above
+from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.mechanisms import gnmax_table
 from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
@@ -91,8 +91,8 @@ def plurality_plan(
     if has_rule:
         problem = PluralityProblem(K, classes, release_target(total, queries), affected)
         solution = solve_plurality(problem, goal)
-        privacy = f"({text_above(problem.target.epsilon, '.4g')}, {text_above(problem.target.delta, '.4g')})"
-        why = f"optimal rule, {privacy}-DP a release, so that {queries} of them fit in the total by optimal composition"
+        privacy = guarantee(problem.target, ".4g")
+        why = f"optimal rule, {privacy} a release, so that {queries} of them fit in the total by optimal composition"
         rule = RuleMechanism(problem, solution.rule)
         plans.append(PluralityPlan(rule, queries, total, solution.utility, why))
     if total.delta > 0 and (queries > 1 or not has_rule):

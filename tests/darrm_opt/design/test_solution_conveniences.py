@@ -68,6 +68,6 @@ def test_a_file_is_not_believed(change: dict[str, object] | None, error: type[Ex
 
 
 def test_a_private_majority_says_what_it_is() -> None:
-    assert repr(PrivateMajority(SOLUTION)) == "PrivateMajority(K=4, each release (1, 0)-DP, affected=4, budget=None)"
+    assert repr(PrivateMajority(SOLUTION)) == "PrivateMajority(K=4, each release 1-DP, affected=4, budget=None)"
     assert "budget=" in repr(PrivateMajority(SOLUTION, PrivacyBudget(Privacy(2.0))))
     assert math.isfinite(SOLUTION.utility)

@@ -29,8 +29,8 @@ pytestmark = [
 ]
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
-SECONDS = {"K": 151, "m": 8, "epsilon": 0.1, "Delta": 1e-5}
-"""A problem that takes about a second, and several rounds."""
+SECONDS = {"K": 301, "m": 3, "epsilon": 0.1, "Delta": 1e-2}
+"""A problem that takes some seconds, and many rounds."""
 
 MINUTES = {"K": 501, "m": 3, "epsilon": 0.1, "Delta": 1e-2}
 """One that is never waited for."""

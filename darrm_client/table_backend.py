@@ -230,23 +230,11 @@ class TableBackend:
         return plan_releases({**body, "problem": _voters(body), "draw": draw}, _no_report)
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.running_time import BASIS, estimate_cost
+        from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict
 
         spec = _spec(body)
-        cost = estimate_cost(spec, body["method"])
         stored = self._store.get(spec.key) is not None
-        return {
-            "id": spec.key,
-            "problem": problem_record(spec.problem),
-            "objective": str(spec.objective),
-            "shape": spec.shape,
-            "constraints": cost.constraints,
-            "method": cost.method,
-            "seconds": 0.0 if stored else cost.seconds,
-            "stored": stored,
-            "allowed": False,
-            "basis": BASIS,
-        }
+        return {**estimate_to_dict(spec, estimate_cost(spec, body["method"]), stored=stored), "allowed": False}
 
     @staticmethod
     def _job_record(id: str) -> dict[str, Any]:

@@ -79,8 +79,6 @@ def reported() -> Iterator[None]:
         if isinstance(err, BrokenPipeError) and not err.filename:  # whoever read the answer has seen enough
             _discard(sys.stdout, sys.stderr)
             sys.exit(ExitCode.PIPE_CLOSED)
-        import traceback
-
         from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate
         from darrm_opt.optional_packages import missing_package
 
@@ -94,6 +92,10 @@ def reported() -> Iterator[None]:
             fail(str(err), ExitCode.UNAVAILABLE)
         if isinstance(err, ImportError) and (missing := missing_package(err, "This verb")) is not None:
             fail(str(missing), ExitCode.UNAVAILABLE)
+        if isinstance(err, MemoryError):
+            fail(f"there is not enough memory here. {err}".rstrip(), ExitCode.UNAVAILABLE)
+        import traceback
+
         say("".join(traceback.format_exception(err)).rstrip())
         fail("this is an error in darrm itself. Please report it, with the lines above.", ExitCode.INTERNAL_ERROR)
 

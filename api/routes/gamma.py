@@ -37,7 +37,7 @@ from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer
 from api.service import repository
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
-from darrm_opt.answers.running_time import estimate_cost, verification_seconds
+from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict, verification_seconds
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
 
@@ -187,20 +187,7 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
     spec = params.spec()
     cost, stored = estimate_cost(spec, params.method), repository.has_record(spec.key, service.store)
     allowed = settings.max_voters >= params.K and cost.seconds <= settings.max_work_seconds and settings.solve == "on"
-    return EstimateAnswer.model_validate(
-        {
-            "id": spec.key,
-            "problem": problem_record(spec.problem),
-            "objective": str(spec.objective),
-            "shape": spec.shape,
-            "constraints": cost.constraints,
-            "method": cost.method,
-            "seconds": 0.0 if stored else cost.seconds,
-            "stored": stored,
-            "allowed": stored or allowed,
-            "basis": cost.basis,
-        }
-    )
+    return EstimateAnswer.model_validate({**estimate_to_dict(spec, cost, stored=stored), "allowed": stored or allowed})
 
 
 @router.post(

@@ -29,6 +29,7 @@ from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.record import problem_record
 
 MAX_ESTIMATED_VOTERS = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
@@ -98,6 +99,27 @@ def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
             )
         return CostEstimate(rows, "enumerate", ROW_SECONDS * rows * problem.K)
     return CostEstimate(rows, "cuts", _cut_seconds(problem) + _scenario_seconds(request))
+
+
+def estimate_to_dict(spec: DesignSpec, cost: CostEstimate, *, stored: bool) -> dict[str, Any]:
+    """Return the expected cost of a design as plain data; what is stored already takes no time.
+
+    Args:
+        spec: what is asked.
+        cost: of `estimate_cost`.
+        stored: whether its answer is stored.
+    """
+    return {
+        "id": spec.key,
+        "problem": problem_record(spec.problem),
+        "objective": str(spec.objective),
+        "shape": spec.shape,
+        "constraints": cost.constraints,
+        "method": cost.method,
+        "seconds": 0.0 if stored else cost.seconds,
+        "stored": stored,
+        "basis": cost.basis,
+    }
 
 
 def solve_seconds(request: DesignSpec) -> float:

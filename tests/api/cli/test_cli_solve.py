@@ -361,6 +361,16 @@ def test_an_error_of_our_own_has_an_exit_code_of_its_own(monkeypatch: pytest.Mon
     ]
 
 
+def test_want_of_memory_is_no_error_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 8.00 TiB")
+
+    monkeypatch.setattr("api.cli.cached_solve.cached_solution", hungry)
+    result = run("solve", *SMALL)
+    assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert result.stderr == "Error: there is not enough memory here. Unable to allocate 8.00 TiB\n"
+
+
 def test_every_status_has_an_exit_code() -> None:
     codes = {status: exit_code_of(status) for status in Status}
     assert codes.pop(Status.OPTIMAL) is ExitCode.DONE

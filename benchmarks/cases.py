@@ -72,6 +72,23 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class Total:
+    """Account for many releases of a designed γ by the exact recursion on its bits (the design is not timed).
+
+    Attributes:
+        K, m, Delta: the problem, as in `Solve`; the voters are fresh.
+        queries: releases.
+        total_delta: allowed in total [probability].
+    """
+
+    K: int
+    m: float
+    Delta: float
+    queries: int
+    total_delta: float = 1e-2
+
+
+@dataclass(frozen=True)
 class Command:
     """Run a program from start to end; a first word "darrm" or "python" stands for those of this interpreter."""
 
@@ -93,7 +110,7 @@ class Load:
     busy: bool = False
 
 
-Job = Solve | Profile | Command | Load
+Job = Solve | Profile | Total | Command | Load
 
 
 @dataclass(frozen=True)
@@ -188,7 +205,7 @@ ENGINE = (
 
 
 def engine() -> Iterator[Case]:
-    """Yield single designs, the profile of one, and the peer that builds every row."""
+    """Yield single designs, the profile of one, the total of another, and the peer that builds every row."""
     for job, wanted in ENGINE:
         delta = "" if job.delta is None else f", δ={job.delta:g}"
         yield Case(
@@ -204,6 +221,13 @@ def engine() -> Iterator[Case]:
         job=Profile(101, 3, 1e-5),
         wanted=Wanted(seconds=0.3),
     )
+    for Delta in (0.0, 1e-5):
+        yield Case(
+            name=f"K=11, Δ={_short_text(Delta)}, m=3: total of 100 releases by every account",
+            suite="engine",
+            job=Total(11, 3, Delta, 100),
+            wanted=Wanted(seconds=0.5),
+        )
     for objective in OBJECTIVES:
         yield Case(
             name=f"K=21, Δ=1e-5, m=5, {objective}: against all 1,184,040 rows in one program",

@@ -10,7 +10,7 @@ import pytest
 from support.kernels import HAS_KERNEL
 
 from benchmarks.__main__ import main
-from benchmarks.cases import SUITES, Case, Command, Job, Profile, Solve, Wanted, all_cases
+from benchmarks.cases import SUITES, Case, Command, Job, Profile, Solve, Total, Wanted, all_cases
 from benchmarks.judge import checks, failures, ratios
 from benchmarks.measure import Failure, Measurement, Outcome, measure
 from benchmarks.report import RESULTS, merged, section
@@ -77,6 +77,12 @@ def test_a_solve_is_measured_in_a_process_of_its_own(tmp_path: Path, method: str
 
 def test_a_profile_is_measured(tmp_path: Path) -> None:
     outcome = measure(Profile(5, 2, 1e-5, values=5), LONG, tmp_path)
+    assert isinstance(outcome, Measurement)
+    assert outcome.seconds > 0
+
+
+def test_a_total_is_measured(tmp_path: Path) -> None:
+    outcome = measure(Total(5, 2, 1e-5, queries=3), LONG, tmp_path)
     assert isinstance(outcome, Measurement)
     assert outcome.seconds > 0
 

@@ -48,11 +48,11 @@ def serve(
     if no_keys:
         overrides |= {"public": True, "keys": None}
     option_names = {"DARRM_WORKERS": "workers"} if workers is not None else {}
-    if show_settings:
-        from api.settings import read_settings
+    from api.settings import read_settings
 
-        with options_named(**option_names):
-            settings = read_settings(**overrides)
+    with options_named(**option_names):
+        settings = read_settings(**overrides)  # refused before anything listens
+    if show_settings:
         answer(_settings_text(settings, as_json=json))
         return
     from api.server.run import listen, prepare, url_of

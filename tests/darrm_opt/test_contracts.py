@@ -1,0 +1,187 @@
+"""Contracts across releases: what release 0.2 wrote opens and means the same, and no answer is worse than its answers.
+
+The files are in ``data/release_0_2``; ``meaning.json`` and ``recorded.json`` hold what that release said of them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.paths import DATA
+
+from darrm_opt import Privacy, verify
+from darrm_opt.accounting import PrivacyBudget
+from darrm_opt.mechanism import PrivateMajority, ReleaseLog
+from darrm_opt.plurality import PluralityLog, VoteMechanism, count_votes, design_releases, noise_for, selection_for
+from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly as Seeded
+from darrm_opt.record import problem_from_record, solution_from_record
+from solver_cache import DesignSpec, cached_solve, check, open_store
+
+FOLDER = DATA / "release_0_2"
+SELECTIONS = ("permute_and_flip", "exponential")
+MECHANISMS = (
+    "table",
+    "table_abstention",
+    "table_laplace",
+    "gnmax",
+    "gnmax_two_classes",
+    "confident_gnmax",
+    *SELECTIONS,
+)
+GAMMAS = ("gamma_private_voters", "gamma_non_private_voters", "gamma_of_plan")
+VOTES = {3: [[0, 2, 2, 1, 2, 2, 0]] * 6 + [[1] * 7] * 6, 2: [[0, 1, 1, 1, 1, 0, 1]] * 6 + [[1] * 7] * 6}
+
+
+@cache
+def stored(name: str) -> Any:
+    return json.loads((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def meaning(name: str) -> dict[str, Any]:
+    return dict(stored("meaning.json")[name])
+
+
+def mechanism_of(name: str) -> VoteMechanism:
+    return mechanism_from_record(stored(f"{name}.json"))
+
+
+def copied(name: str, folder: Path) -> Path:
+    return Path(shutil.copy(FOLDER / name, folder / name))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_record_of_a_mechanism_is_read_and_draws_as_it_did(name: str) -> None:
+    mechanism, source = mechanism_of(name), Seeded(3)
+    counts = count_votes(VOTES[mechanism.classes], mechanism.K, mechanism.classes).tolist()
+    assert [mechanism.draw(tuple(row), source) for row in counts] == meaning(name)["drawn"]
+    record, fields = stored(f"{name}.json"), mechanism.record()
+    assert {field: record[field] for field in fields if field != "version"} == {
+        field: value for field, value in fields.items() if field != "version"
+    }
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_no_total_of_a_mechanism_is_dearer(name: str) -> None:
+    mechanism, before = mechanism_of(name), meaning(name)
+    for queries, epsilon in before["epsilon"].items():
+        assert mechanism.epsilon(int(queries), 1e-3) <= epsilon * (1 + 1e-12)
+    assert mechanism.most_releases(Privacy(3.0, 1e-3))[0] >= before["most"][0]
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_log_of_a_mechanism_opens_and_goes_on(name: str, tmp_path: Path) -> None:
+    before = meaning(name)
+    log = PluralityLog(copied(f"{name}.log", tmp_path))
+    assert (log.limit, log.account, log.spent, log.labels) == tuple(
+        before[field] for field in ("limit", "account", "spent", "labels")
+    )
+    assert log.budget == (None if before["budget"] is None else Privacy(*before["budget"]))
+    first = log.stored("first")
+    assert first is not None
+    assert first.tolist() == before["first"]
+    log.check_is_for(mechanism_of(name))
+    log.charge_and_release(2, lambda: np.array([1, 1], dtype=np.int16), "second")
+    assert PluralityLog(log.path).spent == before["spent"] + 2
+
+
+@pytest.mark.parametrize("name", GAMMAS)
+def test_a_gamma_is_read_bit_for_bit_and_still_proved(name: str) -> None:
+    record = stored(f"{name}.json")
+    solution = solution_from_record(record)
+    assert solution.gamma.tolist() == record["gamma"]
+    assert solution.certificate.bound == record["certificate"]["bound"]
+    assert verify(problem_from_record(record["problem"]), record["gamma"]).bound <= record["certificate"]["bound"]
+
+
+@pytest.mark.parametrize("name", [*GAMMAS, "gamma_private_voters_once"])
+def test_a_log_of_a_gamma_opens_and_goes_on(name: str, tmp_path: Path) -> None:
+    before = meaning(f"{name}.log")
+    log = ReleaseLog(copied(f"{name}.log", tmp_path))
+    assert (log.limit, log.account, log.spent, log.fresh) == tuple(
+        before[field] for field in ("limit", "account", "spent", "fresh")
+    )
+    assert log.budget == (None if before["budget"] is None else Privacy(*before["budget"]))
+    first = log.stored("first")
+    assert first is not None
+    assert first.tolist() == before["first"]
+    release = PrivateMajority(log.release, log, source=Seeded(3), fresh=log.fresh)
+    count = min(12, log.left)
+    bits = release.release_many([[1] * 8 + [0] * 3] * count, "second")
+    assert bits.tolist() == before["drawn"][:count]
+    assert ReleaseLog(log.path).spent == before["spent"] + count
+
+
+def test_a_saved_budget_is_loaded() -> None:
+    budget, before = PrivacyBudget.load(FOLDER / "budget.json"), meaning("budget.json")
+    assert budget.events == {Privacy(0.01): before["events"]}
+    assert budget.affordable(Privacy(0.01)) >= before["affordable"]
+
+
+def test_a_store_answers_from_what_it_holds(tmp_path: Path) -> None:
+    with closing(open_store(f"sqlite:///{copied('store.sqlite', tmp_path)}")) as store:
+        assert list(check(store)) == []
+        for name in GAMMAS[:2]:
+            record = stored(f"{name}.json")
+            spec = DesignSpec(problem_from_record(record["problem"]))
+            answer = cached_solve(spec.problem, store=store)
+            assert answer.decision == "hit"
+            assert answer.solution.gamma.tolist() == record["gamma"]
+        assert [job.id for job in store.jobs.list()] == ["a-job"]
+
+
+RECORDED = stored("recorded.json")
+
+
+def question(row: dict[str, Any]) -> str:
+    return f"K={row['K']}, C={row['classes']}, Q={row['queries']}, r={row['affected']}, {tuple(row['total'])}"
+
+
+@pytest.mark.parametrize("row", RECORDED, ids=question)
+def test_no_calibrated_parameter_and_no_utility_is_worse(row: dict[str, Any]) -> None:
+    K, classes, queries, affected = (row[field] for field in ("K", "classes", "queries", "affected"))
+    total = Privacy(*row["total"])
+    if row["sigma"]:
+        sigma = noise_for(total, queries, K=K, classes=classes, affected=affected).sigma
+        assert sigma <= min(row["sigma"].values()) * (1 + 1e-4)
+    for name, rate in row["rate"].items():
+        new_rate = selection_for(name, total, queries, K=K, classes=classes, affected=affected).rate
+        assert new_rate >= rate * (1 - 1e-3)
+    design = design_releases(K, classes, total, queries, affected=affected)
+    utilities = {option.name: option.utility for option in design.options}
+    for name, utility in row["utility"]["design"].items():
+        assert utilities[name] >= utility - 1e-5, name
+
+
+@pytest.mark.parametrize("K", [6, 11])
+def test_between_two_classes_a_mechanism_is_one_law_whichever_way_it_is_computed(K: int) -> None:
+    """The chances that release 0.2 had for γ of two classes, and those of vote counts among any number of classes."""
+    from darrm_opt.plurality.vote_law import leader_chances, selection_chances
+
+    laws = meaning("laws")[str(K)]
+    ones = np.arange(K // 2 + 1, K + 1)
+    counts = np.stack([ones, K - ones], axis=1)
+    chances = {"gnmax": leader_chances(counts, 5.0)}
+    chances |= {name: selection_chances(counts, name, 0.2) for name in SELECTIONS}
+    for name, chance in chances.items():
+        assert 2 * chance - 1 == pytest.approx(np.array(laws[name])[ones], abs=1e-12), name
+
+
+def test_between_two_classes_the_best_table_is_the_best_gamma() -> None:
+    from darrm_opt import Problem, solve
+    from darrm_opt.plurality import PluralityProblem, solve_plurality
+
+    target = Privacy(0.2676, 3e-4)
+    solution = solve(Problem(11, Privacy(math.inf), target, 1), "shared(1,1) agreement")
+    table = solve_plurality(PluralityProblem(11, 2, target), "dirichlet(1)")
+    ones = np.arange(6, 12)
+    chances = [float(table.rule.probabilities((int(l), 11 - int(l)))[0]) for l in ones]
+    assert 2 * np.array(chances) - 1 == pytest.approx(solution.gamma[ones], abs=1e-9)

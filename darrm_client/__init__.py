@@ -18,11 +18,11 @@ from darrm_client.errors import (
     ServiceBusy,
     ServiceFailed,
     ServiceUnreachable,
-    VerificationFailed,
 )
 from darrm_client.jobs import JobStatus, JobWebhook
-from darrm_client.verification import VerifiedAnswer
 from darrm_client.webhooks import WebhookEvent, verify_webhook
+from darrm_opt.answers.verification import VerifiedAnswer
+from darrm_opt.errors import VerificationFailed
 
 __all__ = [
     "AccessDenied",

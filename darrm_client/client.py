@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from darrm_client.connect import connect
 from darrm_client.designs import DesignsClient
-from darrm_client.errors import VerificationFailed, error_of
+from darrm_client.errors import error_of
 from darrm_client.jobs import JobsClient
-from darrm_client.requests import as_list, budget_body, design, draw_body, numbers
 from darrm_client.transport import Deadline
-from darrm_client.verification import (
+from darrm_opt.answers.requests import as_list, budget_body, design, draw_body, numbers
+from darrm_opt.answers.verification import (
     VerifiedAnswer,
     member,
     verify_answer,
@@ -32,7 +32,7 @@ from darrm_opt.design.inverse import DIGITS, Parameter
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 
@@ -154,6 +154,7 @@ class DarrmClient:
 
         Raises:
             ClientError: the service refused the batch as a whole.
+            VerificationFailed: it does not have one result for each problem.
         """
         specs = [problem if isinstance(problem, DesignSpec) else DesignSpec(problem) for problem in requests]
         if not specs:
@@ -186,7 +187,8 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
         """
         spec = DesignSpec(problem, objective, shape)
         body = {**design(spec), "points": points, "baselines": as_list(baselines)}
@@ -215,7 +217,8 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
         """
         spec = DesignSpec(problem, objective, shape)
         body = {name: value for name, value in design(spec).items() if name not in {"target_epsilon", "delta"}}
@@ -262,7 +265,8 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which solves nothing.
         """
         body = {
@@ -306,7 +310,8 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
         """
         spec = DesignSpec(problem, objective, shape)
         noise = None if gamma is None else NoiseFunction(gamma, problem.K)
@@ -371,7 +376,8 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
         """
         body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior, "fresh": fresh}
         body |= draw_body(n, subsample_size, replacement, sampling)
@@ -416,7 +422,8 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
         """
         body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
         body |= draw_body(n, subsample_size, replacement, sampling) | {"time_limit": time_limit}
@@ -445,7 +452,8 @@ class DarrmClient:
             The answer; ``vote_mechanisms.mechanism_from_record(answer["rule"])`` releases by it.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such rules.
         """
         from darrm_opt.plurality.record import problem_record as as_record
@@ -479,7 +487,8 @@ class DarrmClient:
             the ε of other options, are the service's word.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such designs.
         """
         from darrm_opt.plurality.record import problem_record as as_record

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from darrm_client.requests import ClientBackend
+from darrm_client.backend import ClientBackend
 from darrm_client.transport import Deadline
-from darrm_client.verification import member, members, parse_problem, verify_gamma
+from darrm_opt.answers.verification import member, members, parse_problem, verify_gamma
 
 
 class DesignsClient:
@@ -61,7 +61,8 @@ class DesignsClient:
 
         Raises:
             NotPrivate: a γ is not.
-            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
         """
         answer = self._call("GET", f"/{quote(id, safe='')}/compare/{quote(other, safe='')}")
         for name in ("first", "second"):

@@ -34,10 +34,6 @@ class DeadlineExceeded(ClientError):
     """The time given to the call is over: give it more, or submit a job and wait for it."""
 
 
-class VerificationFailed(ClientError):
-    """The answer fails verification, or answers another question; nothing of it was used."""
-
-
 class AccessDenied(ClientError):
     """The service wants a valid key, or is not called by that name."""
 

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from darrm_client.errors import DeadlineExceeded, JobFailed, VerificationFailed
-from darrm_client.requests import ClientBackend, design
+from darrm_client.backend import ClientBackend
+from darrm_client.errors import DeadlineExceeded, JobFailed
 from darrm_client.transport import Deadline
-from darrm_client.verification import VerifiedAnswer, member, members, verify_answer
+from darrm_opt.answers.requests import design
+from darrm_opt.answers.verification import VerifiedAnswer, member, members, verify_answer
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Shape
 from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import VerificationFailed
 from darrm_opt.problem import Problem
 
 FINAL_STATES = ("done", "failed", "cancelled")

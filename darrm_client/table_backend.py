@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from darrm_client.errors import AnswerNotFound, ClientError
-from darrm_client.requests import DRAW
 from darrm_client.transport import Deadline
+from darrm_opt.answers.requests import DRAW
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput

@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from darrm_client.errors import RETRIED, ClientError, DeadlineExceeded, ServiceUnreachable, VerificationFailed, error_of
+from darrm_client.errors import RETRIED, ClientError, DeadlineExceeded, ServiceUnreachable, error_of
 from darrm_opt._version import __version__
-from darrm_opt.errors import DarrmError
+from darrm_opt.errors import DarrmError, VerificationFailed
 from darrm_opt.optional_packages import needed_by
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Transport:
         for chunk in response.iter_bytes():
             size += len(chunk)
             if size > MAX_ANSWER_BYTES:
-                raise VerificationFailed(f"The answer has more than {MAX_ANSWER_BYTES} bytes.", response.status_code)
+                raise VerificationFailed(f"The answer has more than {MAX_ANSWER_BYTES} bytes.")
             deadline.check()
             yield chunk
 

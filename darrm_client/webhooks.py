@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from darrm_client.errors import VerificationFailed
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, VerificationFailed
 
 _PREFIX = "whsec_"
 """Beginning of a signing secret; the rest is base64."""

@@ -84,3 +84,7 @@ class UnsafeArithmetic(DarrmError):
 
 class SolveFailed(DarrmError):
     """No certified noise function could be found; the message says why and what to try."""
+
+
+class VerificationFailed(DarrmError):
+    """An answer fails verification, or answers another question; nothing of it was used."""

@@ -1,7 +1,7 @@
 """Answers that take long, in a process of the pool: computed for each kind of job, and re-checked when read.
 
 A result that is read from the table of jobs may have been written by anyone who can write there. What a client proves
-of an answer that it does not trust (`darrm_client.verification`) is proved again here. Totals over many releases,
+of an answer that it does not trust (`darrm_opt.answers.verification`) is proved again here. Totals over many releases,
 profiles and the rows of a comparison rest on the row having been written by this program, as the upper bound of a γ
 does.
 """
@@ -14,11 +14,17 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from api.tasks.design import certify, compute_least, compute_tradeoff, recheck
-from darrm_client.requests import DRAW, budget_body
-from darrm_client.verification import verify_comparison, verify_least, verify_options, verify_plan, verify_plurality
 from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
 from darrm_opt.answers.curves import compute_profile
 from darrm_opt.answers.plurality import design_options, design_plurality
+from darrm_opt.answers.requests import DRAW, budget_body
+from darrm_opt.answers.verification import (
+    verify_comparison,
+    verify_least,
+    verify_options,
+    verify_plan,
+    verify_plurality,
+)
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.errors import DarrmError

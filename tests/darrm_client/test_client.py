@@ -42,7 +42,6 @@ from darrm_client import (
 )
 from darrm_client.errors import error_of
 from darrm_client.transport import retry_delay
-from darrm_client.verification import verify_answer
 from darrm_opt import (
     BackendUnavailable,
     DarrmError,
@@ -55,6 +54,7 @@ from darrm_opt import (
     solve,
     verify,
 )
+from darrm_opt.answers.verification import verify_answer
 from darrm_opt.record import problem_record, solution_record
 from solver_cache import DesignSpec
 

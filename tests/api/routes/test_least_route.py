@@ -13,9 +13,9 @@ from api.app import create_app
 from api.settings import Settings
 from api.tasks.answers import AnswerTask, least_to_dict, recheck_answer
 from api.tasks.design import compute_least
-from darrm_client.errors import VerificationFailed
-from darrm_client.verification import verify_least
 from darrm_opt import NotPrivate, least_parameter, verify
+from darrm_opt.answers.verification import verify_least
+from darrm_opt.errors import VerificationFailed
 from darrm_opt.record import problem_from_record
 
 SETTINGS = Settings(cache_url="memory", max_voters=15, wait_seconds=60, solvers=1, rate=0)

@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
 from api.tasks.answers import recheck_answer
-from darrm_client.errors import VerificationFailed
-from darrm_client.verification import verify_options, verify_plurality
 from darrm_opt import NotPrivate, Privacy
+from darrm_opt.answers.verification import verify_options, verify_plurality
+from darrm_opt.errors import VerificationFailed
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, design_releases, parse_prior, solve_plurality
 from darrm_opt.plurality.record import problem_record, rule_from_record
 from darrm_opt.plurality.vote_mechanisms import mechanism_from_record

@@ -16,12 +16,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from darrm_client.errors import VerificationFailed
-from darrm_client.requests import DRAW
+from darrm_opt.answers.requests import DRAW
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_from_record
@@ -269,7 +268,7 @@ def verify_budget(answer: Any, body: dict[str, Any]) -> None:
 
     Args:
         answer: a comparison or a plan.
-        body: the request, as `darrm_client.requests.budget_body` and `draw_body` state it.
+        body: the request, as `requests.budget_body` and `requests.draw_body` state it.
 
     Raises:
         VerificationFailed: it is such an answer, or does not say what it is about.

@@ -39,7 +39,7 @@ from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 if TYPE_CHECKING:
     import ssl
 
-    from darrm_opt.plurality.problem import PluralityProblem
+    from darrm_opt.tables.problem import PluralityProblem
 
 URL_VARIABLE = "DARRM_URL"
 """Environment variable of the place that is asked where no URL is given."""

@@ -168,7 +168,7 @@ def show_estimate(
     from api.cli.report import as_json
     from darrm_opt.answers.plurality import table_seconds
     from darrm_opt.plurality import design_releases
-    from darrm_opt.plurality.problem import MAX_PARTITIONS, THREE_PARTS_TOO_MANY, partition_count
+    from darrm_opt.tables.problem import MAX_PARTITIONS, THREE_PARTS_TOO_MANY, partition_count
 
     with ProgressDisplay("estimating"):
         design = design_releases(

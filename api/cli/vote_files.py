@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.majority import checked_votes
 from darrm_opt.optional_packages import require
-from darrm_opt.plurality.votes import checked_classes
+from darrm_opt.tables.votes import checked_classes
 
 Table = NDArray[Any]
 

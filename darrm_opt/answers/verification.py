@@ -27,7 +27,7 @@ from darrm_opt.record import problem_from_record
 from darrm_opt.reprove import TOLERANCE, ReproofFailed, read_solution, reprove
 
 if TYPE_CHECKING:
-    from darrm_opt.plurality.problem import PluralityProblem
+    from darrm_opt.tables.problem import PluralityProblem
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_confident, calibrate_mechanism
-from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
-from darrm_opt.plurality.problem import PluralityProblem
 from darrm_opt.plurality.record import problem_record
-from darrm_opt.plurality.rule import PluralityRule
-from darrm_opt.plurality.solver import PluralitySolution, as_objective, solve_plurality, weighted_sum
+from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
+from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.rule import PluralityRule
+from darrm_opt.tables.solver import PluralitySolution, as_objective, solve_plurality, weighted_sum
 
 
 @dataclass(frozen=True)

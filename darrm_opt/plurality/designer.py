@@ -25,20 +25,20 @@ from typing import Any
 
 import numpy as np
 
+from darrm_opt.accounting.labels.calibration import calibrate_noise
+from darrm_opt.accounting.labels.composition import composed_epsilon, table_divergence
 from darrm_opt.budgeting import epsilon_each
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.accounting.calibration import calibrate_noise
-from darrm_opt.plurality.accounting.composition import composed_epsilon, table_divergence
 from darrm_opt.plurality.mechanisms import MECHANISMS, calibrate_confident, calibrate_mechanism
 from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS, release_target, selection_for
-from darrm_opt.plurality.priors import PastVotes, PluralityObjective, PluralityPrior
-from darrm_opt.plurality.problem import PluralityProblem, has_table
-from darrm_opt.plurality.rule import PluralityRule, edge_laws
-from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.plurality.vote_law import VoteLaw, leader_chances, pass_chances, selection_chances
 from darrm_opt.plurality.vote_mechanisms import SELECTIONS, NoisyMaximum, RuleMechanism, VoteMechanism
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import multiple_up
+from darrm_opt.tables.priors import PastVotes, PluralityObjective, PluralityPrior
+from darrm_opt.tables.problem import PluralityProblem, has_table
+from darrm_opt.tables.rule import PluralityRule, edge_laws
+from darrm_opt.tables.solver import as_objective, solve_plurality
 
 CAP_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Labels at most, as shares of the queries."""

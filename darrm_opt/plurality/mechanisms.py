@@ -23,10 +23,10 @@ import numpy as np
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule
-from darrm_opt.plurality.problem import ABSTENTION, Histograms, PluralityProblem
-from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.search import largest_fitting
+from darrm_opt.tables.certificate import PluralityCertificate, certify_rule
+from darrm_opt.tables.problem import ABSTENTION, Histograms, PluralityProblem
+from darrm_opt.tables.rule import PluralityRule
 
 MAX_RATE = 2000.0
 """Largest rate tried: beyond it the plurality is released as it is."""

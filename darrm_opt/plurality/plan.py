@@ -12,9 +12,6 @@ from darrm_opt.budgeting import epsilon_each
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.mechanisms import gnmax_table
-from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
-from darrm_opt.plurality.problem import PluralityProblem, has_table
-from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.plurality.vote_mechanisms import (
     MAX_SELECTION_RATE,
     NoisyMaximum,
@@ -24,6 +21,9 @@ from darrm_opt.plurality.vote_mechanisms import (
 )
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.search import largest_fitting
+from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
+from darrm_opt.tables.problem import PluralityProblem, has_table
+from darrm_opt.tables.solver import as_objective, solve_plurality
 
 RATE_PRECISION = 1e-3
 """Relative distance of a selection mechanism's rate from the largest one that fits."""
@@ -194,7 +194,7 @@ def noise_for(total: Privacy, queries: int, *, K: int, classes: int, affected: i
     >>> noise_for(Privacy(2.0, 1e-5), 100, K=250, classes=10).sigma < 26
     True
     """
-    from darrm_opt.plurality.accounting.calibration import calibrate_noise
+    from darrm_opt.accounting.labels.calibration import calibrate_noise
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     calibration = calibrate_noise(total, queries, classes=classes, affected=affected, noise="discrete")

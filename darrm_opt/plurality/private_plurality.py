@@ -12,12 +12,12 @@ import numpy as np
 
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.problem import ABSTENTION
 from darrm_opt.plurality.release_log import Labels, PluralityLog
-from darrm_opt.plurality.solver import PluralitySolution
 from darrm_opt.plurality.vote_mechanisms import RuleMechanism, VoteMechanism
-from darrm_opt.plurality.votes import VoteTable, count_votes
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.tables.problem import ABSTENTION
+from darrm_opt.tables.solver import PluralitySolution
+from darrm_opt.tables.votes import VoteTable, count_votes
 
 
 class PrivatePlurality:

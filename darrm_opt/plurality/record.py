@@ -6,11 +6,11 @@ from typing import Any
 
 from darrm_opt._version import __version__
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.certificate import PluralityCertificate, verify_rule
-from darrm_opt.plurality.problem import PluralityProblem
-from darrm_opt.plurality.rule import PluralityRule
-from darrm_opt.plurality.solver import PluralitySolution
 from darrm_opt.problem import Privacy
+from darrm_opt.tables.certificate import PluralityCertificate, verify_rule
+from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.rule import PluralityRule
+from darrm_opt.tables.solver import PluralitySolution
 
 KIND = "darrm plurality rule"
 """What a record says it is."""

@@ -18,9 +18,9 @@ from darrm_opt.budgeting.quota import Quota
 from darrm_opt.mechanism.durable_log import DurableLog
 from darrm_opt.mechanism.errors import ReleaseLogDamaged
 from darrm_opt.mechanism.journal import Record
-from darrm_opt.plurality.problem import ABSTENTION
 from darrm_opt.plurality.vote_mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.problem import Privacy
+from darrm_opt.tables.problem import ABSTENTION
 
 Labels = NDArray[np.int16]
 

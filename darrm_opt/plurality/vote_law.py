@@ -11,14 +11,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.plurality.accounting.lattice_cells import LatticeNoise
 from darrm_opt.plurality.mechanisms import gauss_legendre
-from darrm_opt.plurality.priors import PastVotes, PluralityObjective, sample_counts
-from darrm_opt.plurality.problem import PluralityProblem, has_table
-from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.tables.priors import PastVotes, PluralityObjective, sample_counts
+from darrm_opt.tables.problem import PluralityProblem, has_table
+from darrm_opt.tables.rule import PluralityRule
 
 BLOCK = 5000
 """Numbers of votes whose chances are computed at a time."""

@@ -3,7 +3,7 @@
 - `RuleMechanism`: a certified table; each output has exactly the probability that `PluralityRule` states;
 - `NoisyMaximum`: GNMax with the discrete Gaussian on every count (for any number of classes, with no table), or
   Confident-GNMax, which first checks whether the largest count plus noise reaches a threshold. Its account is that of
-  the discrete noise itself (`darrm_opt.plurality.accounting`);
+  the discrete noise itself (`darrm_opt.accounting.labels`);
 - `SelectionMechanism`: permute-and-flip and the exponential mechanism, with no table either. Their coins have chances
   e^−x for rational x, and are tossed without computing them.
 
@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.certificate import PluralityCertificate, verify_rule
-from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem
 from darrm_opt.plurality.record import KIND as RULE_KIND
 from darrm_opt.plurality.record import rule_from_record, rule_record
-from darrm_opt.plurality.rule import PluralityRule, edge_laws
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness.samplers import discrete_gaussian, exponential_chance, shuffled
 from darrm_opt.randomness.source import RandomSource
 from darrm_opt.rounding import float_above
+from darrm_opt.tables.certificate import PluralityCertificate, verify_rule
+from darrm_opt.tables.problem import ABSTENTION, PluralityProblem
+from darrm_opt.tables.rule import PluralityRule, edge_laws
 
 if TYPE_CHECKING:
-    from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
+    from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 
 MAX_RELEASES = 10**7
 """Most releases that a budget is found to allow."""
@@ -166,7 +166,7 @@ class RuleMechanism(VoteMechanism):
         """
         from darrm_opt.accounting.composition.optimal import optimal_composition
         from darrm_opt.accounting.errors import DeltaTooSmall
-        from darrm_opt.plurality.accounting.composition import composed_epsilon, table_divergence
+        from darrm_opt.accounting.labels.composition import composed_epsilon, table_divergence
 
         target = self.problem.target
         try:
@@ -269,7 +269,7 @@ class NoisyMaximum(VoteMechanism):
             releases: how many.
             delta: δ of all together [probability].
         """
-        from darrm_opt.plurality.accounting.vote_cost import VoteReleases, vote_cost
+        from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
 
         labels = releases if self.cap is None else min(releases, self.cap)
         transcript = [VoteReleases("label", self.sigma, labels, "discrete")]
@@ -352,7 +352,7 @@ class SelectionMechanism(VoteMechanism):
             delta: δ of all together [probability].
         """
         from darrm_opt.accounting.composition.optimal import optimal_composition
-        from darrm_opt.plurality.accounting.composition import bounded_range_divergence, composed_epsilon
+        from darrm_opt.accounting.labels.composition import bounded_range_divergence, composed_epsilon
 
         by_composition = optimal_composition(self.each.epsilon, 0.0, releases, delta).epsilon
         if self.name == "permute_and_flip" or delta == 0:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from darrm_opt._version import __version__
-from darrm_opt.plurality.accounting import three_cells
-from darrm_opt.plurality.accounting.gaussian_comparison import GRID_RATIO, _increment, last_order
-from darrm_opt.plurality.accounting.noisy_bit import bit_values, scaled_orders
-from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
+from darrm_opt.accounting.labels import three_cells
+from darrm_opt.accounting.labels.gaussian_comparison import GRID_RATIO, _increment, last_order
+from darrm_opt.accounting.labels.noisy_bit import bit_values, scaled_orders
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 
 FILE = Path(__file__).parent.parent / "data" / "label_certificate.json"
 SIGMA, TOLERANCE, ORDERS, SLACK = 40.0, 0.01, 21, 1e-11

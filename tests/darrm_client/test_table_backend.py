@@ -228,7 +228,7 @@ def test_every_format_has_its_reader() -> None:
 
 
 def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
-    from darrm_opt.plurality.problem import PluralityProblem
+    from darrm_opt.tables.problem import PluralityProblem
 
     place = tmp_path / "table.jsonl"
     place.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))

@@ -37,7 +37,7 @@ PUBLIC = (
     "darrm_opt.mechanism",
     "darrm_opt.planning",
     "darrm_opt.plurality",
-    "darrm_opt.plurality.accounting",
+    "darrm_opt.accounting.labels",
 )
 """Packages whose ``__all__`` is a promise."""
 

@@ -38,6 +38,7 @@ LAYERS = (
     },
     {"problem", "noise", "floating_point_mode", "rounding", "priors", "baselines", "accuracy", "randomness"},
     {"design"},
+    {"tables"},
     {"record"},
     {"design_spec", "reprove", "accounting"},
     {"budgeting", "aggregators"},
@@ -72,7 +73,7 @@ FRAMEWORKS = {
 
 SOLVERS = {entry.package: name for name, entry in REGISTRY.items()}
 BACKENDS = "darrm_opt.design.backends"
-PROGRAMS = {"highspy": {"darrm_opt.plurality.linear_program"}}  # sparse rows and equations, which the backends have not
+PROGRAMS = {"highspy": {"darrm_opt.tables.linear_program"}}  # sparse rows and equations, which the backends have not
 
 
 @dataclass(frozen=True)

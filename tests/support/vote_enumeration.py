@@ -1,6 +1,6 @@
 """Enumeration of votes: every pair of neighbouring histograms of a small vote, and the recursion over their labels.
 
-Slow and obvious: the oracle for `darrm_opt.plurality.accounting`. The laws of a label are integrals to some 1e-14 and
+Slow and obvious: the oracle for `darrm_opt.accounting.labels`. The laws of a label are integrals to some 1e-14 and
 nothing is rounded outward, so these numbers are no guarantee.
 """
 

@@ -95,8 +95,8 @@ def plurality(
     from darrm_opt.plurality.designer import design_releases
     from darrm_opt.plurality.mechanisms import MECHANISMS
     from darrm_opt.plurality.plan import release_target
-    from darrm_opt.plurality.problem import has_table
     from darrm_opt.plurality.record import plurality_record, rule_record
+    from darrm_opt.tables.problem import has_table
 
     check_writable(output, "output")
     mechanisms = ("optimal", *MECHANISMS, "noise")

@@ -11,7 +11,7 @@ from api.cli.parser import CommandOption
 from api.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
-    from darrm_opt.plurality.accounting import VoteCost, VoteReleases
+    from darrm_opt.accounting.labels import VoteCost, VoteReleases
 
 
 def vote_cost(
@@ -53,7 +53,7 @@ def vote_cost(
     other way round: the least noise for a budget.
     """
     from api.cli.report import as_json, columns, text_above
-    from darrm_opt.plurality.accounting import vote_cost as cost_of
+    from darrm_opt.accounting.labels import vote_cost as cost_of
 
     vote_fields = {"classes": None if classes is None else number(classes), "affected": number(affected)}
     if total_epsilon is not None:
@@ -85,7 +85,7 @@ def vote_cost(
 
 def _releases(kind: str, sigma: str | None, count: str, noise: str) -> Iterator[VoteReleases]:
     """Yield the releases of one kind, if there are any; errors name the option."""
-    from darrm_opt.plurality.accounting import VoteReleases
+    from darrm_opt.accounting.labels import VoteReleases
 
     if number(count) == 0:
         return
@@ -104,8 +104,8 @@ def _calibrate(
     noise: str,
     vote_fields: dict[str, int | None],
 ) -> tuple[tuple[VoteReleases, ...], VoteCost]:
+    from darrm_opt.accounting.labels import calibrate_noise
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.plurality.accounting import calibrate_noise
     from darrm_opt.problem import Privacy
 
     if label_sigma is not None:

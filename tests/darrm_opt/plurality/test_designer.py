@@ -13,6 +13,7 @@ from support.plurality_exact import favoured_law, neighbours, vote_counts
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.composition.optimal import optimal_delta
+from darrm_opt.accounting.labels import VoteReleases, composed_epsilon, table_divergence, vote_cost
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import (
     NoisyMaximum,
@@ -24,12 +25,11 @@ from darrm_opt.plurality import (
     design_releases,
     parse_prior,
 )
-from darrm_opt.plurality.accounting import VoteReleases, composed_epsilon, table_divergence, vote_cost
 from darrm_opt.plurality.mechanisms import MECHANISMS
-from darrm_opt.plurality.priors import sample_counts
-from darrm_opt.plurality.problem import PluralityProblem
 from darrm_opt.plurality.vote_law import VoteLaw, leader_chances, pass_chances, selection_chances
 from darrm_opt.plurality.vote_mechanisms import SELECTIONS
+from darrm_opt.tables.priors import sample_counts
+from darrm_opt.tables.problem import PluralityProblem
 
 CHANCES = (0.5, 0.9)
 K, CLASSES, QUERIES, DELTA = 4, 3, 3, 1e-3

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.paths import DATA
 
-from darrm_opt.plurality.accounting.three_cells import label_divergence
+from darrm_opt.accounting.labels.three_cells import label_divergence
 
 flint = pytest.importorskip("flint")
 arb, acb = flint.arb, flint.acb

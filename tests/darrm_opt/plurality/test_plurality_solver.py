@@ -29,7 +29,7 @@ from darrm_opt.plurality import (
     verify_rule,
 )
 from darrm_opt.plurality.comparison import utility
-from darrm_opt.plurality.problem import Histograms, changes, histograms, partitions
+from darrm_opt.tables.problem import Histograms, changes, histograms, partitions
 
 ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
 
@@ -323,9 +323,10 @@ def another_way(
     monkeypatch: pytest.MonkeyPatch, problem: PluralityProblem, goal: PluralityObjective, way: int
 ) -> PluralitySolution:
     """Solve from another private rule to start with, with another seed and another pivot rule."""
-    from darrm_opt.plurality import solver
-    from darrm_opt.plurality.linear_program import PluralityProgram
-    from darrm_opt.plurality.mechanisms import exponential_table
+    from darrm_opt.tables import solver
+    from darrm_opt.tables.linear_program import PluralityProgram
+
+    start = solver._private_start
 
     made = PluralityProgram.__init__
 
@@ -335,9 +336,7 @@ def another_way(
         self._highs.setOptionValue("simplex_dual_edge_weight_strategy", way % 3)
 
     with monkeypatch.context() as patch:
-        patch.setattr(
-            solver, "permute_and_flip_table", lambda cells, rate: exponential_table(cells, rate * (way - 1) / 3)
-        )
+        patch.setattr(solver, "_private_start", lambda cells, rate: start(cells, rate * (way - 1) / 3))
         patch.setattr(PluralityProgram, "__init__", seeded)
         return solve_plurality(problem, goal)
 

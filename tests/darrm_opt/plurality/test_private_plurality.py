@@ -260,7 +260,7 @@ def test_two_processes_share_one_cap(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_cap_is_charged_as_designed(tmp_path: Path) -> None:
-    from darrm_opt.plurality.accounting import VoteReleases, vote_cost
+    from darrm_opt.accounting.labels import VoteReleases, vote_cost
 
     capped = NoisyMaximum(50, 10, 12.0, threshold=30.0, check_sigma=60.0, cap=20)
     made = [VoteReleases("label", 12.0, 20, "discrete"), VoteReleases("check", 60.0, 500, "discrete")]

@@ -13,6 +13,7 @@ from scipy import stats
 from support.plurality_exact import neighbours, vote_counts
 
 from darrm_opt import Privacy
+from darrm_opt.accounting.labels import bounded_range_divergence, composed_epsilon, table_divergence
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import (
     ABSTENTION,
@@ -23,7 +24,6 @@ from darrm_opt.plurality import (
     VoteMechanism,
     selection_for,
 )
-from darrm_opt.plurality.accounting import bounded_range_divergence, composed_epsilon, table_divergence
 from darrm_opt.plurality.vote_mechanisms import SELECTIONS, mechanism_from_record
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 

@@ -24,9 +24,7 @@ from support.vote_enumeration import (
 from darrm_opt import InvalidInput, Privacy
 from darrm_opt.accounting.composition.optimal import optimal_delta
 from darrm_opt.accounting.gaussian import gaussian_delta
-from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
-from darrm_opt.noise import Array
-from darrm_opt.plurality.accounting import (
+from darrm_opt.accounting.labels import (
     CalibratedVote,
     VoteReleases,
     calibrate_noise,
@@ -37,14 +35,16 @@ from darrm_opt.plurality.accounting import (
     three_cells,
     vote_cost,
 )
-from darrm_opt.plurality.accounting import gaussian_comparison as comparison
-from darrm_opt.plurality.accounting import lattice_cells as lattice
-from darrm_opt.plurality.accounting.power_divergence import (
+from darrm_opt.accounting.labels import gaussian_comparison as comparison
+from darrm_opt.accounting.labels import lattice_cells as lattice
+from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_divergence,
     loss_gradients,
     loss_term,
 )
+from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
+from darrm_opt.noise import Array
 
 RNG = np.random.default_rng(17)
 

@@ -27,8 +27,8 @@ from functools import cache
 
 import numpy as np
 
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.noise import Array
-from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
 from darrm_opt.rounding import up
 
 GRID_RATIO = 1.05

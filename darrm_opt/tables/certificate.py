@@ -20,9 +20,9 @@ import numpy as np
 
 from darrm_opt._version import __version__
 from darrm_opt.errors import InvalidInput, NotPrivate
-from darrm_opt.plurality.problem import ABSTENTION, Histograms, Partition, PluralityProblem
-from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.rounding import float_above
+from darrm_opt.tables.problem import ABSTENTION, Histograms, Partition, PluralityProblem
+from darrm_opt.tables.rule import PluralityRule
 
 EXPONENT_BITS = 80
 """Fractional bits of the bounds on e^ε: far finer than a double."""

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from darrm_opt.accounting.gaussian import gaussian_epsilon
-from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
-from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.accounting.vote_cost import (
+from darrm_opt.accounting.labels.vote_cost import (
     MAX_SIGMA,
     MIN_DISCRETE_SIGMA,
     MIN_SIGMA,
@@ -18,6 +16,8 @@ from darrm_opt.plurality.accounting.vote_cost import (
     VoteReleases,
     vote_cost,
 )
+from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
+from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count, least_fitting
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
+from darrm_opt.accounting.labels.gaussian_comparison import gaussian_cost
+from darrm_opt.accounting.labels.noisy_bit import MIN_DISTANCE_FROM_ONE
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence, loss_term
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
-from darrm_opt.plurality.accounting.gaussian_comparison import gaussian_cost
-from darrm_opt.plurality.accounting.noisy_bit import MIN_DISTANCE_FROM_ONE
-from darrm_opt.plurality.accounting.power_divergence import PowerDivergence, loss_term
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import ULP, up
 

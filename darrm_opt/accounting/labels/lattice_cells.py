@@ -19,15 +19,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from darrm_opt.noise import Array
-from darrm_opt.plurality.accounting.noisy_bit import GRID_END, MAX_SHIFT, MIN_SHIFT, scaled_orders
-from darrm_opt.plurality.accounting.power_divergence import (
+from darrm_opt.accounting.labels.noisy_bit import GRID_END, MAX_SHIFT, MIN_SHIFT, scaled_orders
+from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,
     gaussian_divergence,
     loss_term,
 )
-from darrm_opt.plurality.accounting.three_cells import MAX_SUM, MIN_MEAN, IntArray
+from darrm_opt.accounting.labels.three_cells import MAX_SUM, MIN_MEAN, IntArray
+from darrm_opt.noise import Array
 
 MIN_SIGMA, MAX_SIGMA = 2.0, 120.0
 """Range of σ [votes] with an account of its own for three cells; beyond, a label is charged as its noisy counts."""

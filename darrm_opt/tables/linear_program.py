@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from darrm_opt.errors import SolveFailed
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.plurality.certificate import EXPONENT_BITS, exp_bounds
-from darrm_opt.plurality.problem import Histograms, Index
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ratio_below
+from darrm_opt.tables.certificate import EXPONENT_BITS, exp_bounds
+from darrm_opt.tables.problem import Histograms, Index
 
 with needed_by("The linear program of several classes"):
     from scipy import sparse

@@ -21,17 +21,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
-from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
-from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.accounting.composition import EpsilonBound, compared_epsilon, renyi_epsilon
-from darrm_opt.plurality.accounting.lattice_cells import (
+from darrm_opt.accounting.labels.composition import EpsilonBound, compared_epsilon, renyi_epsilon
+from darrm_opt.accounting.labels.lattice_cells import (
     lattice_bit_divergence,
     lattice_counts,
     lattice_label_divergence,
 )
-from darrm_opt.plurality.accounting.noisy_bit import bit_divergence
-from darrm_opt.plurality.accounting.power_divergence import PowerDivergence, gaussian_counts
-from darrm_opt.plurality.accounting.three_cells import label_divergence
+from darrm_opt.accounting.labels.noisy_bit import bit_divergence
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_counts
+from darrm_opt.accounting.labels.three_cells import label_divergence
+from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
+from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import ULP, up
 

@@ -25,9 +25,9 @@ import numpy as np
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.plurality.problem import Histograms, Partition
-from darrm_opt.plurality.votes import VoteTable, count_votes
 from darrm_opt.problem import real_number, whole_number
+from darrm_opt.tables.problem import Histograms, Partition
+from darrm_opt.tables.votes import VoteTable, count_votes
 
 Ties = Literal["excluded", "any"]
 
@@ -184,7 +184,7 @@ class PastVotes:
             classes: C.
 
         Raises:
-            InvalidInput: as `darrm_opt.plurality.votes.count_votes`.
+            InvalidInput: as `darrm_opt.tables.votes.count_votes`.
         """
         seen = Counter(tuple(row) for row in np.sort(count_votes(votes, None, classes), axis=1)[:, ::-1].tolist())
         return cls(tuple(seen.items()))

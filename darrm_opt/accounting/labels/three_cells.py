@@ -22,21 +22,21 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.noise import Array
-from darrm_opt.optional_packages import needed_by
-from darrm_opt.plurality.accounting.noisy_bit import (
+from darrm_opt.accounting.labels.noisy_bit import (
     TAIL_ERROR,
     bit_values,
     censored_divergence,
     curvature_bound,
     scaled_orders,
 )
-from darrm_opt.plurality.accounting.power_divergence import (
+from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,
     gaussian_divergence,
     loss_term,
 )
+from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.rounding import ULP
 
 CELL_ERROR = 2.0**-46

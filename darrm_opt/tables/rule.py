@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.plurality.problem import ABSTENTION, Histograms, PluralityProblem, histograms
 from darrm_opt.problem import whole_number
+from darrm_opt.tables.problem import ABSTENTION, Histograms, PluralityProblem, histograms
 
 Integers = NDArray[np.object_]
 

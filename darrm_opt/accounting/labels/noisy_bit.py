@@ -14,15 +14,15 @@ from functools import lru_cache
 import numpy as np
 
 from darrm_opt.accounting.gaussian import ERFCX_ULPS
-from darrm_opt.noise import Array
-from darrm_opt.optional_packages import needed_by
-from darrm_opt.plurality.accounting.power_divergence import (
+from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,
     gaussian_divergence,
     loss_gradients,
     loss_term,
 )
+from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.rounding import ULP
 
 MAX_SCALED_ORDER = 3.0

@@ -7,15 +7,15 @@ then `composition` by Rényi divergences or by the Gaussian comparison (`gaussia
 
 from __future__ import annotations
 
-from darrm_opt.plurality.accounting.calibration import CalibratedVote, calibrate_noise, most_labels
-from darrm_opt.plurality.accounting.composition import (
+from darrm_opt.accounting.labels.calibration import CalibratedVote, calibrate_noise, most_labels
+from darrm_opt.accounting.labels.composition import (
     EpsilonBound,
     bounded_range_divergence,
     composed_epsilon,
     table_divergence,
 )
-from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
-from darrm_opt.plurality.accounting.vote_cost import VoteCost, VoteReleases, vote_cost
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.labels.vote_cost import VoteCost, VoteReleases, vote_cost
 
 __all__ = [
     "CalibratedVote",

@@ -11,12 +11,11 @@ import numpy as np
 from darrm_opt.design.status import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule
-from darrm_opt.plurality.mechanisms import permute_and_flip_table
-from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior, parse_prior
-from darrm_opt.plurality.problem import ABSTENTION, Histograms, PluralityProblem
-from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.problem import real_number
+from darrm_opt.tables.certificate import PluralityCertificate, certify_rule
+from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, parse_prior
+from darrm_opt.tables.problem import ABSTENTION, Histograms, PluralityProblem
+from darrm_opt.tables.rule import PluralityRule
 
 CANONICAL_WEIGHT = 1e-8
 """Share of the objective that asks for the class with most votes everywhere, also where the prior gives little weight.
@@ -121,10 +120,10 @@ def solve_plurality(
     cells = problem.histograms
     weights, constant = goal.weights(cells)
     # Everything below is proved for any multipliers and any rule; the solver only proposes them.
-    from darrm_opt.plurality.linear_program import Cuts, PluralityProgram
+    from darrm_opt.tables.linear_program import Cuts, PluralityProgram
 
     cuts, program = Cuts(cells, problem.strictest_target), PluralityProgram(cells, _canonical(weights, cells))
-    inside = permute_and_flip_table(cells, problem.target.epsilon / (2 * problem.affected))
+    inside = _private_start(cells, problem.target.epsilon / (2 * problem.affected))
     status, rounds, iterations, bound = Status.ITERATION_LIMIT, 0, 0, math.inf
     x, multipliers = inside, np.zeros(0)
     while rounds < MAX_ROUNDS:
@@ -174,6 +173,14 @@ def as_objective(objective: PluralityObjective | PluralityPrior | str) -> Plural
 def weighted_sum(rule: PluralityRule, weights: Array) -> float:
     """Return Σ w·x over the cells of a rule, x its probabilities."""
     return math.fsum((weights * rule.nearest).tolist())
+
+
+def _private_start(cells: Histograms, rate: float) -> Array:
+    """Return probabilities ∝ e^(rate·votes) of the classes: 2·rate·affected-DP, and strictly so almost everywhere."""
+    weights = np.where(
+        cells.values == ABSTENTION, 0.0, np.exp(rate * (cells.values - cells.values[cells.starts][cells.owners]))
+    )
+    return np.asarray(weights / np.add.reduceat(weights * cells.multiplicities, cells.starts)[cells.owners])
 
 
 def _canonical(weights: Array, cells: Histograms) -> Array:

@@ -31,13 +31,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import upper_hull
 from darrm_opt.accounting.bits.supporting_lines import hockey_stick, log_binomials
 from darrm_opt.accounting.composition.optimal import least_epsilon
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import effective_voters
+from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import NoisyMajority, release_profile
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
@@ -324,15 +324,13 @@ def _profile_at_count(
 ) -> tuple[Callable[[float], float], float]:
     """Return ε ↦ D_r(ε) for the problem's r, and an ε beyond which it is flat."""
     private = problem.voter.epsilon < math.inf
-    release = NoisyMajority(noise, problem).profile if private else NonPrivateVotes(noise, problem.affected)
+    release = NoisyMajority(noise, problem).profile if private else BitPairs.of_gamma(noise, problem.affected)
     if queries == 1:
         return release.delta, release.max_loss
-    if isinstance(release, NonPrivateVotes) and problem.K <= MAX_EXACT_VOTERS:
+    if isinstance(release, BitPairs) and problem.K <= MAX_EXACT_VOTERS:
         region = release.region
     else:
-        profile = (
-            release_profile(noise, problem, tolerance=TOLERANCE) if isinstance(release, NonPrivateVotes) else release
-        )
+        profile = release_profile(noise, problem, tolerance=TOLERANCE) if isinstance(release, BitPairs) else release
         region = profile.coarser(*coarsening)
     total = compose_bits([(region, queries)], points=points)
     return total.delta, up((total.values.size - 1) * total.step, 4)
@@ -390,7 +388,7 @@ def estimated_epsilon(
 def _main_pairs(noise: NoiseFunction, problem: Problem) -> Array:
     """Return the pairs that matter most: vertices of the region that one release can show, p > q."""
     if problem.voter.epsilon == math.inf:
-        pairs = NonPrivateVotes(noise, problem.affected).pairs
+        pairs = BitPairs.of_gamma(noise, problem.affected).pairs
     else:
         pairs = NoisyMajority(noise, problem).profile.pairs
     hull = upper_hull(np.clip(pairs, 0.0, 1.0))

@@ -10,7 +10,7 @@ with smooth noise has about K, and the rule spends the lines where they matter.
 
 The result is proved: each δ is an upper bound (`ProfileSearch`), and between the slopes searched the outer region is
 used, not the pairs that were found. Voters that are not private need no search: all pairs are known
-(`bits.non_private_votes`).
+(`law_pairs`).
 
 `NoisyMajority` is a γ with its voters; `Release` adds the proof that it is private for its target.
 """
@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.freshness import effective_voters
+from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.design.certificate import Certificate, verify
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT, ProfileSearch
@@ -199,7 +199,7 @@ def release_profile(
     """
     check_arithmetic()
     noise = NoiseFunction(gamma, problem.K)
-    votes = NonPrivateVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else None
+    votes = BitPairs.of_gamma(noise, problem.affected) if problem.voter.epsilon == math.inf else None
     point_at = ProfileSearch(noise, problem).at if votes is None else votes.at
     points = _search_profile(point_at, min(problem.target.epsilon, MAX_EPSILON), tolerance)
     epsilons = np.array(sorted(points))

@@ -26,7 +26,7 @@ from darrm_opt.aggregators.laplace_plan import MAX_LABELS, least_noise
 from darrm_opt.aggregators.moments_accountant import checked_epsilon, log_one_over
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, Kind, positive_fraction
 from darrm_opt.aggregators.teacher_layout import check_teachers
-from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, TwoClassVote
+from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, noisy_vote_laws, vote_costs
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import GUARD
@@ -278,8 +278,8 @@ def _label_cost(plan: GnmaxPlan) -> Callable[[int], tuple[float, str]]:
         and plan.n_classes == 2
         and plan.noise.loses(teachers) >= MIN_PROBABILITY
     ):
-        vote = TwoClassVote(teachers, plan.noise, plan.n_partitions)
-        bit_costs = vote.costs(plan.delta, TWO_CLASS_ORDERS, exact=plan.accountant == "bits")
+        laws = noisy_vote_laws(teachers, plan.noise, plan.n_partitions)
+        bit_costs = vote_costs(laws, plan.delta, TWO_CLASS_ORDERS, exact=plan.accountant == "bits")
 
     def cost(T: int) -> tuple[float, str]:
         options = bit_costs(T) if bit_costs else []

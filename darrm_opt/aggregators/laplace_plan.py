@@ -23,7 +23,7 @@ from darrm_opt.aggregators.moments_accountant import (
 )
 from darrm_opt.aggregators.noisy_votes import LaplaceNoise, positive_fraction
 from darrm_opt.aggregators.teacher_layout import check_teachers
-from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, Costs, TwoClassVote
+from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, Costs, noisy_vote_laws, vote_costs
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count, least_fitting
@@ -178,8 +178,8 @@ def _bit_costs(plan: LaplacePlan) -> Costs | None:
     teachers = plan.n_chunks * plan.n_partitions
     if plan.accountant == "moments" or plan.n_classes != 2 or plan.noise.loses(teachers) < MIN_PROBABILITY:
         return None
-    vote = TwoClassVote(teachers, plan.noise, plan.n_partitions)
-    return vote.costs(plan.delta, ORDERS, exact=plan.accountant == "bits")
+    laws = noisy_vote_laws(teachers, plan.noise, plan.n_partitions)
+    return vote_costs(laws, plan.delta, ORDERS, exact=plan.accountant == "bits")
 
 
 def least_noise(fits: Callable[[float], bool], guess: float) -> float:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.composition.optimal import optimal_composition
+from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.aggregators.noisy_votes import positive_fraction
 from darrm_opt.errors import InvalidInput
@@ -210,6 +211,23 @@ def tight_epsilon(moments: Array, delta: float, orders: Iterable[float] = ORDERS
     """
     l = checked_orders(orders)
     return rdp_epsilon(moments / l * GUARD, delta, l + 1)[0] if moments.any() else 0.0
+
+
+def law_moments(laws: LawPairs, orders: Iterable[float] = ORDERS) -> Array:
+    """Return the worst moment at each order l ≥ 1: max of ln Σ_o p_o·(p_o/p′_o)^l, rounded up.
+
+    It adds up over queries, adaptive ones too.
+
+    Args:
+        laws: of a release whose answers are all possible.
+        orders: l, shape (n,).
+    """
+    l = checked_orders(orders)[:, None]
+    moment, size = np.full((l.size, len(laws.on_data)), -np.inf), np.full(len(laws.on_data), 4.0)
+    for p, other in zip(np.log(laws.on_data).T, np.log(laws.on_neighbour).T, strict=True):
+        moment = np.logaddexp(moment, p + l * (p - other))
+        size -= p + other  # each logarithm carries a few ulps of itself; the order multiplies them
+    return np.asarray(np.max(moment + 2.0**-50 * (l + 1) * size, axis=1), dtype=np.float64)
 
 
 def pure_composition(epsilon: float, delta: float) -> Callable[[int], float]:

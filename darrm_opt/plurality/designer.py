@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from darrm_opt.accounting.labels.calibration import calibrate_noise
-from darrm_opt.accounting.labels.composition import composed_epsilon, table_divergence
+from darrm_opt.accounting.labels.composition import composed_epsilon
 from darrm_opt.budgeting import epsilon_each
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.mechanisms import MECHANISMS, calibrate_confident, calibrate_mechanism
@@ -37,7 +37,7 @@ from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import multiple_up
 from darrm_opt.tables.priors import PastVotes, PluralityObjective, PluralityPrior
 from darrm_opt.tables.problem import PluralityProblem, has_table
-from darrm_opt.tables.rule import PluralityRule, edge_laws
+from darrm_opt.tables.rule import PluralityRule, rule_laws
 from darrm_opt.tables.solver import as_objective, solve_plurality
 
 CAP_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
@@ -336,8 +336,10 @@ def _composed_table(
     start = epsilon_each(total, 0.0, queries)
 
     def cost(rule: PluralityRule) -> tuple[float, str]:
-        p, q = edge_laws(rule, affected)
-        bound = composed_epsilon([(table_divergence(p, q), queries)], total.delta)
+        divergence = rule_laws(rule, affected).divergence
+        if divergence is None:
+            return math.inf, "none"
+        bound = composed_epsilon([(divergence, queries)], total.delta)
         return bound.epsilon, bound.method
 
     target = Privacy(start, 0.0)

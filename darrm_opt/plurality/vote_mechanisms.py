@@ -29,7 +29,7 @@ from darrm_opt.randomness.source import RandomSource
 from darrm_opt.rounding import float_above
 from darrm_opt.tables.certificate import PluralityCertificate, verify_rule
 from darrm_opt.tables.problem import ABSTENTION, PluralityProblem
-from darrm_opt.tables.rule import PluralityRule, edge_laws
+from darrm_opt.tables.rule import PluralityRule, rule_laws
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.labels.power_divergence import PowerDivergence
@@ -166,7 +166,7 @@ class RuleMechanism(VoteMechanism):
         """
         from darrm_opt.accounting.composition.optimal import optimal_composition
         from darrm_opt.accounting.errors import DeltaTooSmall
-        from darrm_opt.accounting.labels.composition import composed_epsilon, table_divergence
+        from darrm_opt.accounting.labels.composition import composed_epsilon
 
         target = self.problem.target
         try:
@@ -175,7 +175,9 @@ class RuleMechanism(VoteMechanism):
             return math.inf
         if target.delta or not delta:
             return by_composition
-        self._divergence = self._divergence or table_divergence(*edge_laws(self.rule, self.affected))
+        self._divergence = self._divergence or rule_laws(self.rule, self.affected).divergence
+        if self._divergence is None:
+            return by_composition
         return min(by_composition, composed_epsilon([(self._divergence, releases)], delta).epsilon)
 
     def fits(self, budget: Privacy, releases: int) -> bool:

@@ -11,12 +11,14 @@ is a probability exactly, although thirds are not doubles. x = 0 is the uniform 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import whole_number
@@ -187,8 +189,6 @@ class PluralityRule:
         Raises:
             InvalidInput: not C counts, or their sum is not K.
         """
-        from fractions import Fraction
-
         return [Fraction(self.numerators[cell], self.denominator) for cell in self.cell_of(counts)]
 
     def __eq__(self, other: object) -> bool:
@@ -202,13 +202,15 @@ class PluralityRule:
         return hash((self.K, self.classes, self.abstention, self.values.tobytes()))
 
 
-def edge_laws(rule: PluralityRule, affected: int) -> tuple[Array, Array]:
-    """Return the laws of a rule's answers on both sides of every edge, for `table_divergence`.
+def rule_laws(rule: PluralityRule, affected: int) -> LawPairs:
+    """Return the laws of a rule's answers on both sides of every edge.
 
-    Two arrays of shape (edges, outputs). Classes with the same counts on both sides have the same ratio, so that they
-    count as one outcome.
+    Between two classes they are those of a bit, exactly. Classes with the same counts on both sides have the same
+    ratio, so that they count as one answer.
     """
+    if rule.classes == 2 and not rule.abstention:
+        return BitPairs([rule.probabilities((v, rule.K - v))[0] for v in range(rule.K + 1)], affected)
     cells = histograms(rule.K, rule.classes, affected, rule.abstention)
     chances = rule.nearest
     p, q = (np.minimum(chances[side] * cells.sizes, 1.0) for side in (cells.left, cells.right))
-    return p, q
+    return LawPairs(p, q)

@@ -61,7 +61,7 @@ ACCOUNTS = (
     *("accounting.pld.composition", "accounting.pld.distribution", "accounting.privacy_budget", "accounting.freshness"),
     *("accounting.composition.randomized_response", "accounting.composition.enumeration", "accounting.cheapest"),
     *("accounting.bits.region", "accounting.bits.supporting_lines", "accounting.bits.backward_step"),
-    *("accounting.bits.adversary", "accounting.bits.non_private_votes", "accounting.subsampling"),
+    *("accounting.bits.adversary", "accounting.law_pairs", "accounting.subsampling"),
     *("accounting.plain_majority", "accounting.gaussian", "accounting.rdp", "accounting.interop"),
 )
 """All that accounts. Their tests are one folder: which of them execute a mutant's statement is measured."""

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import outer_region
 from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.mixture import AffectedDistribution, estimated_epsilon, mixture_epsilon, mixture_total
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.aggregators.noisy_votes import LaplaceNoise, noise_function
@@ -216,7 +216,7 @@ def test_groups_cover_all_counts(K: int, chance: Fraction, most: int, spared: fl
 @pytest.mark.parametrize("upper", [[0.1, 0.3, 0.9], [0.9, 0.2, 1.0], [0.0, 0.0, 0.0]])
 def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: int) -> None:
     gamma = NoiseFunction.from_upper_half(np.array(upper), 5)
-    direct = NonPrivateVotes(gamma, affected)
+    direct = BitPairs.of_gamma(gamma, affected)
     search = ProfileSearch(gamma, Problem(5, Privacy(math.inf), Privacy(1.0), affected))
     ones = answers(gamma)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):

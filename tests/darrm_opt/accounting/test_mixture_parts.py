@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from darrm_opt.accounting import mixture
-from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits
 from darrm_opt.accounting.bits.region import BitRegion
+from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.mixture import (
     AffectedDistribution,
     CountGroup,
@@ -94,7 +94,7 @@ def test_one_release_needs_no_grid() -> None:
     """Its average is that of the exact profiles, to the last few bits."""
     total = mixture_total(GAMMA, OPEN, 1, LAW, points=3)
     for epsilon in np.linspace(0.0, 0.6, 25).tolist():
-        exact = sum(chance * NonPrivateVotes(GAMMA, r).delta(epsilon) for r, chance in enumerate(LAW.chances) if r)
+        exact = sum(chance * BitPairs.of_gamma(GAMMA, r).delta(epsilon) for r, chance in enumerate(LAW.chances) if r)
         assert total.delta(epsilon) == pytest.approx(exact, rel=1e-13, abs=1e-14)
     assert mixture_total(GAMMA, OPEN, 1, AffectedDistribution.exactly(0, 3)).max_loss == 0.0
 

@@ -9,9 +9,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import inner_region, outer_region, privacy_region
+from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
 from darrm_opt.accounting.total import total_privacy
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT
@@ -94,7 +94,7 @@ def test_all_pairs_of_voters_that_are_not_private_are_known() -> None:
         Problem(7, Privacy(math.inf), Privacy(1.0), 2),
         NoiseFunction(np.linspace(0.7, 0.1, 8)[[0, 1, 2, 3, 3, 2, 1, 0]]),
     )
-    votes, profile = NonPrivateVotes(noise, 2), release_profile(noise, problem)
+    votes, profile = BitPairs.of_gamma(noise, 2), release_profile(noise, problem)
     assert profile.outer.moves.tolist() == votes.region.moves.tolist()
     assert profile.inner.moves.tolist() == votes.inner.moves.tolist()
 

@@ -22,6 +22,7 @@ from support.paths import DATA
 from darrm_opt.aggregators.guarantee import Guarantee
 from darrm_opt.aggregators.moments_accountant import (
     epsilon_from_moments,
+    law_moments,
     moment_increment,
     moments_epsilon,
     pure_epsilon,
@@ -31,7 +32,7 @@ from darrm_opt.aggregators.moments_accountant import (
 from darrm_opt.aggregators.noisy_votes import LaplaceNoise
 from darrm_opt.aggregators.per_instance import StarRule, record_weights, spread_floor, star_spread, vote_spread
 from darrm_opt.aggregators.teacher_layout import Partition
-from darrm_opt.aggregators.two_classes import TwoClassVote
+from darrm_opt.aggregators.two_classes import noisy_vote_laws
 from darrm_opt.bagging.guarantee import Form, bagging_guarantee, bagging_majority_delta, bagging_max_draws
 from darrm_opt.literature.dpbag.historical import leaking_stop, overspending_label_count
 from darrm_opt.literature.pate.laplace_moments import conjectured_moment, data_dependent_moment, wrong_winner_bound
@@ -76,7 +77,7 @@ def smallest_order(i: dict[str, Any]) -> int:
 
 
 def exact_two_class_budget(i: dict[str, Any]) -> int:
-    moments = TwoClassVote(i["n"], LaplaceNoise(1 / i["lam"]), kind="continuous").moments(orders(i))
+    moments = law_moments(noisy_vote_laws(i["n"], LaplaceNoise(1 / i["lam"]), kind="continuous"), orders(i))
     low, high = 0, 10**6
     while high - low > 1:
         middle = (low + high) // 2
@@ -190,9 +191,9 @@ COMPUTE: dict[tuple[str, str], Compute] = {
     ("saa", "n_labels(rule=strict)"): strict,
     ("saa", "pure_epsilon_per_query"): lambda i: pure_epsilon(i["lam"]),
     ("saa", "smallest_max_order_reproducing_tables"): smallest_order,
-    ("saa_exact_binary(extension)", "alpha_exact"): lambda i: TwoClassVote(
-        i["n"], LaplaceNoise(1 / i["lam"]), kind="continuous"
-    ).moments([i["l"]])[0],
+    ("saa_exact_binary(extension)", "alpha_exact"): lambda i: law_moments(
+        noisy_vote_laws(i["n"], LaplaceNoise(1 / i["lam"]), kind="continuous"), [i["l"]]
+    )[0],
     ("saa_exact_binary(extension)", "n_labels(rule=strict)"): exact_two_class_budget,
     ("vote", "prob_class1_wins (2 classes)"): lambda i: LaplaceNoise(i["scale"]).wins(i["count_diff"], "continuous"),
     ("vote", "prob_correct when unanimous, lam=2/n (any n,k)"): lambda _: LaplaceNoise(7 * 30 / 2).wins(

@@ -19,7 +19,7 @@ from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.aggregators.gnmax import gnmax_wins
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
-from darrm_opt.aggregators.two_classes import TwoClassVote
+from darrm_opt.aggregators.two_classes import composed_epsilon, noisy_vote_laws
 from darrm_opt.bagging.bags import Bags
 from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.comparison.compare import Comparison, ComparisonRow, check_comparable, compare
@@ -80,7 +80,7 @@ def test_voters_that_are_not_private(bare: Comparison) -> None:
     best, row = of(bare, "optimal_sequence"), of(bare, "gnmax")
     assert bare.rows[0] is best
     assert row.value is not None
-    own = TwoClassVote(11, GaussianNoise.of_sigma(1 / row.value)).composed_epsilon(100, 1e-3)
+    own = composed_epsilon(noisy_vote_laws(11, GaussianNoise.of_sigma(1 / row.value)), 100, 1e-3)
     assert own == pytest.approx(row.epsilon, rel=2e-3)  # the same release, by its own region
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.bits.adversary import attained_epsilon
-from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, privacy_region, spanned_region
 from darrm_opt.accounting.composition.optimal import optimal_composition
+from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import MAX_LINES, TOLERANCE, NoisyMajority, Release, release_profile
 from darrm_opt.accounting.total import exact_epsilon, total_privacy, total_privacy_of_sequence
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, VoteNoise, noise_function
@@ -54,7 +54,7 @@ def test_outer_and_attained_against_every_strategy(seed: int, queries: int) -> N
     K, affected = int(rng.integers(2, 5)), int(rng.integers(1, 3))
     gamma = NoiseFunction.from_upper_half(rng.uniform(0, 1, (K + 1) // 2), K)
     pairs = of_votes(gamma, affected)
-    votes = NonPrivateVotes(gamma, affected)
+    votes = BitPairs.of_gamma(gamma, affected)
     total = compose_bits([(votes.region, queries)], points=4001)
     for epsilon in (0.0, 0.4, 1.1, 2.0):
         exact = worst_delta(pairs, queries, Fraction(math.exp(epsilon)))

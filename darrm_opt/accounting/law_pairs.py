@@ -1,0 +1,218 @@
+"""Pairs of neighbouring laws: what one release shows on two neighbouring data sets, where all such pairs are known.
+
+Voters that are not private may as well be fixed votes. A record that moves r of them makes finitely many pairs (P, Q)
+of laws of the released answer possible: between two classes, for v ones on one side, those of every v′ with
+|v − v′| ≤ r; for a table, one for each edge. Every account starts here: the privacy profile is a maximum over the
+pairs, a bit has a region of (Pr[1|D], Pr[1|D′]), and power divergences are sums over the answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from darrm_opt.accounting.bits.region import BitRegion, outer_region, spanned_region
+from darrm_opt.accounting.composition.optimal import epsilon_at_delta, non_negative
+from darrm_opt.accounting.labels.composition import TABLE_ERROR, table_divergence
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array, ArrayLike, NoiseFunction
+from darrm_opt.problem import MAX_TARGET_EPSILON
+from darrm_opt.rounding import ULP, up
+
+MAX_VERTICES = 48
+"""Most vertices of the region of a bit that is known up to an error; supporting lines of more make it larger."""
+
+PROBABILITY_ERROR = 2.0**-40
+"""Relative error of a probability computed from noise, 9e-13: an exponential errs by its exponent, at most 700, in
+ulps."""
+
+_LEAK = "one release may leak with that probability, rounding included"
+
+
+class LawPairs:
+    """All pairs (P, Q) of laws that one release can show on neighbours, in both orders.
+
+    Args:
+        on_data: P, probabilities of the answers, one row for each pair, shape (pairs, answers).
+        on_neighbour: Q, likewise.
+        error: relative error of each probability, ≥ 0, beside its rounding.
+
+    Raises:
+        InvalidInput: shapes that differ, or a number outside [0, 1].
+    """
+
+    def __init__(self, on_data: ArrayLike, on_neighbour: ArrayLike, *, error: float = 0.0) -> None:
+        self.on_data, self.on_neighbour = np.asarray(on_data, np.float64), np.asarray(on_neighbour, np.float64)
+        self.error = error
+        if self.on_data.ndim != 2 or self.on_data.shape != self.on_neighbour.shape or not self.on_data.size:
+            raise InvalidInput("on_neighbour", self.on_neighbour.shape, f"laws of shape {self.on_data.shape}")
+        for name, laws in (("on_data", self.on_data), ("on_neighbour", self.on_neighbour)):
+            if not np.all((laws >= 0) & (laws <= 1)):
+                raise InvalidInput(name, laws.tolist(), "probabilities in [0, 1]")
+
+    def delta(self, epsilon: float) -> float:
+        """Return δ of one release at ``epsilon`` ≥ 0 [nats], rounded up."""
+        epsilon = min(non_negative(epsilon, "epsilon", "a number of nats, at least 0"), MAX_TARGET_EPSILON)
+        return self._largest_excess(math.exp(epsilon) * (1 - 2 * ULP))
+
+    def epsilon(self, delta: float) -> float:
+        """Return ε of one release [nats] at ``delta`` [probability] in [0, 1), rounded up.
+
+        Raises:
+            DeltaTooSmall: no finite ε is proved at this δ.
+        """
+        if delta == 0 and self.finite:
+            return self.max_loss
+        return epsilon_at_delta(self.delta, delta, self.max_loss, _LEAK)
+
+    @property
+    def finite(self) -> bool:
+        """Whether each answer is possible on both sides of a pair or on neither."""
+        return not np.any((self.on_data > 0) != (self.on_neighbour > 0))
+
+    @cached_property
+    def max_loss(self) -> float:
+        """The largest finite loss [nats]: beyond it δ is that of answers that only one side can give."""
+        p, q = self._bounds
+        possible = q > 0
+        return up(math.log(float(np.max(p[possible] / q[possible]))), 8)  # above 1 for equal laws: the loss of rounding
+
+    @cached_property
+    def divergence(self) -> PowerDivergence | None:
+        """Bound on the power divergences of the pairs; None where an answer is possible on one side alone."""
+        if not self.finite:
+            return None
+        return table_divergence(self.on_data, self.on_neighbour, max(self.error, TABLE_ERROR))
+
+    @property
+    def _bounds(self) -> tuple[Array, Array]:
+        """P rounded up and Q rounded down."""
+        error = self.error + ULP
+        return np.minimum(1.0, self.on_data * (1 + error)), self.on_neighbour * (1 - error)
+
+    def _largest_excess(self, slope: float) -> float:
+        """Return the largest Σ (p − slope·q)₊ of a pair, in [0, 1]; rounding only raises it."""
+        p, q = self._bounds
+        excess = np.maximum(p * (1 + ULP) - slope * q * (1 - ULP), 0.0).sum(axis=1)
+        return min(1.0, float(np.max(excess) * (1 + 2 * p.shape[1] * ULP)))
+
+
+class BitPairs(LawPairs):
+    """The pairs of one released bit that treats both answers alike.
+
+    Args:
+        chances: Pr[1 | v ones] for v = 0..K, in [0, 1], with chances[v] + chances[K − v] = 1.
+        affected: votes that one record can move, r in 1..K.
+        error: relative error of each chance and of its complement; 0 where they are exact.
+    """
+
+    def __init__(self, chances: Sequence[Fraction], affected: int, *, error: float = 0.0) -> None:
+        K = len(chances) - 1
+        ones = np.array([float(chance) for chance in chances])
+        # Where more ones never lower the chance, the neighbours furthest apart are enough for computed chances.
+        furthest = error > 0 and bool(np.all(np.diff(ones) >= 0))
+        shifts = np.array([-affected, affected]) if furthest else np.arange(-affected, affected + 1)
+        v, shift = np.meshgrid(np.arange(K + 1), shifts, indexing="ij")
+        neighbour = np.clip(v + shift, 0, K) if furthest else v + shift
+        inside = (neighbour >= 0) & (neighbour <= K)
+        laws = np.stack([ones, ones[::-1]], axis=1)
+        super().__init__(laws[v[inside]], laws[neighbour[inside]], error=error)
+        self.chances, self.affected = tuple(chances), affected
+
+    @classmethod
+    def of_gamma(cls, noise: NoiseFunction, affected: int) -> BitPairs:
+        """Return the pairs of a γ of voters that are not private, of whom a record affects r in 1..K."""
+        return cls([(1 + Fraction(g)) / 2 for g in noise.signed.tolist()], affected)
+
+    @classmethod
+    def of_noise(cls, losses: Sequence[float], K: int, affected: int) -> BitPairs:
+        """Return the pairs of a noisy vote between two classes, computed to `PROBABILITY_ERROR`.
+
+        Args:
+            losses: probability that a class leading by d votes loses, for d = K mod 2, K mod 2 + 2, …, K, each at most
+                ½; the last digits of small ones count.
+            K: voters.
+            affected: votes that one record can move, ≥ 1.
+        """
+        behind = [Fraction(loss) for loss in reversed(losses)]
+        ahead = [1 - loss for loss in reversed(behind)]
+        return cls([*behind, *ahead[1 - K % 2 :]], min(affected, K), error=PROBABILITY_ERROR)  # a tie is counted once
+
+    @cached_property
+    def pairs(self) -> Array:
+        """All pairs (p, q) of the first answer, p rounded up and q down, shape (pairs, 2)."""
+        error = self.error + ULP
+        return np.stack(
+            [np.minimum(1.0, self.on_data[:, 0] * (1 + error)), self.on_neighbour[:, 0] * (1 - error)], axis=1
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """Return ε of one release [nats] at ``delta`` in [0, 1) [probability]: max of ln((p − δ)/q), rounded up."""
+        p, q = self._bounds
+        if delta == 0 or float(np.max(p[q == 0], initial=0.0)) > delta:
+            return super().epsilon(delta)
+        excess = (p[q > 0] - delta) * (1 + 4 * ULP)
+        ratio = float(np.max(excess / q[q > 0], initial=0.0))
+        return super().epsilon(delta) if not 0 <= delta < 1 else up(math.log(ratio), 8) if ratio > 1 else 0.0
+
+    def at(self, epsilon: float) -> tuple[float, float, float]:
+        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats]: δ rounded up, and a pair that attains it.
+
+        As `design.privacy_profile.ProfileSearch`. (P, Q) is (0, 0), that of equal datasets, where no
+        pair attains a δ above 0.
+        """
+        p, q = self.pairs.T
+        excess = p - math.exp(min(epsilon, MAX_TARGET_EPSILON)) * q
+        best = int(np.argmax(excess))
+        if excess[best] <= 0:
+            return self.delta(epsilon), 0.0, 0.0
+        return self.delta(epsilon), float(p[best]), float(q[best])
+
+    @cached_property
+    def region(self) -> BitRegion:
+        """The polygon that the pairs span, rounded outward, for `bits.recursion.compose_bits`."""
+        exact = spanned_region(self._highest_pairs)
+        if not self.error:
+            return exact
+        if exact.moves.shape[0] > MAX_VERTICES:
+            return self._lined_region(exact)
+        # All four probabilities of a pair err by a share. What `recursion` adds up grows with p and 1 − p, falls with q
+        # and 1 − q, and is convex in the four of them: so it is enough to move the vertices.
+        moves = np.asarray(exact.moves * (1 + (self.error * (1 + 4 * ULP) + 4 * ULP) * np.array([1, 1, -1, -1])))
+        moves.setflags(write=False)
+        return BitRegion(moves, "outer")
+
+    @cached_property
+    def inner(self) -> BitRegion:
+        """The same, rounded inward: each of its vertices can be shown where the chances are exact."""
+        return spanned_region(self._highest_pairs, "inner")
+
+    @property
+    def _highest_pairs(self) -> list[tuple[Fraction, Fraction]]:
+        """For each v′ the pair with the largest p: they span the others."""
+        r = self.affected
+        return [(max(self.chances[max(0, v - r) : v + r + 1]), q) for v, q in enumerate(self.chances)]
+
+    @property
+    def _bounds(self) -> tuple[Array, Array]:
+        """P rounded up and Q rounded down of the first answer: the pairs of the second one are the same."""
+        return self.pairs[:, 0], self.pairs[:, 1]
+
+    def _largest_excess(self, slope: float) -> float:
+        """Return the largest p − slope·q, in [0, 1]; rounding only raises it."""
+        p, q = self._bounds
+        return min(1.0, max(0.0, float(np.max(p * (1 + ULP) - slope * q * (1 - ULP)))) * (1 + ULP))
+
+    def _lined_region(self, exact: BitRegion) -> BitRegion:
+        """Return a polygon of fewer lines around all pairs."""
+        p, _, q, _ = exact.moves[np.argsort(exact.moves[:, 2])].T
+        rises, runs = np.diff(p), np.diff(q)
+        slopes = rises[runs > 0] / runs[runs > 0]
+        slopes = np.unique(np.append(slopes[slopes > 1], 1.0))
+        slopes = slopes[np.unique(np.linspace(0, slopes.size - 1, MAX_VERTICES).astype(int))]
+        return outer_region(slopes, [self._largest_excess(slope) for slope in slopes.tolist()])

@@ -80,7 +80,7 @@ def measure_load(job: Load) -> float:
 
 
 def _service() -> list[str]:
-    return [sys.executable, "-c", "from api.cli import main; main()", "serve", "--port", "0", "--json"]
+    return [sys.executable, "-c", "from darrm.cli import main; main()", "serve", "--port", "0", "--json"]
 
 
 @contextlib.contextmanager

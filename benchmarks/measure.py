@@ -101,7 +101,7 @@ def _arguments(job: Job) -> list[str]:
     return [sys.executable if program == "python" else program, *arguments]
 
 
-_MAIN = "from api.cli import main; main()"
+_MAIN = "from darrm.cli import main; main()"
 
 
 def environment(scratch: Path) -> dict[str, str]:

@@ -1,10 +1,9 @@
 """The program: ``darrm VERB …``, ``python -m darrm VERB …``, and the service as an ASGI application.
 
-The command line and the service are the package `api`, a name that many projects give to a folder of their own. An
-installed darrm-opt therefore keeps `api` out of site-packages, in ``darrm/_service/``, and this package, which has
-nothing else in it and imports nothing, leads to it: its parent folder becomes the first entry of ``sys.path``, before
-the present folder and before ``PYTHONPATH``. Processes that the program starts take over ``sys.path`` and so find the
-same `api`.
+The command line is `darrm.cli`. The service is the package `api`, a name that many projects give to a folder of their
+own. An installed darrm-opt therefore keeps `api` out of site-packages, in ``darrm/_service/``, and this package, which
+imports nothing itself, leads to it: its parent folder becomes the first entry of ``sys.path``, before the present
+folder and before ``PYTHONPATH``. Processes that the program starts take over ``sys.path`` and so find the same `api`.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ def main() -> None:
     """Run ``darrm``: the console script.
 
     Raises:
-        SystemExit: always, with a code of `api.cli.output.ExitCode`.
+        SystemExit: always, with a code of `darrm.cli.output.ExitCode`.
     """
     _lead_to_service()
-    from api.cli import main as run
+    from darrm.cli import main as run
 
     run()
 

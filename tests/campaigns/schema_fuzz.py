@@ -78,7 +78,7 @@ def service() -> Iterator[tuple[str, Path]]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DARRM_")}
-        command = [sys.executable, "-c", "from api.cli import main; main()", "serve", "--port", "0", "--json"]
+        command = [sys.executable, "-c", "from darrm.cli import main; main()", "serve", "--port", "0", "--json"]
         with log.open("w", encoding="utf-8") as errors:
             server = subprocess.Popen(
                 command, cwd=ROOT, env=environment | BOUNDS, stdout=subprocess.PIPE, stderr=errors, text=True

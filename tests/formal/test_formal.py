@@ -27,8 +27,8 @@ from support.golden import GOLDEN, Row, name, problem_of
 from support.paths import ROOT
 from support.strategies import random_case, random_noise
 
-from api.cli.formal import VARIABLE, checker_input, formally_private
-from api.cli.output import ExitCode
+from darrm.cli.formal import VARIABLE, checker_input, formally_private
+from darrm.cli.output import ExitCode
 from darrm_opt import BackendUnavailable, NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.separation.oracle import worst_case

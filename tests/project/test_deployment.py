@@ -13,8 +13,8 @@ from support.paths import ROOT
 from test_toolchain import locked
 
 from api.app import create_app
-from api.cli.verbs import VERBS
 from api.settings import PREFIX, Settings
+from darrm.cli.verbs import VERBS
 from darrm_client.client import KEY_VARIABLE, URL_VARIABLE
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")

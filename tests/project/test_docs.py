@@ -24,9 +24,9 @@ from support import docstrings
 from support.documented import HERE, Block, blocks_of, served, session, shell_in
 from support.paths import ROOT
 
-from api.cli.parser import Command, CommandOption
-from api.cli.verbs import VERBS, load
 from api.settings import PREFIX, Settings
+from darrm.cli.parser import Command, CommandOption
+from darrm.cli.verbs import VERBS, load
 from darrm_opt.design.status import Status
 from tools.__main__ import PAGES
 from tools.licences import row as licence_row
@@ -183,8 +183,8 @@ def test_every_verb_is_shown_at_work() -> None:
 
 
 def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
-    from api.cli.parameters import DesignOptions
     from api.schemas import DesignRequest
+    from darrm.cli.parameters import DesignOptions
     from darrm_opt.design.backends import BACKENDS
     from darrm_opt.design.objective import FAMILIES
 
@@ -406,7 +406,7 @@ def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: P
 
 
 def test_fresh_means_the_same_everywhere() -> None:
-    from api.cli.parameters import FRESH as TYPED
+    from darrm.cli.parameters import FRESH as TYPED
     from darrm_opt.problem import FRESH
 
     assert TYPED == FRESH

@@ -149,7 +149,7 @@ def test_every_link_leads_somewhere() -> None:
 def test_every_option_of_a_problem_stands_in_the_dictionary() -> None:
     from dataclasses import fields
 
-    from api.cli.parameters import ProblemOptions
+    from darrm.cli.parameters import ProblemOptions
 
     for option in fields(ProblemOptions):
         assert f"| `{option.name}` |" in README

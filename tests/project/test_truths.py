@@ -7,10 +7,10 @@ import re
 import pytest
 from support.paths import ROOT
 
-from api.cli.first_run import first_run
-from api.cli.parser import Command
-from api.cli.report import CORNERS
-from api.cli.verbs import VERBS, load
+from darrm.cli.first_run import first_run
+from darrm.cli.parser import Command
+from darrm.cli.report import CORNERS
+from darrm.cli.verbs import VERBS, load
 
 TEXTS = [
     path
@@ -48,7 +48,7 @@ OF_OTHER_PROGRAMS = (
     "docs/mutation.md",
     "docs/faults.md",
     "docs/soundness.md",
-    "api/cli/parser.py",
+    "darrm/cli/parser.py",
 )
 """Files about the options of other programs, or about options in general."""
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from api.cli import main, progress
+from darrm.cli import main, progress
 from support.paths import ROOT
 
-PROGRAM = [sys.executable, "-c", "from api.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from darrm.cli import main; main()"]
 """What the console script does."""
 
 SMALL = ("--K", "5", "--m", "2", "--epsilon", "0.5")

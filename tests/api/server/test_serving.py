@@ -18,9 +18,9 @@ from support.paths import ROOT
 from support.served import Answer, Served, serving
 
 from api.access.keys import create_key, revoke_key
-from api.cli.output import ExitCode
 from api.observability import metrics
 from api.settings import PREFIX, Settings, mask_password, misspelt_settings
+from darrm.cli.output import ExitCode
 
 T = TypeVar("T")
 

@@ -420,7 +420,7 @@ def written(folder: Path, content: dict[str, Any]) -> Path:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[Row], how: signal.Signals) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    command = [sys.executable, "-c", "from api.cli import main; main()", "precompute", str(written(tmp_path, GRID))]
+    command = [sys.executable, "-c", "from darrm.cli import main; main()", "precompute", str(written(tmp_path, GRID))]
     command += ["--url", url, "--workers", "1", "--lease", "2"]
     with closing(open_store(url)) as store:
         driver = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)

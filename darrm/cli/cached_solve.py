@@ -1,0 +1,202 @@
+"""Cached solve: a solution through the cache where that pays, and the release that a verb is about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from darrm.cli.output import ExitCode, fail, option_of, say
+from darrm.cli.parameters import DesignOptions, ProblemOptions, number
+from darrm.cli.progress import ProgressDisplay
+from darrm_opt import solve
+from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.errors import BackendUnavailable, InvalidInput
+
+if TYPE_CHECKING:
+    from darrm.cli.parameters import DesignOptions
+    from darrm_opt import Problem, Solution
+    from darrm_opt.accounting.release_profile import Release
+    from darrm_opt.design.solution import Progress, Watcher
+
+
+MAX_QUICK_K = 61
+"""Up to this K a solve by cuts with HiGHS (0.01 to 0.9 s, measured for Δ from 0 to 1e-2) mostly takes less time than
+opening the store (0.5 s, SQLAlchemy's import), so the store is asked only where someone asked for it."""
+
+
+MAX_SECONDS = 600.0
+"""Longest expected work that is begun without a time limit [s]."""
+
+MAX_UNCHECKED_K = 201
+"""Up to this K everything is expected to take less than that, so no estimate is made."""
+
+
+def cached_solution(problem: Problem, design: DesignOptions) -> Solution:
+    """Return the certified γ_opt, from the cache if it is there and it pays to look; a long solve shows its progress.
+
+    Raises:
+        InvalidInput: an option is outside what is accepted, or the solve would take too long (`MAX_SECONDS`).
+        BackendUnavailable: the solver cannot be used here, or a cache asked for by name without the extra ``store``.
+        CacheError: the cache was asked for by name (``--cache``, DARRM_CACHE_URL) and cannot be used.
+    """
+    check_affordable(problem, design)
+    with ProgressDisplay("solving") as display:
+        return _cached_solution(problem, design, lambda progress: display.update(progress_text(progress)))
+
+
+def _cached_solution(problem: Problem, design: DesignOptions, progress: Watcher) -> Solution:
+    settings: dict[str, Any] = {
+        "objective": _objective(design.objective),
+        "shape": design.shape,
+        "method": design.method,
+        "backend": design.backend,
+        "time_limit": _seconds(design.time_limit),
+        "progress": progress,
+    }
+    explicit = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
+    if design.cache is False or not (explicit or takes_long(problem, design)):
+        return solve(problem, **settings)
+
+    from solver_cache import CacheError, NoStore, cache_url, cached_solve, open_store
+
+    try:
+        store = open_store(cache_url(os.environ))
+    except (BackendUnavailable, CacheError) as err:
+        if explicit:
+            raise
+        say(f"Warning: {err}")
+        store = NoStore()
+    try:
+        return cached_solve(problem, store=store, **settings).solution
+    finally:
+        store.close()
+
+
+def progress_text(progress: Progress) -> str:
+    """Return where a solve stands, in a few words."""
+    gap = max(0.0, progress.upper_bound - progress.utility)
+    return (
+        f"round {progress.round}: {progress.rows:,} rows, utility {progress.utility:.6f}, "
+        f"bound {progress.upper_bound:.6f}, gap {gap:.1e}"
+    )
+
+
+def check_affordable(problem: Problem, design: DesignOptions) -> None:
+    """Refuse, before any work, a solve without a time limit that is expected to take longer than `MAX_SECONDS`.
+
+    Raises:
+        InvalidInput: names K, the estimate, and the largest K that would fit.
+    """
+    if design.time_limit is None:
+        objective = _objective(design.objective)
+        refuse_slow(
+            problem,
+            objective,
+            lambda solve, _: solve,
+            "Or give --time-limit: the best private γ so far is then returned.",
+        )
+
+
+def refuse_slow(
+    problem: Problem, objective: AnyObjective, seconds: Callable[[float, Problem], float], advice: str
+) -> None:
+    """Refuse, before any work, what is expected to take longer than `MAX_SECONDS`.
+
+    Args:
+        problem: the voters.
+        objective: what is maximised.
+        seconds: expected time of the work [s], from that of one solve and the problem.
+        advice: what else can be asked.
+
+    Raises:
+        InvalidInput: names K, the estimate, and the largest K that would fit.
+    """
+    if problem.K <= MAX_UNCHECKED_K:
+        return
+    from darrm_opt.answers.running_time import solve_seconds
+    from darrm_opt.design_spec import DesignSpec
+    from darrm_opt.problem import Problem
+    from darrm_opt.search import largest_count_between
+
+    def expected_seconds(K: int) -> float:
+        affected = K if problem.affected == problem.K else min(K, problem.affected)
+        smaller = Problem(K, problem.voter, problem.target, affected)
+        return seconds(solve_seconds(DesignSpec(smaller, objective)), smaller)
+
+    if (estimate := expected_seconds(problem.K)) <= MAX_SECONDS:
+        return
+    largest = largest_count_between(lambda K: expected_seconds(K) <= MAX_SECONDS, 1, problem.K)
+    raise InvalidInput(
+        "K",
+        problem.K,
+        f"what takes at most {MAX_SECONDS / 60:g} minutes",
+        f"This would take about {estimate / 60:,.0f} minutes; "
+        f"K = {_two_digits(largest):,} would fit. {advice}".rstrip(),
+    )
+
+
+def _two_digits(count: int) -> int:
+    """Return a whole number of two digits and zeros, at most ``count``.
+
+    >>> _two_digits(57_341), _two_digits(7)
+    (57000, 7)
+    """
+    unit: int = 10 ** max(0, len(str(count)) - 2)
+    return count // unit * unit
+
+
+def takes_long(problem: Problem, design: DesignOptions) -> bool:
+    """Say whether a solve is expected to take longer than opening the store: see `MAX_QUICK_K`."""
+    return problem.K > MAX_QUICK_K or design.method == "enumerate" or design.backend == "cvxpy"
+
+
+def _objective(text: str) -> AnyObjective:
+    try:
+        return as_objective(text)
+    except InvalidInput as err:  # which names a parameter of the objective, and that is no option
+        fail(f"--objective: {err}", ExitCode.BAD_INPUT)
+
+
+def _seconds(text: str | None) -> float | None:
+    value = number(text)
+    if isinstance(value, str):
+        raise InvalidInput("time_limit", value, "seconds above 0")
+    return value if value is None else float(value)
+
+
+def release_of(options: ProblemOptions, design: DesignOptions, source: str | None) -> Release:
+    """Return the release, proved private.
+
+    Raises:
+        InvalidInput: an option is outside what is accepted, or the file cannot be read.
+        NotPrivate: the saved γ is not private for its problem.
+    """
+    from darrm_opt.accounting.release_profile import Release
+
+    if source is None:
+        solution = cached_solution(options.problem(), design)
+        release = Release.of(solution)
+    else:
+        release = _release_in(source, options)
+    for warning in release.problem.warnings(release.noise.values):
+        say(f"Warning: {warning}")
+    return release
+
+
+def _release_in(source: str, options: ProblemOptions) -> Release:
+    from json import loads
+
+    from darrm.cli.files import read_text
+    from darrm_opt.accounting.release_profile import Release
+    from darrm_opt.reprove import ReproofFailed, read_solution
+
+    if options.given:
+        names = ", ".join(map(option_of, options.given))
+        fail(f"{source} names its problem itself: leave out {names}.", ExitCode.BAD_INPUT)
+    text = read_text(source)
+    try:
+        solution = read_solution(loads(text))
+    except (ReproofFailed, ValueError, RecursionError) as err:
+        fail(f"{source} is not an answer of `darrm solve`: {err}", ExitCode.BAD_INPUT)  # anyone may have written it
+    return Release.of((solution.gamma, solution.problem))

@@ -1,0 +1,260 @@
+"""Labelling job: a file of votes through a `PrivateMajority` into a file of labels, resumable after a crash.
+
+Beside the output stands ``.NAME.job`` while the job lasts: the release id, and what it belongs to. Each block of rows
+is released under an id of its own, ``<release id>/<block>``, so a job that was killed, asked again, is given the bits
+that left already and pays for the others alone. The labels are gathered in ``.NAME.part`` and moved to the output when
+all are there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from darrm.cli.output import say
+from darrm.cli.progress import ProgressDisplay
+from darrm.cli.vote_files import blocks, check_format, count_rows, labels
+from darrm_opt.accounting.errors import BudgetExceeded
+from darrm_opt.durable_file import flush_folder
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority
+from darrm_opt.mechanism.durable_log import DurableLog, checked_id
+from darrm_opt.plurality.private_plurality import PrivatePlurality
+
+ROWS = 65_536
+"""Rows of a block: charged and written together."""
+
+MAX_JOB_ID = 150
+"""Most characters of a job's release id: blocks add their number."""
+
+
+@dataclass(frozen=True)
+class LabelJob:
+    """Labelling job on disk: what it is, so that resuming a different one by mistake is refused.
+
+    Attributes:
+        release_id: its name in the release log.
+        rows: rows of a block.
+        votes: path of the votes.
+        size: their size [bytes].
+        changed: when they were last changed [ns].
+        release_log: path of the release log.
+    """
+
+    release_id: str
+    rows: int
+    votes: str
+    size: int
+    changed: int
+    release_log: str
+
+
+@dataclass(frozen=True)
+class LabelResult:
+    """Result of a labelling job.
+
+    Attributes:
+        labels: labels in the output.
+        resumed: labels that an earlier run had released already.
+        release_id: the job's name in the release log.
+    """
+
+    labels: int
+    resumed: int
+    release_id: str
+
+
+def check_label_files(votes: str, output: str, K: int, classes: int | None, rows: int) -> int:
+    """Return the number of rows in a file of votes, all of which was read, before a release log is created.
+
+    Args:
+        votes: path of the votes.
+        output: path of the labels.
+        K: voters.
+        classes: C, for votes among more than two answers.
+        rows: rows of a block.
+
+    Raises:
+        InvalidInput: a file is not what is accepted, or the votes have no rows.
+    """
+    check_format(output, "output")
+    if Path(output).exists() and not _hidden_path(output, "job").exists():
+        raise _labelled_already(output)
+    with ProgressDisplay("reading votes"):
+        count = count_rows(votes, K, rows, classes)
+    if count == 0:
+        raise InvalidInput("VOTES", votes, "at least one row of votes", "The file is empty.")
+    return count
+
+
+def _labelled_already(output: str) -> InvalidInput:
+    return InvalidInput(
+        "output",
+        output,
+        "a file that does not exist yet",
+        "Labels that were released stay released: labelling again costs again, so choose another name for it.",
+    )
+
+
+def label_file(
+    votes: str,
+    output: str,
+    release: PrivateMajority | PrivatePlurality,
+    log: DurableLog[Any, Any],
+    *,
+    release_id: str | None,
+    rows: int,
+    count: int,
+) -> LabelResult:
+    """Release a label for each row of a file of votes.
+
+    Args:
+        votes: path of the votes, see `darrm.cli.vote_files.blocks`.
+        output: path of the labels, a CSV, Parquet or npy file that does not exist yet.
+        release: the mechanism, whose budget is ``log``.
+        log: what is charged.
+        release_id: names the job in the release log; None: a new one, or that of the job that is to go on.
+        rows: rows of a block.
+        count: rows of ``votes``, by `check_label_files`.
+
+    Raises:
+        InvalidInput: a file is not what is accepted, or the output belongs to another job.
+        BudgetExceeded: the log has less left than there are rows; the message says which labels there are
+            (`BudgetSpent`: none).
+    """
+    suffix = check_format(output, "output")
+    K, classes = (
+        (release.problem.K, None)
+        if isinstance(release, PrivateMajority)
+        else (release.mechanism.K, release.mechanism.classes)
+    )
+    with _job(votes, output, log, release_id, rows) as job:
+        missing, partial_path = _missing_count(log, job, count), _hidden_path(output, "part")
+        if missing > log.left:
+            raise _budget_exceeded(log, missing, count, partial_path)
+        if missing < count:
+            say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
+        with (
+            labels(partial_path, suffix, classes=classes is not None) as file,
+            ProgressDisplay("labelling rows", count) as display,
+        ):
+            for number, block in enumerate(blocks(votes, K, job.rows, classes)):
+                try:
+                    file.write(release.release_many(block, _block_id(job, number)))
+                except BudgetSpent as err:  # somebody else was charged meanwhile
+                    file.finish()
+                    raise _budget_exceeded(log, _missing_count(log, job, count), count, partial_path) from err
+                display.update(done=min(count, (number + 1) * job.rows))
+        partial_path.replace(os.path.realpath(output))
+        flush_folder(partial_path.parent)
+    return LabelResult(count, count - missing, job.release_id)
+
+
+def _budget_exceeded(log: DurableLog[Any, Any], missing: int, count: int, partial_path: Path) -> BudgetExceeded:
+    """Return the error of a log that allows fewer releases than are missing, with the place of the labels paid for."""
+    if missing == count:
+        return BudgetSpent(log.in_words, log.limit, log.spent, missing)
+    return BudgetExceeded(
+        f"{missing} releases are missing and {log.left} are left: the budget, {log.in_words}, allows {log.limit} in "
+        f"all, and others were charged to the same release log. The first {count - missing} of {count} labels are "
+        f"released and stay charged: they are in {partial_path}. The others were neither charged nor released."
+    )
+
+
+def _missing_count(log: DurableLog[Any, Any], job: LabelJob, count: int) -> int:
+    """Return how many of a job's rows are not released yet."""
+    ids = log.ids
+    return sum(
+        min(job.rows, count - start)
+        for number, start in enumerate(range(0, count, job.rows))
+        if _block_id(job, number) not in ids
+    )
+
+
+def _block_id(job: LabelJob, number: int) -> str:
+    return f"{job.release_id}/{number}"
+
+
+def _hidden_path(output: str, suffix: str) -> Path:
+    path = Path(os.path.realpath(output))
+    return path.with_name(f".{path.name}.{suffix}")
+
+
+@contextmanager
+def _job(votes: str, output: str, log: DurableLog[Any, Any], release_id: str | None, rows: int) -> Iterator[LabelJob]:
+    """Begin a job, or go on with the one whose output this is; nobody else may have it at the same time."""
+    if release_id is not None and len(checked_id(release_id)) > MAX_JOB_ID:
+        raise InvalidInput("release_id", release_id, f"at most {MAX_JOB_ID} characters")
+    job_path = _hidden_path(output, "job")
+    resuming = job_path.exists()
+    if Path(output).exists() and not resuming:
+        raise _labelled_already(output)
+    with job_path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInput("output", output, "a file that no other job is writing") from None
+        state = Path(votes).stat()
+        current = LabelJob(
+            release_id or secrets.token_hex(16),
+            rows,
+            str(Path(votes).absolute()),
+            state.st_size,
+            state.st_mtime_ns,
+            str(log.path.absolute()),
+        )
+        previous = _read_job(file)
+        if previous is None:
+            _write_job(file, current)  # on the disk before anything is charged under its name
+            flush_folder(job_path.parent)
+        job = current if previous is None else _resumed_job(previous, current, job_path, release_id)
+        try:
+            yield job
+        except BudgetSpent:
+            if not any(block_id.startswith(f"{job.release_id}/") for block_id in log.ids):
+                job_path.unlink()  # nothing to go on with
+            raise
+        job_path.unlink()
+
+
+def _resumed_job(previous: LabelJob, current: LabelJob, job_path: Path, release_id: str | None) -> LabelJob:
+    """Return the job that goes on, or refuse if this is not the same one."""
+    expected = asdict(current) | {"rows": previous.rows}
+    if release_id is None:
+        expected["release_id"] = previous.release_id
+    differences = [name for name, value in asdict(previous).items() if expected[name] != value]
+    if differences:
+        raise InvalidInput(
+            "output",
+            job_path.name,
+            "the same job as before",
+            f"A job that was interrupted differs in {', '.join(differences)}. Finish that one, or remove {job_path} "
+            "to give it up: what it released stays charged.",
+        )
+    return previous
+
+
+def _read_job(file: IO[str]) -> LabelJob | None:
+    """Return the job in a file; None where its writing was cut short, so that nothing was released under its name."""
+    file.seek(0)
+    try:
+        record = json.loads(file.read())
+        if "ledger" in record:  # the name before 0.2.0: a job that was begun then can go on
+            record["release_log"] = record.pop("ledger")
+        return LabelJob(**record)
+    except (ValueError, TypeError):
+        return None
+
+
+def _write_job(file: IO[str], job: LabelJob) -> None:
+    file.truncate(0)
+    json.dump(asdict(job), file)
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,193 @@
+"""Options for queries among three or more classes, as `darrm plurality --compare`, `plan` and `compare` show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from darrm.cli.output import answer
+from darrm.cli.parameters import TOTAL, number, options_named, total_privacy
+from darrm.cli.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from darrm_opt.plurality import PluralityObjective, PluralityPrior, PluralityProblem
+    from darrm_opt.plurality.designer import ReleaseDesign
+    from darrm_opt.problem import Privacy
+
+DEFAULT_PRIOR = "dirichlet(1)"
+"""Law of votes where none is given."""
+
+VOTE_ROWS = 65_536
+"""Rows of a file of votes that are read at a time."""
+
+DISJOINT = "Where teachers or models have disjoint parts of the data, a record moves 1."
+
+
+def several_classes(classes: str | None, price: str) -> bool:
+    """Return whether votes are among three or more classes, so that another designer answers.
+
+    Raises:
+        InvalidInput: not a number of classes, or a price of wrong classes where there are two.
+    """
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import whole_number
+
+    accepted = "a whole number of classes, at least 2"
+    is_plurality = classes is not None and whole_number(number(classes), "classes", accepted, least=2) > 2
+    if price != "0" and not is_plurality:
+        raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
+    return is_plurality
+
+
+def answer_options(
+    K: str | None,
+    classes: str | None,
+    queries: str,
+    total_epsilon: str | None,
+    total_delta: str | None,
+    affected: str | None,
+    *,
+    prior: str | None,
+    votes: str | None,
+    price: str,
+    unused: dict[str, Any],
+    json: bool,
+) -> None:
+    """Design every mechanism for queries among three or more classes, and print the options.
+
+    Args:
+        K: voters, as typed, like what follows.
+        classes: C.
+        queries: Q.
+        total_epsilon: ε of all answers together.
+        total_delta: δ of all answers together.
+        affected: votes that one record can move; has to be said.
+        prior: how votes fall; None: `DEFAULT_PRIOR`.
+        votes: a file of past votes instead.
+        price: cost of a wrong label.
+        unused: options of two classes, by name, that were typed.
+        json: whether the answer is JSON.
+
+    Raises:
+        InvalidInput: a number is out of its range, or an option that two classes alone have.
+    """
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.plurality import PluralityObjective, design_releases
+
+    for name, value in unused.items():
+        raise InvalidInput(name, value, "nothing with three or more classes", "There the voters are not private.")
+    if affected is None:
+        raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
+    law = vote_law(prior, votes, K, classes)
+    total = total_privacy(total_epsilon, total_delta)
+    with ProgressDisplay("designing releases"), options_named(**TOTAL, target_epsilon="total_epsilon"):
+        design = design_releases(
+            number(K),
+            number(classes),
+            total,
+            number(queries),
+            affected=number(affected),
+            objective=PluralityObjective(law, price=number(price)),
+        )
+    show_options(design, None, json=json)
+
+
+def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | None) -> PluralityPrior:
+    """Return the prior of a text, or of a file of votes that need no protection; `DEFAULT_PRIOR` for neither."""
+    import numpy as np
+
+    from darrm.cli.vote_files import blocks
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.plurality import PastVotes, parse_prior
+    from darrm_opt.problem import whole_number
+
+    if path is None:
+        with options_named(alpha="prior", beta="prior", chances="prior", counts="prior"):
+            return parse_prior(prior or DEFAULT_PRIOR)
+    if prior is not None:
+        raise InvalidInput("prior", prior, "nothing beside --votes", "The votes are the prior.")
+
+    voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
+    class_count = whole_number(number(classes), "classes", "a whole number of classes, at least 2", least=2)
+    tables = list(blocks(path, voters, VOTE_ROWS, class_count))
+    if not tables:
+        raise InvalidInput("votes", path, "a file with at least one row of votes")
+    return PastVotes.of_votes(np.concatenate(tables), class_count)
+
+
+def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
+    """Print every option, and write the best one for `darrm label`."""
+    from darrm.cli.files import write_whole
+    from darrm.cli.report import as_json, columns, count_text, guarantee, text_above
+
+    best = design.best
+    if output is not None:
+        write_whole(output, as_json(best.mechanism.record()).encode())
+    if json:
+        answer(as_json(design.as_dict()))
+        return
+    rows = [
+        [
+            option.name.replace("_", " "),
+            *(f"{share:.4f}" for share in (option.right, option.wrong, option.abstained, option.utility)),
+            text_above(option.epsilon, ".4f"),
+            ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in option.parameters.items()),
+        ]
+        for option in design.options
+    ]
+    heads = ["mechanism", "right", "wrong", "abstained", "utility", "ε", "parameters"]
+    law = "the prior" if design.samples is None else f"{design.samples:,} votes drawn from the prior"
+    lines = [
+        (
+            f"{design.K} voters, {design.classes} classes, {count_text(design.queries, 'query', 'queries')}, "
+            f"{guarantee(design.total)} in all."
+        ),
+        columns(heads, rows),
+        (
+            f"utility    right − {design.objective.price:g}·wrong, a query; "
+            f"shares are expectations under {law}, ε is proved"
+        ),
+    ]
+    lines += [
+        "gap        no table of the same (ε, δ) each has a utility above "
+        f"{option.utility + option.gap:.9f} (gap {option.gap:.1e})"
+        for option in design.options
+        if option.gap is not None
+    ]
+    if output is not None:
+        lines.append(
+            f"written    {best.name.replace('_', ' ')}: "
+            f"release at most {design.queries} with it (darrm label --queries)"
+        )
+    answer("\n".join(lines))
+
+
+def show_estimate(
+    problem: PluralityProblem, total: Privacy, queries: int, objective: PluralityObjective, *, json: bool
+) -> None:
+    """Print what an optimum that has no table would take, and the utilities of the mechanisms that need none."""
+    from darrm.cli.report import as_json
+    from darrm_opt.answers.plurality import table_seconds
+    from darrm_opt.plurality import design_releases
+    from darrm_opt.tables.problem import MAX_PARTITIONS, THREE_PARTS_TOO_MANY, partition_count
+
+    with ProgressDisplay("estimating"):
+        design = design_releases(
+            problem.K, problem.classes, total, queries, affected=problem.affected, objective=objective
+        )
+    partitions = partition_count(design.K, design.classes) if design.K < THREE_PARTS_TOO_MANY else None
+    seconds = None if partitions is None else table_seconds(partitions, problem)
+    if json:
+        blank = dict.fromkeys(("utility", "upper_bound", "gap"))
+        utilities = {option.name: option.utility for option in design.options}
+        rates = {
+            option.name: option.parameters.get("rate", 1 / option.parameters.get("sigma", 1.0))
+            for option in design.options
+        }
+        estimate = {"partitions": partitions, "seconds": seconds}
+        answer(as_json(design.as_dict() | blank | {"estimate": estimate, "utilities": utilities, "rates": rates}))
+        return
+    show_options(design, None, json=False)
+    size_text = (
+        "far more" if partitions is None or seconds is None else f"{partitions:,}, some {seconds / 86400:,.0f} days"
+    )
+    answer(f"optimal    not made: tables have at most {MAX_PARTITIONS:,} partitions, and these votes {size_text}")

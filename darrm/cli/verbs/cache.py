@@ -1,0 +1,331 @@
+"""Verbs about stored answers: ``darrm cache …``, ``darrm export`` and ``darrm import``."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+from darrm.cli.output import ExitCode, answer, end, say
+from darrm.cli.parameters import AsJson, StoreUrl, TableFormat, number
+from darrm.cli.parser import Argument, CommandOption
+
+if TYPE_CHECKING:
+    from solver_cache import Store
+    from solver_cache.designs import DesignFilter
+
+
+def cache_ls(
+    url: StoreUrl = None,
+    limit: Annotated[str, CommandOption("--limit", "At most so many.", "COUNT")] = "50",
+    after: Annotated[str, CommandOption("--after", "Continue behind this id.", "ID", otherwise="the start")] = "",
+    K: Annotated[str | None, CommandOption("--K", "Only for so many voters.", "COUNT")] = None,
+    epsilon: Annotated[str | None, CommandOption("--epsilon", "Only for voters with this ε.", "NATS")] = None,
+    m: Annotated[str | None, CommandOption("--m", "Only with this allowance.", "NUMBER")] = None,
+    tag: Annotated[str | None, CommandOption("--tag", "Only with this tag.", "TAG")] = None,
+    *,
+    newest: Annotated[bool, CommandOption("--newest", "The newest first; else in the order of ids.")] = False,
+    json: AsJson = False,
+) -> None:
+    """List stored answers and their tags; nothing is written and nothing is proved.
+
+    With --newest, or any choice of which, only answers of this version are listed, the newest first.
+    """
+    from darrm.cli.report import as_json
+    from darrm_opt.errors import InvalidInput
+    from solver_cache.designs import DesignFilter
+
+    criteria = {name: number(text) for name, text in (("K", K), ("epsilon", epsilon), ("m", m)) if text is not None}
+    for name, value in criteria.items():
+        if isinstance(value, str):
+            raise InvalidInput(name, value, "a number")
+    filter_ = DesignFilter(**criteria, tag=tag) if criteria or tag is not None or newest else None
+    with closing(open_cache(url, reading=True)) as store:
+        answers = list_answers(store, number(limit), after, filter_)
+    answer(as_json(answers) if json else _rows(answers))
+
+
+def cache_tag(
+    id: Annotated[str, Argument("ID", "An answer, as `darrm cache ls` lists it.")],
+    tag: Annotated[str, Argument("TAG", "1 to 64 letters, digits, dots, hyphens and underscores.")],
+    url: StoreUrl = None,
+    *,
+    remove: Annotated[bool, CommandOption("--remove", "Take the tag away.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Give a stored answer a tag; everyone who uses the store sees it. The answer itself is not touched."""
+    from darrm.cli.report import as_json
+    from darrm_opt.errors import InvalidInput
+
+    with closing(open_cache(url, reading=False)) as store:
+        design = store.designs.untag(id, tag) if remove else store.designs.tag(id, tag)
+    if design is None:
+        raise InvalidInput("id", id, "the id of a stored answer", "`darrm cache ls` lists them.")
+    answer(as_json({"id": id, "tags": list(design.tags)}) if json else f"{id}: {', '.join(design.tags) or 'no tags'}")
+
+
+def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
+    """Count stored answers and jobs; nothing is written."""
+    from darrm.cli.report import as_json
+
+    with closing(open_cache(url, reading=True)) as store:
+        counts = count_answers(store)
+    answer(as_json(counts) if json else "\n".join(f"{name:8s} {_plain(value)}" for name, value in counts.items()))
+
+
+def cache_check(url: StoreUrl = None, *, json: AsJson = False) -> None:
+    """Prove every stored answer again; the exit code says whether anything is wrong. Nothing is written."""
+    from darrm.cli.progress import ProgressDisplay
+    from darrm.cli.report import as_json
+
+    with closing(open_cache(url, reading=True)) as store, ProgressDisplay("proving stored answers"):
+        problems = check_answers(store)
+    text = "\n".join(f"{problem['key'] or store.url}: {problem['trouble']}" for problem in problems)
+    answer(as_json(problems) if json else text or "Nothing is wrong: every answer was proved again.")
+    if problems:
+        end(ExitCode.UNAVAILABLE)
+
+
+def cache_prune(
+    url: StoreUrl = None,
+    days: Annotated[str, CommandOption("--days", "Jobs that ended so long ago.", "DAYS")] = "30",
+    *,
+    prove: Annotated[bool, CommandOption("--prove", "Prove every answer again, to find those that fail.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove answers that would be misses anyway, and old jobs."""
+    from darrm.cli.progress import ProgressDisplay
+    from darrm.cli.report import as_json
+
+    with closing(open_cache(url, reading=False)) as store, ProgressDisplay("pruning"):
+        counts = prune(store, number(days), prove=prove)
+    answer(as_json(counts) if json else f"Forgotten: {counts['answers']:,} answers, {counts['jobs']:,} jobs.")
+
+
+def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
+    """Bring the tables of an earlier release up to date; every other use that may write does so too."""
+    from darrm.cli.report import as_json
+
+    with closing(open_cache(url, reading=False)) as store:
+        migration = migrate(store)
+    text = f"Schema {migration['from']} -> {migration['to']}; {migration['filled']:,} rows filled in."
+    answer(as_json(migration) if json else text)
+
+
+def _rows(answers: list[dict[str, Any]]) -> str:
+    from darrm.cli.report import columns
+
+    heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility", "tags"]
+    names = ["K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility"]
+    rows = [[entry["id"], *(_cell(entry[name]) for name in names), " ".join(entry["tags"])] for entry in answers]
+    return columns(heads, rows) if rows else "Nothing is stored here."
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "?"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{number} {state}" for state, number in value.items())
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def export(
+    output: Annotated[str | None, CommandOption("--output", "The table to be written.", "FILE")] = None,
+    format: TableFormat = None,  # noqa: A002 — the option's name
+    url: StoreUrl = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Write every stored answer to one file, with its certificate, to be shipped beside the jobs that use it.
+
+    The same answers make the same file, byte for byte. A job reads it by DarrmClient("file:///…"), proving each answer
+    when it is used; `darrm import` brings it into another store. Rows of another version are left out.
+    """
+    from darrm.cli.files import check_writable
+    from darrm.cli.report import as_json
+    from darrm_opt.errors import InvalidInput
+    from solver_cache.tables.formats import ExportableRows, format_of, write_table
+
+    if output is None:
+        raise InvalidInput("output", None, "a file to be written")
+    check_writable(output, "output")
+    table_format = format_of(output, format)
+    with closing(open_cache(url, reading=True)) as store:
+        rows = ExportableRows(store.rows())
+        count = write_table(output, rows, table_format.name)
+    left_out = rows.left_out
+    if left_out:
+        say(
+            f"Warning: {left_out:,} rows are of another version or damaged, "
+            "and left out (`darrm cache check` names them)."
+        )
+    record = {"file": output, "format": table_format.name, "rows": count, "left_out": left_out}
+    answer(as_json(record) if json else f"Written: {count:,} answers to {output} ({table_format.name}).")
+
+
+def import_(
+    file: Annotated[str, Argument("FILE", "A table that `darrm export` wrote.")],
+    format: TableFormat = None,  # noqa: A002 — the option's name
+    url: StoreUrl = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Bring a table into the store: every row is proved again, and each that is not is refused with its reason.
+
+    An answer that is stored already stands. Rows that are refused are listed, the others are stored, and the exit code
+    says so.
+    """
+    from darrm.cli.report import as_json
+    from solver_cache.tables.formats import format_of, import_rows, read_table
+
+    table_format = format_of(file, format)
+    counts = {"new": 0, "known": 0, "refused": 0}
+    refusals = []
+    with closing(open_cache(url, reading=False)) as store:
+        for row in import_rows(read_table(file, table_format.name), store):
+            counts[row.became] += 1
+            if row.became == "refused":
+                refusals.append({"row": row.number, "id": row.key, "reason": row.reason})
+                say(f"Row {row.number} is refused: {row.reason}")
+    record = {"file": file, "format": table_format.name, **counts, "rows_refused": refusals}
+    text = f"New: {counts['new']:,}; known already: {counts['known']:,}; refused: {counts['refused']:,}."
+    answer(as_json(record) if json else text)
+    if refusals:
+        end(ExitCode.SOME_FAILED)
+
+
+DAY = 86_400
+"""Seconds in a day."""
+
+
+def open_cache(url: str | None, *, reading: bool) -> Store:
+    """Open a store; to look at a database, for reading only: so that looking makes and migrates nothing.
+
+    Args:
+        url: of the store; None for that of the environment, or the user's own.
+        reading: whether it is only looked at.
+
+    Raises:
+        CacheError: it cannot be used.
+    """
+    import os
+
+    from solver_cache import cache_url, open_store
+
+    url = url or cache_url(os.environ)
+    if reading and "://" in url and "mode=" not in url:
+        url += ("&" if "?" in url else "?") + "mode=ro"
+    return open_store(url)
+
+
+_COLUMNS = {
+    "K": "voters",
+    "epsilon": "voter_epsilon",
+    "Delta": "voter_delta",
+    "affected": "affected",
+    "target_epsilon": "target_epsilon",
+    "delta": "target_delta",
+    "objective": "objective",
+    "shape": "shape",
+    "utility": "utility",
+}
+
+
+MAX_ROWS = 10**9
+"""Most stored answers of one list by id."""
+
+
+def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | None = None) -> list[dict[str, Any]]:
+    """Return stored answers as their records describe them, with their tags; nothing is proved.
+
+    Args:
+        store: where they are.
+        limit: at most so many.
+        after: the id behind which the list continues; "" for its start.
+        filter_: None for all, by id; else those of this version that fit, the newest first.
+
+    Raises:
+        InvalidInput: ``limit`` is no whole number from 1 to `MAX_ROWS`; with ``filter_``, to 1000, and ``after`` the id
+            of one.
+    """
+    from darrm_opt.errors import InvalidInput
+    from solver_cache import CORE
+    from solver_cache.model import search_columns
+
+    if not isinstance(limit, int) or not 1 <= limit <= MAX_ROWS:
+        raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_ROWS}")
+    if filter_ is None:
+        rows = itertools.islice(store.rows(after), limit)
+        entries = ((row.key, row.core, search_columns(row.record), store.designs.get(row.key)) for row in rows)
+    else:
+        entries = (
+            (design.key, CORE, design.about, design) for design in store.designs.list(filter_, limit, after or None)
+        )
+    answers = []
+    for key, core, description, design in entries:
+        columns = {} if description is None else asdict(description)
+        values = {name: columns.get(column) for name, column in _COLUMNS.items()}
+        tags = [] if design is None else list(design.tags)
+        answers.append({"id": key, "core": core, **values, "epsilon": _finite(values["epsilon"]), "tags": tags})
+    return answers
+
+
+def count_answers(store: Store) -> dict[str, Any]:
+    """Return what is stored, counted."""
+    return {"url": store.url, **asdict(store.stats())}
+
+
+def check_answers(store: Store) -> list[dict[str, str]]:
+    """Return everything that is wrong with a store: every answer is proved again."""
+    from solver_cache import check
+
+    return [asdict(finding) for finding in check(store)]
+
+
+def prune(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
+    """Forget answers that would be misses, and jobs that were over so many days ago; return how many.
+
+    Args:
+        store: where they are.
+        days: age of the jobs that go [days], at least 0.
+        prove: whether each answer is proved again to find out; else only its hash, version and form are looked at.
+
+    Raises:
+        InvalidInput: ``days`` is not such a number.
+        CacheError: the store cannot be written.
+    """
+    from darrm_opt.errors import InvalidInput
+    from solver_cache import validate_row
+    from solver_cache.validate import InvalidRow, read_row
+
+    if not isinstance(days, int | float) or not 0 <= days < float("inf"):
+        raise InvalidInput("days", days, "a number of days, at least 0")
+    answers = 0
+    for row in store.rows():
+        if prove:
+            invalid = validate_row(row).decision != "hit"
+        else:
+            try:
+                read_row(row)
+                invalid = False
+            except InvalidRow:
+                invalid = True
+        answers += invalid and store.remove(row)
+    return {"answers": answers, "jobs": store.jobs.prune(time.time() - days * DAY)}
+
+
+def migrate(store: Store) -> dict[str, Any]:
+    """Return from which schema a store that was opened came to which, and how many rows were filled in after."""
+    schema = store.stats().schema
+    filled = store.fill() if hasattr(store, "fill") else 0
+    return {"url": store.url, "from": getattr(store, "found_schema", schema), "to": schema, "filled": filled}
+
+
+def _finite(number: float | None) -> float | str | None:
+    return "inf" if number == float("inf") else number

@@ -1,0 +1,115 @@
+"""Verb ``darrm completion``: shell completion, made from the declared verbs and options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from darrm.cli.output import answer
+from darrm.cli.parser import Argument
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def completion(shell: Annotated[str, Argument("bash|zsh|fish", "The shell.")]) -> None:
+    """Print a script that completes commands, options and their choices in a shell.
+
+    bash, zsh: add `eval "$(darrm completion bash)"` (or zsh) to ~/.bashrc (or ~/.zshrc, behind compinit). fish: write
+    it to ~/.config/fish/completions/darrm.fish.
+    """
+    from darrm_opt.errors import InvalidInput
+
+    if shell not in SHELLS:
+        raise InvalidInput("SHELL", shell, "one of " + ", ".join(SHELLS))
+    answer(_fish() if shell == "fish" else _bash(zsh=shell == "zsh"))
+
+
+def _options() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the options of each verb, each with the choices of its value; a flag or a free value has none."""
+    from darrm.cli.parser import Command
+    from darrm.cli.verbs import VERBS, load
+
+    verbs: dict[str, dict[str, tuple[str, ...]]] = {}
+    for verb in VERBS:
+        options: dict[str, tuple[str, ...]] = {"--help": ()}
+        for parameter in Command.of(load(verb)).parameters:
+            metavar = parameter.declared.metavar
+            choices = tuple(metavar.split("|")) if "|" in metavar and metavar == metavar.lower() else ()
+            options |= dict.fromkeys(parameter.flags, choices)
+        verbs[verb] = options
+    return verbs
+
+
+def _first_words() -> list[str]:
+    from darrm.cli.verbs import VERBS
+
+    return list(dict.fromkeys(verb.split()[0] for verb in VERBS))
+
+
+def _subcommands(group: str) -> list[str]:
+    from darrm.cli.verbs import VERBS
+
+    return [verb.split()[1] for verb in VERBS if verb.startswith(f"{group} ")]
+
+
+def _bash(*, zsh: bool) -> str:
+    groups = [group for group in _first_words() if _subcommands(group)]
+    lines = [
+        *(["autoload -Uz bashcompinit && bashcompinit"] if zsh else []),
+        "_darrm() {",
+        (
+            '  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" verb="${COMP_WORDS[1]}" '
+            'words=""'
+        ),
+        '  if [ "$COMP_CWORD" -eq 1 ]; then',
+        f'    COMPREPLY=($(compgen -W "{" ".join(_first_words())} --help --version" -- "$word")); return',
+        "  fi",
+        '  case "$verb" in',
+    ]
+    for group in groups:
+        subcommands = " ".join(_subcommands(group))
+        lines += [
+            f"    {group})",
+            '      if [ "$COMP_CWORD" -eq 2 ]; then',
+            f'        COMPREPLY=($(compgen -W "{subcommands} --help" -- "$word")); return',
+            "      fi",
+            '      verb="$verb ${COMP_WORDS[2]}" ;;',
+        ]
+    lines += ["  esac", '  case "$verb:$before" in']
+    for verb, options in _options().items():
+        lines += [
+            f'    "{verb}:{flag}") words="{" ".join(choices)}" ;;' for flag, choices in options.items() if choices
+        ]
+    lines += [
+        "  esac",
+        '  if [ -n "$words" ]; then',
+        '    COMPREPLY=($(compgen -W "$words" -- "$word")); return',
+        "  fi",
+    ]
+    lines += ['  case "$verb" in']
+    lines += [f'    "{verb}") words="{" ".join(options)}" ;;' for verb, options in _options().items()]
+    lines += [
+        "  esac",
+        '  case "$word" in',
+        '    -*) COMPREPLY=($(compgen -W "$words" -- "$word")) ;;',
+        '    *) COMPREPLY=($(compgen -f -- "$word")) ;;',
+        "  esac",
+        "}",
+        "complete -o filenames -F _darrm darrm",
+    ]
+    return "\n".join(lines)
+
+
+def _fish() -> str:
+    lines = [f'complete -c darrm -n __fish_use_subcommand -f -a "{" ".join(_first_words())}"']
+    for group in _first_words():
+        if subcommands := _subcommands(group):
+            condition = (
+                f"__fish_seen_subcommand_from {group}; and not __fish_seen_subcommand_from {' '.join(subcommands)}"
+            )
+            lines.append(f'complete -c darrm -n "{condition}" -f -a "{" ".join(subcommands)}"')
+    for verb, options in _options().items():
+        condition = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in verb.split())
+        for flag, choices in options.items():
+            values = f' -x -a "{" ".join(choices)}"' if choices else ""
+            lines.append(f'complete -c darrm -n "{condition}" -l {flag.removeprefix("--")}{values}')
+    return "\n".join(lines)

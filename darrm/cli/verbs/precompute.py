@@ -1,0 +1,303 @@
+"""Verb ``darrm precompute``: the γ of a whole grid, on this machine or a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from darrm.cli.output import ExitCode, answer, end, fail, say
+from darrm.cli.parameters import AsJson, StoreUrl, backends, number, options_named
+from darrm.cli.parser import Argument, CommandOption
+from darrm.cli.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from solver_cache import Store
+    from solver_cache.precompute.executor import Executor
+    from solver_cache.precompute.grid import Grid
+    from solver_cache.precompute.plan import RunPlan
+    from solver_cache.precompute.progress import RunOutcome, RunProgress
+
+
+_WHERE = "Where"
+
+
+def precompute(
+    grid: Annotated[str, Argument("GRID", "The grid file, .toml or .json: see docs/scale.md.")],
+    url: StoreUrl = None,
+    workers: Annotated[
+        str | None, CommandOption("--workers", "Processes on this machine.", "COUNT", _WHERE, "one for each processor")
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        CommandOption("--scheduler", "A Dask scheduler whose workers solve, as tcp://HOST:8786.", "ADDRESS", _WHERE),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        CommandOption("--dask", "Start a Dask scheduler and workers on this machine.", "local[:COUNT]", _WHERE),
+    ] = None,
+    backend: Annotated[str, CommandOption("--backend", "The LP solver.", backends)] = "highs",
+    time_limit: Annotated[
+        str | None, CommandOption("--time-limit", "For one problem; what it cuts short has failed.", "SECONDS")
+    ] = None,
+    attempts: Annotated[str, CommandOption("--attempts", "Give a problem up after so many losses.", "COUNT")] = "5",
+    lease: Annotated[
+        str, CommandOption("--lease", "What a run that was killed had claimed comes free after this.", "SECONDS")
+    ] = "30",
+    *,
+    direct: Annotated[
+        bool, CommandOption("--direct", "Workers write to the store themselves; they must reach its URL.", panel=_WHERE)
+    ] = False,
+    dry_run: Annotated[bool, CommandOption("--dry-run", "Say what would be done, and stop.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Design every γ of a grid, on this machine's processors or on a Dask cluster, and store them.
+
+    Says first what there is to do. The store is the state: whatever ends a run, running it again continues, and several
+    runs at once share the work. A problem that keeps failing is listed at the end, with the reason, and the exit code
+    says so.
+    """
+    import os
+
+    from darrm.cli.report import as_json
+    from solver_cache import cache_url
+    from solver_cache.precompute.scheduler import RunOptions, run
+
+    store_url = url or cache_url(os.environ)
+    with options_named(store_url="direct"):
+        run_options = RunOptions(
+            backend, number(time_limit), number(lease), number(attempts), store_url if direct else ""
+        )
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(open_target(store_url, dry_run=dry_run)))
+        problems = read_problems(grid)
+        if dry_run and problems.size > MAX_EXACT_DRY_RUN:
+            estimate = estimated_plan(grid, problems, store)
+            answer(as_json({"plan": estimate}) if json else estimate["text"])
+            return
+        if problems.size > MAX_PROBLEMS:
+            fail(_too_large(grid, problems, store), ExitCode.BAD_INPUT)
+        workforce = None
+        if not dry_run and scheduler is None and dask is None:  # processes start while the plan is made
+            workforce = stack.enter_context(closing(make_executor(number(workers), None, None)))
+        plan = read_plan(grid, problems, store)
+        plan_record = plan_to_dict(plan, store.url)
+        if dry_run:
+            answer(as_json({"plan": plan_record}) if json else plan_text(plan_record))
+            return
+        say(plan_text(plan_record))
+        if not plan.batches:
+            answer(as_json({"plan": plan_record, "outcome": None}) if json else "Nothing is left to be done.")
+            return
+        if workforce is None:
+            workforce = stack.enter_context(closing(make_executor(number(workers), scheduler, dask)))
+        with ProgressDisplay("solving problems", plan.missing) as display:
+            outcome = run(
+                plan,
+                store,
+                workforce,
+                run_options,
+                lambda progress: display.update(progress_text(progress), progress.over),
+            )
+    outcome_record = outcome_to_dict(outcome)
+    for line in outcome_record["failures"]:
+        say(f"Failed: {line['text']}")
+    answer(as_json({"plan": plan_record, "outcome": outcome_record}) if json else outcome_record["text"])
+    if outcome.failures:
+        end(ExitCode.SOME_FAILED)
+
+
+def plan_text(record: dict[str, Any]) -> str:
+    """Return what would be done, in words."""
+    repeats = f", {record['repeated']:,} named twice" if record["repeated"] else ""
+    return (
+        f"{record['problems']:,} problems: {record['stored']:,} are stored already{repeats}, {record['missing']:,} to "
+        f"be solved in {record['batches']:,} batches.\nExpected work: {record['work']}. Store: {record['store']}"
+    )
+
+
+def open_target(url: str, *, dry_run: bool) -> Store:
+    """Open the store; for a dry run one that is not there yet is taken as empty, and is not made.
+
+    Raises:
+        CacheError: it cannot be used.
+        InvalidInput: nothing would be stored.
+    """
+    from darrm.cli.verbs.cache import open_cache
+    from darrm_opt.errors import InvalidInput
+    from solver_cache.location import parse_url
+    from solver_cache.memory.store import MemoryStore
+    from solver_cache.store import NoStore
+
+    if url in {NoStore.url, MemoryStore.url} and not dry_run:
+        raise InvalidInput("url", url, "a store that lasts", "A table that does not last is of no use.")
+    if dry_run and url not in {NoStore.url, MemoryStore.url}:
+        location, _ = parse_url(url)
+        if location.get_backend_name() == "sqlite" and not Path(location.database or "").exists():
+            return MemoryStore()
+    return open_cache(url, reading=dry_run)
+
+
+MAX_PROBLEMS = 1_000_000
+"""Most problems of one run: its plan, which stays in memory, takes a minute and 0.8 GB for as many."""
+
+MAX_EXACT_DRY_RUN = 20_000
+"""Problems up to which a dry run looks at each; beyond it looks at a sample."""
+
+
+@contextmanager
+def _in_file(grid: str) -> Iterator[None]:
+    """End the verb at what is wrong in the grid file, with the place in the file."""
+    from darrm_opt.errors import InvalidInput
+
+    try:
+        yield
+    except InvalidInput as err:
+        fail(f"{grid}: {err}", ExitCode.BAD_INPUT)
+
+
+def read_problems(grid: str) -> Grid:
+    """Return the problems of a grid file; what is wrong in the file ends the verb."""
+    from solver_cache.precompute.grid import read_grid
+
+    with _in_file(grid):
+        return read_grid(grid)
+
+
+def read_plan(grid: str, problems: Grid, store: Store) -> RunPlan:
+    """Return the plan for the problems of a grid file; what is wrong in the file ends the verb."""
+    from darrm_opt.answers.running_time import solve_seconds
+    from solver_cache.precompute.plan import make_plan
+
+    with _in_file(grid), ProgressDisplay(f"planning {problems.size:,} problems"):
+        return make_plan(problems.specs(), store, solve_seconds)
+
+
+def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
+    """Return about what is to be done, as plain data, from a sample of the grid; what is wrong in it ends the verb."""
+    from darrm_opt.answers.running_time import solve_seconds
+    from solver_cache.precompute.plan import estimate_plan
+
+    with _in_file(grid), ProgressDisplay("looking at a sample"):
+        estimate = estimate_plan(problems, store, solve_seconds)
+    work = f"{duration(estimate.seconds)} of one processor"
+    text = (
+        f"About {estimate.problems:,} problems, of which about {estimate.stored:,} are stored already (from a sample "
+        f"of {estimate.sampled:,}).\n"
+        f"Expected work: {work}. Store: {store.url}"
+    )
+    if problems.size > MAX_PROBLEMS:
+        text += f"\nToo large for one run: at most {MAX_PROBLEMS:,} problems. Divide it, by K for example."
+    return {
+        "problems": estimate.problems,
+        "stored": estimate.stored,
+        "sampled": estimate.sampled,
+        "seconds": estimate.seconds,
+        "work": work,
+        "store": store.url,
+        "text": text,
+    }
+
+
+def _too_large(grid: str, problems: Grid, store: Store) -> str:
+    estimate = estimated_plan(grid, problems, store)
+    return (
+        f"{grid}: {problems.size:,} combinations, about {estimate['problems']:,} problems and {estimate['work']}: "
+        f"expected at most {MAX_PROBLEMS:,} in one run. Divide the grid, by K for example, "
+        "or widen its steps; --dry-run estimates each part."
+    )
+
+
+def make_executor(workers: Any, scheduler: str | None, dask: str | None) -> Executor:
+    """Return what solves.
+
+    Raises:
+        InvalidInput: options that do not go together.
+        BackendUnavailable: Dask is not installed.
+        ExecutorLost: no scheduler answers.
+    """
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import whole_number
+
+    processes = None if workers is None else whole_number(workers, "workers", "a whole number of processes, at least 1")
+    if scheduler is not None and (dask is not None or processes is not None):
+        raise InvalidInput("scheduler", scheduler, "neither --dask nor --workers beside it", "Its workers solve.")
+    if scheduler is None and dask is None:
+        from solver_cache.precompute.processes import Processes
+
+        return Processes(processes)
+    from solver_cache.precompute.cluster import Cluster
+
+    if dask is None:
+        return Cluster(scheduler)
+    address, colon, count = dask.partition(":")
+    if address != "local" or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
+        raise InvalidInput("dask", dask, "local, or local:COUNT")
+    return Cluster(None, int(count) if colon else processes)
+
+
+def plan_to_dict(plan: RunPlan, url: str) -> dict[str, Any]:
+    """Return what is to be done, as plain data."""
+    return {
+        "problems": plan.problems,
+        "stored": plan.stored,
+        "repeated": plan.repeated,
+        "missing": plan.missing,
+        "batches": len(plan.batches),
+        "seconds": plan.seconds,
+        "work": f"{duration(plan.seconds)} of one processor",
+        "store": url,
+    }
+
+
+def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
+    """Return what came of a run, as plain data, with one text for all of it."""
+    from darrm_opt.record import problem_record
+    from solver_cache.precompute.scheduler import failure_lines
+
+    progress = outcome.progress
+    elsewhere_text = f", {progress.elsewhere:,} by others" if progress.elsewhere else ""
+    losses = f", {progress.losses:,} batches lost and tried again" if progress.losses else ""
+    failures_text = f", {progress.failed:,} failed" if progress.failed else ""
+    limits_text = f" Of {progress.limited:,} nothing better than their gap can be proved." if progress.limited else ""
+    text = (
+        f"Solved: {progress.solved:,} in {duration(progress.seconds)} ({progress.rate:.3g} a "
+        f"second){elsewhere_text}{losses}{failures_text}. Worst gap: {progress.worst_gap:.1e}.{limits_text}"
+    )
+    failures = [
+        {
+            "id": failure.key,
+            "problem": problem_record(failure.spec.problem),
+            "objective": str(failure.spec.objective),
+            "shape": failure.spec.shape,
+            "reason": failure.reason,
+            "text": line,
+        }
+        for failure, line in zip(outcome.failures, failure_lines(outcome.failures), strict=True)
+    ]
+    counts = {
+        name: getattr(progress, name) for name in ("planned", "solved", "elsewhere", "limited", "failed", "losses")
+    }
+    return {**counts, "worst_gap": progress.worst_gap, "seconds": progress.seconds, "failures": failures, "text": text}
+
+
+def duration(seconds: float) -> str:
+    """Return a time [s] as people say it.
+
+    >>> duration(0.25), duration(75), duration(9000), duration(1e6), duration(2e9)
+    ('0.25 s', '1.2 min', '2.5 h', '12 days', '23,000 days')
+    """
+    for unit, size, least in (("days", 86400, 172800), ("h", 3600, 5400), ("min", 60, 60)):
+        if seconds >= least:
+            return f"{float(f'{seconds / size:.2g}'):,g} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def progress_text(progress: RunProgress) -> str:
+    """Return where a run stands, in a few words."""
+    remaining = "?" if progress.remaining is None else duration(progress.remaining)
+    losses = "".join(
+        f", {count:,} {state}" for count, state in ((progress.failed, "failed"), (progress.losses, "lost")) if count
+    )
+    return f"{progress.rate:.1f} a second, {remaining} left, worst gap {progress.worst_gap:.1e}{losses}"

@@ -1,0 +1,177 @@
+"""Verbs about the service: ``darrm serve`` and ``darrm keys``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from darrm.cli.output import answer, say
+from darrm.cli.parameters import AsJson, number, options_named
+from darrm.cli.parser import Argument, CommandOption
+
+if TYPE_CHECKING:
+    from api.access.keys import Key
+    from api.settings import Settings
+
+
+HOST = "127.0.0.1"
+"""Default address: this machine alone."""
+
+PORT = "8000"
+"""Default port."""
+
+
+def serve(
+    host: Annotated[str, CommandOption("--host", "Address to listen at.", "ADDRESS")] = HOST,
+    port: Annotated[str, CommandOption("--port", "Port; 0 takes any free one.", "PORT")] = PORT,
+    workers: Annotated[
+        str | None,
+        CommandOption("--workers", "Processes that answer requests.", "COUNT", otherwise="DARRM_WORKERS, else 1"),
+    ] = None,
+    *,
+    no_keys: Annotated[
+        bool, CommandOption("--no-keys", "Let whoever reaches the address use it, without a key.")
+    ] = False,
+    show_settings: Annotated[
+        bool, CommandOption("--show-settings", "Print every setting, its value and what it is, and stop.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Serve γ tables over HTTP.
+
+    Settings are environment variables, DARRM_…; --show-settings lists them. At an address that other machines can reach
+    it starts only with API keys (`darrm keys`) or with --no-keys. /openapi.json describes the routes. With --json, one
+    line on stdout says where it listens.
+    """
+    overrides: dict[str, Any] = {"workers": workers} if workers is not None else {}
+    if no_keys:
+        overrides |= {"public": True, "keys": None}
+    option_names = {"DARRM_WORKERS": "workers"} if workers is not None else {}
+    from api.settings import read_settings
+
+    with options_named(**option_names):
+        settings = read_settings(**overrides)  # refused before anything listens
+    if show_settings:
+        answer(_settings_text(settings, as_json=json))
+        return
+    from api.server.run import listen, prepare, url_of
+    from api.server.run import serve as serve_at
+
+    with listen(host, number(port)) as listening:
+        with options_named(**option_names):
+            settings, url = prepare(listening, **overrides), url_of(listening)
+        if json:
+            from json import dumps
+
+            answer(dumps({"url": url}))
+        else:
+            say(f"Serving at {url} (its routes: {url}/openapi.json); ctrl-C stops it.")
+        serve_at(settings, listening)
+
+
+def _settings_text(settings: Settings, *, as_json: bool) -> str:
+    from api.settings import list_settings
+
+    if as_json:
+        from json import dumps
+
+        return dumps(
+            {setting.variable: setting._asdict() for setting in list_settings(settings)}, indent=2, ensure_ascii=False
+        )
+    lines = []
+    for setting in list_settings(settings):
+        value = ",".join(setting.value) if isinstance(setting.value, list) else setting.value
+        text = "(not set)" if value in {None, ""} else str(value)
+        lines.append(f"{setting.variable}={text}  [{setting.origin}]\n    {setting.description}")
+    return "\n".join(lines)
+
+
+KEYS_VARIABLE = "DARRM_KEYS"
+"""The setting that names the file."""
+
+
+KeysFile = Annotated[str | None, CommandOption("--file", "The keys file.", "FILE", otherwise=KEYS_VARIABLE)]
+
+
+def keys_add(
+    name: Annotated[str, Argument("NAME", "Whose key it is.")],
+    file: KeysFile = None,
+    role: Annotated[
+        str,
+        CommandOption(
+            "--role", "reader (stored answers only), user, or admin (everyone's jobs, metrics, the audit log).", "ROLE"
+        ),
+    ] = "user",
+    expires: Annotated[
+        str | None,
+        CommandOption(
+            "--expires", "Lifetime, such as 12h, 90d or 26w, or a time (UTC, ISO 8601).", "WHEN", otherwise="never"
+        ),
+    ] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Make an API key for `darrm serve`, and the keys file if there is none.
+
+    A key is shown once, on stdout, when it is made; the file has hashes only. A running server follows changes of the
+    file within a second.
+    """
+    from api.access.keys import create_key
+
+    key, text = create_key(_keys_file(file), name, role, expires or "")
+    _print({**_key_record(key), "key": text}, text, as_json=json)
+    validity = f", until {key.expires}" if key.expires else ""
+    say(f"Key {key.id} of {key.name!r} ({key.role}{validity}): keep it now, it cannot be shown again.")
+
+
+def keys_ls(file: KeysFile = None, *, json: AsJson = False) -> None:
+    """List API keys: their ids, dates, roles, expiry and names."""
+    from api.access.keys import list_keys
+
+    keys = list_keys(_keys_file(file))
+    lines = "\n".join(f"{key.id}  {key.created}  {key.role:6}  {_expiry(key):33}  {key.name}" for key in keys)
+    _print([_key_record(key) for key in keys], lines or "No keys: nobody is let in.", as_json=json)
+
+
+def keys_revoke(
+    key: Annotated[str, Argument("ID", "Its id, as `darrm keys ls` shows it.")],
+    file: KeysFile = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Revoke an API key; a running server follows within a second."""
+    from api.access.keys import revoke_key
+
+    entry = revoke_key(_keys_file(file), key)
+    _print(_key_record(entry), f"Revoked {entry.id} of {entry.name!r}.", as_json=json)
+
+
+def _key_record(key: Key) -> dict[str, Any]:
+    """Return what is shown of a key: everything but the digest of its secret."""
+    return {name: value for name, value in asdict(key).items() if name != "digest"}
+
+
+def _expiry(key: Key) -> str:
+    if not key.expires:
+        return "never expires"
+    return f"{'expired' if key.has_expired() else 'expires'} {key.expires}"
+
+
+def _keys_file(file: str | None) -> Path:
+    import os
+
+    from darrm_opt.errors import InvalidInput
+
+    path = (file or os.environ.get(KEYS_VARIABLE, "")).strip()
+    if not path:
+        raise InvalidInput("file", None, "the file that the keys are stored in", f"Give it, or set {KEYS_VARIABLE}.")
+    return Path(path)
+
+
+def _print(record: object, text: str, *, as_json: bool) -> None:
+    if as_json:
+        from json import dumps
+
+        text = dumps(record, ensure_ascii=False)
+    answer(text)

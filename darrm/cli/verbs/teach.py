@@ -1,0 +1,96 @@
+"""Verb ``darrm teach``: teachers on real data, and their private labels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from darrm.cli.output import answer
+from darrm.cli.parameters import TOTAL, AsJson, number, options_named, total_privacy
+from darrm.cli.parser import CommandOption
+from darrm.cli.progress import ProgressDisplay
+
+
+def teach(
+    data: Annotated[
+        str,
+        CommandOption(
+            "--data", "Data that scikit-learn carries with it: fives and eights, or tumours.", "digits|breast-cancer"
+        ),
+    ] = "digits",
+    labels: Annotated[str, CommandOption("--labels", "Points held out and labelled.", "COUNT")] = "50",
+    total_epsilon: Annotated[str, CommandOption("--total-epsilon", "ε of all labels together.", "NATS")] = "2",
+    total_delta: Annotated[
+        str, CommandOption("--total-delta", "δ of all labels together, in (0, 1).", "PROBABILITY")
+    ] = "1e-4",
+    chunks: Annotated[
+        str, CommandOption("--chunks", "Teachers, each trained on its own part of the data.", "COUNT")
+    ] = "25",
+    partitions: Annotated[
+        str,
+        CommandOption("--partitions", "How often DPBag divides the data: as many votes move with one record.", "COUNT"),
+    ] = "5",
+    model: Annotated[str, CommandOption("--model", "What a teacher is.", "naive-bayes|logistic|tree")] = "naive-bayes",
+    seed: Annotated[
+        str, CommandOption("--seed", "Decides which points are held out; noise is never seeded.", "NUMBER")
+    ] = "0",
+    *,
+    json: AsJson = False,
+) -> None:
+    """Train teachers on real data and label points privately: SAA, DPBag, GNMax and γ_opt, one budget.
+
+    The data are public, so everything is shown, what would have to stay with the owner of private data included: each
+    record's own loss, and where the source's stopping rule would have ended.
+    """
+    from darrm.cli.report import as_json
+    from darrm_opt.answers.accounting import lesson_to_dict
+    from darrm_opt.literature.dpbag.datasets import load_dataset
+    from darrm_opt.literature.dpbag.experiment import run_experiment as lesson_of
+
+    total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)
+    split = load_dataset(data, number(labels), seed=number(seed))
+    with (
+        options_named(n_chunks="chunks", n_partitions="partitions", **TOTAL),
+        ProgressDisplay("training teachers and labelling"),
+    ):
+        result = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
+    lesson = lesson_to_dict(result)
+    answer(as_json(lesson) if json else _text(lesson))
+
+
+def _text(lesson: dict[str, Any]) -> str:
+    from darrm.cli.report import columns, text_above
+
+    rows = [
+        [
+            aggregator["name"],
+            next(f"{name} = {aggregator[name]:.4g}" for name in ("lambda", "sigma", "utility") if name in aggregator),
+            text_above(aggregator["epsilon"], ".6f"),
+            f"{aggregator['accuracy']:.3f}",
+            f"{aggregator['expected_accuracy']:.3f}",
+        ]
+        for aggregator in lesson["aggregators"]
+    ]
+    owner = next(
+        aggregator["for_the_owner_only"] for aggregator in lesson["aggregators"] if "for_the_owner_only" in aggregator
+    )
+    records = owner["epsilon_of_records"]
+    total, label_count = lesson["total"], owner["labels_by_the_stopping_rule_of_the_source"]
+    head = (
+        f"{lesson['data']}: {lesson['teachers']} teachers on {lesson['records']} "
+        f"records label {lesson['labels']} points,"
+    )
+    lines = [
+        f"{head} ({total['epsilon']:g}, {total['delta']:g})-DP for each aggregator by itself.",
+        f"Without noise their majority is right on {lesson['accuracy_without_noise']:.3f}.",
+        "",
+        columns(["aggregator", "noise", "ε spent", "right", "expected"], rows),
+        "",
+        f"stopping   {lesson['stopping']}",
+        (
+            f"records    by DPBag's own account one record lost between {records['least']:.4g} and "
+            f"{records['largest']:.4g} nats"
+        ),
+        f"           (median {records['median']:.4g}), and its stopping rule would have released {label_count} labels.",
+        f"           {owner['warning']}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,434 @@
+"""`darrm label`: every format, what it refuses, and that a job that was killed releases each row once."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from campaigns.kill_label import kill_and_resume
+from numpy.typing import NDArray
+from support.darrm_runner import Result, refused, run, start
+
+from darrm.cli.output import ExitCode
+from darrm.cli.progress import ProgressDisplay
+from darrm.cli.vote_files import blocks, count_rows
+from darrm_opt import Privacy, Problem, solve
+from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.mechanism import ReleaseLog
+from darrm_opt.record import solution_record
+
+K = 5
+PROBLEM = Problem.from_allowance(K=K, m=2, epsilon=0.5)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder with an answer of `darrm solve`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "solution.json").write_text(json.dumps(solution_record(solve(PROBLEM))))
+    return tmp_path
+
+
+def votes(rows: int, seed: int = 0) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 2, (rows, K), dtype=np.uint8)
+
+
+def written(name: str, table: NDArray[Any]) -> str:
+    """Write votes in the format of the name."""
+    if name.endswith(".npy"):
+        np.save(name, table)
+    elif name.endswith(".csv"):
+        np.savetxt(name, table, fmt="%d", delimiter=",")
+    else:
+        pa = pytest.importorskip("pyarrow")
+        columns = {f"voter {i}": table[:, i] for i in range(table.shape[1])}
+        pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), name, row_group_size=37)
+    return name
+
+
+def label(name: str, output: str, *more: str) -> Result:
+    return run("label", name, "--solution", "solution.json", "--release-log", "log", "--output", output, *more)
+
+
+def labels(name: str) -> list[int]:
+    if name.endswith(".npy"):
+        table = np.load(name)
+        assert table.dtype == np.uint8
+        return [int(bit) for bit in table]
+    if name.endswith(".csv"):
+        head, *lines = Path(name).read_text(encoding="utf-8").splitlines()
+        assert head == "label"
+        return [int(line) for line in lines]
+    return list(pytest.importorskip("pyarrow.parquet").read_table(name)["label"].to_pylist())
+
+
+# ------------------------------------------------------------------------------------------ what it does
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
+def test_each_row_gets_the_bit_that_the_release_log_holds(kind: str) -> None:
+    result = label(
+        written(f"votes.{kind}", votes(250)), f"labels.{kind}", "--queries", "300", "--block", "64", "--json"
+    )
+    assert (result.exit_code, result.stderr) == (0, "")
+    answer = json.loads(result.stdout)
+    assert (answer["labels"], answer["resumed"], answer["spent"], answer["left"]) == (250, 0, 250, 50)
+    log = ReleaseLog("log")
+    stored = [log.stored(f"{answer['release_id']}/{number}") for number in range(4)]
+    assert labels(f"labels.{kind}") == [int(bit) for block in stored if block is not None for bit in block]
+    assert {path.name for path in Path().iterdir()} == {"solution.json", "log", f"votes.{kind}", f"labels.{kind}"}
+
+
+def test_labels_go_where_a_link_leads() -> None:
+    Path("labels.csv").symlink_to("elsewhere.csv")
+    assert label(written("votes.csv", votes(10)), "labels.csv", "--queries", "10").exit_code == 0
+    assert Path("labels.csv").is_symlink()
+    assert len(labels("elsewhere.csv")) == 10
+
+
+def test_the_labels_follow_the_votes() -> None:
+    # m = K: γ = 1, so the majority itself is released.
+    loose = solve(Problem.from_allowance(K=K, m=5, epsilon=0.5))
+    Path("solution.json").write_text(json.dumps(solution_record(loose)), encoding="utf-8")
+    assert float(loose.gamma.min()) > 1 - 1e-9
+    table = votes(1000)
+    assert label(written("votes.csv", table), "labels.csv", "--queries", "1000").exit_code == 0
+    assert labels("labels.csv") == (table.sum(axis=1) > K / 2).astype(int).tolist()
+
+
+def test_a_total_budget_is_kept_across_jobs() -> None:
+    name = written("votes.csv", votes(3))
+    budget = ("--total-epsilon", "8", "--total-delta", "1e-6", "--fresh")
+    assert label(name, "one.csv", *budget).exit_code == 0
+    limit = ReleaseLog("log").limit
+    assert ReleaseLog("log").budget == Privacy(8.0, 1e-6)
+    result = label(name, "two.csv", *budget)
+    assert result.exit_code == 0
+    assert f"6 of {limit} releases are spent: epsilon = 8.0, delta = 1e-06 in total." in result.stdout
+    assert "The voters were taken to be fresh. Voters are fresh if" in result.stdout
+    result = label(written("more.csv", votes(limit)), "three.csv")
+    assert result.exit_code == ExitCode.UNAVAILABLE
+    assert f"{limit} releases were asked and {limit - 6} are left" in result.stderr
+    assert ReleaseLog("log").spent == 6
+    assert not [path for path in Path().iterdir() if "three" in path.name]
+
+
+def test_a_release_log_for_voters_that_were_trained_once_allows_what_their_models_allow() -> None:
+    name = written("votes.csv", votes(3))
+    result = label(name, "one.csv", "--total-epsilon", "8", "--total-delta", "1e-6")
+    assert result.exit_code == 0
+    log = ReleaseLog("log")
+    assert (log.fresh, log.account, log.limit) == (False, "models", 10**9)  # K·ε is within 8
+    again = label(name, "two.csv", "--fresh")
+    assert again.exit_code == ExitCode.BAD_INPUT
+    assert "--fresh: True is not valid: expected False, as log is for voters that were trained once" in again.stderr
+    assert ReleaseLog("log").spent == 3
+
+
+def test_neither_output_nor_messages_nor_the_files_beside_show_votes(folder: Path) -> None:
+    table = np.zeros((40, K), dtype=np.uint8)
+    table[7] = 1
+    result = label(written("votes.csv", table), "labels.npy", "--queries", "50", "--block", "8")
+    texts = [result.stdout, result.stderr, (folder / "log").read_text()]
+    assert not [text for text in texts if "0,0,0" in text or "1,1,1" in text or "00000" in text]
+
+
+def test_csv_is_read_as_people_write_it() -> None:
+    plain = votes(6)
+    lines = [",".join(map(str, row)) for row in plain.tolist()]
+    for text in (
+        "\n".join(lines),
+        "\r\n".join(lines) + "\r\n",
+        "ann,bo,cy,di,ed\n" + "\n".join(lines) + "\n\n\n",
+        "\ufeff" + "\n".join(lines),
+        "\n".join(line.replace(",", " , ") for line in lines),
+        "\n".join(",".join(f'"{cell}"' for cell in line.split(",")) for line in lines),
+        "\n".join(line.replace("1", "true").replace("0", "False") for line in lines),
+        "\n".join(line.replace(",", ".0,") for line in lines),
+    ):
+        Path("votes.csv").write_text(text, encoding="utf-8", newline="")
+        for rows in (1, 4, 100):
+            assert np.array_equal(np.concatenate([*blocks("votes.csv", K, rows)]), plain)
+            assert count_rows("votes.csv", K, rows) == 6
+
+
+@pytest.mark.parametrize("name", ["votes.csv", "votes.npy", "votes.parquet"])
+def test_blocks_are_whole_wherever_the_file_is_cut(name: str) -> None:
+    table = votes(100)
+    written(name, table)
+    found = [*blocks(name, K, 33)]
+    assert [len(block) for block in found] == [33, 33, 33, 1]
+    assert np.array_equal(np.concatenate(found), table)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.int8, np.int64, np.float32, ">i4"])
+def test_arrays_of_every_type_are_read(kind: Any) -> None:
+    np.save("votes.npy", votes(20).astype(kind))
+    assert np.array_equal(next(blocks("votes.npy", K, 50)), votes(20))
+
+
+def test_no_rows_are_refused_and_leave_no_release_log() -> None:
+    for name in ("votes.csv", "votes.npy"):
+        written(name, votes(0))
+        result = label(name, f"{name}.npy", "--queries", "3")
+        assert result.exit_code == ExitCode.BAD_INPUT
+        assert "expected at least one row of votes. The file is empty." in result.stderr
+        assert not Path("log").exists()
+
+
+@pytest.mark.parametrize("budget", [("--queries", "3"), ("--total-epsilon", "8", "--total-delta", "1e-6", "--fresh")])
+def test_more_rows_than_a_new_budget_allows_leave_no_release_log(budget: tuple[str, ...]) -> None:
+    result = label(written("votes.npy", votes(500)), "labels.csv", *budget)
+    assert result.exit_code == ExitCode.UNAVAILABLE
+    assert "500 releases were asked" in result.stderr
+    assert "0 are spent. Nothing was charged and nothing was released." in result.stderr
+    assert {path.name for path in Path().iterdir()} == {"solution.json", "votes.npy"}
+
+
+# ------------------------------------------------------------------------------------------ what it refuses
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0,1,1,0,1\n0,1,2,0,1\n", "0 and 1 alone. Line 2 holds something else"),
+        ("a,b,c,d,e\n0,1,1,0,1\n\n0,1,,0,1\n", "Line 4 holds something else"),
+        ("0,1,1,0,1\n0,1,1,0\n", "5 votes on each line, one of each voter. Line 2 has another number"),
+        ("a,b\n0,1\n", "Line 1 has another number"),
+        ("0,1,7,0,1\n", "Line 1 holds something else"),
+        ("0,1,1,0,1\n0,1,\xff,0,1\n", "CSV as UTF-8 text. Line 2 is not"),
+    ],
+)
+def test_what_is_no_vote_is_named_by_its_line_and_not_shown(text: str, said: str) -> None:
+    Path("votes.csv").write_bytes(text.encode("latin-1"))
+    message = refused("label", "votes.csv", "--solution", "solution.json", *_to("log", "l.csv"), "--queries", "9")
+    assert message.startswith("Error: VOTES: 'votes.csv' is not valid: expected ")
+    assert said in message
+    assert not Path("log").exists()  # what is refused leaves nothing behind
+    assert not Path(".l.csv.job").exists()
+
+
+def test_arrays_that_are_no_votes_are_refused() -> None:
+    for table, said in (
+        (np.zeros((3, 4)), r"It has shape \(3, 4\) and type float64"),
+        (np.zeros(5), r"It has shape \(5,\)"),
+        (np.asfortranarray(np.zeros((3, K))), r"in C order"),
+        (np.full((3, K), "1"), r"type <U1"),
+        (
+            np.concatenate([np.zeros((12, K)), np.full((3, K), math.nan)]),
+            r"0 and 1 alone\. Of rows 10 to 14, counted from 0, one holds something else\.",
+        ),
+    ):
+        np.save("votes.npy", table)
+        with pytest.raises(InvalidInput, match=said):
+            count_rows("votes.npy", K, 10)
+    np.save("votes.npy", np.full((3, K), None), allow_pickle=True)
+    with pytest.raises(InvalidInput, match="type object"):
+        count_rows("votes.npy", K, 10)
+    content = Path(written("votes.npy", votes(50))).read_bytes()
+    Path("votes.npy").write_bytes(content[:-3])
+    with pytest.raises(InvalidInput, match=r"50 rows\. The file ends before"):
+        count_rows("votes.npy", K, 10)
+    Path("votes.npy").write_bytes(b"not an array")
+    with pytest.raises(InvalidInput, match=r"a file as numpy\.save writes it"):
+        count_rows("votes.npy", K, 10)
+
+
+def test_parquet_that_is_no_votes_is_refused() -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for columns, said in (
+        ({"a": [0, 1]}, "5 columns, one of each voter. It has 1"),
+        ({f"v{i}": [0, None] for i in range(K)}, "0 and 1 alone. It has missing values"),
+        ({f"v{i}": ["0", "1"] for i in range(K)}, "0 and 1 alone. Of rows 0 to 1, counted from 0"),
+        ({f"v{i}": [0, 3] for i in range(K)}, "0 and 1 alone. Of rows 0 to 1, counted from 0"),
+    ):
+        parquet.write_table(pa.table(columns), "votes.parquet")
+        with pytest.raises(InvalidInput, match=said):
+            count_rows("votes.parquet", K, 10)
+    Path("votes.parquet").write_bytes(b"PAR1 not")
+    with pytest.raises(InvalidInput, match="a Parquet file"):
+        count_rows("votes.parquet", K, 10)
+
+
+def test_parquet_without_pyarrow_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    with pytest.raises(BackendUnavailable, match=r"\.csv and \.npy do not.*pip install 'darrm-opt\[parquet\]'"):
+        count_rows("votes.parquet", K, 10)
+
+
+def _to(log: str, output: str) -> tuple[str, ...]:
+    return "--release-log", log, "--output", output
+
+
+def test_options_are_checked_before_anything_is_charged() -> None:
+    name = written("votes.csv", votes(3))
+    asked = ("label", name, "--solution", "solution.json")
+    assert "--release-log is missing: expected a file" in refused(*asked, "--output", "l.csv")
+    assert "--solution is missing" in refused("label", name)
+    assert "Give --total-epsilon and --total-delta, or --queries" in refused(*asked, *_to("log", "l.csv"))
+    assert "--output: 'l.txt' is not valid: expected a name ending in .csv, .parquet, .npy" in refused(
+        *asked, *_to("log", "l.txt"), "--queries", "3"
+    )
+    assert "There is no folder" in refused(*asked, *_to("none/log", "l.csv"), "--queries", "3")
+    both = ("--queries", "3", "--total-epsilon", "1")
+    assert "one of --queries and --total-epsilon" in refused(*asked, *_to("other", "l.csv"), *both)
+    assert "--total-epsilon" in refused(*asked, *_to("other", "l.csv"), "--total-delta", "0.1")
+    assert "--total-epsilon" in refused(*asked, *_to("other", "l.csv"), "--total-epsilon", "inf")
+    assert "--total-delta" in refused(*asked, *_to("other", "l.csv"), "--total-epsilon", "1", "--total-delta", "1")
+    assert "--block" in refused(*asked, *_to("log", "l.csv"), "--block", "0")
+    assert "a readable file" in refused("label", "none.csv", *asked[2:], *_to("log", "l.csv"))
+    assert not Path("log").exists()
+    assert label(name, "first.csv", "--queries", "3").exit_code == 0
+    assert "the budget of log: 3 releases. Give that one, or name another file" in refused(
+        *asked, *_to("log", "l.csv"), "--queries", "4"
+    )
+    assert "the budget of log: 3 releases" in refused(*asked, *_to("log", "l.csv"), "--total-epsilon", "1")
+
+
+def test_a_solution_that_is_not_private_releases_nothing() -> None:
+    record = solution_record(solve(PROBLEM))
+    Path("solution.json").write_text(json.dumps(record | {"gamma": [1.0] * (K + 1)}), encoding="utf-8")
+    result = label(written("votes.csv", votes(3)), "labels.csv", "--queries", "3")
+    assert result.exit_code == ExitCode.NOT_PRIVATE
+    assert not Path("log").exists()
+
+
+def test_labels_that_are_there_are_not_paid_for_twice_by_mistake() -> None:
+    name = written("votes.csv", votes(3))
+    assert label(name, "labels.csv", "--queries", "9").exit_code == 0
+    before = Path("labels.csv").read_bytes()
+    result = label(name, "labels.csv")
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "labelling again costs again, so choose another name for it" in result.stderr
+    assert (ReleaseLog("log").spent, Path("labels.csv").read_bytes()) == (3, before)
+
+
+# ------------------------------------------------------------------------------------------ interrupted
+
+
+class _StopError(BaseException):
+    """The process dies here."""
+
+
+def stopped_after(blocks_done: int, name: str, monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
+    """Begin a job that ends without a word after so many blocks."""
+
+    def update(self: object, text: str = "", done: int = 0) -> None:  # noqa: ARG001 — stands in for a method
+        if done == 10 * blocks_done:
+            raise _StopError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressDisplay, "update", update)
+        with pytest.raises(_StopError):
+            label(name, "labels.csv", "--queries", "100", "--block", "10", *more)
+
+
+def test_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = written("votes.csv", votes(45))
+    stopped_after(3, name, monkeypatch)
+    assert ReleaseLog("log").spent == 30
+    assert not Path("labels.csv").exists()
+    result = label(name, "labels.csv", "--json")  # its blocks stay as they were, whatever --block says now
+    answer = json.loads(result.stdout)
+    assert (answer["labels"], answer["resumed"], answer["spent"]) == (45, 30, 45)
+    assert result.stderr == "Going on: 30 of 45 labels were released before.\n"
+    assert len(labels("labels.csv")) == 45
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
+def test_a_job_whose_budget_another_one_spends_says_where_its_labels_are(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, output = written("votes.csv", votes(45)), f"labels.{kind}"
+
+    def update(self: object, text: str = "", done: int = 0) -> None:  # noqa: ARG001 — stands in for a method
+        if done == 20:
+            ReleaseLog("log").charge_and_release(30, lambda: np.zeros(30, dtype=np.uint8))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressDisplay, "update", update)
+        result = label(name, output, "--queries", "50", "--block", "10")
+    again = label(name, output)
+    part = Path(f".{output}.part").absolute()
+    for each in (result, again):
+        assert each.exit_code == ExitCode.UNAVAILABLE
+        assert "25 releases are missing and 0 are left: the budget, 50 releases, allows 50 in all" in each.stderr
+        assert f"The first 20 of 45 labels are released and stay charged: they are in {part}." in each.stderr
+    readable = part.rename(f"found.{kind}")
+    assert len(labels(readable.name)) == 20
+
+
+def test_a_job_that_was_begun_before_the_option_was_renamed_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = written("votes.csv", votes(45))
+    stopped_after(3, name, monkeypatch)
+    job = Path(".labels.csv.job")
+    job.write_text(job.read_text(encoding="utf-8").replace('"release_log":', '"ledger":'), encoding="utf-8")
+    assert json.loads(label(name, "labels.csv", "--json").stdout)["resumed"] == 30
+    assert ReleaseLog("log").spent == 45
+
+
+def test_going_on_with_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = written("votes.csv", votes(45))
+    stopped_after(3, name, monkeypatch, "--release-id", "monday")
+    other = written("other.csv", votes(45))
+    assert "differs in votes, changed" in label(other, "labels.csv").stderr
+    assert "differs in release_id" in label(name, "labels.csv", "--release-id", "tuesday").stderr
+    written("votes.csv", votes(46))
+    result = label(name, "labels.csv")
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "differs in size, changed" in result.stderr
+    assert "what it released stays charged" in result.stderr
+    assert ReleaseLog("log").ids == frozenset(f"monday/{number}" for number in range(3))
+
+
+def test_a_job_whose_record_was_lost_goes_on_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = written("votes.csv", votes(45))
+    stopped_after(3, name, monkeypatch, "--release-id", "monday")
+    Path(".labels.csv.job").write_text("", encoding="utf-8")
+    assert label(name, "labels.csv", "--release-id", "monday", "--block", "10").exit_code == 0
+    assert ReleaseLog("log").spent == 45
+    long = label(name, "long.csv", "--release-id", "x" * 151)
+    assert "at most 150 characters" in long.stderr
+
+
+def test_two_jobs_do_not_write_one_output() -> None:
+    import fcntl
+
+    name = written("votes.csv", votes(4))
+    with Path(".labels.csv.job").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "a file that no other job is writing" in label(name, "labels.csv", "--queries", "9").stderr
+    assert ReleaseLog("log").spent == 0
+
+
+def test_ctrl_c_says_how_to_go_on(folder: Path) -> None:
+    written("votes.npy", votes(30_000))
+    command = ("label", "votes.npy", "--solution", "solution.json", *_to("log", "labels.npy"), "--queries", "30000")
+    process = start(*command, "--block", "3", cwd=folder)
+    while process.poll() is None and (not Path("log").exists() or Path("log").stat().st_size < 5000):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert stderr.splitlines()[-2:] == [
+        "The same command goes on where this stopped; what was released is not charged again.",
+        "Interrupted: nothing half-written is left.",
+    ]
+    spent = ReleaseLog("log").spent
+    assert 0 < spent < 30_000
+
+
+@pytest.mark.parametrize("classes", [None, 4])
+def test_a_job_that_is_killed_releases_every_row_once(tmp_path: Path, classes: int | None) -> None:
+    for number, suffix in enumerate(("csv", "npy")):
+        place = tmp_path / f"trial {number}"
+        place.mkdir()
+        trial = kill_and_resume(place, rows=1000, block=4, kills=3, seed=number, suffix=suffix, classes=classes)
+        assert trial.faults == ()
+        assert trial.kills >= 1

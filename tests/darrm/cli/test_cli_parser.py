@@ -1,0 +1,141 @@
+"""The command-line parser: words to values, messages about what cannot be read, and help texts."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from darrm.cli.output import EXIT_CODES
+from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions
+from darrm.cli.parser import Argument, Command, CommandOption, UsageError, parse, parse_verb, verb_help
+from darrm.cli.verbs import VERBS, load
+
+taken: dict[str, Any] = {}
+
+
+def verb(
+    file: Annotated[str, Argument("FILE", "A file.")],
+    asked: ProblemOptions,
+    design: DesignOptions,
+    output: Annotated[str | None, CommandOption("--output", "Another file.", "FILE")] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Take everything there is to take.
+
+    And say so.
+    """
+    taken.update(file=file, asked=asked, design=design, output=output, json=json)
+
+
+COMMAND = Command.of(verb)
+VALUED = [each for each in COMMAND.parameters if isinstance(each.declared, CommandOption) and not each.is_flag]
+
+
+def called_with(*words: str) -> dict[str, Any]:
+    taken.clear()
+    COMMAND.call(parse(words, COMMAND.parameters))
+    return dict(taken)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_option_of_every_verb_is_read(name: str) -> None:
+    parameters = Command.of(load(name)).parameters
+    words: list[str] = []
+    expected: dict[str, str | bool] = {}
+    for each in parameters:
+        if isinstance(each.declared, Argument):
+            words.append("word")
+            expected[each.name] = "word"
+        elif each.is_flag:
+            words.append(each.flags[0])
+            expected[each.name] = True
+        else:
+            words += [each.declared.flag, f"value of {each.name}"]
+            expected[each.name] = f"value of {each.name}"
+    assert parse(words, parameters) == expected
+
+
+def test_what_is_not_typed_has_its_default() -> None:
+    assert called_with("file") == {
+        "file": "file",
+        "asked": ProblemOptions(),
+        "design": DesignOptions(),
+        "output": None,
+        "json": False,
+    }
+
+
+@given(
+    given_=st.lists(st.tuples(st.sampled_from(VALUED), st.text(max_size=4), st.booleans()), max_size=6),
+    file=st.sampled_from(["file", "-", "a b", ""]),
+    place=st.integers(0, 6),
+)
+def test_values_are_read_whatever_they_are_and_wherever_they_stand(
+    given_: list[tuple[Any, str, bool]], file: str, place: int
+) -> None:
+    groups = [[f"{each.flags[0]}={text}"] if joined else [each.flags[0], text] for each, text, joined in given_]
+    groups.insert(min(place, len(groups)), [file])
+    values = parse([word for group in groups for word in group], COMMAND.parameters)
+    expected = {each.name: each.default for each in COMMAND.parameters} | {"file": file}
+    assert values == expected | {each.name: text for each, text, _ in given_}  # of several, the last
+
+
+def test_flags_and_their_opposites() -> None:
+    assert called_with("--json", "file", "--no-cache")["design"].cache is False
+    assert called_with("--no-cache", "file", "--cache")["design"].cache is True
+    assert called_with("file", "--json")["json"] is True
+    assert called_with("--", "--json")["file"] == "--json"
+    assert called_with("-", "--output", "--json") == called_with("-") | {"output": "--json"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", r"Missing argument 'FILE'\."),
+        ("file another", r"Got unexpected argument 'another'\."),
+        ("file --unknown", r"No such option: --unknown\.$"),
+        ("file --epsillon 3", r"No such option: --epsillon\. Did you mean --epsilon"),
+        ("file --K", r"Option --K needs a value\."),
+        ("file -K 11", r"No such option: -K\."),
+        ("file --k 11", r"No such option: --k\. Did you mean .*--K"),
+        ("file --js", r"No such option: --js\."),
+        ("file --json=1", r"Option --json takes no value\."),
+        ("-- file --K", r"Got unexpected argument '--K'\."),
+    ],
+)
+def test_what_cannot_be_read_is_refused(words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse(words.split(), COMMAND.parameters)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("slove", r"No such command 'slove'\. Did you mean solve, serve\?"), ("--x", "No such option: --x")],
+)
+def test_another_verb_is_refused(word: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_verb([word], VERBS)
+    assert parse_verb(["import", "x"], VERBS) == ("import", ["x"])
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_the_help_names_everything_and_keeps_to_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    text = verb_help("verb", COMMAND, EXIT_CODES)
+    assert text.startswith("Usage: darrm verb [OPTIONS] FILE\n\nTake everything there is to take.\n\nAnd say so.\n\n")
+    flowing = " ".join(text.split())
+    for each in COMMAND.parameters:
+        assert " ".join(each.declared.help.split()) in flowing
+        if isinstance(each.declared, CommandOption):
+            assert f"{each.declared.flag} {each.declared.metavar}".strip() in flowing
+            assert f"{each.declared.panel}:" in text
+        elif each.default is inspect.Parameter.empty:
+            assert each.declared.metavar in text
+    assert "[default: rectangular]" in flowing
+    own = text[: text.index(EXIT_CODES)]
+    assert max(map(len, own.splitlines())) <= max(60, min(110, int(columns)))

@@ -1,0 +1,320 @@
+"""`darrm plurality`, and `darrm label` for class votes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.darrm_runner import refused, run, run_json
+
+from darrm.cli.output import ExitCode
+from darrm_opt.plurality.record import rule_from_record
+
+ISSUE = ("--prior", "favoured(0.4,0.5,0.6,0.7,0.8,0.9)")
+SMALL = ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-3")
+TOTAL = ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-3")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_values_of_one_release() -> None:
+    found = run_json(
+        "plurality", "--K", "11", "--classes", "3", "--target-epsilon", "0.2676", "--delta", "3e-4", *ISSUE
+    )
+    assert found["utility"] == pytest.approx(0.640, abs=5e-4)
+    assert 0 <= found["gap"] <= 1e-7
+    assert {name: round(found["utilities"][name], 2) for name in ("permute_and_flip", "exponential", "gnmax")} == {
+        "permute_and_flip": 0.62,
+        "exponential": 0.57,
+        "gnmax": 0.56,
+    }
+
+
+def test_in_words() -> None:
+    result = run(*SMALL, "--abstention", "--price", "2")
+    assert result.exit_code == 0
+    assert "no private rule has a utility above" in result.stdout
+    assert "confident gnmax" in result.stdout
+
+
+def test_a_rule_is_written_and_reads_back() -> None:
+    for mechanism in ("optimal", "permute_and_flip"):
+        run_json(*SMALL, "--output", "rule.json", "--mechanism", mechanism)
+        problem, _, certificate = rule_from_record(json.loads(Path("rule.json").read_text()))
+        assert (problem.K, problem.classes) == (5, 3)
+        assert certificate.margin >= 0
+
+
+def test_a_rule_is_verified_whatever_its_file_says() -> None:
+    run_json(*SMALL, "--output", "rule.json")
+    told = run_json("verify", "rule.json")
+    assert (told["private"], told["problem"]["classes"]) == (True, 3)
+    assert "proved for these very numbers" in run("verify", "rule.json").stdout
+    record = json.loads(Path("rule.json").read_text())
+    record["problem"]["target_epsilon"] = 0.5
+    Path("rule.json").write_text(json.dumps(record))
+    result = run("verify", "rule.json", "--json")
+    assert result.exit_code == ExitCode.NOT_PRIVATE
+    assert json.loads(result.stdout)["excess"] > 0
+    for values in ([], "text", [1e400], [[0.1]], None):
+        Path("rule.json").write_text(json.dumps(record | {"values": values}).replace("Infinity", "1e400"))
+        assert "values" in refused("verify", "rule.json")
+    record["problem"] |= {"K": 10**6, "classes": 1000}
+    Path("rule.json").write_text(json.dumps(record))
+    assert "20,000 partitions" in refused("verify", "rule.json")
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (
+            ("--target-epsilon", "0.01"),
+            "Error: rule.json names its problem itself: leave out --target-epsilon, or give",
+        ),
+        (("--K", "5", "--epsilon", "0.1", "--m", "1"), "leave out --K, --epsilon, --m, or give a bare list."),
+        (("--checker", "formal"), "--checker: 'formal' is not valid: expected nothing or 'own'"),
+        (("--arithmetic", "ball"), "--arithmetic: 'ball' is not valid: expected nothing or 'float'"),
+        (("--checker", "any"), "--checker: 'any' is not valid: expected 'own' or 'formal'"),
+    ],
+)
+def test_an_option_that_says_nothing_of_a_rule_is_refused(option: tuple[str, ...], text: str) -> None:
+    run_json(*SMALL, "--output", "rule.json")
+    assert text in refused("verify", "rule.json", *option)
+
+
+def test_queries_share_the_target() -> None:
+    one, many = run_json(*SMALL), run_json(*TOTAL, "--queries", "10")
+    assert many["problem"]["target_epsilon"] < one["problem"]["target_epsilon"] / 3
+    assert many["utility"] < one["utility"]
+
+
+def test_noise_on_the_counts() -> None:
+    found = run_json(*TOTAL, "--queries", "10", "--mechanism", "noise", "--output", "noise.json")
+    assert 0.97 <= found["epsilon"] <= 1
+    assert json.loads(Path("noise.json").read_text())["sigma"] == found["sigma"]
+    assert "10 labels are" in run(*TOTAL, "--queries", "10", "--mechanism", "noise").stdout
+
+
+def test_every_option_within_a_total_by_past_votes() -> None:
+    table = np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2], [1, 1, 0, 2, 1]]), (5, 10, 3), axis=0)
+    written("past.csv", table)
+    asked = (*TOTAL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--compare", "--output", "best.json")
+    found = run_json(*asked)
+    assert [found["queries"], found["price"], found["prior"]] == [2, 1, "PastVotes"]
+    assert {each["name"] for each in found["options"]} >= {"optimal", "permute_and_flip", "gnmax", "confident_gnmax"}
+    for each in found["options"]:
+        assert each["epsilon"] <= 1
+        assert each["right"] + each["wrong"] + each["abstained"] == pytest.approx(1)
+        assert each["utility"] == pytest.approx(each["right"] - each["wrong"])
+    assert found["options"][0]["name"] == "optimal"
+    problem, rule, _ = rule_from_record(json.loads(Path("best.json").read_text()))
+    assert (problem.K, rule.abstention) == (5, True)
+    told = run(*asked).stdout
+    assert "2 queries, (1, 0.001)-DP in all" in told
+    assert "gap        no table of the same (ε, δ) each has a utility above" in told
+    assert "confident gnmax" in told
+    assert "written    optimal" in told
+    written("bad.csv", np.array([[0, 0, 0, 3, 1]]))
+    assert "Line 1" in refused(*SMALL, "--votes", "bad.csv")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plurality",), "--target-epsilon is missing"),
+        ((*SMALL, "--queries", "2"), "--total-epsilon is missing"),
+        ((*SMALL, "--total-epsilon", "1"), "one of --target-epsilon and --total-epsilon"),
+        (("plurality", "--target-epsilon", "1", "--classes", "3"), "--K is missing"),
+        ((*SMALL, "--prior", "nothing"), "--prior: 'nothing' is not valid: expected favoured"),
+        ((*SMALL, "--prior", "favoured(0.1)"), "--chances: 0.1"),
+        ((*SMALL, "--ties", "some"), "--ties: 'some'"),
+        ((*SMALL, "--mechanism", "magic"), "--mechanism: 'magic'"),
+        ((*SMALL, "--mechanism", "noise", "--compare"), "--mechanism: 'noise'"),
+        ((*SMALL, "--time-limit", "3", "--compare"), "--time-limit: '3'"),
+        ((*SMALL, "--votes", "past.csv", "--prior", "beta(2,1)"), "--prior: 'beta(2,1)'"),
+        ((*SMALL, "--affected", "6"), "--affected: 6"),
+        (("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1", "--output", "r.json"), "46,262"),
+        ((*SMALL, "--prior", "dirichlet(nan)"), "--prior: nan"),
+        ((*SMALL, "--prior", "favoured(nan)"), "--prior: nan"),
+        (("plurality", "--K", "5", "--classes", "1", "--target-epsilon", "1"), "--classes: 1"),
+        (("plurality", "--K", "5", "--classes", "0", "--target-epsilon", "1"), "--classes: 0"),
+        (("plurality", "--K", "5", "--classes", "1000000", "--target-epsilon", "1"), "--classes: 1000000"),
+        (("plurality", "--K", "1000001", "--classes", "3", "--target-epsilon", "1"), "--K: 1000001"),
+        (("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "nan"), "--target-epsilon: nan"),
+        (("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "inf"), "--target-epsilon: inf"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    assert message in refused(*arguments)
+
+
+def test_beyond_all_tables_an_estimate_and_the_mechanisms_that_need_none() -> None:
+    for K, classes, partitions in ((100, 5, 46_262), (2000, 12, None)):
+        asked = ("plurality", "--K", str(K), "--classes", str(classes), "--target-epsilon", "1", "--delta", "1e-5")
+        found = run_json(*asked)
+        assert [found[name] for name in ("utility", "upper_bound", "gap")] == [None] * 3
+        assert found["estimate"]["partitions"] == partitions
+        assert (found["estimate"]["seconds"] is None) == (partitions is None)
+        assert set(found["utilities"]) == set(found["rates"]) == {"permute_and_flip", "exponential", "gnmax"}
+        assert all(1 / classes < utility <= 1 for utility in found["utilities"].values())
+        assert found["samples"] == 2000
+    assert "46,262" in run("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1").stdout
+
+
+# ------------------------------------------------------------------------------------------ plan, compare
+
+THREE = ("--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-3", "--price", "1")
+
+
+@pytest.mark.parametrize("verb", ["plan", "compare"])
+def test_three_or_more_classes_are_shown_as_plurality_shows_them(verb: str) -> None:
+    asked = (verb, *THREE, "--affected", "1", "--prior", "favoured(0.5,0.9)")
+    found = run_json(*asked)
+    expected = run_json(*SMALL, "--price", "1", "--prior", "favoured(0.5,0.9)", "--compare")
+    assert found == expected
+    assert {"right", "wrong", "abstained"} <= set(found["options"][0])
+    told = run(*asked).stdout
+    assert "abstained" in told
+    assert "confident gnmax" in told
+    assert "--affected is missing: expected how many votes one record can move" in refused(verb, *THREE)
+    assert "--fresh" in refused(*asked, "--fresh")
+    assert "--Delta" in refused(*asked, "--Delta", "0.1")
+    assert "--classes: 0" in refused(verb, "--classes", "0")
+    assert "--prior: 'shared(2,5)'" in refused(*asked[:-1], "shared(2,5)")
+
+
+@pytest.mark.parametrize("verb", ["plan", "compare"])
+def test_two_classes_are_as_before_and_have_no_price(verb: str) -> None:
+    asked = (verb, "--K", "5", "--epsilon", "inf", "--affected", "1", "--total-epsilon", "1", "--total-delta", "1e-3")
+    assert run_json(*asked, "--classes", "2") == run_json(*asked)
+    assert "--price: '1'" in refused(*asked, "--price", "1")
+
+
+def test_past_votes_are_the_prior_of_a_comparison_of_classes() -> None:
+    written("past.csv", np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2]]), (5, 10), axis=0))
+    found = run_json("compare", *THREE, "--affected", "1", "--votes", "past.csv")
+    assert found["prior"] == "PastVotes"
+    assert "nothing beside --votes" in refused(
+        "compare", *THREE, "--affected", "1", "--votes", "past.csv", "--prior", "beta(2,1)"
+    )
+
+
+# ------------------------------------------------------------------------------------------ darrm label
+
+
+def test_a_cap_on_labels_is_kept_over_jobs() -> None:
+    from darrm_opt.plurality import ABSTENTION, NoisyMaximum
+
+    capped = NoisyMaximum(4, 12, 1.0, threshold=-100.0, check_sigma=1.0, cap=5)
+    Path("capped.json").write_text(json.dumps(capped.record()))
+    written("votes.npy", votes(4))
+    asked = ("label", "votes.npy", "--solution", "capped.json", "--release-log", "log", "--queries", "12")
+    told = [run_json(*asked, "--output", f"{job}.npy") for job in range(3)]
+    assert told[-1]["left"] == 0
+    answers = [each for job in range(3) for each in labels(f"{job}.npy")]
+    assert [each != ABSTENTION for each in answers] == [True] * 5 + [False] * 7
+
+
+def test_more_rows_than_a_new_budget_allows_leave_no_log(rule: str) -> None:
+    written("votes.npy", votes(4))
+    result = run(
+        "label", "votes.npy", "--solution", rule, "--release-log", "log", "--queries", "3", "--output", "l.csv"
+    )
+    assert result.exit_code == ExitCode.UNAVAILABLE
+    assert "4 releases were asked and 3 are left" in result.stderr
+    assert {path.name for path in Path().iterdir()} == {"rule.json", "votes.npy"}
+
+
+def votes(rows: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(1).integers(0, 12, (rows, 4))
+
+
+def written(name: str, table: np.ndarray[Any, Any]) -> str:
+    if name.endswith(".npy"):
+        np.save(name, table)
+    elif name.endswith(".csv"):
+        np.savetxt(name, table, fmt="%d", delimiter=",")
+    else:
+        pa = pytest.importorskip("pyarrow")
+        columns = {f"voter {i}": table[:, i] for i in range(table.shape[1])}
+        pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), name)
+    return name
+
+
+def labels(name: str) -> list[int]:
+    if name.endswith(".npy"):
+        table = np.load(name)
+        assert table.dtype == np.int16
+        return [int(each) for each in table]
+    if name.endswith(".csv"):
+        head, *lines = Path(name).read_text().splitlines()
+        assert head == "label"
+        return [int(line) for line in lines]
+    return [int(each) for each in pytest.importorskip("pyarrow.parquet").read_table(name)["label"].to_pylist()]
+
+
+@pytest.fixture
+def rule() -> str:
+    """A rule that releases the plurality of twelve classes nearly always, or nothing."""
+    arguments = ("--K", "4", "--classes", "12", "--target-epsilon", "30", "--abstention", "--price", "1")
+    run_json("plurality", *arguments, "--output", "rule.json", "--ties", "any")
+    return "rule.json"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npy", "parquet"])
+def test_class_votes_of_every_format(suffix: str, rule: str) -> None:
+    table = np.repeat(np.arange(12)[:, None], 4, axis=1)
+    name = written(f"votes.{suffix}", table)
+    told = run_json(
+        "label", name, "--solution", rule, "--release-log", "log", "--queries", "20", "--output", f"out.{suffix}"
+    )
+    assert labels(f"out.{suffix}") == list(range(12))
+    assert (told["spent"], told["left"], told["problem"]["classes"]) == (12, 8, 12)
+    again = run("label", name, "--solution", rule, "--release-log", "log", "--output", f"more.{suffix}")
+    assert again.exit_code == ExitCode.UNAVAILABLE
+    assert "8 are left" in again.stderr
+
+
+def test_the_same_job_is_charged_once(rule: str) -> None:
+    written("votes.npy", votes(30))
+    first = ("label", "votes.npy", "--solution", rule, "--release-log", "log", "--queries", "30", "--block", "7")
+    run_json(*first, "--output", "a.npy", "--release-id", "job")
+    again = run(*first, "--output", "b.npy", "--release-id", "job")
+    assert "30 of 30 labels were released before" in again.stderr
+    assert labels("a.npy") == labels("b.npy")
+
+
+def test_noisy_counts_within_a_total() -> None:
+    run_json("plurality", "--K", "4", "--classes", "12", "--total-epsilon", "5", "--total-delta", "1e-5", "--queries", "8",
+             "--mechanism", "noise", "--output", "noise.json")  # fmt: skip
+    written("votes.csv", votes(6))
+    told = run_json("label", "votes.csv", "--solution", "noise.json", "--release-log", "log", "--total-epsilon", "5",
+                    "--total-delta", "1e-5", "--output", "out.csv")  # fmt: skip
+    assert told["limit"] >= 8
+    assert set(labels("out.csv")) <= set(range(12))
+
+
+@pytest.mark.parametrize("bad", ["0,1,2,12", "0,1,2,-1", "0,1,2,x", "0,1,2", "0,1,2,1.5"])
+def test_what_is_no_class_is_refused_by_its_place(bad: str, rule: str) -> None:
+    Path("votes.csv").write_text(f"0,1,2,3\n{bad}\n")
+    told = refused(
+        "label", "votes.csv", "--solution", rule, "--release-log", "log", "--queries", "9", "--output", "out.csv"
+    )  # fmt: skip
+    assert "Line 2" in told
+    assert not Path("out.csv").exists()
+
+
+def test_a_log_of_another_rule_is_refused(rule: str) -> None:
+    written("votes.npy", votes(3))
+    run("label", "votes.npy", "--solution", rule, "--release-log", "log", "--queries", "9", "--output", "a.npy")
+    run_json("plurality", "--K", "4", "--classes", "12", "--target-epsilon", "1", "--output", "other.json")
+    told = run("label", "votes.npy", "--solution", "other.json", "--release-log", "log", "--output", "b.npy")
+    assert told.exit_code == ExitCode.BAD_INPUT
+    assert "another one a log" in told.stderr

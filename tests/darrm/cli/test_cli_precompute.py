@@ -1,0 +1,106 @@
+"""``darrm precompute``: what it says first, what it shows, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.darrm_runner import refused, run
+
+from darrm.cli.verbs.precompute import duration, outcome_to_dict, progress_text
+from solver_cache import open_store
+from solver_cache.precompute.progress import RunOutcome, RunProgress
+
+GRID = 'K = [5, 7]\nepsilon = 0.1\nm = [1, 2]\ndelta = "1-(1-Delta)^m"\nDelta = 1e-5\n'
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> str:
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID)
+    return str(path)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'table.sqlite'}"
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(grid: str, url: str, tmp_path: Path) -> None:
+    told = run("precompute", grid, "--url", url, "--dry-run")
+    assert told.exit_code == 0
+    assert "4 problems: 0 are stored already, 4 to be solved in 1 batches" in told.stdout
+    assert "Expected work: 0.0" in told.stdout
+    assert not (tmp_path / "table.sqlite").exists()
+    plan = json.loads(run("precompute", grid, "--url", url, "--dry-run", "--json").stdout)["plan"]
+    assert (plan["problems"], plan["missing"], plan["batches"]) == (4, 4, 1)
+
+
+def test_a_run_keeps_the_grid_and_the_next_one_has_nothing_to_do(grid: str, url: str) -> None:
+    told = run("precompute", grid, "--url", url, "--workers", "1")
+    assert told.exit_code == 0
+    assert "4 to be solved" in told.stderr
+    assert told.stdout.startswith("Solved: 4 in ")
+    again = run("precompute", grid, "--url", url, "--dry-run", "--json")
+    assert json.loads(again.stdout)["plan"]["stored"] == 4
+    assert run("precompute", grid, "--url", url).stdout.strip() == "Nothing is left to be done."
+    with closing(open_store(url)) as store:
+        assert store.stats().rows == 4
+
+
+def test_failures_are_listed_and_told_by_the_exit_code(tmp_path: Path, url: str) -> None:
+    grid = tmp_path / "grid.toml"
+    grid.write_text("K = [5, 301]\nepsilon = 0.1\nm = 2\nDelta = 1e-5\n")
+    told = run("precompute", str(grid), "--url", url, "--workers", "1", "--time-limit", "1e-9", "--json")
+    assert told.exit_code == 5
+    failures = json.loads(told.stdout)["outcome"]["failures"]
+    assert {failure["problem"]["K"] for failure in failures} == {5, 301}
+    assert "time" in failures[0]["reason"]
+    assert told.stderr.count("Failed: ") == 2
+    assert "K = 301, ε = 0.1" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--workers", "0"], "--workers: 0 is not valid"),
+        (["--workers", "two"], "--workers: 'two' is not valid"),
+        (["--dask", "remote"], "--dask: 'remote' is not valid: expected local, or local:COUNT"),
+        (["--dask", "local:0"], "--dask: 'local:0'"),
+        (["--scheduler", "tcp://h:1", "--workers", "2"], "--scheduler: 'tcp://h:1' is not valid: expected neither"),
+        (["--backend", "simplex"], "--backend: 'simplex'"),
+        (["--time-limit", "0"], "--time-limit: 0"),
+        (["--lease", "1e9"], "--lease: 1000000000.0"),
+        (["--attempts", "0"], "--attempts: 0"),
+        (["--url", "memory"], "--url: 'memory' is not valid: expected a store that lasts"),
+        (["--url", "memory", "--direct"], "--direct: 'memory'"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(grid: str, words: list[str], said: str) -> None:
+    assert run("precompute", grid, *words).stderr.splitlines()[-1].startswith(f"Error: {said}")
+    assert run("precompute", grid, *words).exit_code == 2
+
+
+def test_what_is_wrong_in_a_grid_file_is_told_with_its_place(tmp_path: Path, url: str) -> None:
+    grid = tmp_path / "grid.toml"
+    grid.write_text("[[grid]]\nK = 5\nepsilon = 0.1\nm = { from = 1, to = 5, step = 0 }\n")
+    said = refused("precompute", str(grid), "--url", url)
+    assert said == f"Error: {grid}: grid[0].m.step = 0 is not valid: expected a finite number above 0."
+
+
+def test_where_a_run_stands_in_a_few_words() -> None:
+    at = RunProgress(100, 40, 5, 0, 1, 2, 3e-10, 90.0, 30.0, 20.0)
+    assert progress_text(at) == "2.0 a second, 40 s left, worst gap 3.0e-10, 1 failed, 2 lost"
+    assert progress_text(RunProgress(100, 0, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0.0 a second, ? left")
+    assert duration(90000) == "25 h"
+
+
+def test_what_came_of_a_run_in_words() -> None:
+    at = RunProgress(8, 5, 1, 2, 0, 0, 3e-3, 1.0, 1.0, 10.0)
+    text = outcome_to_dict(RunOutcome(at, ()))["text"]
+    assert text == (
+        "Solved: 5 in 10 s (0.5 a second), 1 by others. Worst gap: 3.0e-03. "
+        "Of 2 nothing better than their gap can be proved."
+    )

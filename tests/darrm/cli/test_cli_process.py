@@ -1,0 +1,292 @@
+"""`darrm` as a process: what only a process can show."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.darrm_runner import PROGRAM, SMALL, run, start
+from support.paths import ROOT
+
+from api.server.run import ListenError, listen, url_of
+from darrm.cli.output import ExitCode
+from darrm.cli.verbs import VERBS
+from darrm_opt import Problem, __version__, verify
+from darrm_opt.errors import InvalidInput
+from solver_cache import open_store
+
+Begin = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Start programs in ``tmp_path``; none outlives the test, or five minutes."""
+    started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
+
+    def go(*arguments: str, **how: Any) -> subprocess.Popen[str]:
+        process = start(*arguments, cwd=tmp_path, **how)
+        started.append((process, threading.Timer(300, process.kill)))
+        started[-1][1].start()
+        return process
+
+    yield go
+    for process, timer in started:
+        timer.cancel()
+        with process:
+            process.kill()
+
+
+def finished(process: subprocess.Popen[str], given: str | None = None) -> tuple[int, str, str]:
+    stdout, stderr = process.communicate(given)
+    return process.returncode, stdout, stderr
+
+
+def fetched(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=300) as answer:  # noqa: S310 — our own server
+        return json.load(answer)
+
+
+# ------------------------------------------------------------------------------------------ a solve
+
+
+def test_stdout_is_json_and_what_is_not_the_answer_is_on_stderr(begin: Begin, tmp_path: Path) -> None:
+    suspicious = ("--m", "1", "--epsilon", "0.1", "--Delta", "0.4", "--delta", "1e-6", "--no-cache")
+    code, stdout, stderr = finished(begin("solve", *SMALL, *suspicious, "--json"))
+    assert code == 0
+    assert stderr.startswith("Warning: delta = 1e-06 is below Delta = 0.4")
+    record = json.loads(stdout)
+    assert record["gamma"] == record["gamma"][::-1]
+    code, stdout, stderr = finished(begin("verify", "-", "--json"), given=stdout)
+    assert (code, json.loads(stdout)["certificate"]["limit"]) == (0, record["certificate"]["limit"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def told_at_exit(expression: str, place: Path, words: list[str], more: dict[str, str] | None = None) -> str:
+    """Run a verb; return what an expression is at its end."""
+    report = f"import atexit, os, sys; atexit.register(lambda: print({expression}, file=sys.stderr))"
+    program = [*PROGRAM[:2], f"{report}\n{PROGRAM[2]}", *words]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTHONIOENCODING": "utf-8", "XDG_CACHE_HOME": str(place)}
+    environment |= more or {}
+    result = subprocess.run(program, env=environment, capture_output=True, text=True, encoding="utf-8", check=True)
+    return result.stderr.strip()
+
+
+def test_a_small_solve_loads_only_what_it_uses(tmp_path: Path) -> None:
+    # What a small solve waits for is its imports: each of these would cost more than the solve itself.
+    loaded = set(told_at_exit("*{n.split('.')[0] for n in sys.modules}", tmp_path, ["solve", *SMALL]).split())
+    assert {"numpy", "highspy", "darrm_opt"} <= loaded
+    slow = {
+        "scipy",
+        "sqlalchemy",
+        "pydantic",
+        "fastapi",
+        "rich",
+        "typer",
+        "matplotlib",
+        "cvxpy",
+        "gurobipy",
+        "numba",
+        "tempfile",
+        "fractions",
+    }
+    assert not loaded & (slow | {"platformdirs", "solver_cache"})
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "expected"),
+    [
+        (["solve", *SMALL], {}, "1"),
+        (["solve", *SMALL], {"OPENBLAS_NUM_THREADS": "2"}, "2"),
+        (["teach", "--help"], {}, ""),
+    ],
+    ids=["a solve", "a solve, told how many", "matrices"],
+)
+def test_numpy_starts_threads_for_large_matrices_only(
+    tmp_path: Path, words: list[str], given: dict[str, str], expected: str
+) -> None:
+    # They spin while NumPy loads, which costs a small solve a fifth of its time.
+    assert told_at_exit("os.environ.get('OPENBLAS_NUM_THREADS', '')", tmp_path, words, given) == expected
+
+
+def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path: Path) -> None:
+    store = tmp_path / "cache.sqlite"
+    url = f"sqlite:///{store}"
+    process = begin(
+        *("solve", "--K", "1001", "--m", "20", "--epsilon", "0.1", "--Delta", "1e-2"),
+        *("--output", "gamma.json", "--plot", "gamma.png"),
+        DARRM_CACHE_URL=url,
+    )
+    for _ in range(600):  # the store is opened just before the solve begins
+        if store.exists() or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    code, stdout, stderr = finished(process)
+    assert (code, stdout) == (ExitCode.INTERRUPTED, "")
+    assert stderr.splitlines()[-1] == "Interrupted: nothing half-written is left."
+    assert not list(tmp_path.glob("*gamma*"))
+    opened = open_store(url)
+    assert (list(opened.rows()), opened.integrity_errors()) == ([], [])
+    opened.close()
+
+
+def test_a_reader_that_goes_away_is_no_error(begin: Begin) -> None:
+    process = begin("curve", "--K", "11", "--m", "3", "--epsilon", "0.1", "--points", "2000", "--no-cache")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == ExitCode.PIPE_CLOSED == 128 + signal.SIGPIPE
+
+
+# ------------------------------------------------------------------------------------------ the group
+
+
+def test_version_is_printed() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"darrm {__version__}\n")
+
+
+def test_help_shows_every_verb_with_its_first_line() -> None:
+    def flowing(text: str) -> str:  # however wide the terminal is
+        return " ".join(text.split())
+
+    text = flowing(run("--help").stdout)
+    for verb in VERBS:
+        first = re.split(r"\n\s*\n", run(*verb.split(), "--help").stdout.split("\n\n", 1)[1].strip())[0]
+        assert f"{verb} {flowing(first)}" in text
+
+
+def test_no_verb_shows_the_help() -> None:
+    result = run()
+    assert result.exit_code == 2
+    assert "Usage: darrm COMMAND [OPTIONS] [ARGUMENTS]" in result.stdout + result.stderr
+
+
+def test_a_mistyped_verb_is_answered_with_the_nearest_one() -> None:
+    result = run("slove")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "No such command 'slove'. Did you mean solve, serve?" in result.stderr
+
+
+def test_an_unknown_option_is_refused() -> None:
+    result = run("solve", *SMALL, "--epsillon", "3")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "No such option: --epsillon. Did you mean --epsilon" in result.stderr
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "completion"])
+def test_every_verb_answers_in_json(verb: str) -> None:
+    assert "--json" in run(*verb.split(), "--help").stdout
+
+
+# ------------------------------------------------------------------------------------------ serving
+
+
+def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    process.send_signal(signal.SIGINT)
+    return finished(process)
+
+
+def test_serve_answers_until_it_is_interrupted(begin: Begin) -> None:
+    process = begin("serve", "--port", "0", "--json", DARRM_WAIT_SECONDS="60")
+    assert process.stdout is not None
+    url = json.loads(process.stdout.readline())["url"]
+    answer = fetched(f"{url}/v1/gamma?K=5&m=2&epsilon=0.5")
+    verify(Problem.from_allowance(K=5, m=2, epsilon=0.5), answer["gamma"])
+    code, stdout, log = stopped(process)
+    assert (code, stdout) == (0, "")
+    [line] = [line for line in log.splitlines() if "[api.requests]" in line]
+    assert {"method=GET", "path=/v1/gamma", "status=200"} <= {*line.split()}
+    assert "epsilon" not in log
+
+
+def test_a_taken_port_is_said_plainly() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("serve", "--port", str(port))
+    assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert result.stderr == (
+        f"Error: Something is listening at 127.0.0.1:{port} already: "
+        f"choose another port with --port, such as --port {port + 1}.\n"
+    )
+
+
+@pytest.mark.parametrize("port", ["a", "-1", "65536", "2.5"])
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape("is not valid: expected a port from 0 (any free one) to 65535.")):
+        listen("127.0.0.1", port if port == "a" else float(port) if "." in port else int(port))
+    assert run("serve", "--port", port).exit_code == ExitCode.BAD_INPUT
+
+
+def test_an_address_that_is_not_ours_is_said_plainly() -> None:
+    with pytest.raises(
+        ListenError, match=r"Cannot listen at 192\.0\.2\.1:0 \(.*\): choose another address with --host"
+    ):
+        listen("192.0.2.1", 0)
+
+
+def test_the_address_is_a_url() -> None:
+    with listen("127.0.0.1", 0) as listening:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url_of(listening))
+
+
+def test_serve_refuses_a_cache_that_cannot_be_used_before_it_listens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DARRM_CACHE_URL", f"sqlite:///{tmp_path}/file/cache.sqlite")
+    result = run("serve", "--port", "0")
+    assert result.exit_code == ExitCode.UNAVAILABLE
+    assert result.stderr.startswith("Error: The cache at sqlite:///")
+
+
+def test_serve_refuses_a_setting_that_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_MAX_VOTERS", "many")
+    result = run("serve", "--port", "0")
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert result.stderr.startswith("Error: DARRM_MAX_VOTERS: 'many' is not valid: expected ")
+
+
+# ------------------------------------------------------------------------------------------ make run
+
+
+def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin, tmp_path: Path) -> None:
+    process = begin("--port", "0", program=[sys.executable, "-m", "darrm.cli.first_run"])
+    assert process.stderr is not None
+    url = process.stderr.readline().split()[4].rstrip(",")
+    assert process.stderr.readline().strip() == f"curl '{url}/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4'"
+    for epsilon, utility in ((0.0892, 0.909096778), (0.0852, 0.909139182)):
+        answer = fetched(f"{url}/v1/gamma?K=11&m=3&epsilon={epsilon}&Delta=1e-4")
+        assert answer["cached"] is True
+        assert answer["utility"] == pytest.approx(utility, abs=1e-9)
+        verify(Problem.from_allowance(K=11, m=3, epsilon=epsilon, Delta=1e-4), answer["gamma"])
+    code, text, _ = stopped(process)
+    assert code == 0
+    for name in ("MNIST", "Fashion-MNIST"):
+        assert f"{name}: 11 voters, each (0.08" in text
+        assert (tmp_path / "output" / f"{name.lower()}.png").read_bytes().startswith(b"\x89PNG")
+    assert text.count("private    proved for these very numbers") == 2
+
+
+def test_the_first_run_finds_a_taken_port_before_the_work(begin: Begin, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        process = begin("--port", port, program=[sys.executable, "-m", "darrm.cli.first_run"])
+        code, stdout, stderr = finished(process)
+    assert (code, stdout) == (ExitCode.UNAVAILABLE, "")
+    assert f"Something is listening at 127.0.0.1:{port} already" in stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,385 @@
+"""`darrm solve`: what it prints, what it writes, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.darrm_runner import SMALL, refused, run, run_json
+
+from darrm.cli.cached_solve import MAX_QUICK_K
+from darrm.cli.output import EXIT_CODES, ExitCode, exit_code_of
+from darrm_opt import Problem, solve, verify
+from darrm_opt.design.status import Status
+from darrm_opt.record import solution_from_record
+
+MNIST = ("--K", "11", "--m", "3", "--epsilon", "0.0892", "--Delta", "1e-4")
+
+
+def solved(*arguments: str) -> dict[str, Any]:
+    return dict(run_json("solve", *arguments))
+
+
+def test_json_is_the_record_of_the_same_answer_as_in_python() -> None:
+    record = solved(*MNIST)
+    expected = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
+    assert solution_from_record(record) == expected
+    assert np.array_equal(solution_from_record(record).gamma, expected.gamma)
+    verify(expected.problem, record["gamma"])
+
+
+def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
+    result = run("solve", *MNIST)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert (
+        "11 voters, each (0.0892, 0.0001)-DP; the release of one bit is (0.2676, 0.000299971)-DP (m = 3)."
+        in result.stdout
+    )
+    solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
+    gamma = solution.gamma
+    for l in range(6):
+        assert f"{l}, {11 - l}  {gamma[l]:.9f}" in result.stdout
+    assert "utility    0.909096778 of the plain majority's, as weighed by rectangular" in result.stdout
+    assert "optimal    no private γ has more than 0.909096778 (gap " in result.stdout
+    assert "private    proved for these very numbers: every way in which a record can move the voters" in result.stdout
+    corners = {"zero": "(0, 0)", "one": "(1, 1)", "xy": "(x, y)", "yx": "(y, x)", "down": "(Δ, 0)"}
+    tightest = ", ".join(
+        f"{count} at {name} {corners[name]}" for name, count in solution.certificate.worst_corners.items()
+    )
+    assert f"tightest   {tightest}: (p, p′) is a voter's chance to say 1" in result.stdout
+
+
+def test_an_even_number_of_voters_has_its_tie_on_a_line_of_its_own() -> None:
+    lines = run("solve", "--K", "4", "--m", "1", "--epsilon", "1").stdout.splitlines()
+    assert "     2  0.000000000               a tie" in lines
+
+
+def test_the_table_says_how_often_the_bit_is_the_majority() -> None:
+    # γ is the weight of the majority against a fair coin: the bit is the majority with (1 + γ)/2
+    lines = run("solve", "--K", "4", "--m", "1", "--epsilon", "1").stdout.splitlines()
+    assert "  1, 3  0.500000000            0.750000" in lines
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-3"])
+@pytest.mark.parametrize("target", ["0", "0.3", "2"])
+def test_voters_that_are_not_private_get_randomised_response(target: str, delta: str) -> None:
+    record = solved("--K", "5", "--epsilon", "inf", "--target-epsilon", target, "--delta", delta)
+    grown = math.exp(float(target))
+    constant = (grown - 1 + 2 * float(delta)) / (grown + 1)
+    assert record["gamma"] == pytest.approx([constant] * 6, abs=1e-11)
+    assert record["problem"]["epsilon"] == "inf"
+    assert record["problem"]["m"] is None
+
+
+def test_every_option_reaches_the_solver() -> None:
+    record = solved(
+        *("--K", "7", "--target-epsilon", "0.4", "--epsilon", "0.3", "--Delta", "1e-3", "--delta", "2e-3"),
+        *("--affected", "4", "--objective", "shared(2,5)", "--shape", "monotone", "--method", "enumerate"),
+        *("--backend", "highs", "--time-limit", "60", "--no-cache"),
+    )
+    assert record["problem"] == {
+        "K": 7,
+        "m": pytest.approx(4 / 3),
+        "epsilon": 0.3,
+        "Delta": 0.001,
+        "target_epsilon": 0.4,
+        "delta": 0.002,
+        "affected": 4,
+    }
+    assert (record["objective"], record["shape"]) == ("shared(2,5) agreement", "monotone")
+    assert (record["method"], record["backend"]) == ("enumerate", "highs")
+
+
+def test_a_suspicious_question_is_answered_with_a_warning() -> None:
+    result = run("solve", "--K", "5", "--m", "1", "--epsilon", "0.1", "--Delta", "0.5", "--delta", "1e-6", "--json")
+    assert result.exit_code == 0
+    warning = "delta = 1e-06 is below Delta = 0.5, and the release is hardly more than a fair coin"
+    assert result.stderr.startswith(f"Warning: {warning}")
+    assert json.loads(result.stdout)["warnings"][0].startswith(warning)
+
+
+# ------------------------------------------------------------------------------------------- files
+
+
+def test_output_holds_the_record_and_replaces_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "gamma.json"
+    path.write_text("old")
+    result = run("solve", *SMALL, "--output", str(path), "--json")
+    assert result.exit_code == 0
+    assert path.read_text(encoding="utf-8") == result.stdout
+    assert [each.name for each in tmp_path.iterdir() if "cache" not in each.name] == ["gamma.json"]
+
+
+def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "touched").touch()
+    run("solve", *SMALL, "--output", str(tmp_path / "gamma.json"))
+    assert (tmp_path / "gamma.json").stat().st_mode == (tmp_path / "touched").stat().st_mode
+
+
+def test_a_failing_write_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path, _target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "gamma.json"
+    path.write_text("old")
+    monkeypatch.setattr(Path, "replace", full)
+    result = run("solve", *SMALL, "--no-cache", "--output", str(path))
+    assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert result.stderr == f"Error: {path}: No space left on device\n"
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf", "SVG"])
+def test_plot_draws_a_picture_of_the_kind_that_its_name_says(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"gamma.{ending}"
+    assert run("solve", *SMALL, "--plot", str(path)).exit_code == 0
+    magic = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending.lower()]
+    assert path.read_bytes().startswith(magic)
+
+
+# ------------------------------------------------------------------------------------------- cache
+
+
+def counted_stores(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the URLs of the stores that are opened from now on."""
+    import solver_cache
+
+    opened: list[str] = []
+    really = solver_cache.open_store
+
+    def open_store(url: str) -> Any:
+        opened.append(url)
+        return really("memory")
+
+    monkeypatch.setattr(solver_cache, "open_store", open_store)
+    return opened
+
+
+def test_the_cache_is_asked_where_someone_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = counted_stores(monkeypatch)
+    run("solve", *SMALL)
+    assert len(opened) == 1  # DARRM_CACHE_URL is set in tests
+    run("solve", *SMALL, "--no-cache")
+    assert len(opened) == 1
+    monkeypatch.delenv("DARRM_CACHE_URL")
+    run("solve", *SMALL)
+    assert len(opened) == 1
+    run("solve", *SMALL, "--cache")
+    assert len(opened) == 2
+
+
+def test_the_cache_is_asked_where_a_solve_takes_longer_than_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DARRM_CACHE_URL")
+    opened = counted_stores(monkeypatch)
+    run("solve", "--K", str(MAX_QUICK_K), "--m", "3", "--epsilon", "0.1")
+    assert opened == []
+    run("solve", "--K", str(MAX_QUICK_K + 1), "--m", "3", "--epsilon", "0.1")
+    run("solve", *SMALL, "--method", "enumerate")
+    assert len(opened) == 2
+
+
+def test_the_second_answer_is_the_first_one_from_the_cache() -> None:
+    first, second = (json.loads(run("solve", *SMALL, "--cache", "--json").stdout) for _ in range(2))
+    assert first == second  # the seconds of the solve too
+
+
+def test_a_cache_that_was_asked_for_and_fails_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DARRM_CACHE_URL", f"sqlite:///{tmp_path}/file/cache.sqlite")
+    result = run("solve", *SMALL)
+    assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert result.stderr.startswith("Error: The cache at sqlite:///")
+    assert "Set DARRM_CACHE_URL to another place" in result.stderr
+
+
+def test_a_cache_that_nobody_asked_for_and_fails_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("DARRM_CACHE_URL")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    result = run("solve", *SMALL, "--method", "enumerate")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Warning: The cache at sqlite:///")
+    assert "5 voters" in result.stdout
+
+
+# ---------------------------------------------------------------------------------------- bad input
+
+VOTERS = "expected a whole number of voters, at least 1."
+EPSILON = "expected a number of nats, at least 0 (inf: not private)."
+PROBABILITY = "expected a probability in [0, 1)."
+ALLOWANCE = "expected a privacy allowance, a real number above 0."
+AFFECTED = "A record cannot influence more voters than there are."
+NO_M = "The allowance m has no meaning for such voters: give target_epsilon instead."
+OBJECTIVE = (
+    "expected rectangular(lower=0.5, tau=50), uniform(lower=0.5), shared(a,b) or histogram(n_0,…,n_K), "
+    "followed by tv or agreement if not the usual measure; expected_error or minimax."
+)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--K", "0", f"--K: 0 is not valid: {VOTERS}"),
+        ("--K", "-3", f"--K: -3 is not valid: {VOTERS}"),
+        ("--K", "2.5", f"--K: 2.5 is not valid: {VOTERS}"),
+        ("--K", "a", f"--K: 'a' is not valid: {VOTERS}"),
+        ("--epsilon", "-0.1", f"--epsilon: -0.1 is not valid: {EPSILON}"),
+        ("--epsilon", "nan", f"--epsilon: nan is not valid: {EPSILON}"),
+        ("--epsilon", "much", f"--epsilon: 'much' is not valid: {EPSILON}"),
+        ("--Delta", "1", f"--Delta: 1 is not valid: {PROBABILITY}"),
+        ("--Delta", "-1e-9", f"--Delta: -1e-09 is not valid: {PROBABILITY}"),
+        ("--Delta", "x", f"--Delta: 'x' is not valid: {PROBABILITY}"),
+        ("--delta", "1.0", f"--delta: 1.0 is not valid: {PROBABILITY}"),
+        ("--delta", "-0.5", f"--delta: -0.5 is not valid: {PROBABILITY}"),
+        ("--m", "0", f"--m: 0 is not valid: {ALLOWANCE}"),
+        ("--m", "-2", f"--m: -2 is not valid: {ALLOWANCE}"),
+        ("--m", "inf", f"--m: inf is not valid: {ALLOWANCE}"),
+        (
+            "--affected",
+            "6",
+            f"--affected: 6 is not valid: expected at most K = 5 voters. {AFFECTED}",
+        ),
+        ("--affected", "0", "--affected: 0 is not valid: expected a whole number of voters, at least 1."),
+        (
+            "--target-epsilon",
+            "1",
+            "--m: 2 is not valid: expected exactly one of m and target_epsilon. The target ε is m·epsilon.",
+        ),
+        ("--backend", "cplex", "--backend: 'cplex' is not valid: expected one of highs, gurobi, cvxpy."),
+        ("--shape", "round", "--shape: 'round' is not valid: expected 'free' or 'monotone'."),
+        ("--method", "magic", "--method: 'magic' is not valid: expected 'auto', 'enumerate' or 'cuts'."),
+        ("--objective", "fun", f"--objective: objective = 'fun' is not valid: {OBJECTIVE}"),
+        ("--objective", "uniform(lower=2)", f"--objective: lower = 2 is not valid: {PROBABILITY}"),
+        (
+            "--objective",
+            "minimax(points=1)",
+            "--objective: points = 1 is not valid: expected a whole number in 2..10000.",
+        ),
+        (
+            "--objective",
+            "histogram(1,2,3)",
+            "--objective: counts = (1.0, 2.0, 3.0) is not valid: expected K+1 = 6 counts. Received 3.",
+        ),
+        ("--time-limit", "soon", "--time-limit: 'soon' is not valid: expected seconds above 0."),
+        ("--time-limit", "0", "--time-limit: 0.0 is not valid: expected seconds above 0."),
+        ("--plot", "gamma.gif", "--plot: 'gamma.gif' is not valid: expected a name ending in .png, .svg, .pdf."),
+    ],
+)
+@pytest.mark.parametrize("cache", ["--cache", "--no-cache"])
+def test_bad_input_is_refused_by_the_name_of_its_option(option: str, value: str, message: str, cache: str) -> None:
+    assert refused("solve", *SMALL, cache, option, value) == f"Error: {message}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", f"--K is missing: {VOTERS}"),
+        ("--K 5", f"--epsilon is missing: {EPSILON}"),
+        (
+            "--K 5 --epsilon 1",
+            "--m is missing: expected exactly one of m and target_epsilon. The target ε is m·epsilon.",
+        ),
+        (
+            "--K 5 --epsilon inf --m 2",
+            f"--m: 2 is not valid: expected no m with epsilon = inf. {NO_M}",
+        ),
+        (
+            "--K 5 --epsilon inf",
+            "--target-epsilon is missing: expected a number of nats, at least 0. epsilon = inf leaves m without meaning.",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(arguments: str, message: str) -> None:
+    assert refused("solve", *arguments.split()) == f"Error: {message}"
+
+
+@pytest.mark.parametrize("option", ["--output", "--plot"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a long path is shown in part
+    Path("folder.png").mkdir()
+    expected = (
+        f"Error: {option}: 'none/gamma.png' is not valid: expected a file that can be written. There is no folder "
+    )
+    assert refused("solve", option, "none/gamma.png").startswith(expected)
+    assert refused("solve", option, "folder.png").endswith("It is a folder.")
+
+
+def test_a_solver_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.delitem(sys.modules, "darrm_opt.design.backends.gurobi", raising=False)
+    monkeypatch.setitem(sys.modules, "gurobipy", None)
+    result = run("solve", *SMALL, "--backend", "gurobi", "--no-cache")
+    assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert "pip install 'darrm-opt[gurobi]', or use backend = 'highs'." in result.stderr
+
+
+def test_drawing_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run("solve", *SMALL, "--plot", str(tmp_path / "gamma.png"))
+    assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert result.stderr == (
+        "Error: Drawing needs the package matplotlib, which is not installed: pip install 'darrm-opt[plot]'.\n"
+    )
+
+
+# ---------------------------------------------------------------------------------------- exit codes
+
+
+def test_an_answer_short_of_the_optimum_is_printed_and_has_a_code_of_its_own() -> None:
+    result = run("solve", "--K", "61", "--m", "3", "--epsilon", "0.1", "--time-limit", "1e-9", "--no-cache", "--json")
+    assert result.exit_code == ExitCode.NOT_OPTIMAL
+    record = json.loads(result.stdout)
+    assert record["status"] == "time limit"
+    verify(solution_from_record(record).problem, record["gamma"])
+    text = run("solve", "--K", "61", "--m", "3", "--epsilon", "0.1", "--time-limit", "1e-9", "--no-cache").stdout
+    assert "status     time limit. The time limit came first: the answer is private" in text
+
+
+def test_an_error_of_our_own_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr("darrm.cli.cached_solve.cached_solution", broken)
+    result = run("solve", *SMALL)
+    assert (result.exit_code, result.stdout) == (ExitCode.INTERNAL_ERROR, "")
+    assert "Traceback (most recent call last):" in result.stderr
+    assert result.stderr.splitlines()[-2:] == [
+        "ZeroDivisionError: a fault",
+        "Error: this is an error in darrm itself. Please report it, with the lines above.",
+    ]
+
+
+def test_want_of_memory_is_no_error_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 8.00 TiB")
+
+    monkeypatch.setattr("darrm.cli.cached_solve.cached_solution", hungry)
+    result = run("solve", *SMALL)
+    assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert result.stderr == "Error: there is not enough memory here. Unable to allocate 8.00 TiB\n"
+
+
+def test_every_status_has_an_exit_code() -> None:
+    codes = {status: exit_code_of(status) for status in Status}
+    assert codes.pop(Status.OPTIMAL) is ExitCode.DONE
+    assert set(codes.values()) == {ExitCode.NOT_OPTIMAL}
+
+
+def test_every_exit_code_stands_in_the_help() -> None:
+    for verb in ([], ["solve"], ["verify"], ["curve"], ["serve"]):
+        text = " ".join(run(*verb, "--help").stdout.split())
+        for code in ExitCode:
+            assert f"{code:d} {code.meaning}" in text
+    assert EXIT_CODES.startswith("Exit codes")

@@ -1,0 +1,201 @@
+"""The command line on terminals: other encodings, short help, examples, subcommands, completion, elapsed time."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+import pytest
+from rich.console import Console
+from support.darrm_runner import SMALL, run, start
+
+from darrm.cli import cached_solve, plurality_options, progress
+from darrm.cli.cached_solve import progress_text
+from darrm.cli.parameters import DesignOptions
+from darrm.cli.parser import Command, parse
+from darrm.cli.progress import ProgressDisplay
+from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, bagging, load, plurality, vote_cost
+from darrm_opt.design.solution import Progress
+from darrm_opt.problem import Problem
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+@pytest.mark.parametrize("words", [("solve", *SMALL), ("--help",), ("solve", "--help"), ("solve", "--K", "x")])
+def test_a_terminal_without_greek_gets_the_names_of_letters(
+    words: tuple[str, ...], encoding: str, tmp_path: Path
+) -> None:
+    process = start(*words, cwd=tmp_path, PYTHONIOENCODING=encoding)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode in {0, 2}
+    assert "Traceback" not in stderr
+    assert "?" not in stdout + stderr
+    assert "gamma" in stdout or words == ("solve", "--K", "x")
+
+
+def test_help_is_short_for_help() -> None:
+    assert run("-h").stdout == run("--help").stdout
+    assert run("solve", "-h").stdout == run("solve", "--help").stdout
+
+
+def test_verbs_stand_in_groups() -> None:
+    text = run("--help").stdout
+    places = [text.index(f"\n{title}:\n") for title in GROUPS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_has_examples_that_can_be_read(name: str) -> None:
+    text = run(*name.split(), "--help").stdout
+    for example in EXAMPLES[name]:
+        assert example in text
+        words = shlex.split(example.replace('eval "$(', "").replace(')"', "").partition(" > ")[0])
+        words = words[words.index("darrm") + 1 + len(name.split()) :]
+        parse(words, Command.of(load(name)).parameters)
+
+
+@pytest.mark.parametrize(("group", "seconds"), [("cache", "ls"), ("keys", "add")])
+def test_a_group_of_subcommands_lists_them(group: str, seconds: str) -> None:
+    assert f"  {group} {seconds}" in run(group, "--help").stdout
+    bare = run(group)
+    assert bare.exit_code == 2
+    assert f"Usage: darrm {group} COMMAND" in bare.stderr
+
+
+def completed(*words: str) -> list[str]:
+    typed = " ".join(shlex.quote(word) for word in ("darrm", *words))
+    script = f'{run("completion", "bash").stdout}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words)}; _darrm; echo "${{COMPREPLY[@]}}"'
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("so",), ["solve"]),
+        (("cache", "m"), ["migrate"]),
+        (("cache", "prune", "--d"), ["--days"]),
+        (("solve", "--target"), ["--target-epsilon"]),
+        (("solve", "--shape", ""), ["free", "monotone"]),
+        (("vote-cost", "--noise", "d"), ["discrete"]),
+    ],
+)
+def test_bash_completes(words: tuple[str, ...], expected: list[str]) -> None:
+    assert completed(*words) == expected
+
+
+def test_bash_completes_files(tmp_path: Path) -> None:
+    (tmp_path / "gamma.json").touch()
+    assert completed("verify", f"{tmp_path}/g") == [f"{tmp_path}/gamma.json"]
+
+
+def test_other_shells_have_the_same_options() -> None:
+    assert "bashcompinit" in run("completion", "zsh").stdout
+    fish = run("completion", "fish").stdout
+    assert all(f"-l {flag}" in fish for flag in ("target-epsilon", "time-limit", "prove"))
+    assert run("completion", "tcsh").exit_code == 2
+
+
+class Terminal(io.StringIO):
+    """A terminal that remembers what was written to it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def written_to(stream: io.StringIO, total: int | None, expected: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what a stream is shown of work that ends once ``expected`` was written."""
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "LOG_DELAY_SECONDS", 0.01)
+    display = ProgressDisplay("planning", total)
+    display.update("gnmax [does not fit]", 600)
+    with display:
+        while expected not in stream.getvalue():
+            time.sleep(0.01)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(("total", "done"), [(None, ""), (1000, "600 of 1,000, ")])
+def test_long_work_moves_a_line_on_a_terminal(total: int | None, done: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = f"planning: {done}gnmax [does not fit] (0:00:00; ctrl-C stops it)"
+    written = written_to(Terminal(), total, expected, monkeypatch)
+    assert ("━" in written) == (total is not None)  # a bar
+    assert written.endswith("\x1b[2K")  # nothing of it is left
+
+
+@pytest.mark.parametrize("why", ["log", "no Rich", "dumb"])
+def test_long_work_writes_lines_where_none_can_move(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why == "no Rich":
+        monkeypatch.setattr(progress, "find_spec", lambda _: None)
+    stream = io.StringIO() if why == "log" else Terminal()
+    monkeypatch.setattr(Console, "is_dumb_terminal", why == "dumb")
+    expected = "planning: 600 of 1,000, gnmax [does not fit] (0:00:00)\n"
+    written = written_to(stream, 1000, expected, monkeypatch)
+    assert written == expected * (len(written) // len(expected))
+
+
+def test_each_line_comes_after_twice_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, times = [0.0], [5.0, 10.0, 20.0, 40.0]
+
+    def wait(seconds: float) -> bool:
+        clock[0] += seconds
+        return clock[0] > times[-1]
+
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(progress, "monotonic", lambda: clock[0])
+    display = ProgressDisplay("planning")
+    monkeypatch.setattr(display._end_event, "wait", wait)
+    with display:
+        pass
+    assert stream.getvalue().splitlines() == [f"planning (0:00:{time:02.0f})" for time in times]
+
+
+def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr("sys.stderr", stream)
+        with ProgressDisplay("planning"):
+            pass
+        assert stream.getvalue() == ""
+
+
+def test_a_long_solve_shows_where_it_stands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG_DELAY_SECONDS", 0.0)
+    cached_solve.cached_solution(Problem.from_allowance(41, 11, 0.1), DesignOptions(cache=False))
+    assert "solving" in capsys.readouterr().err
+    at = Progress(round=3, rows=1234, utility=0.5, upper_bound=0.75, violation=0.1, seconds=2.0)
+    assert progress_text(at) == "round 3: 1,234 rows, utility 0.500000, bound 0.750000, gap 2.5e-01"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gnmax", "--total-epsilon", "1", "--total-delta", "1e-5"),
+        ("vote-cost", "--labels", "5", "--label-sigma", "40", "--delta", "1e-5"),
+        ("vote-cost", "--labels", "5", "--total-epsilon", "1", "--delta", "1e-5"),
+        ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1"),
+        ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-5", "--mechanism", "noise"),
+        ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--compare"),
+        ("plan", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--affected", "1"),
+        ("solve", "--K", "5", "--m", "2", "--epsilon", "0.1"),
+    ],
+)
+def test_verbs_that_can_take_long_show_that_they_work(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Seen(ProgressDisplay):
+        def __enter__(self) -> Self:
+            shown.append(self._text)
+            return super().__enter__()
+
+    for module in (bagging, cached_solve, plurality_options, plurality, vote_cost):
+        monkeypatch.setattr(module, "ProgressDisplay", Seen)
+    assert run(*words).exit_code == 0
+    assert len(shown) == 1

@@ -124,7 +124,7 @@ class LeastAnswer(AnswerModel):
     reached: FiniteFloat = Field(description="How much the γ has.")
     is_least: bool = Field(
         description="Whether it is proved that no smaller number of so many digits would do; never for epsilon, for "
-        "which the utility need not grow, unless the smallest that is tried reaches it."
+        "which the utility need not grow, nor where the smallest that is tried reaches it, unless that is 0."
     )
     objective: str = Field(description="What was maximised.")
     shape: str = Field(description="free or monotone.")

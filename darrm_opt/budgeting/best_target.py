@@ -146,8 +146,20 @@ def best_target(
     cost, account = least_cost(Release.of(solution), queries, total.delta, fresh=fresh)
     target = solution.problem.target
     if cost > total.epsilon and queries * Fraction(target.delta) <= Fraction(total.delta):
-        cost, account = math.nextafter(queries * target.epsilon, math.inf), "simple"
+        cost, account = sum_of_epsilons(target, queries), "simple"
     return BestTarget(solution.problem.target, solution, queries, Privacy(cost, total.delta), account, fresh)
+
+
+def equal_share(total: Privacy, queries: int) -> Privacy:
+    """Return an equal share of a total (ε, δ) for each of ``queries`` releases, which fit by the sums of ε and δ."""
+    # a target is put on a decimal grid: it must not come to lie above
+    share = (1 - 2 * 10.0 ** (1 - GRID_DIGITS)) / queries
+    return Privacy(total.epsilon * share, max(0.0, total.delta * share - float(DELTA_GRID)))
+
+
+def sum_of_epsilons(target: Privacy, queries: int) -> float:
+    """Return ε of ``queries`` releases of one target as their sum, rounded up [nats]."""
+    return math.nextafter(queries * target.epsilon, math.inf)
 
 
 def least_cost(
@@ -378,7 +390,6 @@ class _TargetSearch:
         return solution, self._cost(solution) if cost is None else cost
 
     def _equal_share(self) -> Solution:
-        """Return γ_opt of an equal share of the total, which fits by the sums of ε and δ."""
-        # a target is put on a decimal grid: it must not come to lie above
-        share = (1 - 2 * 10.0 ** (1 - GRID_DIGITS)) / self._queries
-        return self._solve(self._total.epsilon * share, max(0.0, self._total.delta * share - float(DELTA_GRID)))
+        """Return γ_opt of an equal share of the total."""
+        share = equal_share(self._total, self._queries)
+        return self._solve(share.epsilon, share.delta)

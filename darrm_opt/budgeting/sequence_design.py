@@ -31,7 +31,14 @@ from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.budgeting.best_target import POINTS, PRECISION, check_total, estimated_cost
+from darrm_opt.budgeting.best_target import (
+    POINTS,
+    PRECISION,
+    check_total,
+    equal_share,
+    estimated_cost,
+    sum_of_epsilons,
+)
 from darrm_opt.budgeting.calibration import Calibration, calibrate, never_stop
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE
 from darrm_opt.design.incumbent import no_release
@@ -42,6 +49,7 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation.oracle import worst_case
+from darrm_opt.design.solver import solve_warm
 from darrm_opt.design.status import Status
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
@@ -126,6 +134,9 @@ MAX_SHARE = 4.0
 MAX_QUERIES = 5000
 """Most releases for which the region is computed: its tables grow with them."""
 
+MIN_EXACT_DELTA = 1e-12
+"""Total δ below which the rounding of the exact account may cost more than the sums of ε and δ."""
+
 MAX_DELTA = 0.5
 """Largest δ assumed for one number of affected voters if chance decides the number: for estimates."""
 
@@ -177,8 +188,9 @@ def design_sequence(
         stop: called between the steps of the search; if it returns True, the best γ so far is returned.
 
     Guarantees:
-        The releases are within ``total``, by the exact account of their bits, or of the models together. Utility is
-        that of a good γ, at least that of each seed that fits, not a proven optimum.
+        The releases are within ``total``, by the exact account of their bits, of the models together, or, where these
+        prove nothing (a total δ of 0, or below their rounding), by the sums for γ_opt of an equal share. Utility is
+        that of a good γ, at least that of each seed that fits, not a proven optimum. γ = 0, a fair coin, costs nothing.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -217,7 +229,16 @@ def design_sequence(
         search = _SequenceSearch(
             worst_problem, queries, total, goal, cost, region_budget, MIXTURE_PRECISION, fresh=fresh, stop=stop
         )
-    return search.at_least(search.best(), seeds)
+    best = search.at_least(search.best(), seeds)
+    if stop() or (best.utility > 0 and total.delta >= MIN_EXACT_DELTA):
+        return best
+    # with K affected voters the target holds for every draw of how many there are
+    affected = problem.affected if distribution is None else problem.K
+    share = Problem(problem.K, problem.voter, equal_share(total, queries), affected)
+    solution, _ = solve_warm(share, goal, rows=None)
+    sums = Privacy(sum_of_epsilons(solution.problem.target, queries), total.delta)
+    by_sums = SequenceDesign(solution.noise, solution.utility, queries, sums, fresh)
+    return max(best, by_sums, key=lambda design: design.utility)
 
 
 def heaviest_count(
@@ -307,8 +328,10 @@ class _SequenceSearch:
         return calibrate(make, budget.epsilon, MAX_SHARE, guess=guess, precision=precision, stop=self._stop)
 
     def _design_of(self, noise: NoiseFunction) -> SequenceDesign:
+        cost = 0.0  # of a coin
         try:
-            cost = self._account(noise, self._problem, self._queries, self._total.delta)
+            if noise.values.any():
+                cost = self._account(noise, self._problem, self._queries, self._total.delta)
         except DeltaTooSmall:
             cost = math.inf
         utility, total = self._program.utility(noise), Privacy(cost, self._total.delta)

@@ -90,8 +90,10 @@ class LeastParameter:
 
     @property
     def is_least(self) -> bool:
-        """Whether it is proved that no smaller one of the numbers that are tried would do."""
-        return self.below is None or (self.parameter != "epsilon" and self.below.bound < _threshold(self.wanted))
+        """Whether it is proved that no smaller number of so many digits would do; of the smallest tried, only 0 is."""
+        if self.below is None:
+            return self.value == 0
+        return self.parameter != "epsilon" and self.below.bound < _threshold(self.wanted)
 
 
 def least_parameter(
@@ -136,8 +138,8 @@ def least_parameter(
 
     Guarantees:
         The γ is private for the problem at exactly the returned number, and reaches what is wanted (1 up to
-        `FULL_SLACK`). `LeastParameter.is_least` says whether it is proved that no smaller number does; for m and the
-        target ε it nearly always is.
+        `FULL_SLACK`). `LeastParameter.is_least` says whether it is proved that no smaller number of so many digits does:
+        for m and the target ε nearly always, unless the smallest number that is tried, 0.001 or 1e-6, reaches it.
 
     Raises:
         InvalidInput: an argument is out of range, or no number that is tried reaches what is wanted.

@@ -147,7 +147,8 @@ class Solution:
     def load(cls, path: str | PathLike[str]) -> Solution:
         """Return the solution in a file of `save` or ``darrm solve``, proved private again.
 
-        Nothing in the file is believed.
+        The proof of privacy and the utility are computed anew. Two claims do not follow from γ and are taken from the
+        file: `upper_bound`, of which only utility ≤ upper bound ≤ 1 is checked, and `status`. Solve again for those.
 
         Args:
             path: the file.

@@ -67,8 +67,9 @@ def repeated_delta(p: Array, q: Array, queries: int, epsilon: float) -> Array:
 
 def hockey_stick(on_data: Array, on_neighbour: Array, epsilon: float) -> Array:
     """Return the larger of the two hockey-stick divergences at ε between laws of `log_binomials`, shape (pairs,)."""
-    forward = np.maximum(np.exp(on_data) - np.exp(on_neighbour + epsilon), 0.0).sum(axis=1)
-    backward = np.maximum(np.exp(on_neighbour) - np.exp(on_data + epsilon), 0.0).sum(axis=1)
+    with np.errstate(over="ignore"):  # e^ε beyond the doubles: the difference is below 0, and counts as 0
+        forward = np.maximum(np.exp(on_data) - np.exp(on_neighbour + epsilon), 0.0).sum(axis=1)
+        backward = np.maximum(np.exp(on_neighbour) - np.exp(on_data + epsilon), 0.0).sum(axis=1)
     return np.asarray(np.maximum(forward, backward))
 
 

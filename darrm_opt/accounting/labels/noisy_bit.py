@@ -99,7 +99,7 @@ def curvature_bound(low: Array, high: Array, largest_p: Array, orders: Array, no
     Returns:
         Bounds, shape (boxes, n).
 
-    Source: docs/proofs.md, "What labels cost", Lemma 3: ‖third derivative‖·√(Σ A²P) + √2·min(√(Σ (A+B)²P), ½·max|A+B|).
+    Source: docs/proofs.md, "What labels cost", Lemma 2: ‖third derivative‖·√(Σ A²P) + √2·min(√(Σ (A+B)²P), ½·max|A+B|).
     """
     squared_first, squared_sum, largest_sum = np.zeros((3, low.shape[0], orders.size))
     with np.errstate(over="ignore"):

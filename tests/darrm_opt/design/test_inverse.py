@@ -103,6 +103,18 @@ def test_the_smallest_number_has_nothing_below() -> None:
     assert (found.value, found.below, found.is_least) == (0.0, None, True)
 
 
+@pytest.mark.parametrize(
+    "question",
+    [{"epsilon": 0.1, "delta": 0.9}, {"parameter": "epsilon", "m": 2.0, "delta": 0.9}],
+    ids=["m", "voter's ε"],
+)
+def test_the_smallest_number_above_0_is_not_proved_to_be_the_least(question: dict[str, Any]) -> None:
+    found = least_parameter(3, utility=0.5, digits=2, **question)
+    assert found.value in (1e-3, 1e-4)
+    assert found.below is None
+    assert not found.is_least
+
+
 def test_progress_counts_the_solves() -> None:
     told: list[tuple[int, int]] = []
     least_parameter(5, epsilon=0.5, utility=0.6, progress=lambda done, of: told.append((done, of)))

@@ -67,6 +67,18 @@ def test_a_file_is_not_believed(change: dict[str, object] | None, error: type[Ex
         Solution.load(path)
 
 
+def test_what_is_taken_from_a_file_is_named(tmp_path: Path) -> None:
+    """The upper bound and the status do not follow from γ: a file may overstate them, and the documentation says so."""
+    path = tmp_path / "gamma.json"
+    SOLUTION.save(path)
+    record = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(record | {"upper_bound": 1.0}), encoding="utf-8")
+    loaded = Solution.load(path)
+    assert (loaded.upper_bound, loaded.utility) == (1.0, SOLUTION.utility)
+    assert Solution.load.__doc__ is not None
+    assert all(name in Solution.load.__doc__ for name in ("`upper_bound`", "`status`"))
+
+
 def test_a_private_majority_says_what_it_is() -> None:
     assert repr(PrivateMajority(SOLUTION)) == "PrivateMajority(K=4, each release 1-DP, affected=4, budget=None)"
     assert "budget=" in repr(PrivateMajority(SOLUTION, PrivacyBudget(Privacy(2.0))))

@@ -1,0 +1,52 @@
+"""A γ for the whole sequence at a total δ of 0, and below what the exact account resolves."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from darrm_opt import Privacy, Problem, solve, verify
+from darrm_opt.accounting.mixture import AffectedDistribution
+from darrm_opt.budgeting import design_sequence
+
+VOTERS = [Problem(5, Privacy(math.inf), Privacy(1.0), 1), Problem(5, Privacy(0.5, 1e-5), Privacy(1.0))]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-18])
+@pytest.mark.parametrize("queries", [1, 2, 20])
+@pytest.mark.parametrize("voters", VOTERS, ids=str)
+def test_the_total_holds_and_an_equal_share_is_reached_where_delta_is_tiny(
+    voters: Problem, queries: int, delta: float
+) -> None:
+    total = Privacy(1.0, delta)
+    found = design_sequence(voters, queries, total, fresh=True)
+    assert found.total.epsilon <= total.epsilon
+    assert found.total.delta == delta
+    share = Problem(voters.K, voters.voter, Privacy(1.0 / queries), voters.affected)
+    assert verify(share, found.noise).margin >= 0  # here the releases' ε add up
+    assert found.utility == pytest.approx(solve(share).utility, rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-18])
+def test_the_total_holds_for_every_draw_of_affected_voters(delta: float) -> None:
+    total, distribution = Privacy(1.0, delta), AffectedDistribution.binomial(5, 0.1)
+    found = design_sequence(VOTERS[0], 3, total, distribution=distribution)
+    assert 0 < found.total.epsilon <= 1.0
+    everyone = Problem(5, Privacy(math.inf), Privacy(1.0 / 3), 5)
+    assert verify(everyone, found.noise).margin >= 0
+    assert found.utility > 0.1
+
+
+@pytest.mark.parametrize("epsilon", [20.0, 400.0, 500.0])
+def test_a_total_whose_exponential_overflows_needs_no_warning(epsilon: float) -> None:
+    found = design_sequence(Problem(11, Privacy(math.inf), Privacy(1.0), 1), 5, Privacy(epsilon, 1e-5))
+    assert found.total.epsilon <= epsilon
+    assert found.utility > 0.99
+
+
+def test_a_coin_costs_nothing() -> None:
+    found = design_sequence(VOTERS[0], 3, Privacy(1.0, 0.0), stop=lambda: True)
+    assert not np.any(found.noise.values)
+    assert found.total == Privacy(0.0, 0.0)

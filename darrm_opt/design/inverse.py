@@ -139,7 +139,7 @@ def least_parameter(
     Guarantees:
         The γ is private for the problem at exactly the returned number, and reaches what is wanted (1 up to
         `FULL_SLACK`). `LeastParameter.is_least` says whether it is proved that no smaller number of so many digits is
-        enough: for m and the target ε nearly always, unless the smallest number that is tried, 0.001 or 1e-6, reaches it.
+        enough: for m and the target ε nearly always, unless 0.001 or 1e-6, the smallest that is tried, reaches it.
 
     Raises:
         InvalidInput: an argument is out of range, or no number that is tried reaches what is wanted.

@@ -20,7 +20,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.errors import SolveFailed
+from darrm_opt.design.backends.highs_object import check_status, new_highs
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import Privacy
@@ -123,25 +123,15 @@ class PluralityProgram:
     """The program in HiGHS; rows are added to the live model, so the dual simplex starts warm."""
 
     def __init__(self, cells: Histograms, weights: Array) -> None:
-        self._highs = highspy.Highs()
+        self._highs = new_highs({"small_matrix_value": 1e-12})
         cell_count, partition_count = cells.values.size, len(cells.partitions)
-        options: dict[str, bool | int | float | str] = {
-            "output_flag": False,
-            "threads": 1,  # one value per process, or a second instance fails
-            "presolve": "off",  # it would throw the warm start away
-            "small_matrix_value": 1e-12,
-            "primal_feasibility_tolerance": TOLERANCE,
-            "dual_feasibility_tolerance": TOLERANCE,
-        }
-        for name, value in options.items():
-            self._check(self._highs.setOptionValue(name, value), f"option {name}")
-        self._check(self._highs.addVars(cell_count, np.zeros(cell_count), 1.0 / cells.multiplicities), "addVars")
-        self._check(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
+        check_status(self._highs.addVars(cell_count, np.zeros(cell_count), 1.0 / cells.multiplicities), "addVars")
+        check_status(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
         ones, columns = np.ones(partition_count), np.arange(cell_count, dtype=np.int32)
-        self._check(self._highs.changeColsCost(cell_count, columns, weights), "changeColsCost")
+        check_status(self._highs.changeColsCost(cell_count, columns, weights), "changeColsCost")
         starts, multiplicities = cells.starts.astype(np.int32), cells.multiplicities.astype(np.float64)
         sums = (partition_count, ones, ones, cell_count, starts, columns, multiplicities)
-        self._check(self._highs.addRows(*sums), "addRows")
+        check_status(self._highs.addRows(*sums), "addRows")
         self._partition_count, self._cell_count = partition_count, cell_count
 
     def add(self, rows: sparse.csr_array, limit: float) -> None:
@@ -156,7 +146,7 @@ class PluralityProgram:
             rows.indices.astype(np.int32),
             rows.data * ROW_SCALE,
         )
-        self._check(status, "addRows")
+        check_status(status, "addRows")
 
     def solve(self, seconds: float) -> tuple[bool, Array, Array, int]:
         """Return whether an optimum was reached, x, the cuts' multipliers and the iterations, within a time [s].
@@ -173,7 +163,7 @@ class PluralityProgram:
                 ("primal_feasibility_tolerance", tolerance),
                 ("dual_feasibility_tolerance", tolerance),
             ):
-                self._check(highs.setOptionValue(name, value), f"option {name}")
+                check_status(highs.setOptionValue(name, value), f"option {name}")
             if afresh:
                 highs.clearSolver()
             outcome = highs.run()
@@ -187,8 +177,3 @@ class PluralityProgram:
         if x.size != self._cell_count:
             x = np.zeros(self._cell_count)
         return optimal, x, multipliers, max(0, int(highs.getInfo().simplex_iteration_count))
-
-    @staticmethod
-    def _check(status: highspy.HighsStatus, call: str) -> None:
-        if status == highspy.HighsStatus.kError:
-            raise SolveFailed(f"HiGHS refused {call}; please report this with the problem's parameters.")

@@ -72,7 +72,12 @@ FRAMEWORKS = {
 
 SOLVERS = {entry.package: name for name, entry in REGISTRY.items()}
 BACKENDS = "darrm_opt.design.backends"
-PROGRAMS = {"highspy": {"darrm_opt.tables.linear_program"}}  # sparse rows and equations, which the backends have not
+PROGRAMS = {
+    "highspy": {
+        f"{BACKENDS}.highs_object",  # the one place where its objects are made
+        "darrm_opt.tables.linear_program",  # sparse rows and equations, which the backends have not
+    }
+}
 
 
 @dataclass(frozen=True)
@@ -209,6 +214,11 @@ def test_the_core_and_the_cache_know_no_framework() -> None:
 def test_each_solver_has_one_file(solver: str) -> None:
     importers = {i.importer for i in all_imports() if top(i.imported) == solver}
     assert importers == {f"{BACKENDS}.{SOLVERS[solver]}"} | PROGRAMS.get(solver, set())
+
+
+def test_objects_of_highs_are_made_in_one_place() -> None:
+    # Another one would print: see the file that makes them.
+    assert not [name for name, path in modules().items() if "highspy.Highs()" in path.read_text(encoding="utf-8")]
 
 
 def test_the_core_reaches_a_backend_only_through_the_registry() -> None:

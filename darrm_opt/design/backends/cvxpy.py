@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.design.backends import WarmStart, row_scale
+from darrm_opt.design.backends.highs_object import new_highs
 from darrm_opt.design.status import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
@@ -57,6 +58,7 @@ class Cvxpy:
         self._attempts = attempts + [(name, {}) for name in solvers if name not in preferred]
         if not self._attempts:
             raise BackendUnavailable("backend = 'cvxpy': CVXPY finds no solver; install one, or use backend = 'highs'.")
+        new_highs({})  # the first HiGHS object of a process prints, and CVXPY's would be it
 
     def add(self, rows: Array, limits: Array) -> None:
         self._rows = np.concatenate([self._rows, rows])

@@ -14,8 +14,8 @@ import highspy
 import numpy as np
 
 from darrm_opt.design.backends import WarmStart, row_scale
+from darrm_opt.design.backends.highs_object import Option, check_status, new_highs
 from darrm_opt.design.status import Outcome, Status
-from darrm_opt.errors import SolveFailed
 from darrm_opt.fork_identity import process_identity
 from darrm_opt.noise import Array, Integers
 
@@ -48,10 +48,7 @@ _STATUS = {
 }
 
 
-OPTIONS: dict[str, bool | int | float | str] = {
-    "output_flag": False,
-    "threads": 1,  # one value per process, or a second instance fails
-    "presolve": "off",  # it would throw the warm start away
+OPTIONS: dict[str, Option] = {
     "small_matrix_value": MIN_ENTRY,
     "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
 }
@@ -76,21 +73,13 @@ def _acquire() -> highspy.Highs:
             process, solver = _idle.pop()
             if process == process_identity():
                 return solver
-    solver = highspy.Highs()
-    for name, value in OPTIONS.items():
-        _check(solver.setOptionValue(name, value), f"option {name}")
-    return solver
+    return new_highs(OPTIONS)
 
 
 def _release(solver: highspy.Highs) -> None:
     """Empty a HiGHS object and keep it for the next program."""
     if solver.clearModel() == highspy.HighsStatus.kOk:
         _idle.append((process_identity(), solver))
-
-
-def _check(status: highspy.HighsStatus, call: str) -> None:
-    if status == highspy.HighsStatus.kError:
-        raise SolveFailed(f"HiGHS refused {call}; please report this with the problem's parameters.")
 
 
 class Highs:
@@ -103,9 +92,9 @@ class Highs:
         self.close = weakref.finalize(self, _release, self._highs)
         self.close.atexit = False
         pricing = DEVEX if entries >= MIN_DEVEX_COLUMNS else CHOSEN_BY_HIGHS
-        _check(self._highs.setOptionValue("simplex_dual_edge_weight_strategy", pricing), "option of the pricing")
-        _check(self._highs.addVars(entries, np.zeros(entries), np.ones(entries)), "addVars")
-        _check(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
+        check_status(self._highs.setOptionValue("simplex_dual_edge_weight_strategy", pricing), "option of the pricing")
+        check_status(self._highs.addVars(entries, np.zeros(entries), np.ones(entries)), "addVars")
+        check_status(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
 
     def add(self, rows: Array, limits: Array) -> None:
         status = self._highs.addRows(
@@ -117,11 +106,11 @@ class Highs:
             np.full(rows.shape, self._columns),
             rows * self._scale,
         )
-        _check(status, "addRows")
+        check_status(status, "addRows")
 
     def drop(self, rows: Integers) -> None:
         # the basis stays where the rows removed were slack
-        _check(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
+        check_status(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Highs:
         old_basis = self._highs.getBasis()
@@ -145,10 +134,10 @@ class Highs:
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         highs = self._highs
-        _check(highs.changeColsCost(self._entries, self._columns, weights * self._scale), "changeColsCost")
+        check_status(highs.changeColsCost(self._entries, self._columns, weights * self._scale), "changeColsCost")
         # HiGHS counts its time limit over all runs of one object
         limit = highspy.kHighsInf if seconds is None else highs.getRunTime() + max(seconds, 0.0)
-        _check(highs.setOptionValue("time_limit", limit), "option time_limit")
+        check_status(highs.setOptionValue("time_limit", limit), "option time_limit")
         status = self._run()
         solution = highs.getSolution()
         rows = highs.getNumRow()
@@ -166,8 +155,8 @@ class Highs:
         status = Status.NUMERICAL
         for strategy, tolerance, afresh in ATTEMPTS:
             for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-                _check(self._highs.setOptionValue(name, tolerance), f"option {name}")
-            _check(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
+                check_status(self._highs.setOptionValue(name, tolerance), f"option {name}")
+            check_status(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
             if afresh:
                 self._highs.clearSolver()
             call_status = self._highs.run()

@@ -134,6 +134,38 @@ def test_entries_far_below_a_solvers_threshold_do_no_harm(backend: str) -> None:
     assert solution.gap < 1e-6
 
 
+HIGHS_1_16 = """
+import highspy, os
+enable, announced = highspy.Highs.enableCallbacks, []
+
+def announce(self):
+    if self.getOptionValue("output_flag")[1] and not announced:
+        announced.append(True)
+        if self.getOptionValue("log_to_console")[1]:
+            os.write(1, b"Running HiGHS")
+    enable(self)
+
+highspy.Highs.enableCallbacks = announce
+"""
+"""HiGHS of any version with a banner as 1.16 has it: printed by the first constructor of a process."""
+
+SOLVES = {
+    **{name: f"solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), backend={name!r})" for name in BACKENDS},
+    "several classes": "solve_plurality(PluralityProblem(5, 3, Privacy(1.0)))",
+}
+
+
+@pytest.mark.parametrize("banner", [HIGHS_1_16, ""], ids=["with a banner", "as installed"])
+@pytest.mark.parametrize("solving", SOLVES)
+def test_no_solver_writes_to_stdout(solving: str, banner: str) -> None:
+    script = (
+        f"{banner}\nfrom darrm_opt import Privacy, Problem, solve\n"
+        f"from darrm_opt.plurality import PluralityProblem, solve_plurality\n{SOLVES[solving]}"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert run.stdout == b""
+
+
 def test_gurobi_beyond_its_licence_names_the_extra_and_the_licence() -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5)
     with pytest.raises(

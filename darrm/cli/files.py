@@ -86,6 +86,17 @@ def write_whole(path: str | Path, content: bytes) -> None:
         raise OSError(err.errno, err.strerror, str(path)) from err
 
 
+def write_json(path: str | Path, content: object) -> None:
+    """Write ``content`` as JSON for readers and programs, indented; the rest as `write_whole`.
+
+    Raises:
+        OSError: it cannot be written; names ``path``.
+    """
+    import json
+
+    write_whole(path, f"{json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)}\n".encode())
+
+
 def read_text(source: str) -> str:
     """Return what is in the file ``source``, or on stdin for ``-``.
 

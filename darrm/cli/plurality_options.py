@@ -116,12 +116,12 @@ def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | 
 
 def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
     """Print every option, and write the best one for `darrm label`."""
-    from darrm.cli.files import write_whole
+    from darrm.cli.files import write_json
     from darrm.cli.report import as_json, columns, count_text, guarantee, text_above
 
     best = design.best
     if output is not None:
-        write_whole(output, as_json(best.mechanism.record()).encode())
+        write_json(output, best.mechanism.record())
     if json:
         answer(as_json(design.as_dict()))
         return

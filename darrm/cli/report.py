@@ -38,10 +38,10 @@ __all__ = [
 
 
 def as_json(content: Any) -> str:
-    """Return JSON text that reads back as the same doubles."""
+    """Return JSON text that reads back as the same doubles, on one line: answers in one file are JSON Lines."""
     import json
 
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(content, ensure_ascii=False, allow_nan=False)
 
 
 def solution_json(solution: Solution) -> str:

@@ -47,9 +47,9 @@ def least(
     The number next below is told as well, with what it reaches: so nobody has to trust the search.
     """
     from darrm.cli.cached_solve import refuse_slow
-    from darrm.cli.files import check_writable, write_whole
+    from darrm.cli.files import check_writable, write_json
     from darrm.cli.progress import ProgressDisplay
-    from darrm.cli.report import as_json, solution_json
+    from darrm.cli.report import as_json
     from darrm_opt.answers.running_time import inverse_seconds
     from darrm_opt.design.inverse import least_parameter, problem_at
     from darrm_opt.design.objective import as_objective
@@ -88,7 +88,7 @@ def least(
             progress=lambda solves, total: display.update(f"{solves} of about {total} solves done"),
         )
     if output is not None:
-        write_whole(output, f"{solution_json(result.solution)}\n".encode())
+        write_json(output, solution_record(result.solution))
     for warning in result.solution.warnings:
         say(f"Warning: {warning}")
     names = ("parameter", "value", "measure", "wanted", "reached", "is_least")

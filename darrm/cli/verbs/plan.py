@@ -196,13 +196,13 @@ def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
 
 def _save(plan: Plan, output: str) -> None:
     """Write the recommended γ, or say that there is none."""
-    from darrm.cli.files import write_whole
-    from darrm.cli.report import solution_json
+    from darrm.cli.files import write_json
+    from darrm_opt.record import solution_record
 
     if plan.best is None or plan.best.noise is None:
         say(f"Nothing is written to {output}: the recommendation has no γ.")
     else:
-        write_whole(output, f"{solution_json(plan.best.to_solution(plan.request.objective))}\n".encode())
+        write_json(output, solution_record(plan.best.to_solution(plan.request.objective)))
 
 
 def _option_text(option: PlanOption) -> str:

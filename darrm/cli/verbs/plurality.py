@@ -86,9 +86,8 @@ def plurality(
     Laplace noise and GNMax, each calibrated exactly for the released label. With --compare all queries are designed
     together: tables, GNMax, and Confident-GNMax with its threshold, its two noises and its most labels.
     """
-    from darrm.cli.files import check_writable, write_whole
+    from darrm.cli.files import check_writable, write_json
     from darrm.cli.plurality_options import show_estimate, show_options, vote_law
-    from darrm.cli.report import as_json
     from darrm_opt.answers.plurality import plurality_seconds
     from darrm_opt.errors import InvalidInput
     from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms
@@ -139,7 +138,7 @@ def plurality(
         record = (
             plurality_record(solution) if alternative is None else rule_record(alternative.problem, alternative.rule)
         )
-        write_whole(output, as_json(record).encode())
+        write_json(output, record)
     _show(comparison, json=json)
     end(ExitCode.DONE if solution.status.value == "optimal" else ExitCode.NOT_OPTIMAL)
 
@@ -148,7 +147,7 @@ def _noise(
     K: Any, classes: Any, total: Privacy, queries: Any, affected: Any, output: str | None, *, json: bool
 ) -> None:
     """Print GNMax with about the least noise for the total, and write it."""
-    from darrm.cli.files import write_whole
+    from darrm.cli.files import write_json
     from darrm.cli.report import as_json, guarantee
     from darrm_opt.plurality.plan import noise_for
     from darrm_opt.problem import Privacy
@@ -157,7 +156,7 @@ def _noise(
         noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
         epsilon = noisy.epsilon(queries, total.delta)
     if output is not None:
-        write_whole(output, as_json(noisy.record()).encode())
+        write_json(output, noisy.record())
     if json:
         answer(as_json({**noisy.record(), "queries": queries, "epsilon": epsilon, "delta": total.delta}))
     else:

@@ -111,12 +111,11 @@ def _folder(output: str) -> Path:
 
 
 def _write_files(folder: Path, reproduction: Reproduction) -> list[str]:
-    from darrm.cli.files import write_whole
-    from darrm.cli.report import as_json
+    from darrm.cli.files import write_json, write_whole
     from darrm_opt.figures import render
 
     files = [folder / f"{reproduction.name}.json"]
-    write_whole(files[0], as_json(reproduction.content()).encode())
+    write_json(files[0], reproduction.content())
     if reproduction.draw is not None:
         files.append(folder / f"{reproduction.name}.png")
         write_whole(files[1], render(reproduction.draw(), "png"))

@@ -53,7 +53,7 @@ def serve(
     with options_named(**option_names):
         settings = read_settings(**overrides)  # refused before anything listens
     if show_settings:
-        answer(_settings_text(settings, as_json=json))
+        answer(_settings_text(settings, json=json))
         return
     from api.server.run import listen, prepare, url_of
     from api.server.run import serve as serve_at
@@ -62,23 +62,21 @@ def serve(
         with options_named(**option_names):
             settings, url = prepare(listening, **overrides), url_of(listening)
         if json:
-            from json import dumps
+            from darrm.cli.report import as_json
 
-            answer(dumps({"url": url}))
+            answer(as_json({"url": url}))
         else:
             say(f"Serving at {url} (its routes: {url}/openapi.json); ctrl-C stops it.")
         serve_at(settings, listening)
 
 
-def _settings_text(settings: Settings, *, as_json: bool) -> str:
+def _settings_text(settings: Settings, *, json: bool) -> str:
     from api.settings import list_settings
 
-    if as_json:
-        from json import dumps
+    if json:
+        from darrm.cli.report import as_json
 
-        return dumps(
-            {setting.variable: setting._asdict() for setting in list_settings(settings)}, indent=2, ensure_ascii=False
-        )
+        return as_json({setting.variable: setting._asdict() for setting in list_settings(settings)})
     lines = []
     for setting in list_settings(settings):
         value = ",".join(setting.value) if isinstance(setting.value, list) else setting.value
@@ -120,7 +118,7 @@ def keys_add(
     from api.access.keys import create_key
 
     key, text = create_key(_keys_file(file), name, role, expires or "")
-    _print({**_key_record(key), "key": text}, text, as_json=json)
+    _print({**_key_record(key), "key": text}, text, json=json)
     validity = f", until {key.expires}" if key.expires else ""
     say(f"Key {key.id} of {key.name!r} ({key.role}{validity}): keep it now, it cannot be shown again.")
 
@@ -131,7 +129,7 @@ def keys_ls(file: KeysFile = None, *, json: AsJson = False) -> None:
 
     keys = list_keys(_keys_file(file))
     lines = "\n".join(f"{key.id}  {key.created}  {key.role:6}  {_expiry(key):33}  {key.name}" for key in keys)
-    _print([_key_record(key) for key in keys], lines or "No keys: nobody is let in.", as_json=json)
+    _print([_key_record(key) for key in keys], lines or "No keys: nobody is let in.", json=json)
 
 
 def keys_revoke(
@@ -144,7 +142,7 @@ def keys_revoke(
     from api.access.keys import revoke_key
 
     entry = revoke_key(_keys_file(file), key)
-    _print(_key_record(entry), f"Revoked {entry.id} of {entry.name!r}.", as_json=json)
+    _print(_key_record(entry), f"Revoked {entry.id} of {entry.name!r}.", json=json)
 
 
 def _key_record(key: Key) -> dict[str, Any]:
@@ -169,9 +167,7 @@ def _keys_file(file: str | None) -> Path:
     return Path(path)
 
 
-def _print(record: object, text: str, *, as_json: bool) -> None:
-    if as_json:
-        from json import dumps
+def _print(record: object, text: str, *, json: bool) -> None:
+    from darrm.cli.report import as_json
 
-        text = dumps(record, ensure_ascii=False)
-    answer(text)
+    answer(as_json(record) if json else text)

@@ -34,14 +34,16 @@ def solve(
     from darrm.cli.report import solution_json, solution_text
 
     if output is not None or plot is not None:
-        from darrm.cli.files import check_plot, check_writable, picture_format, write_whole
+        from darrm.cli.files import check_plot, check_writable, picture_format, write_json, write_whole
 
         check_writable(output, "output")
         check_plot(plot)
     problem = options.problem()
     solution = cached_solution(problem, design)
     if output is not None:
-        write_whole(output, f"{solution_json(solution)}\n".encode())
+        from darrm_opt.record import solution_record
+
+        write_json(output, solution_record(solution))
     if plot is not None:
         from darrm_opt.comparison.baselines import private_baselines
         from darrm_opt.figures import comparison_figure, render

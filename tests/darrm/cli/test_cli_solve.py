@@ -110,7 +110,7 @@ def test_output_holds_the_record_and_replaces_the_old_file(tmp_path: Path) -> No
     path.write_text("old")
     result = run("solve", *SMALL, "--output", str(path), "--json")
     assert result.exit_code == 0
-    assert path.read_text(encoding="utf-8") == result.stdout
+    assert json.loads(path.read_text(encoding="utf-8")) == json.loads(result.stdout)
     assert [each.name for each in tmp_path.iterdir() if "cache" not in each.name] == ["gamma.json"]
 
 

@@ -159,8 +159,8 @@ SOLVES = {
 @pytest.mark.parametrize("solving", SOLVES)
 def test_no_solver_writes_to_stdout(solving: str, banner: str) -> None:
     script = (
-        f"{banner}\nfrom darrm_opt import Privacy, Problem, solve\n"
-        f"from darrm_opt.plurality import PluralityProblem, solve_plurality\n{SOLVES[solving]}"
+        f"{banner}\nfrom darrm_opt import Privacy, Problem, solve\nfrom darrm_opt.tables.problem import PluralityProblem\n"
+        f"from darrm_opt.tables.solver import solve_plurality\n{SOLVES[solving]}"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert run.stdout == b""

@@ -41,14 +41,31 @@ def problem_from_record(record: dict[str, Any]) -> Problem:
     """Return the problem that `problem_record` wrote.
 
     Raises:
-        InvalidInput: a field is missing or out of range.
+        InvalidInput: a field is missing or out of range, or ``m`` is not the one that follows from the others.
     """
-    return Problem(
+    problem = Problem(
         _field(record, "K"),
         Privacy(_number(record, "epsilon"), _number(record, "Delta")),
         Privacy(_number(record, "target_epsilon"), _number(record, "delta")),
         _field(record, "affected"),
     )
+    check_allowance(record.get("m"), problem)
+    return problem
+
+
+def check_allowance(m: Any, problem: Problem) -> None:
+    """Refuse an ``m`` that contradicts the rest of its problem; None says nothing.
+
+    Raises:
+        InvalidInput: naming ``m``.
+    """
+    if m is None or m == problem.m:
+        return
+    if problem.m is None:
+        raise InvalidInput("m", m, f"no m with epsilon = {problem.voter.epsilon:g}", "It has no meaning there.")
+    accepted = f"target_epsilon / epsilon = {problem.m!r}"
+    if not math.isclose(real_number(m, "m", accepted), problem.m, rel_tol=1e-9):
+        raise InvalidInput("m", m, accepted, "The two contradict each other: which privacy is meant?")
 
 
 def solution_record(solution: Solution) -> dict[str, Any]:

@@ -118,10 +118,11 @@ def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> No
     """Print every option, and write the best one for `darrm label`."""
     from darrm.cli.files import write_json
     from darrm.cli.report import as_json, columns, count_text, guarantee, text_above
+    from darrm_opt.plurality.vote_mechanisms import planned_fields
 
     best = design.best
     if output is not None:
-        write_json(output, best.mechanism.record())
+        write_json(output, best.mechanism.record() | planned_fields(design.queries, design.total))
     if json:
         answer(as_json(design.as_dict()))
         return

@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting import PrivacyBudget
+from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.record import KIND as RULE_KIND
 from darrm_opt.plurality.record import rule_from_record, rule_record
@@ -115,6 +116,11 @@ class VoteMechanism(ABC):
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data, for a log."""
 
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """What it does, in a few words."""
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VoteMechanism) and self.record() == other.record()
 
@@ -200,6 +206,11 @@ class RuleMechanism(VoteMechanism):
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data."""
         return rule_record(self.problem, self.rule)
+
+    @property
+    def description(self) -> str:
+        """What it does, in a few words."""
+        return f"a table, each released class {guarantee(self.problem.target)}"
 
 
 class NoisyMaximum(VoteMechanism):
@@ -289,6 +300,16 @@ class NoisyMaximum(VoteMechanism):
         """Return the mechanism as plain data."""
         return {"kind": NOISE_KIND, "format": NOISE_FORMAT, **{name: getattr(self, name) for name in NOISE_FIELDS}}
 
+    @property
+    def description(self) -> str:
+        """What it does, in a few words."""
+        noise = f"the largest count after discrete Gaussian noise of σ = {self.sigma:.6g} votes on each"
+        if self.threshold is None:
+            return noise
+        check = f"if the largest count passes {self.threshold:g} votes after noise of σ = {self.check_sigma:.6g}"
+        cap = "" if self.cap is None else f"; at most {self.cap:,} classes"
+        return f"{noise}, {check}{cap}"
+
 
 class SelectionMechanism(VoteMechanism):
     """Permute-and-flip or the exponential mechanism at a rate, for any number of voters and classes, sampled exactly.
@@ -375,6 +396,13 @@ class SelectionMechanism(VoteMechanism):
         """Return the mechanism as plain data."""
         return {"kind": SELECTION_KIND, "format": 1, **{name: getattr(self, name) for name in SELECTION_FIELDS}}
 
+    @property
+    def description(self) -> str:
+        """What it does, in a few words."""
+        return (
+            f"{self.name.replace('_', ' ')} at {self.rate:.6g} nats a vote, each released class {guarantee(self.each)}"
+        )
+
 
 def mechanism_from_record(record: Any) -> VoteMechanism:
     """Return the mechanism of a record, proved here.
@@ -393,6 +421,41 @@ def mechanism_from_record(record: Any) -> VoteMechanism:
         raise InvalidInput("mechanism", str(err), f"every field of a {record['kind']}") from err
     problem, rule, _ = rule_from_record(record)
     return RuleMechanism(problem, rule)
+
+
+def planned_fields(queries: int, total: Privacy) -> dict[str, Any]:
+    """Return what the record of a mechanism says of the queries that it was designed for.
+
+    Args:
+        queries: Q ≥ 1.
+        total: (ε, δ) of all Q answers together.
+    """
+    return {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
+
+
+def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
+    """Return the queries that a mechanism was designed for and their total, as `planned_fields` wrote them.
+
+    Nothing is believed of them: `VoteMechanism.fits` proves the total.
+
+    Returns:
+        None where the record names none.
+
+    Raises:
+        InvalidInput: a field is missing or out of range.
+    """
+    names = ("queries", "total_epsilon", "total_delta")
+    if not any(name in record for name in names):
+        return None
+    queries = whole_number(record.get("queries"), "queries", "a whole number of releases, at least 1")
+    accepted = "a finite number of nats, at least 0"
+    epsilon = real_number(record.get("total_epsilon"), "total_epsilon", accepted)
+    delta = real_number(record.get("total_delta"), "total_delta", "a probability in [0, 1)")
+    if not 0 <= epsilon < math.inf:
+        raise InvalidInput("total_epsilon", epsilon, accepted)
+    if not 0 <= delta < 1:
+        raise InvalidInput("total_delta", delta, "a probability in [0, 1)")
+    return queries, Privacy(epsilon, delta)
 
 
 def _shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:

@@ -93,7 +93,6 @@ EXAMPLES = {
 """Commands that a verb's help shows."""
 
 _MODULES = {
-    "verify": "solve",
     "profile": "curve",
     "gnmax": "bagging",
     "keys add": "serve",

@@ -139,16 +139,14 @@ def needed(value: str | None, argument: str) -> str:
 
 def plurality_of(source: str) -> VoteMechanism | None:
     """Return the mechanism in a file that `darrm plurality` wrote, proved; None where the file is another one."""
-    from json import loads
-
-    from darrm.cli.files import read_text
+    from darrm.cli.files import json_document, read_text
 
     if source == "-":  # can be read once
         return None
     text = read_text(source)
     try:
-        record = loads(text)
-    except (ValueError, RecursionError):
+        record = json_document(text)
+    except ValueError:
         return None  # said by whoever reads it as an answer of `darrm solve`
     from darrm_opt.plurality.vote_mechanisms import MECHANISM_KINDS, mechanism_from_record
 

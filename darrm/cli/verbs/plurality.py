@@ -95,6 +95,7 @@ def plurality(
     from darrm_opt.plurality.mechanisms import MECHANISMS
     from darrm_opt.plurality.plan import release_target
     from darrm_opt.plurality.record import plurality_record, rule_record
+    from darrm_opt.plurality.vote_mechanisms import planned_fields
     from darrm_opt.tables.problem import has_table
 
     check_writable(output, "output")
@@ -138,7 +139,7 @@ def plurality(
         record = (
             plurality_record(solution) if alternative is None else rule_record(alternative.problem, alternative.rule)
         )
-        write_json(output, record)
+        write_json(output, record | planned_fields(number(queries), total))
     _show(comparison, json=json)
     end(ExitCode.DONE if solution.status.value == "optimal" else ExitCode.NOT_OPTIMAL)
 
@@ -150,13 +151,14 @@ def _noise(
     from darrm.cli.files import write_json
     from darrm.cli.report import as_json, guarantee
     from darrm_opt.plurality.plan import noise_for
+    from darrm_opt.plurality.vote_mechanisms import planned_fields
     from darrm_opt.problem import Privacy
 
     with ProgressDisplay("calibrating noise"):
         noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
         epsilon = noisy.epsilon(queries, total.delta)
     if output is not None:
-        write_json(output, noisy.record())
+        write_json(output, noisy.record() | planned_fields(queries, total))
     if json:
         answer(as_json({**noisy.record(), "queries": queries, "epsilon": epsilon, "delta": total.delta}))
     else:

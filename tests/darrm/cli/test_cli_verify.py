@@ -94,8 +94,8 @@ def test_a_suspicious_problem_is_pointed_out() -> None:
         ("[[1, 1], [1, 1]]", "-: gamma = [[1.0, 1.0], [1.0, 1.0]] is not valid: expected a flat list of K+1 numbers"),
         ("[]", "-: gamma = [] is not valid: expected a flat list of K+1 numbers γ(0), …, γ(K)."),
         ("[1, 1, NaN, NaN, 1, 1]", "- is not JSON: NaN is not a number of JSON."),
-        ("1, 1", "- is not JSON: Extra data"),
-        ("", "- is not JSON: Expecting value"),
+        ("1, 1", "- is not JSON: Expecting value"),
+        ("", "- is not JSON: it is empty."),
         ("[" * 100_000, "- is not JSON: "),
     ],
 )
@@ -159,3 +159,177 @@ def test_the_file_is_needed() -> None:
     result = run("verify")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Missing argument 'FILE'" in result.stderr
+
+
+# ------------------------------------------------------------------------------------------ every kind of file
+
+BARE = {"K": 5, "m": 2, "epsilon": 0.5, "Delta": 0, "gamma": [0.5, 0.4, 0.3, 0.3, 0.4, 0.5]}
+
+
+@pytest.mark.parametrize(
+    ("K", "classes", "queries", "total", "options", "kind"),
+    [
+        (25, 10, 20, 2.0, ("--compare", "--price", "1"), "darrm noisy maximum"),
+        (25, 10, 20, 2.0, ("--mechanism", "noise"), "darrm noisy maximum"),
+        (60, 10, 1, 3.0, ("--compare", "--total-delta", "0"), "darrm selection mechanism"),
+        (5, 3, 20, 2.0, ("--compare",), "darrm plurality rule"),
+        (5, 3, 20, 2.0, ("--mechanism", "exponential"), "darrm plurality rule"),
+    ],
+)
+def test_every_mechanism_is_proved_with_the_total_that_its_file_names(
+    K: int, classes: int, queries: int, total: float, options: tuple[str, ...], kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "design.json"
+    numbers = {"K": K, "classes": classes, "queries": queries, "total-epsilon": total}
+    delta = 0.0 if "--total-delta" in options else 1e-5
+    words = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
+    words += [] if "--total-delta" in options else ["--total-delta", "1e-5"]
+    assert run("plurality", *words, *options, "--output", str(path)).exit_code == 0
+    content = json.loads(path.read_text())
+    assert content["kind"] == kind
+    assert (content["queries"], content["total_epsilon"], content["total_delta"]) == (queries, total, delta)
+    result = run("verify", str(path), "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["private"] is True
+    assert json.loads(result.stdout)["total"] == {"queries": queries, "epsilon": total, "delta": delta}
+    assert "computed again" in run("verify", str(path)).stdout
+    path.write_text(json.dumps(content | {"queries": 1000 * queries, "total_epsilon": 1e-3}))
+    false = run("verify", str(path), "--json")
+    assert false.exit_code == ExitCode.NOT_PRIVATE
+    assert json.loads(false.stdout)["private"] is None
+    path.write_text(json.dumps(content | {"total_epsilon": "much"}))
+    assert "total_epsilon = 'much' is not valid" in refused("verify", str(path))
+    for name in ("queries", "total_epsilon", "total_delta"):
+        del content[name]  # as 0.2.0 wrote it
+    path.write_text(json.dumps(content))
+    assert run("verify", str(path)).exit_code == 0
+    assert "--K" in refused("verify", str(path), "--K", "5")
+
+
+def test_noise_without_a_total_is_told_by_its_one_answer() -> None:
+    record = {"kind": "darrm noisy maximum", "format": 2, "K": 25, "classes": 10, "sigma": 40.0, "threshold": None}
+    record |= {"check_sigma": None, "affected": 1, "cap": None}
+    answer = json.loads(run("verify", "-", "--json", given=json.dumps(record)).stdout)
+    assert answer["private"] is True
+    assert 0 < answer["one"]["epsilon"] < 0.5
+    assert "sigma" in refused("verify", "-", given=json.dumps(record | {"sigma": 0.5}))
+
+
+@pytest.mark.parametrize(
+    ("change", "left_out", "target"),
+    [
+        ({}, (), 1.0),
+        ({}, ("K", "Delta"), 1.0),
+        ({"target_epsilon": 1.0}, ("m",), 1.0),
+        ({"target_epsilon": 1.0, "delta": 1e-6, "affected": 2}, (), 1.0),
+        ({"epsilon": "inf", "target_epsilon": 3.0}, ("m",), 3.0),
+        ({"m": None, "target_epsilon": 1.0}, (), 1.0),
+    ],
+)
+def test_a_gamma_with_its_problem_beside_it_is_proved(
+    change: dict[str, Any], left_out: tuple[str, ...], target: float
+) -> None:
+    content = {name: value for name, value in (BARE | change).items() if name not in left_out}
+    result = run("verify", "-", "--json", given=json.dumps(content))
+    assert (result.exit_code, result.stderr) == (0, "")
+    proof = json.loads(result.stdout)
+    assert proof["private"] is True
+    assert (proof["problem"]["K"], proof["problem"]["target_epsilon"]) == (5, target)
+
+
+@pytest.mark.parametrize(
+    ("change", "left_out", "argument"),
+    [
+        ({}, ("epsilon",), "epsilon is missing"),
+        ({}, ("m",), "m is missing"),
+        ({"Epsilon": 0.5}, (), "'Epsilon' is not valid"),
+        ({"target_epsilon": 1.5}, (), "m = 2 is not valid"),
+        ({"K": 6}, (), "gamma"),
+        ({"epsilon": "inf"}, (), "m = 2 is not valid"),
+    ],
+)
+def test_a_bare_file_that_is_not_clear_is_shown_the_least_one(
+    change: dict[str, Any], left_out: tuple[str, ...], argument: str
+) -> None:
+    content = {name: value for name, value in (BARE | change).items() if name not in left_out}
+    assert argument in refused("verify", "-", given=json.dumps(content))
+
+
+def test_the_least_file_is_one() -> None:
+    from darrm.cli.verbs.verify import LEAST_FILE
+
+    assert LEAST_FILE in refused("verify", "-", given='{"what": 1}')
+    assert run("verify", "-", given=LEAST_FILE).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["gamma", "problem", "utility"])
+def test_a_name_that_occurs_twice_is_refused(name: str, tmp_path: Path) -> None:
+    """Readers differ in which of the two they take: what was proved here might not be what is released elsewhere."""
+    content = record()
+    text = json.dumps(content)[:-1] + f", {json.dumps(name)}: {json.dumps(content[name])}}}"
+    assert f"'{name}' occurs twice in one object" in refused("verify", "-", given=text)
+    (tmp_path / "twice.json").write_text(text)
+    (tmp_path / "votes.csv").write_text("1,0,1,1,0\n")
+    words = ("--solution", str(tmp_path / "twice.json"), "--release-log", str(tmp_path / "log"), "--queries", "1")
+    assert "occurs twice" in refused("label", str(tmp_path / "votes.csv"), *words, "--output", str(tmp_path / "o.csv"))
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize("m", [7, 1.999, "two"])
+def test_an_m_that_contradicts_the_target_is_refused(m: Any) -> None:
+    content = record()
+    content["problem"]["m"] = m
+    assert f"m = {m!r} is not valid" in refused("verify", "-", given=json.dumps(content))
+    not_private = json.loads(
+        run("solve", "--K", "3", "--epsilon", "inf", "--target-epsilon", "1", "--affected", "1", "--json").stdout
+    )
+    not_private["problem"]["m"] = 1.0
+    assert "m = 1.0 is not valid" in refused("verify", "-", given=json.dumps(not_private))
+
+
+def test_every_gamma_of_a_plan_and_of_a_search_is_proved() -> None:
+    options = ("--K", "3", "--affected", "1", "--queries", "2", "--total-epsilon", "2", "--total-delta", "1e-5")
+    plan = run("plan", *options, "--json").stdout
+    count = sum(option["gamma"] is not None for option in json.loads(plan)["options"])
+    assert count > 3
+    result = run("verify", "-", given=plan)
+    assert result.stdout.startswith(f"{count} releases, each proved private")
+    assert len(result.stdout.splitlines()) == count + 1
+    wrong = json.loads(plan)
+    next(option for option in wrong["options"] if option["gamma"])["gamma"] = [1.0] * 4
+    assert run("verify", "-", given=json.dumps(wrong)).exit_code == ExitCode.NOT_PRIVATE
+    least = run("least", "--K", "3", "--epsilon", "0.5", "--utility", "0.9", "--json").stdout
+    assert len(json.loads(run("verify", "-", "--json", given=least).stdout)["proofs"]) == 2
+
+
+def test_answers_one_after_the_other_are_proved_each() -> None:
+    line = json.dumps(record())
+    lines = f"{line}\n{line}\n{json.dumps(BARE)}\n"
+    assert run("verify", "-", given=lines).stdout.startswith("3 releases, each proved private")
+    wrong = json.dumps(BARE | {"gamma": [1.0] * 6})
+    result = run("verify", "-", "--json", given=f"{lines}{wrong}\n")
+    assert result.exit_code == ExitCode.NOT_PRIVATE
+    assert [proof["private"] for proof in json.loads(result.stdout)["proofs"]] == [True, True, True, False]
+    assert "value 2" in refused("verify", "-", given=f'{line}\n{{"gamma": 1}}\n')
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "sqlite"])
+def test_every_row_of_a_table_is_proved(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_CACHE_URL", f"sqlite:///{tmp_path}/store.sqlite")
+    for m in ("1", "2"):
+        assert run("solve", "--K", "3", "--m", m, "--epsilon", "0.5").exit_code == 0
+    table = tmp_path / f"answers.{suffix}"
+    assert run("export", "--output", str(table)).exit_code == 0
+    assert run("verify", str(table)).stdout.startswith("2 answers, each proved private")
+    assert json.loads(run("verify", str(table), "--json").stdout) == {"private": True, "rows": 2}
+    assert "--K" in refused("verify", str(table), "--K", "3")
+    if suffix == "jsonl":
+        lines = table.read_text().splitlines()
+        table.write_text("\n".join([lines[0], lines[1].replace('"gamma":[', '"gamma":[1.0,'), *lines[2:], ""]))
+        assert run("verify", str(table)).exit_code == ExitCode.NOT_PRIVATE
+
+
+def test_labels_are_no_table(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("label\n1\n0\n")
+    assert run("verify", str(labels)).exit_code == ExitCode.UNAVAILABLE

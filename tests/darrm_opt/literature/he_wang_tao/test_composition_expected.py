@@ -193,7 +193,9 @@ COMPUTED: dict[str, Callable[[Inputs], Any]] = {
     ),
     "sgld_last_term_printed": lambda i: sgld_last_term_printed(*i.training, i["slack"], acknowledge_unsound=True).delta,
     "fl_step_eps_printed": lambda i: (
-        federated_step_printed(1, i["tau_times_sigma"], i["delta_step"], acknowledge_unsound=True).epsilon
+        federated_step_printed(
+            1, i["tau_times_sigma"], i["delta_step"], radical="logarithm", acknowledge_unsound=True
+        ).epsilon
     ),
     "fl_step_eps_replace": lambda i: (
         federated(1, 1, i["tau_times_sigma"], 1, i["delta_step"], bound="tail").unsampled.epsilon

@@ -160,7 +160,7 @@ def test_the_per_step_epsilons_lose_their_factor() -> None:
     assert gaussian_epsilon_tail(shift, 1e-5) == pytest.approx(0.97971, abs=1e-5)
     assert printed.exact_delta == pytest.approx(51e-5, rel=0.01)
     for scale, delta, times in [(20.0, 1e-5, 1.004), (5.0, 1e-8, 139), (1.0, 1e-5, 160)]:
-        federated = federated_step_printed(1, scale, delta, acknowledge_unsound=True)
+        federated = federated_step_printed(1, scale, delta, radical="logarithm", acknowledge_unsound=True)
         assert federated.exact_delta == pytest.approx(times * delta, rel=0.01)
         # For silencing a client the same number is sound.
         assert gaussian_delta(1 / scale, federated.epsilon) <= delta
@@ -168,7 +168,7 @@ def test_the_per_step_epsilons_lose_their_factor() -> None:
 
 def test_the_totals_of_theorem_8_are_those_of_a_hand() -> None:
     # Everybody in one round, tau = sigma = 1: e = sqrt((4x + 1)/2) = 2 at x = ln(1/delta) = 1.75, or (4 sqrt(x) + 1)/2 = 3 at x = 1.5625.
-    whole = federated_printed(1, 1, 1.0, 1, math.exp(-1.75), math.exp(-2), acknowledge_unsound=True)
+    whole = federated_printed(1, 1, 1.0, 1, math.exp(-1.75), math.exp(-2), radical="fraction", acknowledge_unsound=True)
     assert whole.epsilon == pytest.approx(8.0 + 4 * 0.964027580075817, rel=1e-12)  # sqrt(8·4·2) + 2·2·tanh 2
     assert whole.delta == pytest.approx(0.173773943450445, rel=1e-12)  # delta itself: one step, which takes all of it
     part = federated_printed(
@@ -176,19 +176,49 @@ def test_the_totals_of_theorem_8_are_those_of_a_hand() -> None:
     )
     assert part.epsilon == pytest.approx(6.0 + 3 * 0.905148253644866, rel=1e-12)  # sqrt(8/4·9·2) + 2·3/2·tanh 1.5
     assert part.delta == pytest.approx(0.209611387151098 / 2, rel=1e-12)
+    # As typeset, e = 4 sqrt(x + 1)/2 = 3 at x = 1.25; with two clients a round e = 4/2 sqrt(x + 1/4)/2 = 1.5 at x = 2.
+    alike = federated_printed(2, 1, 1.0, 1, math.exp(-1.25), math.exp(-2), acknowledge_unsound=True)
+    assert alike.epsilon == pytest.approx(part.epsilon, rel=1e-12)
+    assert federated_step_printed(2, 1.0, math.exp(-2), acknowledge_unsound=True).epsilon == pytest.approx(1.5)
     with pytest.raises(InvalidInput, match=r"^cohort = 3 is not valid: expected at most the number of clients, 2"):
         federated_printed(2, 3, 1.0, 1, 0.1, 0.1, acknowledge_unsound=True)
-    with pytest.raises(InvalidInput, match=r"^radical = 'all' is not valid: expected 'fraction' or 'logarithm'"):
+    with pytest.raises(InvalidInput, match=r"^radical = 'all' is not valid: expected 'sum', 'fraction' or 'logarithm'"):
         federated_printed(2, 1, 1.0, 1, 0.1, 0.1, radical="all", acknowledge_unsound=True)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("radical", "times"), [("fraction", 360), ("logarithm", 150)])
+@pytest.mark.parametrize("cohort", [1, 3, 20])
+@pytest.mark.parametrize("delta", [1e-1, 1e-5, 1e-8])
+def test_where_each_reading_of_theorem_8_is_true(cohort: int, delta: float) -> None:
+    """A round silences a client with a shift of 1/(τσ), and replaces one with twice that: the exact Gaussian decides."""
+    logarithm = -math.log(delta)
+    limits: dict[tuple[Radical, int], float] = {  # the largest 1/(τσ) up to which it is said to be true
+        ("sum", 1): 2 * (2 - math.sqrt(2)) * math.sqrt(logarithm),
+        ("fraction", 1): 1 / 2,
+        ("fraction", 2): 1 / 8,
+        ("logarithm", 1): math.inf,
+    }
+    for radical, times in [*limits, ("sum", 2), ("logarithm", 2)]:
+        shifts = [0.004, 0.05, 1 / 8, 1 / 2, 1.0, 3.0, 8.0, 40.0]
+        limit = limits.get((radical, times), 0.0)
+        held = []
+        for shift in shifts:
+            claim = federated_step_printed(
+                cohort, 1 / (cohort * shift), delta, radical=radical, acknowledge_unsound=True
+            )
+            held.append(gaussian_delta(times * shift, claim.epsilon) <= delta)
+            assert held[-1] or shift > limit
+        assert held[-1] == (limit == math.inf)
+        if limit == 0.0 and delta <= 1e-5:
+            assert not any(held[1:])
+
+
+@pytest.mark.parametrize(("radical", "times"), [("sum", 170), ("fraction", 360), ("logarithm", 150)])
 def test_a_realisable_run_refutes_theorem_8(radical: Radical, times: float) -> None:
     """The pair that refutes Theorem 7: a replaced client moves the mean of a round by 2/(τσ) = 2 deviations."""
     claim = federated_printed(1000, 1, 1.0, 100, 1e-6, 1e-6, radical=radical, acknowledge_unsound=True)
     truth = realisable_run().get_delta_for_epsilon(claim.epsilon)
     assert truth > times * (claim.delta + 1e-6)
-    if radical == "fraction":
+    if radical == "sum":
         assert claim.epsilon == pytest.approx(FEDERATED_RUN.epsilon, abs=1e-4)
         assert claim.delta + 1e-6 == pytest.approx(FEDERATED_RUN.claimed, rel=1e-4)
         assert truth > 0.99 * FEDERATED_RUN.truth

@@ -146,7 +146,7 @@ def federated_step_printed(
     Let L = ln(1/δ), and μ = 1/(τσ) the shift of a round where a client is silenced; where one is replaced it is 2μ.
 
     - ``sum``, as it is typeset: ε = 4σ(1/τ)√(L + 1/τ²)/(2σ²) = 2μ√(L + 1/τ²). Silencing: true for μ ≤ 1.17√L, false for
-      less noise. Replacing: false, at δ ≤ 1e-5 from μ = 0.05 on.
+      less noise. Replacing: false, at δ ≤ 1e-5 from μ = ⅛ on.
     - ``fraction``: ε = √([4σ(1/τ)L + 1/τ²]/(2σ²)) = √(2μL + μ²/2), far too large for much noise. Silencing: true for
       μ ≤ ½, false for little noise. Replacing: true for μ ≤ ⅛, false for little noise.
     - ``logarithm``: ε = [4σ(1/τ)√L + 1/τ²]/(2σ²) = 2μ√L + μ²/2. Silencing: true. Replacing: as for ``sum``.

@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn, SupportsIndex
 
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
 from darrm_opt.accounting.composition.optimal import (
@@ -68,7 +68,8 @@ class PrivacyBudget:
     Guarantees:
         All events that are accepted cost at most the budget together, whatever was charged in view of whichever
         answers. A charge that is refused changes nothing. Charges from several threads are made one at a time. A copy
-        that ``fork`` makes has nothing left: only the process that made or loaded a budget can charge it.
+        that ``fork`` makes has nothing left: only the process that made or loaded a budget can charge it. `copy` and
+        `pickle` make none: they raise TypeError.
 
     Raises:
         InvalidInput: the budget or the accounting is not valid.
@@ -212,6 +213,12 @@ class PrivacyBudget:
         if not account.fits(Privacy(0.0), 0):
             raise BudgetUnreadable(f"the events of the budget {path} exceed {account.budget}; nothing was loaded.")
         return account
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            "a PrivacyBudget cannot be copied or pickled: the copy could spend what the original has left once more. "
+            "Use one object everywhere, or a budget on a file: ReleaseLog."
+        )
 
     @property
     def _is_forked(self) -> bool:

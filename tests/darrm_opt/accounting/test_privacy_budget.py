@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
+import pickle
 import stat
 import threading
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -355,6 +358,18 @@ def test_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(BudgetUnreadable, match="is damaged: TypeError"):
         PrivacyBudget.load(tmp_path / "list.json")
+
+
+# ------------------------------------------------------------------------------------------ copies
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_no_copy_can_spend_what_is_left_once_more(copied: Callable[[PrivacyBudget], Any]) -> None:
+    account = PrivacyBudget(Privacy(3.0))
+    account.charge(Privacy(1.0))
+    with pytest.raises(TypeError, match="a PrivacyBudget cannot be copied or pickled"):
+        copied(account)
+    assert account.affordable(Privacy(1.0)) == 2
 
 
 # ------------------------------------------------------------------------------------------ fork

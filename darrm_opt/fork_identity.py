@@ -1,10 +1,17 @@
-"""Identity of a process: an account in memory remembers it, so that a copy made by ``fork`` has nothing left."""
+"""Identity of a process, and what its forked children must not inherit.
+
+An account in memory remembers the process that made it, so that a copy made by ``fork`` has nothing left. A file whose
+lock a process holds is closed in its children, which would hold the lock as long as they live.
+"""
 
 from __future__ import annotations
 
 import os
+from io import FileIO
+from weakref import WeakSet
 
 _forks = 0
+_files: WeakSet[FileIO] = WeakSet()
 
 
 def process_identity() -> tuple[int, int]:
@@ -12,9 +19,17 @@ def process_identity() -> tuple[int, int]:
     return os.getpid(), _forks
 
 
-def _count_fork() -> None:
+def close_in_forks(file: FileIO) -> FileIO:
+    """Return a file, which is closed at once in every child that is forked from now on."""
+    _files.add(file)
+    return file
+
+
+def _begin_child() -> None:
     global _forks  # noqa: PLW0603 - one number for each process is the point
     _forks += 1
+    for file in _files:
+        file.close()
 
 
-os.register_at_fork(after_in_child=_count_fork)
+os.register_at_fork(after_in_child=_begin_child)

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from numpy.typing import NDArray
 
@@ -37,6 +36,21 @@ MAX_ID = 200
 """Most characters of a release id."""
 
 _COUNT = "a whole number of releases, at least 0"
+
+
+class _Releases(NamedTuple):
+    """What the lines of a log come to.
+
+    Attributes:
+        header: the first line.
+        totals: each summary field, added up over all releases.
+        places: place of the line and count of each release that has an id. One dict for all states, which only grows:
+            a line whose reading was interrupted is in it, under the same id, when it is read again.
+    """
+
+    header: Record
+    totals: dict[str, int]
+    places: dict[str, tuple[int, int]]
 
 
 class DurableLog(ABC, Generic[Subject, Answers]):
@@ -68,19 +82,16 @@ class DurableLog(ABC, Generic[Subject, Answers]):
     """What it is for, in words."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._header: Record = {}
-        self._totals: Counter[str] = Counter()  # of each summary field, over all releases
-        self._places: dict[str, tuple[int, int]] = {}  # id: (place of its line, count)
-        self._journal = Journal(path, self._replay)
-        with self._journal.locked():
-            if not self._header:
-                raise BudgetUnreadable(f"the release log {path} is empty.")
+        self._journal = Journal(path, _Releases({}, {}, {}), self._replay)
+        header = self._journal.locked(lambda file: file.state.header)
+        if not header:
+            raise BudgetUnreadable(f"the release log {path} is empty.")
         try:
-            self._read_header()
+            self._read_header(header)
         except DarrmError:
             raise
         except (ValueError, KeyError, TypeError, ArithmeticError) as err:
-            raise ReleaseLogDamaged(f"the release log {path} does not say what it is for: {err!r}") from err
+            raise ReleaseLogDamaged(f"the release log {path} does not say what it is for ({err!r})") from err
 
     @property
     def path(self) -> Path:
@@ -110,8 +121,7 @@ class DurableLog(ABC, Generic[Subject, Answers]):
     @property
     def spent(self) -> int:
         """Releases charged so far, by any process."""
-        with self._journal.locked():
-            return self._totals["count"]
+        return self._total("count")
 
     @property
     def left(self) -> int:
@@ -121,8 +131,7 @@ class DurableLog(ABC, Generic[Subject, Answers]):
     @property
     def ids(self) -> frozenset[str]:
         """The ids under which something was released."""
-        with self._journal.locked():
-            return frozenset(self._places)
+        return self._journal.locked(lambda file: frozenset(file.state.places))
 
     @property
     def in_words(self) -> str:
@@ -136,8 +145,7 @@ class DurableLog(ABC, Generic[Subject, Answers]):
             InvalidInput: not an id.
         """
         release_id = checked_id(release_id)
-        with self._journal.locked() as file:
-            return self._answers(file, release_id) if release_id in self._places else None
+        return self._journal.locked(lambda file: self._answers(file, release_id))
 
     def charge_and_release(self, count: int, draw: Callable[[], Answers], release_id: str | None = None) -> Answers:
         """Release ``count`` answers, or return those that were released under this id.
@@ -152,31 +160,46 @@ class DurableLog(ABC, Generic[Subject, Answers]):
 
         Raises:
             BudgetSpent: fewer are left; nothing was charged.
+            BudgetExceeded: this is a child that was forked inside ``draw``; its parent is charged and gets the answers.
             ReleaseIdTaken: the id named a release of another size.
             InvalidInput: not a count or not an id.
             ReleaseLogDamaged: the file is not as it was written; nothing was released.
         """
+        return self._charge_and_release(count, lambda _: draw(), release_id)
+
+    def _charge_and_release(
+        self, count: int, draw: Callable[[dict[str, int]], Answers], release_id: str | None
+    ) -> Answers:
+        """Do as `charge_and_release` with a draw that is given the totals of the releases so far."""
         count = whole_number(count, "count", _COUNT, least=0)
         if release_id is not None:
             release_id = checked_id(release_id)
-        with self._journal.locked() as file:
-            if release_id is not None and release_id in self._places:
-                count_before = self._places[release_id][1]
-                if count_before != count:
-                    raise ReleaseIdTaken(
-                        f"the release id {release_id!r} was used for {count_before} releases, not {count}: choose "
-                        "another id. Nothing was charged and nothing was released."
-                    )
-                return self._answers(file, release_id)
-            spent = self._totals["count"]
-            if count > self.limit - spent:
-                raise BudgetSpent(self.in_words, self.limit, spent, count)
-            answers = draw()
-            if answers.shape != (count,):
-                raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
-            named_fields = {} if release_id is None else {"id": release_id, "bits": self._encode(answers)}
-            file.append({**self._summary_fields(answers), **named_fields})
-            return answers
+        return self._journal.locked(lambda file: self._charge_and_release_alone(file, count, draw, release_id))
+
+    def _charge_and_release_alone(
+        self,
+        file: LockedJournal[_Releases],
+        count: int,
+        draw: Callable[[dict[str, int]], Answers],
+        release_id: str | None,
+    ) -> Answers:
+        stored = None if release_id is None else self._answers(file, release_id)
+        if stored is not None:
+            if len(stored) != count:
+                raise ReleaseIdTaken(
+                    f"the release id {release_id!r} was used for {len(stored)} releases, not {count}: choose "
+                    "another id. Nothing was charged and nothing was released."
+                )
+            return stored
+        spent = file.state.totals.get("count", 0)
+        if count > self.limit - spent:
+            raise BudgetSpent(self.in_words, self.limit, spent, count)
+        answers = draw(file.state.totals)
+        if answers.shape != (count,):
+            raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
+        named_fields = {} if release_id is None else {"id": release_id, "bits": self._encode(answers)}
+        file.append({**self._summary_fields(answers), **named_fields})
+        return answers
 
     def check_is_for(self, subject: Subject, argument: str = "release_log") -> None:
         """Refuse to release anything else than what this log is for.
@@ -305,26 +328,31 @@ class DurableLog(ABC, Generic[Subject, Answers]):
         """
         return {"count": whole_number(record["count"], "count", _COUNT, least=0)}
 
-    def _replay(self, record: Record, place: int) -> None:
-        if not self._header:
-            self._header = record
-            return
+    def _replay(self, releases: _Releases, record: Record, place: int) -> _Releases:
+        if not releases.header:
+            return _Releases(record, releases.totals, releases.places)
         try:
             summary, release_id = self._read_summary(record), record.get("id")
         except (InvalidInput, KeyError, AttributeError) as err:
             raise ReleaseLogDamaged(
-                f"the release log {self._journal.path} holds a line that is no release: {err!r}"
+                f"the release log {self._journal.path} holds a line that is no release ({err!r})"
             ) from err
-        self._totals.update(summary)
         if release_id is not None:
-            self._places[release_id] = (place, summary["count"])
+            releases.places[release_id] = (place, summary["count"])
+        totals = {field: releases.totals.get(field, 0) + number for field, number in summary.items()}
+        return _Releases(releases.header, totals, releases.places)
 
-    def _answers(self, file: LockedJournal, release_id: str) -> Answers:
-        place, count = self._places[release_id]
+    def _total(self, field: str) -> int:
+        """Return a summary field, added up over all releases so far, by any process."""
+        return self._journal.locked(lambda file: file.state.totals.get(field, 0))
+
+    def _answers(self, file: LockedJournal[_Releases], release_id: str) -> Answers | None:
+        if release_id not in file.state.places:
+            return None
+        place, count = file.state.places[release_id]
         return self._decode(file.at(place)["bits"], count)
 
-    def _read_header(self) -> None:
-        header = self._header
+    def _read_header(self, header: Record) -> None:
         if header.get("kind") != self.KIND or header.get("format") != self.FORMAT:
             raise BudgetUnreadable(
                 f"{self.path} is not a release log of format {self.FORMAT} for one {self.SUBJECT}, which this version "

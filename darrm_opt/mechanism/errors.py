@@ -28,7 +28,20 @@ class BudgetSpent(BudgetExceeded):
 
 
 class ReleaseLogDamaged(BudgetUnreadable):
-    """The file of a release log is not what was written there: to go on from it could overspend, so it is refused."""
+    """The file of a release log is not what was written there: to go on from it could overspend, so it is refused.
+
+    Attributes:
+        fault: what is wrong, in words.
+        advice: what to do, also where nobody has the file as it was.
+    """
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        self.advice = (
+            "Restore the file as it was, with every line that it had. If nobody can, treat its whole budget as spent, "
+            "as nobody knows how much of it was: a new release log has a budget of its own, and the two add up."
+        )
+        super().__init__(f"{fault}. Nothing is released. {self.advice}")
 
 
 class ReleaseIdTaken(DarrmError):

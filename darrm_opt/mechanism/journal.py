@@ -1,12 +1,15 @@
-"""An append-only file of records that survives kill -9, torn writes, and several processes at once.
+"""An append-only file of records that survives kill -9, torn writes, interrupts, and several processes at once.
 
 A line is ``<checksum> <JSON>``; the checksum covers the line and all lines before it, so a line that was changed, moved
 or removed in the middle is found. Whoever reads or writes holds an exclusive lock on the file itself (``flock``), and
 opens it anew each time, so that threads and forked children exclude each other too.
 
-A record counts once `append` has returned: then it is on the disk (``fsync``). What a crash leaves of a line that was
-being written has no end of line; it never counted, and is cut off by the next who comes. Any other fault refuses the
-file: to go on from it could make something free that was charged.
+A record counts once `LockedJournal.append` has returned: then it is on the disk (``fsync``). What a crash leaves of a
+line that was being written has no end of line; it never counted, and is cut off by the next who comes. Any other fault
+refuses the file: to go on from it could make something free that was charged.
+
+An interrupt (ctrl-C, or any exception that a signal handler raises) may come before any bytecode: what was read is
+replaced in one assignment, and the lock ends with the call that took it, so that the same object can go on.
 
 Not covered: a copy of the file is a second file; an older version put back in its place is not recognised by a process
 that starts afterwards; the checksum finds damage, not forgery; locks need a local file system, or an NFS with
@@ -15,171 +18,252 @@ locks.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
-import tempfile
+import stat
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from darrm_opt.accounting.errors import BudgetUnreadable
+from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
 from darrm_opt.durable_file import flush_folder
+from darrm_opt.fork_identity import close_in_forks, process_identity
 from darrm_opt.mechanism.errors import ReleaseLogDamaged
 
 Record = dict[str, Any]
+
+State = TypeVar("State")
+"""What the records of a journal come to."""
+
+Result = TypeVar("Result")
 
 CHECKSUM = 32
 """Characters of a checksum: 128 bits."""
 
 
-class Journal:
+class _Read(NamedTuple, Generic[State]):
+    """What was read of a file: the end of its last line, that line's checksum, and what all records come to."""
+
+    end: int
+    chain: str
+    state: State
+
+
+class Journal(Generic[State]):
     """A file of records, of which this process has read the first ones.
 
     Args:
         path: an existing file.
-        replay: called with each record and the place of its line, in order, once.
+        start: what no records come to.
+        step: returns what all records come to, given what those before the last come to, the last, and the place of
+            its line. An interrupt may discard the result; then it is called again with the same arguments.
     """
 
-    def __init__(self, path: str | os.PathLike[str], replay: Callable[[Record, int], None]) -> None:
+    def __init__(self, path: str | os.PathLike[str], start: State, step: Callable[[State, Record, int], State]) -> None:
         self._path = Path(path)
-        self._replay = replay
-        self._end = 0
-        self._chain = ""
+        self._step = step
+        self._read = _Read(0, "", start)
+        self._flushed = 0
         self._identity: tuple[int, int] | None = None
-        self._thread = threading.RLock()
-        self._held = False
+        self._holder: tuple[int, FileIO] | None = None
 
     @property
     def path(self) -> Path:
         """Where it is."""
         return self._path
 
-    @contextmanager
-    def locked(self) -> Iterator[LockedJournal]:
-        """Hold the file alone, with all its records replayed.
+    def locked(self, act: Callable[[LockedJournal[State]], Result]) -> Result:
+        """Return what ``act`` returns, called while the file is held alone and all its records are read.
+
+        A function is called, and no context manager is returned: an interrupt between two of a context manager's
+        methods would leave the file locked.
 
         Raises:
             BudgetUnreadable: it cannot be opened.
             ReleaseLogDamaged: a line is not as it was written, or the file was replaced or cut while in use.
         """
-        with self._thread:
-            if self._held:  # a second lock of the same file would wait for the first, forever
-                raise RuntimeError("a release log cannot be used from within one of its own releases")
+        if self._holder is not None and self._holder[0] == threading.get_ident() and not self._holder[1].closed:
+            # a second lock of the same file would wait for the first, forever
+            raise RuntimeError("a release log cannot be used from within one of its own releases")
+        try:
+            file = FileIO(self._path, "r+")
+        except OSError as err:
+            raise BudgetUnreadable(f"the release log {self._path} cannot be opened: {err.strerror}") from err
+
+        def act_on_all_records() -> Result:
+            self._holder = (threading.get_ident(), file)
             try:
-                file = self._path.open("r+b", buffering=0)
-            except OSError as err:
-                raise BudgetUnreadable(f"the release log {self._path} cannot be opened: {err.strerror}") from err
-            with file:
-                fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed, or the process dies
                 self._same_file(file)
                 self._catch_up(file)
-                self._held = True
-                try:
-                    yield LockedJournal(self, file)
-                finally:
-                    self._held = False
+                return act(LockedJournal(self, file))
+            finally:
+                self._holder = None
 
-    def _same_file(self, file: BinaryIO) -> None:
-        state = os.fstat(file.fileno())
-        identity = (state.st_dev, state.st_ino)
-        if self._identity not in (None, identity) or state.st_size < self._end:
-            raise ReleaseLogDamaged(
-                f"the release log {self._path} was replaced or cut while it was in use: nothing is released."
-            )
+        return _alone(file, act_on_all_records)
+
+    def _same_file(self, file: FileIO) -> None:
+        status = os.fstat(file.fileno())
+        identity = (status.st_dev, status.st_ino)
+        if self._identity not in (None, identity) or status.st_size < self._read.end:
+            raise ReleaseLogDamaged(f"the release log {self._path} was replaced or cut while it was in use")
         self._identity = identity
+        if status.st_nlink > 1:  # `create` died between giving it its name and removing the draft's
+            with contextlib.suppress(OSError):
+                draft = _draft(self._path)
+                if os.path.samestat(draft.lstat(), status):
+                    draft.unlink()
 
-    def _catch_up(self, file: BinaryIO) -> None:
+    def _catch_up(self, file: FileIO) -> None:
         """Read what others have added, and cut off what a crash left."""
-        start = self._end
-        file.seek(start)
-        with os.fdopen(os.dup(file.fileno()), "rb") as lines:
-            for line in lines:
-                record = self._read(line)
-                if record is None:
-                    if self._is_torn(line):
-                        os.ftruncate(file.fileno(), self._end)
-                        os.fsync(file.fileno())
-                        break
-                    raise ReleaseLogDamaged(
-                        f"the release log {self._path} is damaged at byte {self._end}: nothing is released. Put back "
-                        "the file as it was, with every line that it had, or create another with a budget of its own."
-                    )
-                self._take(record, line)
-        if self._end > start:
+        for line in _lines(file, self._read.end):
+            record = self._record(line)
+            if record is None:
+                if not self._is_torn(line):
+                    raise ReleaseLogDamaged(f"the release log {self._path} is damaged at byte {self._read.end}")
+                os.ftruncate(file.fileno(), self._read.end)
+                os.fsync(file.fileno())
+                break
+            self._take(record, line)
+        if self._read.end > self._flushed:
             os.fsync(file.fileno())  # whoever wrote these lines may have died before they were on the disk
+            self._flushed = self._read.end
 
-    def _read(self, line: bytes) -> Record | None:
+    def _record(self, line: bytes) -> Record | None:
         checksum, _, content = line.rstrip(b"\n").partition(b" ")
-        if not line.endswith(b"\n") or checksum.decode("ascii", "replace") != _checksum(self._chain, content):
+        if not line.endswith(b"\n") or checksum.decode("ascii", "replace") != _checksum(self._read.chain, content):
             return None
         record: Record = json.loads(content)
         return record
 
     def _is_torn(self, line: bytes) -> bool:
-        """Return whether an unreadable line is the last one, cut short; not one whose end of line was changed."""
-        return not line.endswith(b"\n") and self._read(line[:-1] + b"\n") is None
+        """Return whether an unreadable line is the last one, cut short; not one whose end of line was changed.
+
+        The first line is there before the file has its name, so it is never torn: without it, this is another file.
+        """
+        return self._read.end > 0 and not line.endswith(b"\n") and self._record(line[:-1] + b"\n") is None
 
     def _take(self, record: Record, line: bytes) -> None:
-        self._replay(record, self._end)
-        self._end += len(line)
-        self._chain = line[:CHECKSUM].decode("ascii")
+        before = self._read
+        state = self._step(before.state, record, before.end)
+        self._read = _Read(before.end + len(line), line[:CHECKSUM].decode("ascii"), state)  # all of it at once
 
-    def _append(self, file: BinaryIO, record: Record) -> None:
-        line = _line(self._chain, record)
-        file.seek(self._end)
-        rest = memoryview(line)
-        while rest:
-            rest = rest[file.write(rest) :]
-        os.fsync(file.fileno())
+    def _append(self, file: FileIO, record: Record) -> None:
+        line = _line(self._read.chain, record)
+        _write(file, self._read.end, line)
         self._take(record, line)
+        self._flushed = self._read.end
 
 
-class LockedJournal:
-    """A journal that is held alone."""
+class LockedJournal(Generic[State]):
+    """A journal that is held alone, by the process that took its lock: a child that is forked meanwhile is refused."""
 
-    def __init__(self, journal: Journal, file: BinaryIO) -> None:
+    def __init__(self, journal: Journal[State], file: FileIO) -> None:
         self._journal = journal
         self._file = file
+        self._process = process_identity()
+
+    @property
+    def state(self) -> State:
+        """What its records come to."""
+        return self._journal._read.state  # noqa: SLF001 — two halves of one thing
 
     def append(self, record: Record) -> None:
         """Add a record; when this returns, it is on the disk.
 
         Raises:
+            BudgetExceeded: this process was forked from the one that holds the file; nothing was written.
             OSError: it could not be written; it may count or not, and whoever waits for it gets nothing.
         """
-        self._journal._append(self._file, record)  # noqa: SLF001 — two halves of one thing
+        self._refuse_fork()
+        self._journal._append(self._file, record)  # noqa: SLF001 — as above
 
     def at(self, place: int) -> Record:
-        """Return the record whose line begins at ``place``."""
-        self._file.seek(place)
-        with os.fdopen(os.dup(self._file.fileno()), "rb") as lines:
-            record: Record = json.loads(lines.readline()[CHECKSUM + 1 :])
+        """Return the record whose line begins at ``place``; raises BudgetExceeded as `append`."""
+        self._refuse_fork()
+        record: Record = json.loads(next(_lines(self._file, place))[CHECKSUM + 1 :])
         return record
+
+    def _refuse_fork(self) -> None:
+        if self._process != process_identity():
+            raise BudgetExceeded(
+                f"process {self._process[0]} began this release, and this one was forked from it meanwhile. Here "
+                "nothing was charged and nothing is released: let the process that began a release finish it."
+            )
 
 
 def create(path: str | os.PathLike[str], first: Record) -> None:
     """Make a journal that holds one record: all of it or nothing, and never over another file.
 
+    It is written beside its place, in a draft of which there is one for each name: what a creator that was killed left
+    is used, or removed, by the next, or by whoever opens the journal.
+
     Raises:
         FileExistsError: there is a file already.
         OSError: it cannot be written.
     """
-    target = Path(path)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
-    draft = Path(name)
+    target, line = Path(path), _line("", first)
+    draft = _draft(target)
+    is_created = False
+    while not is_created:
+        file = FileIO(draft, "a+", opener=partial(os.open, mode=0o600))
+        is_created = _alone(file, partial(_publish, file, line, draft, target))
+    flush_folder(target.absolute().parent)
+
+
+def _publish(file: FileIO, line: bytes, draft: Path, target: Path) -> bool:
+    """Write a draft that is held alone and give it its name; False where it is another's, and was waited for."""
+    status, place = os.fstat(file.fileno()), None
+    with contextlib.suppress(FileNotFoundError):
+        place = draft.lstat()
+    is_here = place is not None and os.path.samestat(place, status)
+    if place is None or not (is_here or stat.S_ISLNK(place.st_mode)):
+        return False
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_line("", first))
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, target)  # unlike a replacement, this fails where another was quicker
+        if is_ours := is_here and status.st_nlink == 1:  # with two names it is a journal already: not to be written
+            file.truncate(0)
+            _write(file, 0, line)
+            os.link(draft, target)  # unlike a replacement, this fails where another was quicker
+        return is_ours
     finally:
         draft.unlink(missing_ok=True)
-    flush_folder(target.absolute().parent)
+
+
+def _draft(target: Path) -> Path:
+    return target.with_name(f".{target.name}.draft")
+
+
+def _alone(file: FileIO, act: Callable[[], Result]) -> Result:
+    """Return what ``act`` returns, called while this process alone holds a file; let go of it and close it."""
+    process = process_identity()
+    with close_in_forks(file):  # closes it also where an interrupt comes before the unlock
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return act()
+        finally:
+            if process == process_identity():  # else the lock is the parent's
+                fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough while a child has inherited the file
+
+
+def _lines(file: FileIO, place: int) -> BufferedReader:
+    """Return the lines of a file from a place on, through its own descriptor: another one would keep the lock."""
+    lines = open(file.fileno(), "rb", closefd=False)  # noqa: SIM115 — no path, and nothing to close
+    lines.seek(place)
+    return lines
+
+
+def _write(file: FileIO, place: int, line: bytes) -> None:
+    """Write a line at a place, durably."""
+    file.seek(place)
+    rest = memoryview(line)
+    while rest:
+        rest = rest[file.write(rest) :]
+    os.fsync(file.fileno())
 
 
 def _line(chain: str, record: Record) -> bytes:

@@ -139,14 +139,14 @@ class ReleaseLog(DurableLog[Release, Bits]):
         """Whether its limit supposes that voters are fresh; False: that they were trained once."""
         return self._fresh
 
-    def _read_header(self) -> None:
-        if self._header.get("kind") == self.KIND and self._header.get("format") == 1:
+    def _read_header(self, header: Record) -> None:
+        if header.get("kind") == self.KIND and header.get("format") == 1:
             raise BudgetUnreadable(
                 f"{self.path} is a release log of format 1, which does not say whether voters are fresh: its limit may "
                 "allow too many releases of voters that were trained once. Create another, with what is left of the "
                 "total."
             )
-        super()._read_header()
+        super()._read_header(header)
 
     def _read_subject(self, header: Record) -> Release:
         problem = problem_from_record(header["problem"])

@@ -125,8 +125,7 @@ class PluralityLog(DurableLog[VoteMechanism, Labels]):
     @property
     def labels(self) -> int:
         """Classes released so far, by any process: answers that are not ⊥."""
-        with self._journal.locked():
-            return self._totals["labels"]
+        return self._total("labels")
 
     def charge_and_release_labels(
         self, count: int, draw: Callable[[int], Labels], release_id: str | None = None
@@ -139,7 +138,7 @@ class PluralityLog(DurableLog[VoteMechanism, Labels]):
                 write.
             release_id: as for `charge_and_release`.
         """
-        return self.charge_and_release(count, lambda: draw(self._totals["labels"]), release_id)
+        return self._charge_and_release(count, lambda totals: draw(totals.get("labels", 0)), release_id)
 
     def _read_subject(self, header: Record) -> VoteMechanism:
         return mechanism_from_record(header["mechanism"])

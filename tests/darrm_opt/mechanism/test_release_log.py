@@ -446,8 +446,7 @@ def test_a_release_log_that_was_cut_or_replaced_while_in_use_is_refused(tmp_path
 
 def test_a_line_of_another_kind_is_refused(tmp_path: Path) -> None:
     log = begun(tmp_path)
-    with Journal(log.path, lambda *_: None).locked() as file:
-        file.append({"count": -5})
+    Journal(log.path, None, lambda *_: None).locked(lambda file: file.append({"count": -5}))
     with pytest.raises(ReleaseLogDamaged, match="holds a line that is no release"):
         _ = log.spent
 

@@ -299,9 +299,8 @@ def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels:
     from darrm_opt.mechanism.journal import Journal
 
     PluralityLog.create(tmp_path / "log", CAPPED, queries=5)
-    journal = Journal(tmp_path / "log", lambda *_: None)
-    with journal.locked() as file:
-        file.append({"count": 1} | ({} if labels is None else {"labels": labels}))
+    journal = Journal(tmp_path / "log", None, lambda *_: None)
+    journal.locked(lambda file: file.append({"count": 1} | ({} if labels is None else {"labels": labels})))
     with pytest.raises(ReleaseLogDamaged, match="count its classes"):
         PluralityLog(tmp_path / "log")
 

@@ -1,0 +1,351 @@
+"""The journal under a release log: interrupted before any bytecode, forked while it is held, killed while created."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import stat
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.forks import fork, forked, living_child
+from support.interrupts import interrupts
+
+from darrm_opt import Problem, Solution, solve
+from darrm_opt.accounting import BudgetExceeded, BudgetUnreadable
+from darrm_opt.mechanism import ReleaseLog, ReleaseLogDamaged
+from darrm_opt.mechanism.journal import create
+
+SOURCES = tuple(f"darrm_opt/{name}.py" for name in ("mechanism/journal", "mechanism/durable_log", "fork_identity"))
+"""Files whose bytecodes are interrupted, with what they call of the standard library."""
+SOURCES += ("_weakrefset.py", "contextlib.py", "json/__init__.py", "json/encoder.py", "json/decoder.py")
+
+pytestmark = pytest.mark.filterwarnings(  # of a file that was open, but not yet locked, when the interrupt came
+    "ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@cache
+def solved() -> Solution:
+    return solve(Problem.from_allowance(K=3, m=2, epsilon=0.4))
+
+
+def begun(path: Path) -> ReleaseLog:
+    return ReleaseLog.create(path, solved(), queries=10**6)
+
+
+def bits() -> NDArray[np.uint8]:
+    return np.array([1, 0, 1], dtype=np.uint8)
+
+
+def is_free(path: Path) -> bool:
+    """Return whether nobody holds the lock of a log."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Let fsync note the size of a file instead of waiting for the disk: "flushed" is what a loss of power leaves."""
+    noted = {"flushed": 0}
+
+    def note(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            noted["flushed"] = status.st_size
+
+    monkeypatch.setattr(os, "fsync", note)
+    return noted
+
+
+# ------------------------------------------------------------------------------------------ interrupts
+
+
+def check_both_go_on(log: ReleaseLog, disk: dict[str, int]) -> bool:
+    """Return True, having checked that nobody holds a log, and that it and a fresh reader agree, on what is durable."""
+    assert is_free(log.path)
+    spent, ids = log.spent, log.ids
+    assert disk["flushed"] == log.path.stat().st_size
+    again = ReleaseLog(log.path)
+    assert (again.spent, again.ids) == (spent, ids)
+    assert spent == 3 * len(ids)
+    return True
+
+
+def test_append_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, int]) -> None:
+    log, asked, released = begun(tmp_path / "log"), 0, 0
+
+    def release() -> None:
+        nonlocal released
+        assert log.charge_and_release(3, bits, f"release {asked}").tolist() == [1, 0, 1]
+        released += 1
+
+    for asked, _ in enumerate(interrupts(release, *SOURCES), 1):
+        check_both_go_on(log, disk)
+        assert released == 0
+        release()  # under the same name: charged once, whether the line came to be or not
+        released = 0
+        assert log.spent == 3 * asked
+    assert asked > 300
+    assert released == 1
+
+
+def test_take_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, int]) -> None:
+    # What another process added is read: a line, and one that it had not finished when it died.
+    log, asked = begun(tmp_path / "log"), 0
+    other = ReleaseLog(log.path)
+
+    def add() -> None:
+        other.charge_and_release(3, bits, f"release {asked}")
+        with log.path.open("ab") as file:
+            file.write(b'0123 {"count":3')
+        disk["flushed"] = 0
+
+    add()
+    for asked, _ in enumerate(interrupts(lambda: log.spent, *SOURCES), 1):
+        check_both_go_on(log, disk)
+        assert log.spent == 3 * asked
+        add()
+    assert asked > 300
+
+
+def test_lock_and_unlock_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, int]) -> None:
+    log = begun(tmp_path / "log")
+    log.charge_and_release(3, bits, "monday")
+    disk["flushed"] = log.path.stat().st_size
+    assert sum(1 for _ in interrupts(lambda: log.stored("monday"), *SOURCES) if check_both_go_on(log, disk)) > 100
+
+
+def test_create_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, int]) -> None:
+    number = 0
+
+    def path() -> Path:
+        return tmp_path / str(number) / "log"
+
+    path().parent.mkdir()
+    for number, _ in enumerate(interrupts(lambda: begun(path()), *SOURCES), 1):
+        # The path is that of the next number by now.
+        before = tmp_path / str(number - 1)
+        if (before / "log").exists():
+            assert is_free(before / "log")
+            log = ReleaseLog(before / "log")
+        else:
+            log = begun(before / "log")
+        assert log.charge_and_release(3, bits, "monday").tolist() == [1, 0, 1]
+        check_both_go_on(log, disk)
+        assert names(before) == ["log"]
+        path().parent.mkdir()
+    assert number > 300
+
+
+# ------------------------------------------------------------------------------------------ forks
+
+
+def held(log: ReleaseLog) -> tuple[threading.Thread, threading.Event]:
+    """Return a thread that holds a log, in the middle of a release, until the event is set."""
+    holding, finish = threading.Event(), threading.Event()
+
+    def draw() -> NDArray[np.uint8]:
+        holding.set()
+        finish.wait(60)
+        return bits()
+
+    thread = threading.Thread(target=lambda: log.charge_and_release(3, draw, "thread"))
+    thread.start()
+    assert holding.wait(60)
+    return thread, finish
+
+
+def test_a_child_that_lives_on_does_not_keep_the_lock_that_a_thread_held(tmp_path: Path) -> None:
+    log = begun(tmp_path / "log")
+    thread, finish = held(log)
+    with living_child():
+        finish.set()
+        thread.join()
+        assert is_free(log.path)
+
+
+def test_a_child_that_outlives_a_parent_killed_in_a_release_does_not_keep_the_lock(tmp_path: Path) -> None:
+    log = begun(tmp_path / "log")
+    reader, writer = os.pipe()
+    parent = fork()
+    if parent == 0:
+        held(log)
+        if fork() == 0:  # its child waits, without a handle of ours but the pipe's end
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(parent, 0)
+    try:
+        assert is_free(log.path)
+    finally:
+        os.close(writer)
+        os.close(reader)
+
+
+def test_a_child_can_use_a_log_that_a_thread_of_its_parent_held(tmp_path: Path) -> None:
+    log = begun(tmp_path / "log")
+    thread, finish = held(log)
+
+    def child() -> str:
+        signal.alarm(60)  # a child that hangs dies, and says nothing
+        finish.set()  # a copy: the parent's thread goes on holding the log
+        log.charge_and_release(3, bits, "child")
+        return " ".join(sorted(log.ids))
+
+    threading.Timer(0.2, finish.set).start()
+    assert forked(child) == "child thread"
+    thread.join()
+    assert (log.ids, log.spent) == (frozenset({"child", "thread"}), 6)
+
+
+def test_of_a_fork_inside_a_draw_only_the_process_that_began_gets_answers(tmp_path: Path) -> None:
+    log = begun(tmp_path / "log")
+    reader, writer = os.pipe()
+    child = -1
+
+    def draw() -> NDArray[np.uint8]:
+        nonlocal child
+        child = fork()
+        return bits()
+
+    outcome = b"another error"
+    try:
+        answers = log.charge_and_release(3, draw, "monday")
+        outcome = b"answers"
+    except BudgetExceeded as err:
+        outcome = b"refused: " + str(err).encode()
+    finally:
+        if child == 0:
+            os.write(writer, outcome)
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 1000).startswith(b"refused: process ")
+    os.close(reader)
+    os.close(writer)
+    assert answers.tolist() == [1, 0, 1]
+    assert is_free(log.path)
+    assert (log.spent, ReleaseLog(log.path).spent, log.path.read_bytes().count(b"\n")) == (3, 3, 2)
+
+
+# ------------------------------------------------------------------------------------------ creation
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, function: str, path: Path, *, after: bool) -> None:
+    """Create a journal in a child that is killed when it calls a function of `os`, before or after that has acted."""
+    act = getattr(os, function)
+
+    def die(*arguments: Any, **options: Any) -> None:
+        if after:
+            act(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = fork()
+    if child == 0:
+        monkeypatch.setattr(os, function, die)
+        create(path, {"kind": "killed"})
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize(("function", "after"), [("fsync", False), ("fsync", True), ("link", False)])
+def test_a_draft_of_a_creator_that_was_killed_is_used_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, after: bool
+) -> None:
+    path = tmp_path / "log"
+    killed_at(monkeypatch, function, path, after=after)
+    assert not path.exists()
+    assert begun(path).spent == 0
+    assert names(tmp_path) == ["log"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_creator_that_was_killed_after_the_log_was_there_has_its_draft_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    killed_at(monkeypatch, "link", path, after=True)
+    content = path.read_bytes()
+    assert len(names(tmp_path)) == 2
+    with pytest.raises(FileExistsError):
+        create(path, {"kind": "another"})
+    assert (names(tmp_path), path.read_bytes()) == (["log"], content)
+
+
+def test_whoever_opens_a_log_removes_the_draft_that_a_creator_left(tmp_path: Path) -> None:
+    log = begun(tmp_path / "log")
+    os.link(log.path, tmp_path / ".log.draft")  # as if it had been killed before it removed the draft
+    os.link(log.path, tmp_path / "backup")
+    assert log.spent == 0
+    assert names(tmp_path) == ["backup", "log"]
+
+
+def test_a_link_in_the_place_of_the_draft_is_removed_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("votes")
+    (tmp_path / ".log.draft").symlink_to("precious")
+    begun(tmp_path / "log")
+    assert names(tmp_path) == ["log", "precious"]
+    assert (tmp_path / "precious").read_text() == "votes"
+
+
+def test_of_several_creators_at_once_one_succeeds(tmp_path: Path) -> None:
+    outcomes: list[str] = []
+
+    def work(number: int, path: Path, start: threading.Barrier) -> None:
+        start.wait()
+        try:
+            create(path, {"kind": str(number)})
+            outcomes.append(str(number))
+        except FileExistsError:
+            outcomes.append("exists")
+
+    for trial in range(20):
+        outcomes.clear()
+        start, path = threading.Barrier(4), tmp_path / f"log {trial}"
+        threads = [threading.Thread(target=work, args=(number, path, start)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        winner = json.loads(path.read_bytes().partition(b" ")[2])["kind"]
+        assert sorted(outcomes) == sorted([winner, "exists", "exists", "exists"])
+    assert names(tmp_path) == sorted(f"log {trial}" for trial in range(20))
+
+
+# ------------------------------------------------------------------------------------------ other files
+
+
+@pytest.mark.parametrize("content", [b"", b'{"K": 3}', b'{"K": 3}\n', b"no end of line\0", b"a\nb"])
+def test_a_file_that_is_no_log_is_refused_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "solution.json"
+    path.write_bytes(content)
+    with pytest.raises(BudgetUnreadable, match="solution"):
+        ReleaseLog(path)
+    assert path.read_bytes() == content
+
+
+def test_damage_says_what_to_do_where_nobody_has_the_file_as_it_was(tmp_path: Path) -> None:
+    path = begun(tmp_path / "log").path
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+    with pytest.raises(ReleaseLogDamaged) as damage:
+        ReleaseLog(path)
+    assert damage.value.fault == f"the release log {path} is damaged at byte 0"
+    assert damage.value.advice.startswith("Restore the file as it was")
+    assert "If nobody can, treat its whole budget as spent" in damage.value.advice
+    assert damage.value.advice in str(damage.value)

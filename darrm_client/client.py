@@ -449,14 +449,14 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Returns:
-            The answer; ``vote_mechanisms.mechanism_from_record(answer["rule"])`` releases by it.
+            The answer; ``darrm_opt.mechanisms.mechanism_from_record(answer["rule"])`` releases by it.
 
         Raises:
             ClientError: the service refused or did not answer.
             VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such rules.
         """
-        from darrm_opt.plurality.record import problem_record as as_record
+        from darrm_opt.tables.record import problem_record as as_record
 
         body = as_record(problem) | {"prior": prior, "ties": ties, "price": price}
         return verify_plurality(self._ask("plurality", body, timeout), problem)
@@ -483,7 +483,7 @@ class DarrmClient:
 
         Returns:
             The answer. Of its ``mechanism``, that of the best option, this process proved that ``queries`` answers are
-            within the total; ``vote_mechanisms.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and
+            within the total; ``darrm_opt.mechanisms.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and
             the ε of other options, are the service's word.
 
         Raises:
@@ -491,7 +491,7 @@ class DarrmClient:
             VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such designs.
         """
-        from darrm_opt.plurality.record import problem_record as as_record
+        from darrm_opt.tables.record import problem_record as as_record
 
         body = as_record(problem) | {"queries": queries, "prior": prior, "ties": ties, "price": price}
         return verify_options(self._ask("plurality/options", body, timeout), problem, queries)

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from darrm_opt import Privacy
+from darrm_opt.budgeting import release_target
 from darrm_opt.plurality import (
     PastVotes,
     PluralityLog,
@@ -25,7 +26,6 @@ from darrm_opt.plurality import (
     PrivatePlurality,
     RuleMechanism,
     compare_mechanisms,
-    release_target,
 )
 
 K, CLASSES, QUESTIONS = 10, 6, 6

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from darrm_opt import Privacy
 from darrm_opt.aggregators.gnmax import gnmax_sigma
-from darrm_opt.plurality import PrivatePlurality, noise_for
+from darrm_opt.plurality import NoisyMaximum, PrivatePlurality
 
 TEACHERS, QUERIES = 120, 150
 TOTAL = Privacy(5.0, 1e-5)
@@ -34,7 +34,7 @@ def main() -> None:
         model = LogisticRegression(C=10, max_iter=200).fit(X[records], y[records])
         votes[:, teacher] = model.predict(X[queries])
 
-    mechanism = noise_for(TOTAL, QUERIES, K=TEACHERS, classes=10)
+    mechanism = NoisyMaximum.calibrated(TEACHERS, 10, TOTAL, QUERIES)
     published = gnmax_sigma(TOTAL.epsilon, TOTAL.delta, queries=QUERIES).sigma
     print(f"{QUERIES} labels within ({TOTAL.epsilon:g}, {TOTAL.delta:g}): σ = {mechanism.sigma:.2f} votes;")
     print(f"charged as noisy counts by Rényi privacy it would have to be {published:.2f}.")

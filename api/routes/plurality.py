@@ -10,7 +10,7 @@ from api.routes.responses import JOB_RESPONSES, require_json
 from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, PluralityOptionsRequest, PluralityRequest
 from api.service.work_limits import check_voters
 from darrm_opt.answers.plurality import options_seconds, plurality_seconds
-from darrm_opt.plurality.record import problem_record
+from darrm_opt.tables.record import problem_record
 
 router = create_router("design")
 

@@ -9,8 +9,9 @@ from pydantic import ConfigDict, Field, FiniteFloat
 from api.errors.exceptions import FieldError
 from api.schemas.accounts import EachAnswer, Queries, check_queries
 from api.schemas.fields import AnswerModel, RequestModel, Voters, described
+from darrm_opt.budgeting import release_target
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, release_target
+from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior
 from darrm_opt.problem import Privacy
 
 MAX_RULE_QUERIES = 10**6

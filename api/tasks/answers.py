@@ -28,9 +28,9 @@ from darrm_opt.answers.verification import (
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.errors import DarrmError
-from darrm_opt.plurality.record import problem_from_record as plurality_problem
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_from_record, solution_from_record
+from darrm_opt.tables.record import problem_from_record as plurality_problem
 from solver_cache.process_pool.task_loop import Report, Task
 
 POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")

@@ -118,7 +118,7 @@ def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> No
     """Print every option, and write the best one for `darrm label`."""
     from darrm.cli.files import write_json
     from darrm.cli.report import as_json, columns, count_text, guarantee, text_above
-    from darrm_opt.plurality.vote_mechanisms import planned_fields
+    from darrm_opt.mechanisms.base import planned_fields
 
     best = design.best
     if output is not None:
@@ -181,8 +181,10 @@ def show_estimate(
         blank = dict.fromkeys(("utility", "upper_bound", "gap"))
         utilities = {option.name: option.utility for option in design.options}
         rates = {
-            option.name: option.parameters.get("rate", 1 / option.parameters.get("sigma", 1.0))
+            option.name: option.parameters["rate"] if "rate" in option.parameters else 1 / value
             for option in design.options
+            for value in option.parameters.values()
+            if option.mechanism.parameter in option.parameters
         }
         estimate = {"partitions": partitions, "seconds": seconds}
         answer(as_json(design.as_dict() | blank | {"estimate": estimate, "utilities": utilities, "rates": rates}))

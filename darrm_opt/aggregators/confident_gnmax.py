@@ -21,10 +21,10 @@ from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, rdp_epsilon
 from darrm_opt.aggregators.guarantee import Guarantee
 from darrm_opt.aggregators.labelling import vote_counts
 from darrm_opt.aggregators.moments_accountant import log_one_over
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, noisy_argmax, positive_fraction
 from darrm_opt.aggregators.per_instance import checked_votes
 from darrm_opt.aggregators.teacher_layout import Partition, check_teachers
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, noisy_argmax, positive_fraction
 from darrm_opt.problem import whole_number
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
 from darrm_opt.rounding import GUARD

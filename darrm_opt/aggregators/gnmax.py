@@ -24,10 +24,10 @@ from darrm_opt.aggregators.gnmax_pld import gnmax_pld_epsilon
 from darrm_opt.aggregators.guarantee import Guarantee
 from darrm_opt.aggregators.laplace_plan import MAX_LABELS, least_noise
 from darrm_opt.aggregators.moments_accountant import checked_epsilon, log_one_over
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, Kind, positive_fraction
 from darrm_opt.aggregators.teacher_layout import check_teachers
 from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, noisy_vote_laws, vote_costs
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, Kind, positive_fraction
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import GUARD
 from darrm_opt.search import largest_count

@@ -11,8 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.aggregators.noisy_votes import GaussianNoise
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import GaussianNoise
 from darrm_opt.noise import Array
 from darrm_opt.problem import whole_number
 

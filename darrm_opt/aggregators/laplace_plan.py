@@ -21,10 +21,10 @@ from darrm_opt.aggregators.moments_accountant import (
     pure_composition,
     pure_epsilon,
 )
-from darrm_opt.aggregators.noisy_votes import LaplaceNoise, positive_fraction
 from darrm_opt.aggregators.teacher_layout import check_teachers
 from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, Costs, noisy_vote_laws, vote_costs
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import LaplaceNoise, positive_fraction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count, least_fitting
 

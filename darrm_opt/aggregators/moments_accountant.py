@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.rdp import rdp_epsilon
-from darrm_opt.aggregators.noisy_votes import positive_fraction
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import positive_fraction
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import GUARD, multiple_up
 

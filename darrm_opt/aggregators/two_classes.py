@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.aggregators.moments_accountant import checked_orders, law_moments, pure_composition, tight_epsilon
-from darrm_opt.aggregators.noisy_votes import Kind, VoteNoise
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import Kind, VoteNoise
 from darrm_opt.problem import whole_number
 
 Costs = Callable[[int], list[tuple[float, str]]]
@@ -42,7 +42,7 @@ def noisy_vote_laws(K: int, noise: VoteNoise, affected: int = 1, kind: Kind = "d
     Raises:
         InvalidInput: a number out of range, or so little noise that an answer's probability is below 1e-300.
 
-    >>> from darrm_opt.aggregators.noisy_votes import GaussianNoise
+    >>> from darrm_opt.mechanisms.vote_noise import GaussianNoise
     >>> noisy_vote_laws(11, GaussianNoise.of_sigma(21.46)).epsilon(3e-4) < 0.1
     True
     """

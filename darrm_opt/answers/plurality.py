@@ -7,10 +7,10 @@ from typing import Any
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, design_releases, parse_prior
-from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS
-from darrm_opt.plurality.record import plurality_record, problem_from_record
+from darrm_opt.plurality.designer import MAX_RULE_PARTITIONS
 from darrm_opt.plurality.vote_law import SAMPLED_NUMBERS
 from darrm_opt.tables.problem import has_table, partition_count
+from darrm_opt.tables.record import plurality_record, problem_from_record
 
 CELLS_CUBED_SECONDS = 8e-10
 """Time of a solve [s] over the cube of its cells, where privacy is strict; K = 30, C = 6: two minutes."""

@@ -336,7 +336,7 @@ def verify_plurality(answer: Any, problem: PluralityProblem) -> dict[str, Any]:
         VerificationFailed: it is for another problem, or no rule.
         NotPrivate: it is not.
     """
-    from darrm_opt.plurality.record import rule_from_record
+    from darrm_opt.tables.record import rule_from_record
 
     try:
         rule_problem, _, _ = rule_from_record(member(answer, "rule"))
@@ -356,7 +356,7 @@ def verify_options(answer: Any, problem: PluralityProblem, queries: int) -> dict
             total.
         NotPrivate: it is a rule that is not private for its problem.
     """
-    from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
+    from darrm_opt.mechanisms import mechanism_from_record
 
     try:
         mechanism = mechanism_from_record(member(answer, "mechanism"))

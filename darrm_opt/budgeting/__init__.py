@@ -1,8 +1,9 @@
 """Design under a total budget: the best target of one release, a γ for a sequence, calibration, and quotas."""
 
+from darrm_opt.accounting.cost import Quota
 from darrm_opt.budgeting.best_target import BestTarget, best_target
-from darrm_opt.budgeting.calibration import epsilon_each, most_queries
-from darrm_opt.budgeting.quota import Quota, most_releases
+from darrm_opt.budgeting.calibration import epsilon_each, most_queries, release_target
+from darrm_opt.budgeting.quota import most_releases
 from darrm_opt.budgeting.sequence_design import SequenceDesign, design_sequence
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "epsilon_each",
     "most_queries",
     "most_releases",
+    "release_target",
 ]

@@ -21,11 +21,11 @@ import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
+from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import cheapest_total
-from darrm_opt.budgeting.calibration import Calibration, calibrate, never_stop
 from darrm_opt.decimal_grid import DELTA_GRID, GRID_DIGITS
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 
 from darrm_opt.accounting import DeltaTooSmall, PrivacyBudget, Release, TooMuchWork
+from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.freshness import models_account
 from darrm_opt.accounting.release_profile import NoisyMajority, Released
 from darrm_opt.accounting.total import MAX_RELEASES, bits_total
@@ -28,21 +28,6 @@ MAX_WORK = 40_000_000
 
 MAX_POINTS, MIN_POINTS = 40_001, 2_001
 """Grid points of the exact account; fewer only make its bound larger."""
-
-
-@dataclass(frozen=True)
-class Quota:
-    """A proved number of releases.
-
-    Attributes:
-        queries: releases that fit.
-        account: what proves it: "optimal" (the best account of (mε, δ)-DP releases), "bits" (the exact adaptive
-            composition of the bits of this γ), or "models" (the models together: then the only limit is
-            `MAX_RELEASES`).
-    """
-
-    queries: int
-    account: str
 
 
 def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool = False) -> Quota:

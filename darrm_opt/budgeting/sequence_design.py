@@ -27,6 +27,7 @@ from functools import partial
 import numpy as np
 
 from darrm_opt.accounting.bits.supporting_lines import MAX_LINES, profile_lines, region_lines
+from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
@@ -39,7 +40,6 @@ from darrm_opt.budgeting.best_target import (
     estimated_cost,
     sum_of_epsilons,
 )
-from darrm_opt.budgeting.calibration import Calibration, calibrate, never_stop
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE
 from darrm_opt.design.incumbent import no_release
 from darrm_opt.design.linear_goal import CanonicalGoal

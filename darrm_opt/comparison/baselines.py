@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.baselines import (
     double_subsampling,
     exponential_mechanism,
@@ -23,6 +22,7 @@ from darrm_opt.baselines import (
     subsampling_mixture,
 )
 from darrm_opt.design.certificate import certify
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 

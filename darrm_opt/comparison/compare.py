@@ -39,6 +39,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, count_groups, estimated_epsilon, mixture_epsilon
@@ -49,7 +50,6 @@ from darrm_opt.bagging.bags import Bags, checked_bags
 from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.budgeting.best_target import best_target, check_total
-from darrm_opt.budgeting.calibration import calibrate
 from darrm_opt.budgeting.sequence_design import MAX_QUERIES, design_sequence
 from darrm_opt.comparison.baselines import CALIBRATED, OneParameterMechanism
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective

@@ -6,7 +6,8 @@ release_log  `ReleaseLog`: the durable log of one γ
 majority     `PrivateMajority`: votes in, private bits out
 """
 
-from darrm_opt.budgeting.quota import Quota, most_releases
+from darrm_opt.accounting.cost import Quota
+from darrm_opt.budgeting.quota import most_releases
 from darrm_opt.mechanism.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
 from darrm_opt.mechanism.majority import PrivateMajority
 from darrm_opt.mechanism.release_log import ReleaseLog

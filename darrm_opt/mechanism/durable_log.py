@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 from numpy.typing import NDArray
 
 from darrm_opt._version import __version__
+from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.errors import BudgetUnreadable
-from darrm_opt.budgeting.quota import Quota
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.mechanism.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
 from darrm_opt.mechanism.journal import Journal, LockedJournal, Record, create

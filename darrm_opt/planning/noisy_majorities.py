@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, with_affected
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import cheapest_total
 from darrm_opt.budgeting.best_target import best_target
-from darrm_opt.budgeting.calibration import calibrate
 from darrm_opt.budgeting.sequence_design import MAX_SHARE, design_sequence, heaviest_count
 from darrm_opt.comparison.baselines import CALIBRATED, certify_unscaled
 from darrm_opt.comparison.compare import check_comparable

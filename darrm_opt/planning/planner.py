@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.bagging.guarantee import Sampling
-from darrm_opt.budgeting.calibration import never_stop
 from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput

@@ -14,12 +14,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.bagging.bags import Bags, checked_bags
 from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.budgeting.best_target import check_total
-from darrm_opt.budgeting.calibration import never_stop
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_confident, calibrate_mechanism
-from darrm_opt.plurality.record import problem_record
+from darrm_opt.mechanisms.calibrated_table import (
+    CONFIDENT,
+    CalibratedMechanism,
+    calibrate_confident,
+    calibrate_mechanism,
+    tables,
+)
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
 from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.record import problem_record
 from darrm_opt.tables.rule import PluralityRule
 from darrm_opt.tables.solver import PluralitySolution, as_objective, solve_plurality, weighted_sum
 
@@ -73,7 +79,7 @@ def compare_mechanisms(
     goal = as_objective(objective)
     solution = solve_plurality(problem, goal, time_limit=time_limit)
     labelling = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
-    mechanisms = {name: calibrate_mechanism(labelling, name) for name in MECHANISMS}
+    mechanisms = {name: calibrate_mechanism(labelling, name) for name in tables()}
     if problem.abstention:
-        mechanisms["confident_gnmax"] = calibrate_confident(problem, lambda rule: utility(rule, goal))
+        mechanisms[CONFIDENT] = calibrate_confident(problem, lambda rule: utility(rule, goal))
     return MechanismComparison(solution, mechanisms)

@@ -21,24 +21,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from darrm_opt.accounting.labels.calibration import calibrate_noise
-from darrm_opt.accounting.labels.composition import composed_epsilon
-from darrm_opt.budgeting import epsilon_each
+from darrm_opt.budgeting import design_sequence, epsilon_each, release_target
+from darrm_opt.design.objective import histogram
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.mechanisms import MECHANISMS, calibrate_confident, calibrate_mechanism
-from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS, release_target, selection_for
-from darrm_opt.plurality.vote_law import VoteLaw, leader_chances, pass_chances, selection_chances
-from darrm_opt.plurality.vote_mechanisms import SELECTIONS, NoisyMaximum, RuleMechanism, VoteMechanism
-from darrm_opt.problem import Privacy, whole_number
-from darrm_opt.rounding import multiple_up
+from darrm_opt.mechanisms import VoteMechanism, calibrated_names, mechanism_class
+from darrm_opt.mechanisms.calibrated_table import CONFIDENT, calibrate_confident, calibrate_mechanism, tables
+from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
+from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.plurality.vote_law import VoteLaw
+from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.tables.priors import PastVotes, PluralityObjective, PluralityPrior
 from darrm_opt.tables.problem import PluralityProblem, has_table
-from darrm_opt.tables.rule import PluralityRule, rule_laws
+from darrm_opt.tables.rule import PluralityRule
 from darrm_opt.tables.solver import as_objective, solve_plurality
+
+MAX_RULE_PARTITIONS = 600
+"""Partitions up to which an optimal rule is made where a choice of mechanisms is asked for: seconds."""
+
+MAX_SEQUENCE = 1000
+"""Most queries for which a γ is made for all of them together: seconds."""
 
 CAP_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Labels at most, as shares of the queries."""
@@ -49,8 +56,8 @@ CHECK_COSTS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 THRESHOLD_STEPS = 40
 """Thresholds that are tried: multiples of K/40, from 0 to K."""
 
-SIGMA_PRECISION = 2e-3
-"""Relative distance of σ from the least one that fits."""
+PARAMETER_PRECISION = 2e-4
+"""Relative distance of a parameter from the most useful one that fits."""
 
 SCALE_PRECISION = 0.01
 """Relative distance of a table's ε from the largest one of which Q fit."""
@@ -188,10 +195,12 @@ def design_releases(
     options: list[ReleaseOption] = []
     if has_table(K, classes, MAX_RULE_PARTITIONS):
         options += _table_options(problem, queries, law)
-    else:
-        options += _selection_options(problem, queries, law)
-    if total.delta > 0:
-        options += _noise_options(problem, queries, law)
+    noisy = {option.name: option for option in _noisy_options(problem, queries, law)}
+    options += noisy.values()
+    if law.objective.price and total.delta > 0 and NoisyMaximum.name in noisy:
+        options += _checked_options(problem, queries, law, noisy[NoisyMaximum.name].mechanism)
+    if classes == 2 and total.delta > 0 and 1 < queries <= MAX_SEQUENCE:
+        options += _gamma_options(problem, queries, law)
     by_utility = sorted(options, key=lambda option: -option.utility)
     best = {option.name: option for option in reversed(by_utility)}  # of two of one name the better one
     return ReleaseDesign(
@@ -222,37 +231,30 @@ def _option(
     return ReleaseOption(name, right, wrong, max(1.0 - right - wrong, 0.0), utility, *cost, parameters, mechanism, gap)
 
 
-def _selection_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
-    """Yield permute-and-flip and the exponential mechanism, without tables."""
+def _noisy_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
+    """Yield every mechanism with a parameter that is proved within the total, at the most useful value."""
     K, classes, total, affected = problem.K, problem.classes, problem.target, problem.affected
-    for name in SELECTIONS:
-        mechanism = selection_for(name, total, queries, K=K, classes=classes, affected=affected)
-        if total.delta > 0:
-            epsilon, account = mechanism.epsilon(queries, total.delta), "optimal composition, or of a bounded range"
-        else:
-            epsilon, account = multiple_up(queries, mechanism.each.epsilon), "simple composition"
-        right = float(law.judged @ selection_chances(law.counts, name, mechanism.rate))
-        parameters = {"rate": mechanism.rate, "epsilon": mechanism.each.epsilon, "delta": 0.0}
-        yield _option(law, name, (right, 1.0), (epsilon, account), parameters, mechanism)
+    for name in calibrated_names():
+        try:
+            mechanism = mechanism_class(name).calibrated(
+                K, classes, total, queries, affected=affected, precision=PARAMETER_PRECISION
+            )
+        except InvalidInput:  # it is for two classes, or not proved without δ
+            continue
+        cost = mechanism.cost(queries, total.delta)
+        shares = (float(law.judged @ mechanism.leader_chances(law.counts)), 1.0)
+        parameters = {mechanism.parameter: mechanism.value}
+        yield _option(law, name, shares, (cost.epsilon, cost.account), parameters, mechanism)
 
 
-def _noise_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
-    """Yield GNMax, and where wrong labels have a price Confident-GNMax, at the noise that a discrete account proves."""
-    K, classes, total, affected = problem.K, problem.classes, problem.target, problem.affected
-    common = {"classes": classes, "affected": affected, "precision": SIGMA_PRECISION}
-    plain = calibrate_noise(total, queries, noise="discrete", **common)  # type: ignore[arg-type]
-    sigma = plain.label_sigma
-    right = float(law.judged @ leader_chances(law.counts, sigma))
-    yield _option(
-        law,
-        "gnmax",
-        (right, 1.0),
-        (plain.cost.epsilon, plain.cost.labels_recursion.method),
-        {"sigma": sigma, "cap": queries},
-        NoisyMaximum(K, classes, sigma, affected=affected),
-    )
-    if not law.objective.price:
-        return
+def _checked_options(
+    problem: PluralityProblem, queries: int, law: VoteLaw, plain: VoteMechanism
+) -> Iterator[ReleaseOption]:
+    """Yield the checked noisy maximum, at the noise that the account of what is drawn proves.
+
+    ``plain`` is that without a check.
+    """
+    K, classes, total, affected, sigma = problem.K, problem.classes, problem.target, problem.affected, plain.value
     # A label costs 2/σ² and a check 1/σ₁² of the same variance, nearly: a proposal, which the account then proves.
     thresholds = np.arange(THRESHOLD_STEPS + 1) * (K / THRESHOLD_STEPS)
     largest = law.counts[:, 0]
@@ -262,30 +264,40 @@ def _noise_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Ite
         passes = [pass_chances(largest, threshold, check_sigma) for threshold in thresholds]
         for cap in sorted({max(1, math.ceil(cap_share * queries)) for cap_share in CAP_SHARES}):
             label_sigma = max(1.0, sigma * math.sqrt(cap / queries / (1 - share)))
-            leads = leader_chances(law.counts, label_sigma)
+            leads = NoisyMaximum(K, classes, label_sigma).leader_chances(law.counts)
             utility = max(law.utility(law.checked_shares(leads, chances, queries, cap)) for chances in passes)
             proposals.append((utility, check_sigma / label_sigma, cap))
     _, ratio, cap = max(proposals)
-    calibration = calibrate_noise(total, cap, checks=queries, check_ratio=ratio, noise="discrete", **common)  # type: ignore[arg-type]
-    check_sigma = calibration.releases[1].sigma
-    leads = leader_chances(law.counts, calibration.label_sigma)
+    label_cap = cap if cap < queries else None
+    checked = calibrated_check(K, classes, total, queries, ratio, label_cap, affected, PARAMETER_PRECISION)
+    sigma, check_sigma = checked.sigma, float(checked.check_sigma or 1.0)
+    leads = checked.leader_chances(law.counts)
     shares = {
         float(threshold): law.checked_shares(leads, pass_chances(largest, threshold, check_sigma), queries, cap)
         for threshold in thresholds
     }
     threshold = max(shares, key=lambda threshold: law.utility(shares[threshold]))
-    noises = {"threshold": threshold, "check_sigma": check_sigma}
     mechanism = NoisyMaximum(
-        K, classes, calibration.label_sigma, **noises, affected=affected, cap=cap if cap < queries else None
+        K, classes, sigma, threshold=threshold, check_sigma=check_sigma, affected=affected, cap=label_cap
     )
-    yield _option(
-        law,
-        "confident_gnmax",
-        shares[threshold],
-        (calibration.cost.epsilon, calibration.cost.labels_recursion.method),
-        {"sigma": calibration.label_sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap},
-        mechanism,
-    )
+    cost = mechanism.cost(queries, total.delta)
+    parameters = {"sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap}
+    yield _option(law, CONFIDENT, shares[threshold], (cost.epsilon, cost.account), parameters, mechanism)
+
+
+def _gamma_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
+    """Yield the γ made for all releases between two classes, at least as useful as those of one parameter."""
+    total, K = problem.target, problem.K
+    voters = Problem(K, Privacy(math.inf), total, problem.affected)
+    masses = np.zeros(K + 1)
+    masses[law.counts[:, 0]] += law.judged / 2
+    masses[law.counts[:, 1]] += law.judged / 2
+    design = design_sequence(voters, queries, total, histogram(masses))
+    mechanism = NoiseFunctionMechanism(design.noise, affected=problem.affected)
+    cost = mechanism.cost(queries, total.delta)
+    if cost.epsilon <= total.epsilon:
+        shares = (float(law.judged @ mechanism.leader_chances(law.counts)), 1.0)
+        yield _option(law, "optimal_sequence", shares, (cost.epsilon, cost.account), {}, mechanism)
 
 
 def _table_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
@@ -309,9 +321,9 @@ def _table_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Ite
         )
 
     makers: dict[str, Callable[[Privacy], PluralityRule]] = {"optimal": optimal}
-    makers |= {name: calibrated(name) for name in MECHANISMS}
+    makers |= {name: calibrated(name) for name in tables()}
     if abstention:
-        makers["confident_gnmax"] = lambda target: (
+        makers[CONFIDENT] = lambda target: (
             calibrate_confident(
                 PluralityProblem(K, classes, target, affected, abstention=True),
                 lambda rule: law.utility(law.rule_shares(rule)),
@@ -319,39 +331,92 @@ def _table_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Ite
         )
     for name, make in makers.items():
         equal = release_target(total, queries)
-        tables = [(make(equal), equal, total.epsilon, "optimal composition of (ε, δ)")]
-        if queries > 1 and total.delta > 0 and name != "confident_gnmax":
-            tables.append(_composed_table(make, total, queries, affected))
-        for rule, target, epsilon, account in tables:
+        made = [_of_target(make, equal, problem)]
+        if queries > 1 and total.delta > 0 and name != CONFIDENT:
+            made.append(_composed_table(make, problem, queries))
+        for mechanism in made:
+            cost, target = mechanism.cost(queries, total.delta), mechanism.problem.target
             parameters = {"epsilon": target.epsilon, "delta": target.delta}
-            mechanism = RuleMechanism(PluralityProblem(K, classes, target, affected, abstention=rule.abstention), rule)
-            gap = gaps[rule] if name == "optimal" else None
-            yield _option(law, name, law.rule_shares(rule), (epsilon, account), parameters, mechanism, gap)
+            gap = gaps[mechanism.rule] if name == "optimal" else None
+            yield _option(
+                law, name, law.rule_shares(mechanism.rule), (cost.epsilon, cost.account), parameters, mechanism, gap
+            )
 
 
-def _composed_table(
-    make: Callable[[Privacy], PluralityRule], total: Privacy, queries: int, affected: int
-) -> tuple[PluralityRule, Privacy, float, str]:
-    """Return the table with about the largest ε, δ = 0, of which Q fit in the total, its target and its proof."""
+def _of_target(make: Callable[[Privacy], PluralityRule], target: Privacy, problem: PluralityProblem) -> RuleMechanism:
+    rule = make(target)
+    return RuleMechanism(
+        PluralityProblem(problem.K, problem.classes, target, problem.affected, abstention=rule.abstention), rule
+    )
+
+
+def _composed_table(make: Callable[[Privacy], PluralityRule], problem: PluralityProblem, queries: int) -> RuleMechanism:
+    """Return the table with about the largest ε, δ = 0, of which Q fit in the total."""
+    total = problem.target
     start = epsilon_each(total, 0.0, queries)
-
-    def cost(rule: PluralityRule) -> tuple[float, str]:
-        divergence = rule_laws(rule, affected).divergence
-        if divergence is None:
-            return math.inf, "none"
-        bound = composed_epsilon([(divergence, queries)], total.delta)
-        return bound.epsilon, bound.method
-
-    target = Privacy(start, 0.0)
-    best = (make(target), target, total.epsilon, "optimal composition of (ε, 0)")
+    best = _of_target(make, Privacy(start, 0.0), problem)
     low, high = 1.0, MAX_SCALE
     while high - low > SCALE_PRECISION * low:
         scale = math.sqrt(low * high)
-        target = Privacy(start * scale, 0.0)
-        rule = make(target)
-        epsilon, account = cost(rule)
-        if epsilon <= total.epsilon:
-            low, best = scale, (rule, target, epsilon, account)
+        mechanism = _of_target(make, Privacy(start * scale, 0.0), problem)
+        if mechanism.fits(total, queries):
+            low, best = scale, mechanism
         else:
             high = scale
     return best
+
+
+@dataclass(frozen=True)
+class PluralityPlan:
+    """What will be released, and at what price.
+
+    Attributes:
+        mechanism: what releases.
+        queries: releases allowed.
+        total: (ε, δ) that all of them together cost at most.
+        utility: of a release, expected under the prior.
+        why: in words.
+    """
+
+    mechanism: VoteMechanism
+    queries: int
+    total: Privacy
+    utility: float
+    why: str
+
+
+@lru_cache(maxsize=32)
+def plurality_plan(
+    K: int,
+    classes: int,
+    total: Privacy,
+    queries: int,
+    *,
+    affected: int = 1,
+    objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
+) -> PluralityPlan:
+    """Return the best mechanism of `design_releases`: what an estimator releases by.
+
+    Args:
+        K: voters.
+        classes: C ≥ 2.
+        total: (ε, δ) of all releases.
+        queries: Q ≥ 1 releases.
+        affected: votes that one record can move.
+        objective: the utility of a release, as for `solve_plurality`.
+
+    Guarantees:
+        All releases together are ``total``-DP, each being chosen freely in view of the earlier ones.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    >>> plurality_plan(11, 3, Privacy(1.0, 1e-5), 1).why[:7]
+    'optimal'
+    """
+    best = design_releases(K, classes, total, queries, affected=affected, objective=objective).best
+    parameters = ", ".join(f"{name} {value:.4g}" for name, value in best.parameters.items())
+    why = (
+        f"{best.name}{f' ({parameters})' if parameters else ''}: {queries} of them fit in the total, by {best.account}"
+    )
+    return PluralityPlan(best.mechanism, queries, total, best.utility, why)

@@ -14,11 +14,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.budgeting.quota import Quota
 from darrm_opt.mechanism.durable_log import DurableLog
 from darrm_opt.mechanism.errors import ReleaseLogDamaged
 from darrm_opt.mechanism.journal import Record
-from darrm_opt.plurality.vote_mechanisms import VoteMechanism, mechanism_from_record
+from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.problem import Privacy
 from darrm_opt.tables.problem import ABSTENTION
 
@@ -76,7 +75,7 @@ class PluralityLog(DurableLog[VoteMechanism, Labels]):
         return cls._create(
             path,
             {"mechanism": mechanism.record()},
-            lambda total: Quota(*mechanism.most_releases(total)),
+            mechanism.most_releases,
             budget=budget,
             queries=queries,
             first=first,
@@ -144,8 +143,7 @@ class PluralityLog(DurableLog[VoteMechanism, Labels]):
         return mechanism_from_record(header["mechanism"])
 
     def _limit_is_proved(self, budget: Privacy) -> bool:
-        most, _ = self.mechanism.most_releases(budget)
-        return most >= self.limit
+        return self.mechanism.fits(budget, self.limit)
 
     def _summary_fields(self, answers: Labels) -> dict[str, int]:
         return {**super()._summary_fields(answers), "labels": int(np.count_nonzero(answers != ABSTENTION))}

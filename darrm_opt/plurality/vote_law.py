@@ -1,101 +1,21 @@
-"""The law of votes by which mechanisms are judged, and how often each of them releases a leader under it.
+"""The law of votes by which mechanisms are judged.
 
-Chances are those of the noise that is drawn, on whole numbers. Where vote counts are too many to list, they are drawn
-from the prior, always the same ones.
+Where vote counts are too many to list, they are drawn from the prior, always the same ones.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from numpy.typing import NDArray
 
-from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.plurality.mechanisms import gauss_legendre
 from darrm_opt.tables.priors import PastVotes, PluralityObjective, sample_counts
 from darrm_opt.tables.problem import PluralityProblem, has_table
 from darrm_opt.tables.rule import PluralityRule
 
-BLOCK = 5000
-"""Numbers of votes whose chances are computed at a time."""
-
-MAX_NODES, MAX_NODES_SMOOTH = 24, 8
-"""Most nodes of the integral over ties, for σ below and from `SMOOTH_SIGMA` on: more change no double."""
-
-SMOOTH_SIGMA = 4.0
-
 SAMPLES, MIN_SAMPLES, SAMPLED_NUMBERS = 2000, 100, 100_000
 """Most and fewest vote counts drawn from a prior that cannot be listed, and numbers of votes in all of them."""
-
-CountTable = NDArray[np.intp]
-
-
-def leader_chances(counts: CountTable, sigma: float) -> Array:
-    """Return Pr[one of the leaders has the largest noisy count], discrete Gaussian noise σ, ties broken uniformly.
-
-    With f and F the law of the noise, d_j how far class j is behind and s the place of a leader among those it ties
-    with,
-
-        Pr[a given leader is released] = Σ_x f(x)·∫₀¹ Π_j (F(x + d_j − 1) + s·f(x + d_j)) ds.
-
-    Args:
-        counts: decreasing vote counts, shape (N, C).
-        sigma: ≥ 1 [votes].
-
-    Returns:
-        Shape (N,), to about 1e-12: where σ is large every ⌊σ/4⌋-th x is enough, as the sum of a bell curve.
-    """
-    noise, step = LatticeNoise(sigma, 0.0), max(1, math.floor(sigma / 4))
-    reach = math.ceil(9 * sigma / step)
-    x = np.arange(-reach, reach + 1) * step
-    exact = counts.shape[1] // 2 + 1  # the integrand has degree C − 1
-    s, ds = gauss_legendre(min(exact, MAX_NODES if sigma < SMOOTH_SIGMA else MAX_NODES_SMOOTH))
-    behind = counts[:, :1] - counts
-    leaders = np.count_nonzero(behind == 0, axis=1)
-    behind = np.minimum(behind, reach * step + noise.end + 1)  # from there on F = 1
-    chances = np.empty(len(counts))
-    rows_at_a_time = max(1, BLOCK // counts.shape[1])
-    for start in range(0, len(counts), rows_at_a_time):
-        rows = slice(start, start + rows_at_a_time)
-        gaps, places = np.unique(behind[rows], return_inverse=True)
-        places = places.reshape(behind[rows].shape)
-        shifted = x[None, :] + gaps[:, None]
-        factors = noise.below(shifted)[:, :, None] + s * noise.at(shifted)[:, :, None]
-        product = factors[places[:, 1]]
-        for column in range(2, counts.shape[1]):
-            product = product * factors[places[:, column]]
-        chances[rows] = step * ((product @ ds) @ noise.at(x))
-    return np.asarray(np.minimum(chances * leaders, 1.0))
-
-
-def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:
-    """Return Pr[largest count + discrete Gaussian noise σ ≥ threshold], same shape as ``largest``."""
-    least_noise = np.ceil(threshold - largest).astype(np.intp)
-    return np.asarray(LatticeNoise(sigma, 0.0).at_least(least_noise))
-
-
-def selection_chances(counts: CountTable, name: str, rate: float) -> Array:
-    """Return Pr[one of the leaders is released] by permute-and-flip or the exponential mechanism, shape (N,).
-
-    Args:
-        counts: decreasing vote counts, shape (N, C).
-        name: one of `SELECTIONS`.
-        rate: t [nats a vote].
-    """
-    behind = counts[:, :1] - counts
-    leaders = np.count_nonzero(behind == 0, axis=1)
-    weights = np.exp(-rate * behind)
-    if name == "exponential":
-        return np.asarray(leaders / weights.sum(axis=1))
-    s, ds = gauss_legendre(counts.shape[1] // 2 + 1)
-    product = np.ones((len(counts), s.size))
-    for column in range(1, counts.shape[1]):
-        product *= 1 - weights[:, column, None] * s
-    return np.asarray(np.minimum(leaders * (product @ ds), 1.0))
 
 
 class VoteLaw:

@@ -253,7 +253,7 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
             "K",
             K,
             f"at most {MAX_PARTITIONS:,} partitions; {K} votes among {classes} classes have {count}",
-            "Use a noisy maximum, which needs no table: see darrm_opt.plurality.noise_for.",
+            "Use a noisy maximum, which needs no table: see darrm_opt.plurality.NoisyMaximum.",
         )
     all_partitions = tuple(partitions(K, classes))
     starts: list[int] = []
@@ -284,7 +284,7 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
                     affected,
                     f"at most {MAX_EDGES:,} pairs of neighbouring vote counts; here there are more",
                     "Lower affected or K, or use a noisy maximum, which needs no table: see "
-                    "darrm_opt.plurality.noise_for.",
+                    "darrm_opt.plurality.NoisyMaximum.",
                 )
             edges.append([*edge, (places[number][ABSTENTION], places_after[ABSTENTION], 1)] if abstention else edge)
     width = max((len(edge) for edge in edges), default=1)

@@ -42,7 +42,6 @@ from darrm_opt.accounting import (
     exact_epsilon,
     total_privacy_of_sequence,
 )
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.baselines import (
     double_subsampling,
     exponential_mechanism,
@@ -54,6 +53,7 @@ from darrm_opt.budgeting import best_target
 from darrm_opt.comparison.compare import compare
 from darrm_opt.design.privacy_profile import privacy_profile
 from darrm_opt.mechanism import most_releases
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 
 PART = "## Totals of several releases"
 """Heading of this campaign's part of the page."""

@@ -20,8 +20,8 @@ from support.paths import DATA
 from darrm_opt import Privacy, verify
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.mechanism import PrivateMajority, ReleaseLog
-from darrm_opt.plurality import PluralityLog, VoteMechanism, count_votes, design_releases, noise_for, selection_for
-from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
+from darrm_opt.plurality import PluralityLog, count_votes, design_releases
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly as Seeded
 from darrm_opt.record import problem_from_record, solution_from_record
 from solver_cache import DesignSpec, cached_solve, check, open_store
@@ -47,6 +47,7 @@ def stored(name: str) -> Any:
 
 
 def meaning(name: str) -> dict[str, Any]:
+    """Return what release 0.2 said of a file."""
     return dict(stored("meaning.json")[name])
 
 
@@ -74,7 +75,7 @@ def test_no_total_of_a_mechanism_is_dearer(name: str) -> None:
     mechanism, before = mechanism_of(name), meaning(name)
     for queries, epsilon in before["epsilon"].items():
         assert mechanism.epsilon(int(queries), 1e-3) <= epsilon * (1 + 1e-12)
-    assert mechanism.most_releases(Privacy(3.0, 1e-3))[0] >= before["most"][0]
+    assert mechanism.most_releases(Privacy(3.0, 1e-3)).queries >= before["most"][0]
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -150,10 +151,10 @@ def test_no_calibrated_parameter_and_no_utility_is_worse(row: dict[str, Any]) ->
     K, classes, queries, affected = (row[field] for field in ("K", "classes", "queries", "affected"))
     total = Privacy(*row["total"])
     if row["sigma"]:
-        sigma = noise_for(total, queries, K=K, classes=classes, affected=affected).sigma
+        sigma = mechanism_class("gnmax").calibrated(K, classes, total, queries, affected=affected).value
         assert sigma <= min(row["sigma"].values()) * (1 + 1e-4)
     for name, rate in row["rate"].items():
-        new_rate = selection_for(name, total, queries, K=K, classes=classes, affected=affected).rate
+        new_rate = mechanism_class(name).calibrated(K, classes, total, queries, affected=affected).value
         assert new_rate >= rate * (1 - 1e-3)
     design = design_releases(K, classes, total, queries, affected=affected)
     utilities = {option.name: option.utility for option in design.options}
@@ -161,18 +162,19 @@ def test_no_calibrated_parameter_and_no_utility_is_worse(row: dict[str, Any]) ->
         assert utilities[name] >= utility - 1e-5, name
 
 
-@pytest.mark.parametrize("K", [6, 11])
-def test_between_two_classes_a_mechanism_is_one_law_whichever_way_it_is_computed(K: int) -> None:
-    """The chances that release 0.2 had for γ of two classes, and those of vote counts among any number of classes."""
-    from darrm_opt.plurality.vote_law import leader_chances, selection_chances
+PARAMETERS = {"gnmax": 5.0, "laplace": 4.0, "permute_and_flip": 0.2, "exponential": 0.2}
 
-    laws = meaning("laws")[str(K)]
+
+@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("K", [6, 11])
+def test_between_two_classes_a_mechanism_is_one_law_whichever_way_it_is_computed(K: int, name: str) -> None:
+    """The chances that release 0.2 had for γ of two classes, and those of vote counts among any number of classes."""
+    mechanism = mechanism_class(name).of(K, 2, PARAMETERS[name])
+    law = np.array(meaning("laws")[str(K)][name])
     ones = np.arange(K // 2 + 1, K + 1)
-    counts = np.stack([ones, K - ones], axis=1)
-    chances = {"gnmax": leader_chances(counts, 5.0)}
-    chances |= {name: selection_chances(counts, name, 0.2) for name in SELECTIONS}
-    for name, chance in chances.items():
-        assert 2 * chance - 1 == pytest.approx(np.array(laws[name])[ones], abs=1e-12), name
+    chances = mechanism.leader_chances(np.stack([ones, K - ones], axis=1))
+    assert 2 * chances - 1 == pytest.approx(law[ones], abs=1e-12)
+    assert mechanism.gamma.values[ones] == pytest.approx(law[ones], abs=1e-15)
 
 
 def test_between_two_classes_the_best_table_is_the_best_gamma() -> None:

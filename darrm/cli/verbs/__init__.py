@@ -10,7 +10,7 @@ GROUPS = {
     "Decide": ("plan", "compare"),
     "Design and verify a γ": ("solve", "least", "verify", "curve", "profile", "plurality"),
     "Release": ("label",),
-    "Account": ("compose", "vote-cost", "gnmax", "bagging"),
+    "Account": ("cost", "compose", "bagging"),
     "Serve": ("serve", "keys add", "keys ls", "keys revoke"),
     "Store": (
         "precompute",
@@ -67,8 +67,10 @@ EXAMPLES = {
         "darrm compose --solution gamma.json --queries 100 --total-delta 1e-5 --fresh",
         "darrm compose --epsilon 0.1 --delta 1e-6 --queries 100 --total-delta 1e-5",
     ),
-    "vote-cost": ("darrm vote-cost --checks 640 --check-sigma 150 --labels 286 --label-sigma 40 --delta 1e-5",),
-    "gnmax": ("darrm gnmax --total-epsilon 1 --total-delta 1e-5 --queries 20",),
+    "cost": (
+        "darrm cost gnmax --K 250 --classes 10 --sigma 40 --queries 286 --delta 1e-5",
+        "darrm cost exponential --K 11 --queries 20 --total-epsilon 1 --total-delta 1e-5 --output mechanism.json",
+    ),
     "bagging": ("darrm bagging --n 10000 --subsample-size 20 --models 5",),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
     "keys add": (
@@ -94,7 +96,6 @@ EXAMPLES = {
 
 _MODULES = {
     "profile": "curve",
-    "gnmax": "bagging",
     "keys add": "serve",
     "keys ls": "serve",
     "keys revoke": "serve",

@@ -1,13 +1,12 @@
-"""Verbs about the privacy of other mechanisms: ``darrm bagging`` and ``darrm gnmax``."""
+"""``darrm bagging``."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from darrm.cli.output import answer
-from darrm.cli.parameters import TOTAL, AsJson, number, options_named
+from darrm.cli.parameters import AsJson, number, options_named
 from darrm.cli.parser import CommandOption
-from darrm.cli.progress import ProgressDisplay
 
 
 def bagging(
@@ -56,39 +55,3 @@ def bagging(
     ]
     head = f"{models} models of {subsample_size} records out of {n}: {guarantee(total)}, {total.basis}."
     answer("\n".join([head, "", columns(["", "ε", "δ"], rows)]))
-
-
-def gnmax(
-    total_epsilon: Annotated[
-        str | None, CommandOption("--total-epsilon", "ε of all releases together.", "NATS")
-    ] = None,
-    total_delta: Annotated[
-        str | None, CommandOption("--total-delta", "δ of all releases together, in (0, 1).", "PROBABILITY")
-    ] = None,
-    queries: Annotated[str, CommandOption("--queries", "Number of releases.", "COUNT")] = "1",
-    affected: Annotated[str, CommandOption("--affected", "How many votes one record can move.", "COUNT")] = "1",
-    search: Annotated[
-        str, CommandOption("--search", "The exact minimiser over λ, or the paper's grid.", "continuous|grid")
-    ] = "continuous",
-    *,
-    json: AsJson = False,
-) -> None:
-    """Say how much Gaussian noise GNMax needs for a target, and at which order λ that is proved.
-
-    By the Rényi privacy of noisy counts, as published. Two classes need less: see `darrm compare`.
-    """
-    from darrm.cli.report import as_json
-    from darrm_opt.aggregators.gnmax import gnmax_sigma
-
-    with ProgressDisplay("calibrating noise"), options_named(**TOTAL):
-        calibration = gnmax_sigma(
-            number(total_epsilon),
-            number(total_delta),
-            queries=number(queries),
-            affected=number(affected),
-            search=search,  # type: ignore[arg-type]  # checked there
-        )
-    if json:
-        answer(as_json({"lambda": calibration.order, "sigma": calibration.sigma}))
-    else:
-        answer(f"σ = {calibration.sigma:.6g} votes, proved at λ = {calibration.order:.6g}")

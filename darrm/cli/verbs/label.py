@@ -11,8 +11,8 @@ from darrm.cli.parser import Argument, CommandOption
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release
     from darrm_opt.mechanism import ReleaseLog
+    from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.plurality.release_log import PluralityLog
-    from darrm_opt.plurality.vote_mechanisms import VoteMechanism
 
 _BUDGET = "The budget, where the release log is new"
 
@@ -148,9 +148,9 @@ def plurality_of(source: str) -> VoteMechanism | None:
         record = json_document(text)
     except ValueError:
         return None  # said by whoever reads it as an answer of `darrm solve`
-    from darrm_opt.plurality.vote_mechanisms import MECHANISM_KINDS, mechanism_from_record
+    from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds
 
-    if not isinstance(record, dict) or record.get("kind") not in MECHANISM_KINDS:
+    if not isinstance(record, dict) or record.get("kind") not in mechanism_kinds():
         return None
     return mechanism_from_record(record)
 
@@ -173,8 +173,8 @@ def open_log(
     """
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanism import ReleaseLog
+    from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.plurality.release_log import PluralityLog
-    from darrm_opt.plurality.vote_mechanisms import VoteMechanism
 
     if total_delta is not None and total_epsilon is None:
         raise InvalidInput("total_epsilon", None, "ε of all releases [nats], with --total-delta")

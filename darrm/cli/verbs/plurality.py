@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from darrm.cli.output import ExitCode, answer, end, say
 from darrm.cli.parameters import AsJson, number, options_named, total_privacy
@@ -66,8 +66,8 @@ def plurality(
         str,
         CommandOption(
             "--mechanism",
-            "What is written: the optimum; another rule; or noise on the counts, whose account needs no table.",
-            "optimal|permute_and_flip|exponential|laplace|gnmax|noise",
+            "What is written: the optimum, or the rule of a mechanism that is compared with it.",
+            "NAME",
         ),
     ] = "optimal",
     compare: Annotated[  # noqa: FBT002
@@ -82,33 +82,30 @@ def plurality(
 ) -> None:
     """Design the best private release of the plurality of votes among any number of classes.
 
-    Voters are not private. The optimum for one release is compared with permute-and-flip, the exponential mechanism,
-    Laplace noise and GNMax, each calibrated exactly for the released label. With --compare all queries are designed
-    together: tables, GNMax, and Confident-GNMax with its threshold, its two noises and its most labels.
+    Voters are not private. The optimum for one release is compared with the mechanisms that people use, each calibrated
+    exactly for the released label. With --compare all queries are designed together: tables, noise on the counts, and
+    checks before it, with a threshold, two noises and most labels.
     """
     from darrm.cli.files import check_writable, write_json
     from darrm.cli.plurality_options import show_estimate, show_options, vote_law
     from darrm_opt.answers.plurality import plurality_seconds
+    from darrm_opt.budgeting import release_target
     from darrm_opt.errors import InvalidInput
+    from darrm_opt.mechanisms.base import planned_fields
+    from darrm_opt.mechanisms.calibrated_table import tables
     from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms
     from darrm_opt.plurality.designer import design_releases
-    from darrm_opt.plurality.mechanisms import MECHANISMS
-    from darrm_opt.plurality.plan import release_target
-    from darrm_opt.plurality.record import plurality_record, rule_record
-    from darrm_opt.plurality.vote_mechanisms import planned_fields
     from darrm_opt.tables.problem import has_table
+    from darrm_opt.tables.record import plurality_record, rule_record
 
     check_writable(output, "output")
-    mechanisms = ("optimal", *MECHANISMS, "noise")
+    mechanisms = ("optimal", *tables())
     if mechanism not in mechanisms:
         raise InvalidInput("mechanism", mechanism, "one of " + ", ".join(mechanisms))
     for option, value in (("mechanism", mechanism), ("time_limit", time_limit)):
         if compare and value not in ("optimal", None):
             raise InvalidInput(option, value, "nothing beside --compare", "It compares every mechanism.")
     total = _total(target_epsilon, delta, total_epsilon, total_delta, queries)
-    if mechanism == "noise":
-        _noise(number(K), number(classes), total, number(queries), number(affected), output, json=json)
-        return
     law = vote_law(prior, votes, K, classes)
     objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
     if compare:
@@ -142,30 +139,6 @@ def plurality(
         write_json(output, record | planned_fields(number(queries), total))
     _show(comparison, json=json)
     end(ExitCode.DONE if solution.status.value == "optimal" else ExitCode.NOT_OPTIMAL)
-
-
-def _noise(
-    K: Any, classes: Any, total: Privacy, queries: Any, affected: Any, output: str | None, *, json: bool
-) -> None:
-    """Print GNMax with about the least noise for the total, and write it."""
-    from darrm.cli.files import write_json
-    from darrm.cli.report import as_json, guarantee
-    from darrm_opt.plurality.plan import noise_for
-    from darrm_opt.plurality.vote_mechanisms import planned_fields
-    from darrm_opt.problem import Privacy
-
-    with ProgressDisplay("calibrating noise"):
-        noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
-        epsilon = noisy.epsilon(queries, total.delta)
-    if output is not None:
-        write_json(output, noisy.record() | planned_fields(queries, total))
-    if json:
-        answer(as_json({**noisy.record(), "queries": queries, "epsilon": epsilon, "delta": total.delta}))
-    else:
-        answer(
-            f"σ = {noisy.sigma:.6g} votes on each count: {queries} labels are "
-            f"{guarantee(Privacy(epsilon, total.delta))} together."
-        )
 
 
 def _show(comparison: MechanismComparison, *, json: bool) -> None:

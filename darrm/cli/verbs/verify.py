@@ -122,14 +122,14 @@ def _documents(file: str) -> list[Any]:
 def _proofs(file: str, documents: list[Any], options: ProblemOptions, arithmetic: str, checker: str) -> Iterator[Proof]:
     """Yield a proof of each γ and mechanism."""
     from darrm_opt.errors import DarrmError
-    from darrm_opt.plurality.vote_mechanisms import MECHANISM_KINDS
+    from darrm_opt.mechanisms.base import mechanism_kinds
 
     for number, content in enumerate(documents, start=1):
         source = file if len(documents) == 1 else f"{file}, value {number}"
         if not isinstance(content, list) and options.given:
             names = ", ".join(map(option_of, options.given))
             fail(f"{source} names its problem itself: leave out {names}, or give a bare list.", ExitCode.BAD_INPUT)
-        if isinstance(content, dict) and content.get("kind") in MECHANISM_KINDS:
+        if isinstance(content, dict) and content.get("kind") in mechanism_kinds():
             _refuse_beside("a mechanism for classes", options, arithmetic, checker)
             yield _mechanism_proof(source, content)
             continue
@@ -251,7 +251,8 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
     from darrm.cli.report import guarantee
     from darrm_opt import NotPrivate
     from darrm_opt.errors import DarrmError
-    from darrm_opt.plurality.vote_mechanisms import RuleMechanism, mechanism_from_record, planned_total
+    from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
+    from darrm_opt.mechanisms.table import RuleMechanism
     from darrm_opt.problem import Privacy
 
     try:
@@ -265,7 +266,7 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
     content: dict[str, Any] = {"mechanism": mechanism.record()}
     lines = []
     if isinstance(mechanism, RuleMechanism):
-        from darrm_opt.plurality.record import problem_record
+        from darrm_opt.tables.record import problem_record
 
         certificate = mechanism.certificate
         content = {"problem": problem_record(mechanism.problem), "certificate": asdict(certificate)}
@@ -276,7 +277,7 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
         if planned is None:
             single = Privacy(mechanism.epsilon(1, SINGLE_DELTA), SINGLE_DELTA)
             lines.append(f"one        one answer is {guarantee(single)}, by the account of what is drawn")
-            lines.append("total      none is named: `darrm label --queries` or `darrm vote-cost` adds answers up")
+            lines.append("total      none is named: `darrm label --queries` or `darrm cost` adds answers up")
             content["one"] = asdict(single)
     if planned is not None:
         queries, total = planned

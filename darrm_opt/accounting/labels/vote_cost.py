@@ -56,7 +56,7 @@ class VoteReleases:
             [votes].
         count: how many there may be at most, ≥ 0.
         noise: "gaussian": N(0, σ²), as published; "discrete": the discrete Gaussian of parameter σ on whole numbers, as
-            drawn by `darrm_opt.aggregators.noisy_votes`, ties broken at random or in a fixed order.
+            drawn by `darrm_opt.mechanisms.vote_noise`, ties broken at random or in a fixed order.
 
     Raises:
         InvalidInput: a value is outside its range.

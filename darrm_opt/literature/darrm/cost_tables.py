@@ -12,11 +12,11 @@ from darrm_opt.accounting import (
     total_delta_of,
 )
 from darrm_opt.aggregators.gnmax import gnmax_sigma
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, noise_function
 from darrm_opt.design.solver import solve
 from darrm_opt.literature.darrm import setting
 from darrm_opt.literature.darrm.printed import accounts, printed
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from darrm_opt.accounting import kov_composition, total_delta_of
 from darrm_opt.aggregators.gnmax import GnmaxPlan
-from darrm_opt.aggregators.noisy_votes import noise_function
 from darrm_opt.baselines import subsampling
 from darrm_opt.budgeting import BestTarget, best_target, design_sequence
 from darrm_opt.design.solver import solve
@@ -27,6 +26,7 @@ from darrm_opt.literature.darrm.printed import accuracies
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
 from darrm_opt.literature.darrm.teachers import TeacherVotes, Votes, load_teacher_votes
 from darrm_opt.mechanism.majority import count_ones
+from darrm_opt.mechanisms.vote_noise import noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.randomness.coins import ExactCoins

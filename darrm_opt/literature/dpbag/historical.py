@@ -29,10 +29,10 @@ from darrm_opt.aggregators.moments_accountant import (
     log_one_over,
     moments_epsilon,
 )
-from darrm_opt.aggregators.noisy_votes import LaplaceNoise, noisy_argmax
 from darrm_opt.aggregators.per_instance import checked_votes, star_spread, vote_spread
 from darrm_opt.aggregators.teacher_layout import Partition
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noisy_argmax
 from darrm_opt.problem import whole_number
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
 

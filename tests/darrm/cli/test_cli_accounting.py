@@ -1,4 +1,4 @@
-"""`darrm compose`, `profile`, `bagging` and `gnmax`: the paper's tables as printed, and what is refused."""
+"""`darrm compose`, `profile` and `bagging`: the paper's tables as printed, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from support.darrm_runner import SMALL, refused, run, run_json
@@ -15,6 +15,7 @@ from support.paths import DATA
 
 from darrm.cli.output import ExitCode
 from darrm_opt.accounting.composition.optimal import optimal_composition
+from darrm_opt.aggregators.gnmax import gnmax_sigma
 from darrm_opt.bagging.guarantee import bagging_guarantee
 from darrm_opt.problem import FRESH
 
@@ -32,17 +33,9 @@ def accounts(*arguments: str, given: str = "") -> Any:
 def test_the_papers_tables_as_printed(row: dict[str, str]) -> None:
     inputs, decimals = json.loads(row["inputs"]), int(row["printed_decimals"])
     if row["table"] == "Table 4":
-        found = run_json("gnmax", "--total-epsilon", str(inputs["epsilon"]), "--total-delta", str(inputs["delta"]))
-        grid = run_json(
-            "gnmax",
-            "--total-epsilon",
-            str(inputs["epsilon"]),
-            "--total-delta",
-            str(inputs["delta"]),
-            "--search",
-            "grid",
-        )
-        assert {f"sigma={round(answer['sigma'], decimals)}" for answer in (found, grid)} == {row["expected"]}
+        searches: tuple[Literal["continuous", "grid"], ...] = ("continuous", "grid")
+        sigmas = [gnmax_sigma(inputs["epsilon"], inputs["delta"], search=search).sigma for search in searches]
+        assert {f"sigma={round(sigma, decimals)}" for sigma in sigmas} == {row["expected"]}
         return
     queries = inputs.get("Q", inputs.get("M", inputs.get("K")))
     if "lambda" in row["quantity"] or "tau" in row["quantity"]:
@@ -208,19 +201,6 @@ def test_what_bagging_refuses() -> None:
     assert "--models" in refused("bagging", "--n", "10", "--subsample-size", "2", "--models", "0")
     assert "--form" in refused("bagging", "--n", "10", "--subsample-size", "2", "--form", "one")
     assert "--subsample-size" in refused("bagging", "--n", "10", "--subsample-size", "10", "--without-replacement")
-
-
-def test_gnmax_by_its_closed_form() -> None:
-    found = run_json("gnmax", "--total-epsilon", "0.2676", "--total-delta", "3e-4", "--queries", "5", "--affected", "2")
-    order = found["lambda"]
-    spare = 0.2676 - math.log(1 / 3e-4) / (order - 1)
-    assert found["sigma"] ** 2 == pytest.approx(5 * 4 * order / spare, rel=1e-9)
-    assert run("gnmax", "--total-epsilon", "0.2676", "--total-delta", "3e-4").stdout == (
-        "σ = 21.4605 votes, proved at λ = 62.1217\n"
-    )
-    assert refused("gnmax").startswith("Error: --total-epsilon is missing")
-    assert "--total-delta" in refused("gnmax", "--total-epsilon", "1", "--total-delta", "0")
-    assert "--search" in refused("gnmax", "--total-epsilon", "1", "--total-delta", "0.1", "--search", "far")
 
 
 SHARED_TOTAL = {

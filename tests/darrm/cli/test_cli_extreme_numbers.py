@@ -35,16 +35,12 @@ def test_very_many_voters_are_refused_before_any_array_of_that_size(words: tuple
         (("profile", *SMALL, "--m", "2", "--points", "10000000000"), "--points: 10000000000 is not valid"),
         (("curve", *SMALL, "--m", "2", "--points", "99999999999999999"), "--points: 99999999999999999 is not valid"),
         (("cache", "ls", "--K", "9" * 23), f"--K: {'9' * 23} is not valid: expected at most 1000000 voters."),
-        (("gnmax", "--total-epsilon", "1e300", "--total-delta", "1e-5"), "--total-epsilon: 1e+300 is not valid"),
-        (("gnmax", "--total-epsilon", "1e-300", "--total-delta", "1e-5"), "--total-epsilon: 1e-300 is not valid"),
+        (("cost", "gnmax", "--K", "5", "--sigma", "1e-300", "--delta", "1e-5"), "--sigma: 1e-300 is not valid"),
+        (("cost", "gnmax", "--K", "5", "--sigma", "1e400", "--delta", "1e-5"), "--sigma: '1e400' is not valid"),
+        (("cost", "laplace", "--K", "5", "--scale", "1e300", "--delta", "1e-5"), "--scale: 1e+300 is not valid"),
         (
-            ("vote-cost", "--labels", "5", "--label-sigma", "1e-300", "--delta", "1e-5"),
-            "--label-sigma: 1e-300 is not valid: expected a standard deviation, a number of votes from 1e-50 to 1e+150.",
-        ),
-        (("vote-cost", "--checks", "5", "--check-sigma", "1e300", "--delta", "1e-5"), "--check-sigma: 1e+300 is"),
-        (
-            ("vote-cost", "--labels", "5", "--total-epsilon", "1e-300", "--delta", "1e-300"),
-            "--total-epsilon: 1e-300 is not valid: expected a number of nats that σ = 1e+150 votes reaches.",
+            ("cost", "gnmax", "--K", "5", "--total-epsilon", "1e-300", "--total-delta", "1e-300"),
+            "--total-epsilon: 1e-300 is not valid: expected a total within which 1 releases of gnmax are proved.",
         ),
         (
             ("solve", *SMALL, "--m", "2", "--Delta", "1e-400"),

@@ -18,7 +18,7 @@ from darrm.cli.cached_solve import progress_text
 from darrm.cli.parameters import DesignOptions
 from darrm.cli.parser import Command, parse
 from darrm.cli.progress import ProgressDisplay
-from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, bagging, load, plurality, vote_cost
+from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, cost, load, plurality
 from darrm_opt.design.solution import Progress
 from darrm_opt.problem import Problem
 
@@ -79,7 +79,7 @@ def completed(*words: str) -> list[str]:
         (("cache", "prune", "--d"), ["--days"]),
         (("solve", "--target"), ["--target-epsilon"]),
         (("solve", "--shape", ""), ["free", "monotone"]),
-        (("vote-cost", "--noise", "d"), ["discrete"]),
+        (("cost", "--total-e"), ["--total-epsilon"]),
     ],
 )
 def test_bash_completes(words: tuple[str, ...], expected: list[str]) -> None:
@@ -177,11 +177,8 @@ def test_a_long_solve_shows_where_it_stands(
 @pytest.mark.parametrize(
     "words",
     [
-        ("gnmax", "--total-epsilon", "1", "--total-delta", "1e-5"),
-        ("vote-cost", "--labels", "5", "--label-sigma", "40", "--delta", "1e-5"),
-        ("vote-cost", "--labels", "5", "--total-epsilon", "1", "--delta", "1e-5"),
+        ("cost", "gnmax", "--K", "5", "--sigma", "40", "--delta", "1e-5"),
         ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1"),
-        ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-5", "--mechanism", "noise"),
         ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--compare"),
         ("plan", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--affected", "1"),
         ("solve", "--K", "5", "--m", "2", "--epsilon", "0.1"),
@@ -195,7 +192,7 @@ def test_verbs_that_can_take_long_show_that_they_work(words: tuple[str, ...], mo
             shown.append(self._text)
             return super().__enter__()
 
-    for module in (bagging, cached_solve, plurality_options, plurality, vote_cost):
+    for module in (cached_solve, plurality_options, plurality, cost):
         monkeypatch.setattr(module, "ProgressDisplay", Seen)
     assert run(*words).exit_code == 0
     assert len(shown) == 1

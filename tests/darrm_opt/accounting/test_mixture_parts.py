@@ -21,8 +21,8 @@ from darrm_opt.accounting.mixture import (
     mixture_total,
 )
 from darrm_opt.accounting.release_profile import ReleaseProfile
-from darrm_opt.aggregators.noisy_votes import LaplaceNoise, noise_function
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import up

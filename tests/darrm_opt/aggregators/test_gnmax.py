@@ -15,10 +15,10 @@ from darrm_opt import Privacy
 from darrm_opt.aggregators.confident_gnmax import ABSTAIN, ConfidentPlan, confident_labels
 from darrm_opt.aggregators.gnmax import GnmaxPlan, gnmax_epsilon, gnmax_sigma, gnmax_wins
 from darrm_opt.aggregators.gnmax_pld import CountsProfile, gnmax_pld_epsilon
-from darrm_opt.aggregators.noisy_votes import GaussianNoise
 from darrm_opt.aggregators.teacher_layout import Partition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.pate.gnmax_data_dependent import log_wrong_winner, sensitive_epsilon, sensitive_rdp
+from darrm_opt.mechanisms.vote_noise import GaussianNoise
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 # ------------------------------------------------------------------------------------------- known answers

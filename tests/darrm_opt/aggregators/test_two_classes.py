@@ -12,9 +12,9 @@ from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, ve
 from darrm_opt.aggregators.gnmax import GnmaxPlan, gnmax_epsilon, gnmax_wins
 from darrm_opt.aggregators.gnmax_pld import gnmax_pld_epsilon
 from darrm_opt.aggregators.moments_accountant import law_moments
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, VoteNoise, noise_function
 from darrm_opt.aggregators.two_classes import composed_epsilon, noisy_vote_laws
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, VoteNoise, noise_function
 
 NOISES: list[VoteNoise] = [
     GaussianNoise.of_sigma(21.46),

@@ -29,13 +29,13 @@ from darrm_opt.aggregators.moments_accountant import (
     saa_label_budget,
     saa_lam_for,
 )
-from darrm_opt.aggregators.noisy_votes import LaplaceNoise
 from darrm_opt.aggregators.per_instance import StarRule, record_weights, spread_floor, star_spread, vote_spread
 from darrm_opt.aggregators.teacher_layout import Partition
 from darrm_opt.aggregators.two_classes import noisy_vote_laws
 from darrm_opt.bagging.guarantee import Form, bagging_guarantee, bagging_majority_delta, bagging_max_draws
 from darrm_opt.literature.dpbag.historical import leaking_stop, overspending_label_count
 from darrm_opt.literature.pate.laplace_moments import conjectured_moment, data_dependent_moment, wrong_winner_bound
+from darrm_opt.mechanisms.vote_noise import LaplaceNoise
 
 ROWS = list(csv.DictReader((DATA / "bagging_dpbag_expected.csv").read_text().splitlines()))
 Compute = Callable[[dict[str, Any]], Any]

@@ -20,11 +20,11 @@ from darrm_client import DarrmClient, VerificationFailed
 from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
 from darrm_opt.accounting import DeltaTooSmall, compose_models, exact_epsilon, optimal_composition
 from darrm_opt.accuracy import disagreement
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.answers.accounting import plan_to_dict
 from darrm_opt.answers.running_time import plan_account_seconds, plan_seconds
 from darrm_opt.baselines import subsampling
 from darrm_opt.errors import InvalidInput, NotPrivate
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import MECHANISMS, Plan, plan
 from darrm_opt.priors import IndependentVoters, SharedBeta

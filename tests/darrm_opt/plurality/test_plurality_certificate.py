@@ -13,8 +13,8 @@ from support.plurality_exact import exp_above, neighbours, vote_counts, worst_ex
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import ABSTENTION, PluralityProblem, PluralityRule, certify_rule, solve_plurality, verify_rule
-from darrm_opt.plurality.record import plurality_record, rule_from_record, rule_record
 from darrm_opt.tables.certificate import EXPONENT_BITS, excess, exp_bounds
+from darrm_opt.tables.record import plurality_record, rule_from_record, rule_record
 
 
 def random_rule(rng: np.random.Generator, problem: PluralityProblem) -> PluralityRule:

@@ -16,8 +16,10 @@ from support.auditor import Auditor
 from darrm_opt import NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.errors import BudgetUnreadable
+from darrm_opt.budgeting import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseIdTaken, ReleaseLog, ReleaseLogDamaged
+from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.plurality import (
     ABSTENTION,
     NoisyMaximum,
@@ -27,11 +29,8 @@ from darrm_opt.plurality import (
     PrivatePlurality,
     RuleMechanism,
     count_votes,
-    noise_for,
-    release_target,
     solve_plurality,
 )
-from darrm_opt.plurality.vote_mechanisms import mechanism_from_record
 from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly
 
 PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
@@ -161,12 +160,12 @@ def test_a_check_that_fails_releases_nothing() -> None:
 @pytest.mark.slow
 def test_noise_for_a_total_is_within_it_and_not_far_below() -> None:
     total = Privacy(2.0, 1e-5)
-    found = noise_for(total, 40, K=50, classes=10)
+    found = NoisyMaximum.calibrated(50, 10, total, 40)
     assert found.epsilon(40, 1e-5) <= 2.0
     assert NoisyMaximum(50, 10, found.sigma / 1.0002).epsilon(40, 1e-5) > 2.0
-    fitting, account = found.most_releases(total)
-    assert 0.98 * 40 - 1 <= fitting <= 41
-    assert account == "vote-cost"
+    most = found.most_releases(total)
+    assert 0.98 * 40 - 1 <= most.queries <= 41
+    assert most.account == "gaussian"
 
 
 def test_targets_of_many_releases_add_up() -> None:
@@ -208,7 +207,7 @@ def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
     noisy = NoisyMaximum(7, 3, 20.0)
     assert PluralityLog.create(tmp_path / "noisy", noisy, budget=Privacy(1.0, 1e-6)).limit >= 1
     assert PluralityLog(tmp_path / "noisy").mechanism == noisy
-    assert noisy.most_releases(Privacy(1.0, 0.0))[0] == 0
+    assert noisy.most_releases(Privacy(1.0, 0.0)).queries == 0
 
 
 # ------------------------------------------------------------------------------------- a cap on labels
@@ -268,9 +267,9 @@ def test_a_cap_is_charged_as_designed(tmp_path: Path) -> None:
     uncapped = NoisyMaximum(50, 10, 12.0, threshold=30.0, check_sigma=60.0)
     assert capped.epsilon(15, 1e-5) == uncapped.epsilon(15, 1e-5)
     total = Privacy(4.0, 1e-5)
-    fitting, _ = capped.most_releases(total)
+    fitting = capped.most_releases(total).queries
     assert capped.epsilon(fitting, 1e-5) <= 4.0 < capped.epsilon(math.ceil(1.02 * fitting), 1e-5)
-    assert fitting > 5 * uncapped.most_releases(total)[0]
+    assert fitting > 5 * uncapped.most_releases(total).queries
     log = PluralityLog.create(tmp_path / "log", capped, budget=total)
     assert (log.limit, log.mechanism) == (fitting, capped)
 

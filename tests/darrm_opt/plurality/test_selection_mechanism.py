@@ -15,19 +15,20 @@ from support.plurality_exact import neighbours, vote_counts
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels import bounded_range_divergence, composed_epsilon, table_divergence
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.selection import PermuteAndFlip, SelectionMechanism
 from darrm_opt.plurality import (
     ABSTENTION,
     NoisyMaximum,
     PluralityLog,
     PrivatePlurality,
-    SelectionMechanism,
     VoteMechanism,
-    selection_for,
+    mechanism_class,
+    mechanism_from_record,
 )
-from darrm_opt.plurality.vote_mechanisms import SELECTIONS, mechanism_from_record
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 Counts = tuple[int, ...]
+SELECTIONS = ("permute_and_flip", "exponential")
 
 
 def law(name: str, counts: Counts, rate: float) -> list[float]:
@@ -75,7 +76,7 @@ def audit(mechanism: VoteMechanism, counts: Counts, chances: list[float]) -> Non
 @pytest.mark.parametrize("name", SELECTIONS)
 @pytest.mark.parametrize(("counts", "rate"), [((3, 1, 0), 0.4), ((1, 2, 2, 1), 0.7), ((0, 5, 2), 0.25)])
 def test_classes_follow_the_law_at_a_stated_power(name: str, counts: Counts, rate: float) -> None:
-    audit(SelectionMechanism(name, sum(counts), len(counts), rate), counts, law(name, counts, rate))
+    audit(mechanism_class(name).of(sum(counts), len(counts), rate), counts, law(name, counts, rate))
 
 
 @pytest.mark.slow
@@ -100,11 +101,11 @@ def test_confident_gnmax_follows_the_convolution_of_both_noises_at_a_stated_powe
 
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_a_unanimous_vote_at_the_largest_rate_is_released_as_it_is(name: str) -> None:
-    mechanism = SelectionMechanism(name, 10**6, 1000, 1000.0)
+    mechanism = mechanism_class(name).of(10**6, 1000, 1000.0)
     bits = SeededRandomnessForTestsOnly(3)
     counts = tuple(10**6 if place == 777 else 0 for place in range(1000))
     assert {mechanism.draw(counts, bits) for _ in range(5)} == {777}
-    assert {SelectionMechanism(name, 3, 2, 5e-324).draw((3, 0), bits) for _ in range(60)} == {0, 1}
+    assert {mechanism_class(name).of(3, 2, 5e-324).draw((3, 0), bits) for _ in range(60)} == {0, 1}
 
 
 # ------------------------------------------------------------------------------------ the account
@@ -114,7 +115,9 @@ def test_a_unanimous_vote_at_the_largest_rate_is_released_as_it_is(name: str) ->
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_one_release_over_all_neighbours(name: str, affected: int) -> None:
     K, classes, rate = 5, 3, 0.35
-    each = SelectionMechanism(name, K, classes, rate, affected=affected).each.epsilon
+    mechanism = mechanism_class(name).of(K, classes, rate, affected)
+    assert isinstance(mechanism, SelectionMechanism)
+    each = mechanism.each.epsilon
     losses, spread = [], 0.0
     for counts in vote_counts(K, classes):
         for other in neighbours(counts, affected):
@@ -179,19 +182,19 @@ def test_a_total_is_never_below_the_recursion_over_the_family() -> None:
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_rates_for_a_total(name: str) -> None:
     total = Privacy(2.0, 1e-5)
-    found = selection_for(name, total, 50, K=40, classes=6, affected=2)
+    found = mechanism_class(name).calibrated(40, 6, total, 50, affected=2)
     assert 1.98 < found.epsilon(50, 1e-5) <= 2.0
-    fitting, account = found.most_releases(total)
-    assert 49 <= fitting <= 51
-    assert account == ("optimal" if name == "permute_and_flip" else "bounded range")
-    pure = selection_for(name, Privacy(2.0), 50, K=40, classes=6)
-    assert pure.most_releases(Privacy(2.0))[0] >= 50
-    assert 50 * 2 * pure.rate <= 2.0
-    assert selection_for(name, Privacy(400.0), 1, K=40, classes=6).rate == pytest.approx(200, rel=1e-9)
+    most = found.most_releases(total)
+    assert 49 <= most.queries <= 51
+    assert most.account == ("optimal" if name == "permute_and_flip" else "renyi")
+    pure = mechanism_class(name).calibrated(40, 6, Privacy(2.0), 50)
+    assert pure.most_releases(Privacy(2.0)).queries >= 50
+    assert 50 * 2 * pure.value <= 2.0
+    assert mechanism_class(name).calibrated(40, 6, Privacy(400.0), 1).value == pytest.approx(200, rel=1e-9)
 
 
 def test_the_exponential_mechanism_has_twice_the_rate_over_many_releases() -> None:
-    flip, exponential = (selection_for(name, Privacy(2.0, 1e-5), 1000, K=40, classes=6).rate for name in SELECTIONS)
+    flip, exponential = (mechanism_class(name).calibrated(40, 6, Privacy(2.0, 1e-5), 1000).value for name in SELECTIONS)
     assert exponential > 1.9 * flip
 
 
@@ -199,12 +202,12 @@ def test_the_exponential_mechanism_has_twice_the_rate_over_many_releases() -> No
 
 
 def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
-    mechanism = SelectionMechanism("permute_and_flip", 7, 3, 0.5)
+    mechanism = mechanism_class("permute_and_flip").of(7, 3, 0.5)
     log = PluralityLog.create(tmp_path / "log", mechanism, budget=Privacy(3.0))
     assert (log.limit, log.account, log.mechanism) == (3, "optimal", mechanism)
     assert PrivatePlurality(mechanism, log).release([2] * 7) in {0, 1, 2}
     record = json.loads(json.dumps(mechanism.record()))
-    assert mechanism_from_record(record) == mechanism != SelectionMechanism("exponential", 7, 3, 0.5)
+    assert mechanism_from_record(record) == mechanism != mechanism_class("exponential").of(7, 3, 0.5)
     with pytest.raises(InvalidInput, match="every field of a darrm selection mechanism"):
         mechanism_from_record({key: each for key, each in record.items() if key != "rate"})
 
@@ -212,7 +215,6 @@ def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "laplace"}, "one of permute_and_flip, exponential"),
         ({"rate": 0.0}, "rate = 0"),
         ({"rate": math.nan}, "rate"),
         ({"rate": math.inf}, "rate = inf"),
@@ -225,8 +227,8 @@ def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_selection_mechanism(change: dict[str, object], message: str) -> None:
-    given = {"name": "exponential", "K": 7, "classes": 3, "rate": 0.5} | change
+    given = {"K": 7, "classes": 3, "rate": 0.5} | change
     with pytest.raises(InvalidInput, match=message):
-        SelectionMechanism(**given)  # type: ignore[arg-type]
+        PermuteAndFlip(**given)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="width"):
         bounded_range_divergence(0.0)

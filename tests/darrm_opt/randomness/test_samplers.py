@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 from support.exhaustive_chance import exact_distribution
 
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, VoteNoise, noisy_argmax
 from darrm_opt.bagging.bags import draw_subsamples
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, VoteNoise, noisy_argmax
 from darrm_opt.randomness.samplers import discrete_gaussian, discrete_laplace, exponential_chance, shuffled
 from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly
 

@@ -15,14 +15,14 @@ from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, privacy_region, spanned_region
+from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import MAX_LINES, TOLERANCE, NoisyMajority, Release, release_profile
 from darrm_opt.accounting.total import exact_epsilon, total_privacy, total_privacy_of_sequence
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, VoteNoise, noise_function
-from darrm_opt.budgeting.calibration import calibrate
 from darrm_opt.design.objective import as_objective
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, VoteNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import upper_half
 

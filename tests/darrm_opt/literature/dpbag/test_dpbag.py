@@ -23,7 +23,6 @@ from darrm_opt.aggregators.moments_accountant import (
     saa_label_budget,
     saa_lam_for,
 )
-from darrm_opt.aggregators.noisy_votes import LaplaceNoise, noise_function
 from darrm_opt.aggregators.per_instance import (
     per_instance_loss,
     record_losses,
@@ -35,6 +34,7 @@ from darrm_opt.aggregators.per_instance import (
 from darrm_opt.aggregators.teacher_layout import Partition, slot_partition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.pate.laplace_moments import data_dependent_moment
+from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
 
 Votes = list[list[list[int]]]
 

@@ -12,7 +12,6 @@ import pytest
 from darrm_opt import Privacy
 from darrm_opt.aggregators.guarantee import UnsoundClaim
 from darrm_opt.aggregators.moments_accountant import moments_epsilon, saa_label_budget
-from darrm_opt.aggregators.noisy_votes import LaplaceNoise
 from darrm_opt.aggregators.per_instance import star_spread
 from darrm_opt.aggregators.teacher_layout import Partition, hashed_partition
 from darrm_opt.literature.dpbag.historical import (
@@ -22,6 +21,7 @@ from darrm_opt.literature.dpbag.historical import (
     truncating_partition,
 )
 from darrm_opt.literature.pate.laplace_moments import conjectured_moment, data_dependent_moment
+from darrm_opt.mechanisms.vote_noise import LaplaceNoise
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 

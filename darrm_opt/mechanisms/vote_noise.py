@@ -16,13 +16,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import NoiseFunction
+from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.randomness.samplers import discrete_gaussian, discrete_laplace
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
@@ -211,6 +212,13 @@ def noise_function(K: int, noise: VoteNoise, kind: Kind = "discrete") -> NoiseFu
     K = whole_number(K, "K", "a whole number of voters, at least 1")
     upper = [1.0 - 2.0 * noise.loses(2 * l - K, kind) for l in range(K // 2 + 1, K + 1)]
     return NoiseFunction.from_upper_half(np.clip(upper, 0.0, 1.0), K)
+
+
+@lru_cache(maxsize=16)
+def gauss_legendre(nodes: int) -> tuple[Array, Array]:
+    """Return Gauss–Legendre nodes and weights on [0, 1]: exact for polynomials of degree below 2·nodes."""
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    return (points + 1) / 2, weights / 2
 
 
 def positive_fraction(value: Fraction | float, argument: str) -> Fraction:

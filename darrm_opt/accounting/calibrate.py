@@ -1,0 +1,101 @@
+"""Calibration: the largest parameter whose cost fits a budget; the one search for every parameter and every cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+MAX_STEPS = 60
+"""Evaluations of a cost in one search; bisection alone would need fewer for every precision in use."""
+
+MAX_CHORD_COST = 2.0
+"""A chord is drawn only to a cost within this multiple of the budget."""
+
+MIN_SHARE = 2.0**-40
+"""A parameter below this share of its largest value counts as 0: nothing fits."""
+
+
+class Calibration(NamedTuple, Generic[T]):
+    """A calibrated parameter.
+
+    Attributes:
+        value: of the parameter.
+        cost: of the result, within the budget.
+        result: what the parameter gives.
+    """
+
+    value: float
+    cost: float
+    result: T
+
+
+def never_stop() -> bool:
+    """Return False: a search that nothing stops."""
+    return False
+
+
+def calibrate(
+    make: Callable[[float], tuple[T, float]],
+    budget: float,
+    most: float,
+    *,
+    guess: float,
+    precision: float,
+    stop: Callable[[], bool] = never_stop,
+) -> Calibration[T] | None:
+    """Return the largest value found whose cost fits; None if none above `MIN_SHARE` does.
+
+    Args:
+        make: from a value > 0 to its result and the cost of that, which may be ``inf``; the cost grows with the value
+            (where it does not, the answer fits and may not be the largest).
+        budget: what the cost must not exceed, > 0.
+        most: largest meaningful value.
+        guess: starting value, in (0, most].
+        precision: the search ends where the cost is within this share of the budget, or the value within it of one that
+            does not fit.
+        stop: called after each evaluation; if it returns True, the best value so far is returned.
+
+    Guarantees:
+        The value returned was itself evaluated and fits.
+
+    Source: regula falsi between a value that fits and one that does not, by bisection where that is slow.
+
+    >>> calibration = calibrate(lambda x: (str(x), x * x), 9.0, 10.0, guess=1.0, precision=1e-9)
+    >>> round(calibration.value, 6), calibration.cost <= 9.0
+    (3.0, True)
+    """
+    lower: Calibration[T] | None = None
+    upper: tuple[float, float] | None = None
+    value = min(guess, most)
+    for count in range(MAX_STEPS):
+        result, cost = make(value)
+        if cost <= budget:
+            lower = Calibration(value, cost, result)
+            if value >= most or cost >= budget * (1 - precision):
+                break
+        else:
+            upper = (value, cost)
+        if stop():
+            break
+        if lower is None:
+            if value < MIN_SHARE * most:
+                break
+            value *= min(0.5, max(0.01, 0.9 * budget / cost))
+        elif upper is None:
+            value = min(most, value * min(4.0, max(1.1, 1.05 * budget / cost)) if cost > 0 else 4 * value)
+        elif upper[0] - lower.value <= precision * upper[0]:
+            break
+        else:
+            value = _next_value(lower, upper, budget * (1 - precision / 2), halve=count % 3 == 2)
+    return lower
+
+
+def _next_value(lower: Calibration[T], upper: tuple[float, float], aim: float, *, halve: bool) -> float:
+    """Return where the chord meets ``aim``, kept away from the ends; or the midpoint."""
+    low, high = lower.value, upper[0]
+    share = 0.5  # also where the cost jumps: a chord would hardly leave ``low``
+    if not halve and lower.cost < upper[1] <= MAX_CHORD_COST * aim:
+        share = min(0.95, max(0.05, (aim - lower.cost) / (upper[1] - lower.cost)))
+    return low + share * (high - low)

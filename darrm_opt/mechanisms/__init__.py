@@ -1,0 +1,29 @@
+"""Mechanisms that release a vote: one file each, and one registry of their names.
+
+base             `VoteMechanism`: what a mechanism has; `mechanism_class`: from its name to it
+noisy_maximum    the largest count plus Gaussian or Laplace noise, with a check and a cap
+selection        permute-and-flip and the exponential mechanism
+noise_function   γ between two classes: any, subsampling, randomised response
+table            a certified table
+vote_noise       noise on counts, drawn exactly
+continuous_noise the laws of continuous noise, as tables
+calibrated_table a mechanism as a certified table, at its largest private rate
+"""
+
+from darrm_opt.mechanisms.base import (
+    ENTRY_POINTS,
+    VoteMechanism,
+    calibrated_names,
+    mechanism_class,
+    mechanism_from_record,
+    mechanism_names,
+)
+
+__all__ = [
+    "ENTRY_POINTS",
+    "VoteMechanism",
+    "calibrated_names",
+    "mechanism_class",
+    "mechanism_from_record",
+    "mechanism_names",
+]

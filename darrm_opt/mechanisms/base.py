@@ -1,0 +1,391 @@
+"""Mechanisms: from vote counts to a class or ⊥, and the registry of their names.
+
+A mechanism is one file: its law, how it is drawn, its parameter, what is proved of one release, its record, its words.
+`VoteMechanism` says what each has; `mechanism_class` finds one by its name, ours or that of an installed package, which
+brings its own by an entry point in the group `ENTRY_POINTS`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.accounting.calibrate import Calibration, calibrate
+from darrm_opt.accounting.cost import Cost, Parts, Quota, cost, fits, most_releases
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.randomness.source import RandomSource
+
+CountTable = NDArray[np.intp]
+"""Vote counts, decreasing in each row, shape (N, C)."""
+
+ENTRY_POINTS = "darrm_opt.mechanisms"
+"""Group of entry points by which an installed package brings mechanisms of its own: name = "module:Class"."""
+
+MAX_CLASSES = 2**15
+"""Most classes of a mechanism without a table: a released class is stored in 16 bits."""
+
+PRECISION, PURE_PRECISION = 1e-5, 1e-12
+"""Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
+
+BUILT_IN = {
+    name: f"darrm_opt.mechanisms.{place}"
+    for name, place in {
+        "permute_and_flip": "selection:PermuteAndFlip",
+        "exponential": "selection:ExponentialMechanism",
+        "laplace": "noisy_maximum:LaplaceMaximum",
+        "gnmax": "noisy_maximum:NoisyMaximum",
+        "subsampling": "noise_function:Subsampling",
+        "randomized_response": "noise_function:RandomizedResponse",
+        "gamma": "noise_function:NoiseFunctionMechanism",
+        "table": "table:RuleMechanism",
+    }.items()
+}
+"""Our own mechanisms: where each name stands."""
+
+
+class VoteMechanism(ABC):
+    """What turns vote counts into a class or ⊥.
+
+    Attributes:
+        name: by which it is asked for.
+        kind: what its record says it is.
+        parameter: name of its one parameter; "" if it has none that is calibrated.
+        increases: whether a larger parameter is more useful and less private; else the other way round.
+        limits: least and largest value of the parameter that is tried.
+        advice: what to do, for a plan.
+        K: voters.
+        classes: C.
+        affected: votes that one record can move.
+        cap: most classes that leave over all releases; after them every answer is ⊥, whatever the votes. None: no cap.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[str]
+    parameter: ClassVar[str] = ""
+    increases: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (0.0, math.inf)
+    advice: ClassVar[str] = ""
+
+    K: int
+    classes: int
+    affected: int
+    cap: int | None = None
+
+    @abstractmethod
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
+        """Return a class 0..C−1, or `ABSTENTION`, for vote counts.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
+
+    @abstractmethod
+    def bounds(self, releases: int) -> Parts:
+        """Return what is proved of so many releases, for every account (`darrm_opt.accounting.cost`).
+
+        Args:
+            releases: how many.
+        """
+
+    @abstractmethod
+    def leader_chances(self, counts: CountTable) -> Array:
+        """Return Pr[one of the leaders is released], of what is drawn, shape (N,).
+
+        Args:
+            counts: decreasing vote counts, shape (N, C).
+        """
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data, for a log."""
+
+    @classmethod
+    @abstractmethod
+    def from_record(cls, record: dict[str, Any]) -> VoteMechanism:
+        """Return the mechanism of a record of its kind, proved here.
+
+        Raises:
+            InvalidInput: not such a record.
+        """
+
+    @classmethod
+    def of(cls, K: int, classes: int, value: float, affected: int = 1) -> Self:
+        """Return the mechanism at a value of its parameter.
+
+        Args:
+            K: voters.
+            classes: C ≥ 2.
+            value: of the parameter.
+            affected: votes that one record can move.
+
+        Raises:
+            InvalidInput: a number is outside its range, or the mechanism has no parameter.
+        """
+        if not cls.parameter:
+            raise InvalidInput("mechanism", cls.name, "a mechanism with a parameter")
+        make: Callable[..., Self] = cls  # of each class with a parameter
+        return make(K, classes, value, affected=affected)
+
+    @classmethod
+    def range_for(cls, K: int, classes: int) -> tuple[float, float]:
+        """Return the least and the largest value of the parameter.
+
+        Args:
+            K: voters.
+            classes: C ≥ 2.
+        """
+        del K, classes
+        return cls.limits
+
+    @classmethod
+    def calibrated(
+        cls,
+        K: int,
+        classes: int,
+        total: Privacy,
+        releases: int,
+        *,
+        affected: int = 1,
+        precision: float = PRECISION,
+    ) -> Self:
+        """Return the mechanism at the most useful value of its parameter at which so many releases fit in a total.
+
+        Args:
+            K: voters.
+            classes: C ≥ 2.
+            total: (ε, δ) of all releases, ε > 0 and finite.
+            releases: Q ≥ 1.
+            affected: votes that one record can move.
+            precision: relative distance of the parameter, or of the cost, from the best.
+
+        Guarantees:
+            ``calibrated(...).epsilon(releases, total.delta) <= total.epsilon``.
+
+        Raises:
+            InvalidInput: a number is outside its range, or no value of the parameter fits.
+        """
+        if not 0 < total.epsilon < math.inf:
+            raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")
+        K, classes, affected = checked_shape(K, classes, affected)
+        releases = whole_number(releases, "releases", "a whole number of releases, at least 1")
+        low, high = cls.range_for(K, classes)
+        most = high if cls.increases else 1 / low
+
+        def make(information: float) -> tuple[Self, float]:
+            mechanism = cls.of(K, classes, information if cls.increases else min(high, 1 / information), affected)
+            return mechanism, mechanism.epsilon(releases, total.delta)
+
+        precision = precision if total.delta else PURE_PRECISION
+        share = total.epsilon / affected / (5 * math.sqrt(releases) if total.delta else 2 * releases)
+        found: Calibration[Self] | None = calibrate(
+            make, total.epsilon, most, guess=min(most, share), precision=precision
+        )
+        if found is None:
+            accepted = f"a total within which {releases} releases of {cls.name} are proved"
+            if total.delta == 0:
+                raise InvalidInput("delta", 0.0, accepted)
+            raise InvalidInput("epsilon", total.epsilon, accepted)
+        return found.result
+
+    @property
+    def value(self) -> float:
+        """Value of the parameter."""
+        return float(getattr(self, self.parameter))
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """What it does, in a few words."""
+
+    @property
+    def words(self) -> str:
+        """What the parameter's value means, for a plan."""
+        return f"{self.parameter} = {self.value:.4g}."
+
+    @property
+    def gamma(self) -> NoiseFunction:
+        """γ between two classes: 2·Pr[the leader is released] − 1.
+
+        Raises:
+            InvalidInput: there are more classes.
+        """
+        if self.classes != 2:
+            raise InvalidInput("classes", self.classes, "2 classes")
+        ahead = range(self.K // 2 + 1, self.K + 1)
+        chances = self.leader_chances(np.array([[ones, self.K - ones] for ones in ahead]))
+        return NoiseFunction.from_upper_half((2 * chances - 1).clip(0.0, 1.0), self.K)
+
+    def cost(self, releases: int, delta: float) -> Cost:
+        """Return what so many releases cost together at δ, by the least of all accounts.
+
+        Args:
+            releases: how many.
+            delta: δ of all together [probability].
+        """
+        return cost(self, releases, delta)
+
+    def epsilon(self, releases: int, delta: float) -> float:
+        """Return ε of so many releases together at δ, proved, rounded up [nats].
+
+        Args:
+            releases: how many.
+            delta: δ of all together [probability].
+        """
+        return self.cost(releases, delta).epsilon
+
+    def fits(self, budget: Privacy, releases: int) -> bool:
+        """Return whether so many releases are proved to fit in a total (ε, δ).
+
+        Args:
+            budget: the total.
+            releases: how many.
+        """
+        return fits(self, releases, budget)
+
+    def most_releases(self, budget: Privacy) -> Quota:
+        """Return how many releases are proved to fit in a total (ε, δ), and by which account."""
+        return most_releases(self, budget)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoteMechanism) and self.record() == other.record()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.K, self.classes))
+
+
+@cache
+def mechanism_names() -> tuple[str, ...]:
+    """Return the names of all mechanisms: ours, then those that installed packages bring."""
+    brought = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
+    return (*BUILT_IN, *(name for name in brought if name not in BUILT_IN))
+
+
+def calibrated_names() -> tuple[str, ...]:
+    """Return the names of the mechanisms with a parameter, which can be calibrated to a total."""
+    return tuple(name for name, mechanism in mechanism_classes().items() if mechanism.parameter)
+
+
+@cache
+def mechanism_classes() -> dict[str, type[VoteMechanism]]:
+    """Return every mechanism by its name, without those of a package that cannot be loaded."""
+    classes = {name: mechanism_class(name) for name in BUILT_IN}
+    for name in mechanism_names()[len(BUILT_IN) :]:
+        with suppress(InvalidInput, ImportError, AttributeError):  # said where it is asked for by its name
+            classes[name] = mechanism_class(name)
+    return classes
+
+
+@cache
+def mechanism_class(name: str) -> type[VoteMechanism]:
+    """Return the mechanism of a name.
+
+    Raises:
+        InvalidInput: there is none of that name, or what a package brings is none.
+
+    >>> mechanism_class("gnmax").parameter
+    'sigma'
+    """
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        found = getattr(import_module(module), attribute)
+    else:
+        points = [point for point in entry_points(group=ENTRY_POINTS) if point.name == name]
+        if not points:
+            raise InvalidInput("mechanism", name, "one of " + ", ".join(mechanism_names()))
+        found = points[0].load()
+    if not (isinstance(found, type) and issubclass(found, VoteMechanism)):
+        raise InvalidInput(
+            "mechanism", name, "a subclass of darrm_opt.mechanisms.VoteMechanism", "A package brings it."
+        )
+    return found
+
+
+@cache
+def mechanism_kinds() -> dict[str, type[VoteMechanism]]:
+    """Return what the records of all mechanisms say they are, and who reads them."""
+    return {mechanism.kind: mechanism for mechanism in mechanism_classes().values()}
+
+
+def mechanism_from_record(record: Any) -> VoteMechanism:
+    """Return the mechanism of a record, proved here.
+
+    Raises:
+        InvalidInput: not a record of a mechanism.
+        NotPrivate: its rule is not private for its problem.
+    """
+    kinds = mechanism_kinds()
+    kind = record.get("kind") if isinstance(record, dict) else None
+    if kind not in kinds:
+        raise InvalidInput("mechanism", type(record).__name__, "a record of " + ", ".join(sorted(kinds)))
+    try:
+        return kinds[kind].from_record(record)
+    except KeyError as err:
+        raise InvalidInput("mechanism", str(err), f"every field of a {kind}") from err
+
+
+def planned_fields(queries: int, total: Privacy) -> dict[str, Any]:
+    """Return what the record of a mechanism says of the queries that it was designed for.
+
+    Args:
+        queries: Q ≥ 1.
+        total: (ε, δ) of all Q answers together.
+    """
+    return {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
+
+
+def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
+    """Return the queries that a mechanism was designed for and their total, as `planned_fields` wrote them.
+
+    Nothing is believed of them: `VoteMechanism.fits` proves the total.
+
+    Returns:
+        None where the record names none.
+
+    Raises:
+        InvalidInput: a field is missing or out of range.
+    """
+    names = ("queries", "total_epsilon", "total_delta")
+    if not any(name in record for name in names):
+        return None
+    queries = whole_number(record.get("queries"), "queries", "a whole number of releases, at least 1")
+    accepted = "a finite number of nats, at least 0"
+    epsilon = real_number(record.get("total_epsilon"), "total_epsilon", accepted)
+    delta = real_number(record.get("total_delta"), "total_delta", "a probability in [0, 1)")
+    if not 0 <= epsilon < math.inf:
+        raise InvalidInput("total_epsilon", epsilon, accepted)
+    if not 0 <= delta < 1:
+        raise InvalidInput("total_delta", delta, "a probability in [0, 1)")
+    return queries, Privacy(epsilon, delta)
+
+
+def checked_shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:
+    """Return voters, classes and votes that a record can move, checked."""
+    K = whole_number(K, "K", "a whole number of voters, at least 1")
+    accepted = f"a whole number of classes, 2 to {MAX_CLASSES:,}"
+    classes = whole_number(classes, "classes", accepted, least=2)
+    if classes > MAX_CLASSES:
+        raise InvalidInput("classes", classes, accepted)
+    affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}")
+    if affected > K:
+        raise InvalidInput("affected", affected, f"a whole number of votes in 1..{K}")
+    return K, classes, affected
+
+
+def checked_parameter(value: float, argument: str, limits: tuple[float, float], accepted: str) -> float:
+    """Return a parameter, checked to be within its limits."""
+    number = real_number(value, argument, accepted)
+    if not (limits[0] <= number <= limits[1] and 0 < number < math.inf):
+        raise InvalidInput(argument, value, accepted)
+    return number

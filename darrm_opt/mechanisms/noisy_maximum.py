@@ -1,0 +1,451 @@
+"""Noisy maxima: the class with the largest count plus noise, drawn exactly in whole numbers.
+
+`NoisyMaximum` is GNMax with the discrete Gaussian on every count, or Confident-GNMax, which first checks whether the
+largest count plus noise reaches a threshold; `LaplaceMaximum` has discrete Laplace noise. Ties are broken at random.
+Between two classes the release is one bit, and its pairs of laws are known in closed form; among more, labels of
+Gaussian noise have an account of their own (`darrm_opt.accounting.labels`).
+
+Source of the samplers: Canonne, Kamath, Steinke 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, Literal
+
+import numpy as np
+
+from darrm_opt.accounting.calibrate import calibrate
+from darrm_opt.accounting.cost import Parts, ReleaseBounds
+from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases
+from darrm_opt.accounting.law_pairs import BitPairs
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.base import PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
+from darrm_opt.mechanisms.continuous_noise import gaussian_table, laplace_table
+from darrm_opt.mechanisms.vote_noise import (
+    GaussianNoise,
+    LaplaceNoise,
+    VoteNoise,
+    gauss_legendre,
+    noise_function,
+    noisy_argmax,
+)
+from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.randomness.source import RandomSource
+from darrm_opt.rounding import float_above
+from darrm_opt.tables.problem import ABSTENTION, Histograms
+
+FORMAT = 2
+"""Version of the record of a noisy maximum; 1 had no cap."""
+
+FIELDS = ("K", "classes", "sigma", "threshold", "check_sigma", "affected", "cap")
+"""Fields of the record, which are the arguments of the mechanism."""
+
+MIN_BIT_SIGMA = 0.2
+"""Least σ [votes] between two classes, where the account is exact for any noise."""
+
+MAX_BIT_VOTERS = 1000
+"""Most voters for which the pairs of a bit are listed; among more, the account of labels is as good."""
+
+MIN_PROBABILITY = 1e-300
+"""Below this an answer is as good as excluded, and its logarithm means nothing."""
+
+BLOCK = 5000
+"""Numbers of votes whose chances are computed at a time."""
+
+MAX_NODES, MAX_NODES_SMOOTH = 24, 8
+"""Most nodes of the integral over ties, for noise below and from `SMOOTH_SCALE` on: more change no double."""
+
+SMOOTH_SCALE = 4.0
+
+_SIGMA = "a standard deviation, a finite number of votes, at least 1"
+
+
+class NoisyMaximum(VoteMechanism):
+    """GNMax with discrete Gaussian noise, and Confident-GNMax where there is a threshold.
+
+    Args:
+        K: voters, ≥ 1.
+        classes: C, 2 to `darrm_opt.mechanisms.base.MAX_CLASSES`.
+        sigma: σ ≥ 1 of the noise on each count [votes] (between two classes without a threshold ≥ `MIN_BIT_SIGMA`);
+            taken at its exact value.
+        threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
+        check_sigma: σ₁ ≥ 1 of the check's noise [votes]; needed with a threshold, and only then.
+        affected: votes that one record can move, 1..K.
+        cap: most labels over all releases, ≥ 1, with a threshold only; None: as many as there are releases.
+            A release log counts them.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: Papernot and others 2018; the account of labels is ours (docs/proofs.md, "What labels cost").
+    """
+
+    name = "gnmax"
+    kind = "darrm noisy maximum"
+    parameter = "sigma"
+    increases = False
+    limits = (MIN_BIT_SIGMA, 1e12)
+    advice = "Release the vote with Gaussian noise"
+
+    def __init__(
+        self,
+        K: int,
+        classes: int,
+        sigma: float,
+        *,
+        threshold: float | None = None,
+        check_sigma: float | None = None,
+        affected: int = 1,
+        cap: int | None = None,
+    ) -> None:
+        self.K, self.classes, self.affected = checked_shape(K, classes, affected)
+        least = MIN_BIT_SIGMA if self.classes == 2 and threshold is None else MIN_DISCRETE_SIGMA
+        self.sigma = checked_parameter(sigma, "sigma", (least, math.inf), _SIGMA)
+        if (threshold is None) != (check_sigma is None):
+            raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, and none without")
+        self.threshold = self.check_sigma = None
+        if threshold is not None and check_sigma is not None:
+            accepted = "a finite number of votes"
+            self.threshold = real_number(threshold, "threshold", accepted)
+            if not math.isfinite(self.threshold):
+                raise InvalidInput("threshold", threshold, accepted)
+            self.check_sigma = checked_parameter(check_sigma, "check_sigma", (MIN_DISCRETE_SIGMA, math.inf), _SIGMA)
+        if cap is not None:
+            self.cap = whole_number(cap, "cap", "a whole number of labels, at least 1")
+            if threshold is None:
+                raise InvalidInput("cap", cap, "None without a threshold", "The number of releases is the cap there.")
+
+    @classmethod
+    def range_for(cls, K: int, classes: int) -> tuple[float, float]:
+        """Return the range of σ: among more than two classes at least 1.
+
+        Args:
+            K: voters.
+            classes: C ≥ 2.
+        """
+        return (MIN_BIT_SIGMA if classes == 2 and K <= MAX_BIT_VOTERS else MIN_DISCRETE_SIGMA), cls.limits[1]
+
+    @property
+    def noise(self) -> GaussianNoise:
+        """The noise on each count."""
+        return GaussianNoise.of_sigma(self.sigma)
+
+    @property
+    def description(self) -> str:
+        """What it does, in a few words."""
+        noise = f"the largest count after discrete Gaussian noise of σ = {self.sigma:.6g} votes on each"
+        if self.threshold is None:
+            return noise
+        check = f"if the largest count passes {self.threshold:g} votes after noise of σ = {self.check_sigma:.6g}"
+        cap = "" if self.cap is None else f"; at most {self.cap:,} classes"
+        return f"{noise}, {check}{cap}"
+
+    @property
+    def words(self) -> str:
+        """What σ means, for a plan."""
+        return f"Gaussian noise of σ = {self.sigma:.4g} votes on each count."
+
+    @property
+    def gamma(self) -> NoiseFunction:
+        """γ between two classes."""
+        return _gamma(self, self.noise)
+
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
+        """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
+        if self.threshold is not None and self.check_sigma is not None:
+            noisy = max(counts) + GaussianNoise.of_sigma(self.check_sigma).draw(source)
+            if noisy < self.threshold:
+                return ABSTENTION
+        return noisy_argmax(counts, self.noise, source)
+
+    def bounds(self, releases: int) -> Parts:
+        """Return what is proved of so many releases: their checks, if there are any, and up to the cap their labels.
+
+        Args:
+            releases: how many.
+        """
+        labels = releases if self.cap is None else min(releases, self.cap)
+        laws = None
+        if self.threshold is None and _is_bit(self, self.noise):
+            laws = partial(_bit_pairs, self.noise, self.K, self.affected)
+        label = ReleaseBounds(laws=laws, divergence=partial(self._divergence, "label", self.sigma))
+        if self.check_sigma is None:
+            return [(label, labels)]
+        check = ReleaseBounds(divergence=partial(self._divergence, "check", self.check_sigma))
+        return [(label, labels), (check, releases)]
+
+    def leader_chances(self, counts: CountTable) -> Array:
+        """Return Pr[one of the leaders has the largest noisy count], shape (N,): where no check fails."""
+        noise, step = LatticeNoise(self.sigma, 0.0), max(1, math.floor(self.sigma / 4))
+        return leader_chances(counts, noise, step, math.ceil(9 * self.sigma / step), self.sigma)
+
+    def pass_chances(self, largest: CountTable) -> Array:
+        """Return Pr[the check passes] for each largest count, same shape.
+
+        Args:
+            largest: counts of the leader.
+        """
+        if self.threshold is None or self.check_sigma is None:
+            return np.ones(largest.shape)
+        return pass_chances(largest, self.threshold, self.check_sigma)
+
+    @staticmethod
+    def table(cells: Histograms, rate: float) -> Array:
+        """Return the probabilities of each cell with continuous noise, shape (cells,).
+
+        Args:
+            cells: of a table.
+            rate: 1/σ ≥ 0 [1/votes].
+        """
+        return gaussian_table(cells, rate)
+
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data."""
+        return {"kind": self.kind, "format": FORMAT, **{field: getattr(self, field) for field in FIELDS}}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> NoisyMaximum:
+        """Return the mechanism of a record.
+
+        Raises:
+            InvalidInput: another format, or a field out of range.
+        """
+        if record.get("format") != FORMAT:
+            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format {FORMAT}")
+        return cls(**{field: record[field] for field in FIELDS})
+
+    def _divergence(self, kind: Literal["label", "check"], sigma: float) -> PowerDivergence | None:
+        if sigma < MIN_DISCRETE_SIGMA:
+            return None
+        return VoteReleases(kind, sigma, 1, "discrete").divergence(self.classes, self.affected)
+
+
+class LaplaceMaximum(VoteMechanism):
+    """The class with the largest count plus discrete Laplace noise.
+
+    Args:
+        K: voters, ≥ 1.
+        classes: C, 2 to `darrm_opt.mechanisms.base.MAX_CLASSES`.
+        scale: b > 0 of the noise on each count [votes]: Pr[x] ∝ e^(−|x|/b); taken at its exact value.
+        affected: votes r that one record can move, 1..K.
+
+    Guarantees:
+        One release is 2r/b-DP.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: Dwork, Roth 2014, report noisy max; Jordon, Yoon, van der Schaar: SAA.
+    """
+
+    name = "laplace"
+    kind = "darrm Laplace maximum"
+    parameter = "scale"
+    increases = False
+    limits = (0.02, 1e12)
+    advice = "Release the vote with Laplace noise"
+
+    def __init__(self, K: int, classes: int, scale: float, *, affected: int = 1) -> None:
+        self.K, self.classes, self.affected = checked_shape(K, classes, affected)
+        self.scale = checked_parameter(scale, "scale", self.limits, "a scale from 0.02 to 1e12 votes")
+
+    @property
+    def noise(self) -> LaplaceNoise:
+        """The noise on each count."""
+        return LaplaceNoise(self.scale)
+
+    @property
+    def description(self) -> str:
+        """What it does, in a few words."""
+        return f"the largest count after discrete Laplace noise of scale {self.scale:.6g} votes on each"
+
+    @property
+    def words(self) -> str:
+        """What the scale means, for a plan."""
+        return f"Laplace noise of scale {self.scale:.4g} votes on each count."
+
+    @property
+    def gamma(self) -> NoiseFunction:
+        """γ between two classes."""
+        return _gamma(self, self.noise)
+
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
+        """Return a class 0..C−1; ties are broken at random.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
+        return noisy_argmax(counts, self.noise, source)
+
+    def bounds(self, releases: int) -> Parts:
+        """Return what is proved of so many releases.
+
+        Args:
+            releases: how many.
+        """
+        each = Privacy(float_above(2 * self.affected / Fraction(self.scale)))
+        laws = partial(_bit_pairs, self.noise, self.K, self.affected) if _is_bit(self, self.noise) else None
+        return [(ReleaseBounds(each, laws), releases)]
+
+    def leader_chances(self, counts: CountTable) -> Array:
+        """Return Pr[one of the leaders has the largest noisy count], shape (N,)."""
+        noise = _LaplaceLattice(self.scale)
+        step = max(1, math.floor(self.scale / 50))  # the density has an edge at each count
+        return leader_chances(counts, noise, step, math.ceil(40 * self.scale / step), self.scale)
+
+    @staticmethod
+    def table(cells: Histograms, rate: float) -> Array:
+        """Return the probabilities of each cell with continuous noise of scale 1/rate, shape (cells,)."""
+        return laplace_table(cells, rate)
+
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data."""
+        fields = ("K", "classes", "scale", "affected")
+        return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in fields}}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> LaplaceMaximum:
+        """Return the mechanism of a record."""
+        if record.get("format") != 1:
+            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
+        return cls(record["K"], record["classes"], record["scale"], affected=record["affected"])
+
+
+def calibrated_check(
+    K: int,
+    classes: int,
+    total: Privacy,
+    queries: int,
+    ratio: float,
+    cap: int | None,
+    affected: int = 1,
+    precision: float = PRECISION,
+) -> NoisyMaximum:
+    """Return Confident-GNMax at about the least noise with which every query is checked within a total.
+
+    Args:
+        K: voters.
+        classes: C ≥ 2.
+        total: (ε, δ) of all queries, ε > 0 and finite, δ > 0.
+        queries: Q ≥ 1 checks.
+        ratio: σ₁/σ, noise of a check over that of a label, > 0.
+        cap: most labels; None: as many as queries.
+        affected: votes that one record can move.
+        precision: relative precision of σ, from the private side.
+
+    Raises:
+        InvalidInput: a number is outside its range, or no noise is enough.
+    """
+
+    def make(inverse: float) -> tuple[NoisyMaximum, float]:
+        sigma = max(1 / inverse, MIN_DISCRETE_SIGMA, MIN_DISCRETE_SIGMA / ratio)
+        checked = NoisyMaximum(
+            K,
+            classes,
+            sigma,
+            threshold=0.0,
+            check_sigma=max(ratio * sigma, MIN_DISCRETE_SIGMA),
+            affected=affected,
+            cap=cap,
+        )
+        return checked, checked.epsilon(queries, total.delta)
+
+    most = min(1.0, ratio) / MIN_DISCRETE_SIGMA
+    guess = min(most, total.epsilon / (5 * affected * math.sqrt(queries)))
+    found = calibrate(make, total.epsilon, most, guess=guess, precision=precision)
+    if found is None:
+        raise InvalidInput("epsilon", total.epsilon, f"a total within which {queries} checks are proved")
+    return found.result
+
+
+class _LaplaceLattice:
+    """Discrete Laplace noise on the whole numbers, as `LatticeNoise`."""
+
+    def __init__(self, scale: float) -> None:
+        self.end = math.ceil(40 * scale)
+        self._q = math.exp(-1 / scale)
+        self._front = -math.expm1(-1 / scale) / (1 + self._q)
+
+    def at(self, k: CountTable) -> Array:
+        """Return Pr[X = k]."""
+        return np.asarray(self._front * self._q ** np.abs(k).astype(np.float64))
+
+    def below(self, k: CountTable) -> Array:
+        """Return Pr[X < k]."""
+        tail = self._q ** np.abs(k).astype(np.float64) / (1 + self._q)
+        return np.where(k <= 0, tail * self._q, 1 - tail)
+
+
+def leader_chances(
+    counts: CountTable, noise: LatticeNoise | _LaplaceLattice, step: int, reach: int, scale: float
+) -> Array:
+    """Return Pr[one of the leaders has the largest noisy count], ties broken uniformly.
+
+    With f and F the law of the noise, d_j how far class j is behind and s the place of a leader among those it ties
+    with,
+
+        Pr[a given leader is released] = Σ_x f(x)·∫₀¹ Π_j (F(x + d_j − 1) + s·f(x + d_j)) ds.
+
+    Args:
+        counts: decreasing vote counts, shape (N, C).
+        noise: law on whole numbers.
+        step: every how many-th x is summed: where noise is wide, that is enough, as the sum of a smooth curve.
+        reach: how many x on each side.
+        scale: of the noise [votes].
+
+    Returns:
+        Shape (N,), to about 1e-12.
+    """
+    x = np.arange(-reach, reach + 1) * step
+    exact = counts.shape[1] // 2 + 1  # the integrand has degree C − 1
+    s, ds = gauss_legendre(min(exact, MAX_NODES if scale < SMOOTH_SCALE else MAX_NODES_SMOOTH))
+    behind = counts[:, :1] - counts
+    leaders = np.count_nonzero(behind == 0, axis=1)
+    behind = np.minimum(behind, reach * step + noise.end + 1)  # from there on F = 1
+    chances = np.empty(len(counts))
+    rows_at_a_time = max(1, BLOCK // counts.shape[1])
+    for start in range(0, len(counts), rows_at_a_time):
+        rows = slice(start, start + rows_at_a_time)
+        gaps, places = np.unique(behind[rows], return_inverse=True)
+        places = places.reshape(behind[rows].shape)
+        shifted = x[None, :] + gaps[:, None]
+        factors = noise.below(shifted)[:, :, None] + s * noise.at(shifted)[:, :, None]
+        product = factors[places[:, 1]]
+        for column in range(2, counts.shape[1]):
+            product = product * factors[places[:, column]]
+        chances[rows] = step * ((product @ ds) @ noise.at(x))
+    return np.asarray(np.minimum(chances * leaders, 1.0))
+
+
+def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:
+    """Return Pr[largest count + discrete Gaussian noise σ ≥ threshold], same shape as ``largest``."""
+    least_noise = np.ceil(threshold - largest).astype(np.intp)
+    return np.asarray(LatticeNoise(sigma, 0.0).at_least(least_noise))
+
+
+def _is_bit(mechanism: VoteMechanism, noise: VoteNoise) -> bool:
+    """Return whether the pairs of laws are those of a bit whose answers are both possible."""
+    return mechanism.classes == 2 and mechanism.K <= MAX_BIT_VOTERS and noise.loses(mechanism.K) >= MIN_PROBABILITY
+
+
+@lru_cache(maxsize=64)
+def _bit_pairs(noise: VoteNoise, K: int, affected: int) -> BitPairs:
+    return BitPairs.of_noise([noise.loses(margin) for margin in range(K % 2, K + 1, 2)], K, affected)
+
+
+def _gamma(mechanism: VoteMechanism, noise: VoteNoise) -> NoiseFunction:
+    if mechanism.classes != 2:
+        raise InvalidInput("classes", mechanism.classes, "2 classes")
+    return noise_function(mechanism.K, noise)

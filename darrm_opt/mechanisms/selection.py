@@ -1,0 +1,261 @@
+"""Selection mechanisms: permute-and-flip and the exponential mechanism, for any number of voters and classes.
+
+With d_c the votes by which class c is behind the leader, both toss coins that succeed with probability e^(−rate·d_c):
+permute-and-flip for one class after the other in a random order, the exponential mechanism for a class drawn anew each
+time; the first success is released. The chances are e^−x for rational x, and are tossed without computing them.
+
+Source: McKenna, Sheldon 2020; McSherry, Talwar 2007. Both are private without δ whatever the counts. The coin:
+Canonne, Kamath, Steinke 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from darrm_opt.accounting.cost import Parts, ReleaseBounds
+from darrm_opt.accounting.labels.composition import bounded_range_divergence
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.law_pairs import BitPairs
+from darrm_opt.design.report import guarantee
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_parameter, checked_shape
+from darrm_opt.mechanisms.vote_noise import gauss_legendre
+from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.problem import Privacy
+from darrm_opt.randomness.samplers import exponential_chance, shuffled
+from darrm_opt.randomness.source import RandomSource
+from darrm_opt.rounding import float_above
+from darrm_opt.tables.problem import ABSTENTION, Histograms
+
+FIELDS = ("name", "K", "classes", "rate", "affected")
+"""Fields of the records."""
+
+MAX_RATE = 1000.0
+"""Largest rate: a class that is one vote behind never comes out there."""
+
+MAX_BIT_VOTERS, MIN_EXPONENT = 1000, 600.0
+"""Most voters, and the largest rate·K, for which the pairs of a bit are listed: no chance is below e^−600."""
+
+
+class SelectionMechanism(VoteMechanism):
+    """A mechanism of this file at a rate.
+
+    Args:
+        K: voters, ≥ 1.
+        classes: C, 2 to `darrm_opt.mechanisms.base.MAX_CLASSES`.
+        rate: t > 0 [nats a vote], up to `MAX_RATE`; taken at its exact value.
+        affected: votes r that one record can move, 1..K.
+
+    Guarantees:
+        One release is 2·rate·affected-DP; accounts prove totals of many.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+    """
+
+    kind: ClassVar[str] = "darrm selection mechanism"
+    parameter: ClassVar[str] = "rate"
+    limits: ClassVar[tuple[float, float]] = (0.0, MAX_RATE)
+
+    def __init__(self, K: int, classes: int, rate: float, *, affected: int = 1) -> None:
+        self.K, self.classes, self.affected = checked_shape(K, classes, affected)
+        accepted = f"a number of nats a vote above 0, at most {MAX_RATE:g}"
+        self.rate = checked_parameter(rate, "rate", self.limits, accepted)
+
+    @property
+    def each(self) -> Privacy:
+        """(ε, 0) of one release: 2·rate·affected, rounded up [nats]."""
+        return Privacy(float_above(2 * self.affected * Fraction(self.rate)))
+
+    @staticmethod
+    @abstractmethod
+    def lead(nats: Array) -> Array:
+        """Return 2·Pr[the leader is released] − 1 between two classes, for rate·lead [nats]."""
+
+    @staticmethod
+    @abstractmethod
+    def loses(nats: float) -> float:
+        """Return Pr[a class that leads by rate·lead [nats] loses] between two classes."""
+
+    @staticmethod
+    @abstractmethod
+    def table(cells: Histograms, rate: float) -> Array:
+        """Return the probabilities of each cell at a rate ≥ 0, shape (cells,)."""
+
+    @abstractmethod
+    def divergence(self) -> PowerDivergence | None:
+        """Return a bound on the power divergences beyond that of (ε, 0)-DP, if there is one."""
+
+    @property
+    def description(self) -> str:
+        """What it does, in a few words."""
+        name = self.name.replace("_", " ")
+        return f"{name} at {self.rate:.6g} nats a vote, each released class {guarantee(self.each)}"
+
+    @property
+    def gamma(self) -> NoiseFunction:
+        """γ between two classes."""
+        if self.classes != 2:
+            raise InvalidInput("classes", self.classes, "2 classes")
+        leads = np.arange(2 - self.K % 2, self.K + 1, 2, dtype=np.float64)
+        return NoiseFunction.from_upper_half(np.clip(self.lead(self.rate * leads), 0.0, 1.0), self.K)
+
+    def bounds(self, releases: int) -> Parts:
+        """Return what is proved of so many releases.
+
+        Args:
+            releases: how many.
+        """
+        is_bit = self.classes == 2 and self.K <= MAX_BIT_VOTERS and self.rate * self.K <= MIN_EXPONENT
+        laws = partial(_bit_pairs, type(self), self.K, self.rate, self.affected) if is_bit else None
+        return [(ReleaseBounds(self.each, laws, self.divergence), releases)]
+
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data."""
+        return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in FIELDS}}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> SelectionMechanism:
+        """Return the mechanism of a record, by its name."""
+        classes = {one.name: one for one in (PermuteAndFlip, ExponentialMechanism)}
+        if record.get("format") != 1 or record["name"] not in classes:
+            raise InvalidInput("mechanism", record["name"], "one of " + ", ".join(classes))
+        found = classes[record["name"]]
+        return found(record["K"], record["classes"], record["rate"], affected=record["affected"])
+
+    def _succeeds(self, counts: tuple[int, ...], source: RandomSource, place: int) -> bool:
+        return exponential_chance(Fraction(self.rate) * (max(counts) - counts[place]), source)
+
+
+class PermuteAndFlip(SelectionMechanism):
+    """Permute-and-flip: in a random order a class is taken with probability e^(−rate·its lag), until one is.
+
+    Between two classes this is the vote whose *difference* gets Laplace noise of scale 1/rate, or geometric noise with
+    ties broken by a coin: the class behind by d votes wins with probability e^(−rate·d)/2 in all three.
+    """
+
+    name = "permute_and_flip"
+    advice = "Release the vote with Laplace noise on the difference"
+
+    @property
+    def words(self) -> str:
+        """What the rate means, for a plan."""
+        return f"Laplace (or geometric) noise of scale {1 / self.rate:.4g} votes on the difference of the counts."
+
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
+        """Return a class 0..C−1, each with exactly its probability.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
+        order = shuffled(range(self.classes), source)
+        return next(place for place in order if self._succeeds(counts, source, place))  # the leader's coin succeeds
+
+    def leader_chances(self, counts: CountTable) -> Array:
+        """Return Pr[one of the leaders is released], shape (N,)."""
+        weights, leaders = _weights(counts, self.rate)
+        s, ds = gauss_legendre(counts.shape[1] // 2 + 1)
+        product = np.ones((len(counts), s.size))
+        for column in range(1, counts.shape[1]):
+            product *= 1 - weights[:, column, None] * s
+        return np.asarray(np.minimum(leaders * (product @ ds), 1.0))
+
+    def divergence(self) -> PowerDivergence | None:
+        """Return None: its losses have no narrower range than (ε, 0)-DP allows."""
+        return None
+
+    @staticmethod
+    def lead(nats: Array) -> Array:
+        """Return 1 − e^(−rate·lead)."""
+        return np.asarray(-np.expm1(-nats))
+
+    @staticmethod
+    def loses(nats: float) -> float:
+        """Return e^(−rate·lead)/2."""
+        return math.exp(-nats) / 2
+
+    @staticmethod
+    def table(cells: Histograms, rate: float) -> Array:
+        """Return a_c·∫₀¹ Π_{j≠c} (1 − a_j·s) ds, a_j = e^(rate·(n_j − max n)).
+
+        Given that c arrives at the share s of the order, each other class arrived before it with chance s.
+        """
+        chances = _cell_weights(cells, rate)
+        # The integrand has degree C − 1 in s: Gauss–Legendre with that many nodes is exact.
+        s, ds = gauss_legendre(cells.classes // 2 + 1)
+        misses = 1 - chances[:, None] * s
+        product = np.multiply.reduceat(misses ** cells.multiplicities[:, None], cells.starts, axis=0)
+        return np.asarray(chances * ((product[cells.owners] / misses) @ ds))
+
+
+class ExponentialMechanism(SelectionMechanism):
+    """The exponential mechanism: each class with probability ∝ e^(rate·votes)."""
+
+    name = "exponential"
+    advice = "Release the vote by the exponential mechanism"
+
+    @property
+    def words(self) -> str:
+        """What the rate means, for a plan."""
+        return f"Either answer with probability proportional to e^({self.rate:.4g}·votes)."
+
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
+        """Return a class 0..C−1, each with exactly its probability.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
+        while not self._succeeds(counts, source, place := source.below(self.classes)):
+            pass
+        return place
+
+    def leader_chances(self, counts: CountTable) -> Array:
+        """Return Pr[one of the leaders is released], shape (N,)."""
+        weights, leaders = _weights(counts, self.rate)
+        return np.asarray(leaders / weights.sum(axis=1))
+
+    def divergence(self) -> PowerDivergence | None:
+        """Return the bound for losses in a range of width 2·rate·affected."""
+        return bounded_range_divergence(self.each.epsilon)
+
+    @staticmethod
+    def lead(nats: Array) -> Array:
+        """Return tanh(rate·lead/2)."""
+        return np.asarray(np.tanh(nats / 2))
+
+    @staticmethod
+    def loses(nats: float) -> float:
+        """Return 1/(1 + e^(rate·lead))."""
+        return math.exp(-nats) / (1 + math.exp(-nats))
+
+    @staticmethod
+    def table(cells: Histograms, rate: float) -> Array:
+        """Return e^(rate·n_c) over the sum of all."""
+        weights = _cell_weights(cells, rate)
+        sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
+        return np.asarray(weights / sums[cells.owners])
+
+
+@lru_cache(maxsize=64)
+def _bit_pairs(mechanism: type[SelectionMechanism], K: int, rate: float, affected: int) -> BitPairs:
+    return BitPairs.of_noise([mechanism.loses(rate * margin) for margin in range(K % 2, K + 1, 2)], K, affected)
+
+
+def _weights(counts: CountTable, rate: float) -> tuple[Array, Array]:
+    """Return e^(−rate·lag) of each class, and how many lead."""
+    behind = counts[:, :1] - counts
+    return np.exp(-rate * behind), np.count_nonzero(behind == 0, axis=1).astype(np.float64)
+
+
+def _cell_weights(cells: Histograms, rate: float) -> Array:
+    """Return e^(−rate·lag) of each cell, 0 for ⊥."""
+    behind = cells.values[cells.starts][cells.owners] - cells.values
+    return np.where(cells.values == ABSTENTION, 0.0, np.exp(-rate * behind))

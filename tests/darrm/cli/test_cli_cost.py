@@ -1,0 +1,77 @@
+"""`darrm cost`: a published setting, the way back from a total, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.darrm_runner import refused, run, run_json
+
+from darrm_opt import Privacy
+from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_from_record
+from darrm_opt.plurality import design_releases
+
+SMALL = ("--K", "11", "--queries", "20")
+TOTAL = ("--total-epsilon", "1", "--total-delta", "1e-5")
+
+
+def test_a_published_setting() -> None:
+    checked = ("--sigma", "40", "--check-sigma", "150", "--cap", "286", "--queries", "640", "--delta", "1e-5")
+    found = run_json("cost", "gnmax", "--K", "250", "--classes", "10", *checked)
+    assert set(found) == {"mechanism", "parameter", "epsilon", "delta", "account"}
+    assert (found["parameter"], found["delta"], found["account"]) == ({"sigma": 40.0}, 1e-5, "gaussian")
+    assert 1.98 < found["epsilon"] <= 2.05  # noisy counts by Rényi divergences: 2.76
+
+
+def test_the_noise_for_a_total_is_the_same_from_every_door() -> None:
+    found = run_json("cost", "gnmax", *SMALL, *TOTAL)
+    assert found["parameter"]["sigma"] <= 19.02
+    assert found["epsilon"] <= 1.0
+    calibrated = mechanism_class("gnmax").calibrated(11, 2, Privacy(1.0, 1e-5), 20)
+    assert found["parameter"]["sigma"] == calibrated.value
+    design = design_releases(11, 2, Privacy(1.0, 1e-5), 20)
+    option = next(option for option in design.options if option.name == "gnmax" and "sigma" in option.parameters)
+    assert option.parameters["sigma"] == pytest.approx(calibrated.value, rel=2e-4)
+
+
+@pytest.mark.parametrize("name", calibrated_names())
+def test_what_is_calibrated_costs_what_it_says(name: str, tmp_path: Path) -> None:
+    found = run_json("cost", name, *SMALL, *TOTAL, "--output", str(tmp_path / "mechanism.json"))
+    ((parameter, value),) = found["parameter"].items()
+    assert found["epsilon"] <= 1.0
+    back = run_json("cost", name, *SMALL, f"--{parameter}", repr(value), "--delta", "1e-5")
+    assert back == found
+    mechanism = mechanism_from_record(json.loads((tmp_path / "mechanism.json").read_text(encoding="utf-8")))
+    assert mechanism.epsilon(20, 1e-5) == found["epsilon"]
+    less_private = value * (1.01 if mechanism_class(name).increases else 1 / 1.01)
+    assert run_json("cost", name, *SMALL, f"--{parameter}", repr(less_private), "--delta", "1e-5")["epsilon"] > 1.0
+
+
+def test_the_answer_in_words() -> None:
+    told = run("cost", "laplace", "--K", "11", "--scale", "10", "--queries", "20", "--delta", "1e-5").stdout
+    assert told.startswith("Laplace noise of scale 10 votes on each count. 20 releases are (1.690")
+    assert told.endswith("by the account bits.\n")
+    none = run("cost", "gnmax", "--K", "11", "--classes", "3", "--sigma", "9", "--delta", "0").stdout
+    assert "No account proves a finite ε at δ = 0" in none
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("noise", *SMALL), "NAME: 'noise' is not valid: expected one of gnmax"),
+        (("gnmax", *SMALL), "--total-epsilon is missing"),
+        (("gnmax", *SMALL, "--rate", "1"), "--rate: '1' is not valid: expected nothing for gnmax"),
+        (("gnmax", *SMALL, "--sigma", "9", *TOTAL), "--total-epsilon: '1' is not valid"),
+        (("gnmax", *SMALL, "--sigma", "9"), "--delta is missing"),
+        (("gnmax", *SMALL, "--sigma", "-9", "--delta", "1e-5"), "--sigma: -9 is not valid"),
+        (("gnmax", *SMALL, "--check-sigma", "9", *TOTAL), "--check-sigma: '9' is not valid"),
+        (("laplace", *SMALL, "--cap", "9", "--scale", "2", "--delta", "0"), "--cap: '9' is not valid"),
+        (("laplace", "--K", "5", "--classes", "1", *TOTAL), "--classes: 1 is not valid"),
+        (("laplace", "--K", "5", "--queries", "0", *TOTAL), "--queries: 0 is not valid"),
+        (("subsampling", "--K", "5", "--classes", "3", "--voters", "2", "--delta", "0"), "--classes: 3 is not valid"),
+        (("gnmax", "--K", "5", "--classes", "3", "--total-epsilon", "1"), "--total-delta: 0.0 is not valid"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    assert message in refused("cost", *arguments)

@@ -1,0 +1,116 @@
+"""The cost of many releases: never below what an adversary attains, the least of all accounts, and the way back."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm_opt import Privacy, Problem, solve
+from darrm_opt.accounting.cost import ReleaseBounds, cost, cost_of_parts, fits, most_releases
+from darrm_opt.accounting.labels import bounded_range_divergence
+from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
+from darrm_opt.accounting.total import total_privacy
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names, mechanism_class
+from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
+
+PARAMETERS = {
+    "permute_and_flip": 0.3,
+    "exponential": 0.4,
+    "laplace": 4.0,
+    "gnmax": 3.0,
+    "subsampling": 0.8,
+    "randomized_response": 0.4,
+}
+
+
+def chances(name: str, K: int) -> list[Fraction]:
+    """Pr[1 | v ones], from the γ of the mechanism."""
+    gamma = mechanism_class(name).of(K, 2, PARAMETERS[name]).gamma
+    return [(1 + Fraction(float(g))) / 2 for g in gamma.signed]
+
+
+def worst_delta(pairs: list[tuple[Fraction, Fraction]], queries: int, slope: Fraction) -> Fraction:
+    """The largest hockey-stick of an adversary who picks each pair in view of the earlier answers."""
+
+    def value(left: int, a: Fraction, b: Fraction) -> Fraction:
+        if left == 0:
+            return max(Fraction(0), a - b)
+        return max(value(left - 1, a * p, b * q) + value(left - 1, a * (1 - p), b * (1 - q)) for p, q in pairs)
+
+    return value(queries, Fraction(1), slope)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize(("K", "affected", "queries"), [(3, 1, 3), (4, 2, 2)])
+def test_never_below_every_adaptive_strategy(name: str, K: int, affected: int, queries: int) -> None:
+    law = chances(name, K)
+    pairs = [(law[v], law[w]) for v in range(K + 1) for w in range(K + 1) if abs(v - w) <= affected]
+    mechanism = mechanism_class(name).of(K, 2, PARAMETERS[name], affected)
+    for delta in (1e-4, 1e-2):
+        found = cost(mechanism, queries, delta)
+        assert worst_delta(pairs, queries, Fraction(math.exp(found.epsilon))) <= Fraction(delta)
+        if found.epsilon > 0.01:  # and close to what is attained
+            assert worst_delta(pairs, queries, Fraction(math.exp(0.998 * found.epsilon - 1e-3))) > Fraction(delta)
+
+
+def test_every_name_has_a_parameter_here() -> None:
+    assert set(PARAMETERS) == set(calibrated_names())
+
+
+def test_it_is_the_account_of_gamma_for_gamma() -> None:
+    solution = solve(Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1))
+    mechanism = NoiseFunctionMechanism(solution.noise)
+    total = total_privacy(solution, 50, 1e-2)
+    assert total.method == "bits"
+    assert mechanism.epsilon(50, 1e-2) == pytest.approx(total.best.epsilon, rel=1e-4)
+
+
+def test_the_least_account_is_named() -> None:
+    pure = ReleaseBounds(Privacy(0.1))
+    one = cost_of_parts([(pure, 20)], 0.0)
+    assert (one.epsilon, one.account) == (2.0, "simple")  # as written: 20 · 0.1
+    many = cost_of_parts([(pure, 200)], 1e-6)
+    assert many.account == "optimal"
+    assert many.epsilon == min(many.epsilons.values())
+    ranged = cost_of_parts([(ReleaseBounds(Privacy(0.1), divergence=lambda: bounded_range_divergence(0.1)), 200)], 1e-6)
+    assert ranged.account in ("renyi", "gaussian")
+    assert ranged.epsilon < many.epsilon
+    assert cost_of_parts([], 0.0).epsilon == 0.0
+    leaks = LawPairs(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.5, 0.5]]))
+    nothing = cost_of_parts([(ReleaseBounds(laws=lambda: leaks), 3)], 1e-6)
+    assert (nothing.epsilon, nothing.account) == (math.inf, "none")
+    assert cost_of_parts([(ReleaseBounds(laws=lambda: leaks), 1)], 0.6).account == "laws"
+
+
+def test_releases_of_two_kinds_of_bits() -> None:
+    half = Fraction(1, 2)
+    kinds = [BitPairs([half - step, half, half + step], 1) for step in (Fraction(1, 5), Fraction(1, 10))]
+    parts = [(ReleaseBounds(laws=lambda laws=laws: laws), 2) for laws in kinds]  # type: ignore[misc]
+    found = cost_of_parts(parts, 1e-3)
+    assert found.account == "bits"
+    alone = [cost_of_parts([part], 1e-3).epsilon for part in parts]
+    assert max(alone) < found.epsilon < sum(cost_of_parts([part], 0.0).epsilon for part in parts)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("total", [Privacy(1.0, 1e-5), Privacy(2.0)])
+def test_most_releases_fit_and_few_more_do_not(name: str, total: Privacy) -> None:
+    mechanism = mechanism_class(name).of(7, 2, PARAMETERS[name] if name != "gnmax" else 20.0)
+    most = most_releases(mechanism, total)
+    assert fits(mechanism, most.queries, total)
+    assert not fits(mechanism, math.ceil(1.011 * most.queries) + 1, total)
+    assert most.account in ("bits", "laws", "simple", "optimal", "none")
+
+
+@pytest.mark.parametrize(
+    ("releases", "delta", "argument"), [(-1, 0.1, "releases"), (1.5, 0.1, "releases"), (1, 1.0, "delta")]
+)
+def test_what_is_refused(releases: Any, delta: float, argument: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        cost(mechanism_class("laplace").of(3, 2, 1.0), releases, delta)
+    assert caught.value.argument == argument

@@ -1,0 +1,79 @@
+"""The registry of mechanisms: ours, what a package brings, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_from_record, mechanism_names
+
+OURS = ("permute_and_flip", "exponential", "laplace", "gnmax", "subsampling", "randomized_response", "gamma", "table")
+
+
+def test_names_and_what_they_stand_for() -> None:
+    assert mechanism_names() == OURS
+    assert calibrated_names() == OURS[:6]
+    for name in OURS:
+        assert mechanism_class(name).name == name
+        assert mechanism_class(name).advice or name in ("gamma", "table")
+    with pytest.raises(InvalidInput) as caught:
+        mechanism_class("median")
+    assert (caught.value.argument, caught.value.value) == ("mechanism", "median")
+
+
+@pytest.mark.parametrize("name", OURS[:6])
+def test_a_record_is_read_back_whole(name: str) -> None:
+    mechanism = mechanism_class(name).of(5, 2, 0.5 if name != "gnmax" else 2.0, 2)
+    again = mechanism_from_record(mechanism.record())
+    assert again == mechanism
+    assert again.epsilon(7, 1e-3) == mechanism.epsilon(7, 1e-3)
+    assert mechanism.description
+    assert mechanism.words
+    for broken in ({**mechanism.record(), "format": 99}, {"kind": mechanism.kind, "format": 1}, {"kind": "?"}, None):
+        with pytest.raises(InvalidInput):
+            mechanism_from_record(broken)
+
+
+EXAMPLE = """
+from darrm_opt import Privacy
+from darrm_opt.mechanisms import mechanism_class, mechanism_names
+from darrm_opt.plurality import PluralityLog, PrivatePlurality, design_releases
+assert mechanism_names()[-2:] == ("random_voter", "wrong")
+mechanism = mechanism_class("random_voter").calibrated(25, 3, Privacy(2.0, 1e-5), 20)
+log = PluralityLog.create("releases.log", mechanism, budget=Privacy(2.0, 1e-5))
+assert log.limit == 20
+PrivatePlurality(mechanism, log).release([0] * 25)
+assert PluralityLog("releases.log").mechanism == mechanism
+assert "random_voter" in {option.name for option in design_releases(25, 3, Privacy(2.0), 1).options}
+try:
+    mechanism_class("wrong")
+except ValueError as err:
+    print(err)
+"""
+
+
+def test_a_package_brings_a_mechanism_by_an_entry_point(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    session = page.split("```pycon\n")[1].split("```")[0].splitlines()
+    (tmp_path / "their_package.py").write_text("\n".join(line[4:] for line in session), encoding="utf-8")
+    information = tmp_path / "their_package-1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1\n")
+    (information / "entry_points.txt").write_text(
+        "[darrm_opt.mechanisms]\nrandom_voter = their_package:RandomVoter\nwrong = their_package:Fraction\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", EXAMPLE],
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "a subclass of darrm_opt.mechanisms.VoteMechanism" in run.stdout

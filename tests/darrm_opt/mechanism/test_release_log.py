@@ -292,7 +292,8 @@ def test_what_is_no_release_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReleaseLogDamaged, match="does not say what it is for"):
         ReleaseLog(tmp_path / "half")
     header = json.loads(begun(tmp_path).path.read_text().partition(" ")[2])
-    create(tmp_path / "forged", header | {"gamma": [1.0] * 4, "problem": {**header["problem"], "target_epsilon": 0.1}})
+    stricter = {**header["problem"], "m": 0.25, "target_epsilon": 0.1}
+    create(tmp_path / "forged", header | {"gamma": [1.0] * 4, "problem": stricter})
     with pytest.raises(NotPrivate):
         ReleaseLog(tmp_path / "forged")
 

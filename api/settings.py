@@ -108,6 +108,16 @@ class Settings(BaseSettings):
         default=2**17,
         description="Maximum request line and headers together [bytes]; a whole number from 1024 to 1048576.",
     )
+    max_received_bytes: Annotated[int, Field(ge=2**16, le=2**40)] = Field(
+        default=2**26,
+        description="Maximum bytes of requests, heads and bodies, that each worker holds until they are answered, "
+        "and always one whole request [bytes]; a whole number from 65536 to 1099511627776.",
+    )
+    max_unread_bytes: Annotated[int, Field(ge=2**16, le=2**40)] = Field(
+        default=2**26,
+        description="Maximum bytes of answers that each worker holds for clients that do not read them [bytes]; a "
+        "whole number from 65536 to 1099511627776.",
+    )
     head_seconds: Seconds = Field(
         default=10.0, description="Time for a client to send request line and headers [s]; above 0."
     )

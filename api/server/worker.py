@@ -20,7 +20,8 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from api.observability import logs
-from api.server.protocol import ConnectionLimits, GuardedProtocol, OpenConnections
+from api.server.connections import ConnectionLimits, OpenConnections
+from api.server.protocol import GuardedProtocol
 from api.settings import Settings
 from darrm_opt import __version__
 
@@ -40,15 +41,17 @@ class WorkerConfig(uvicorn.Config):
     """uvicorn's configuration, with what `GuardedProtocol` reads."""
 
     def __init__(self, settings: Settings, **options: Any) -> None:
-        self.limits = ConnectionLimits(
-            settings.max_connections,
-            settings.max_connections_per_address or max(1, settings.max_connections // 2),
-            settings.trusted_proxies,
-            settings.max_head_bytes,
-            settings.head_seconds,
-            settings.body_seconds,
+        limits = ConnectionLimits(
+            connections=settings.max_connections,
+            per_address=settings.max_connections_per_address or max(1, settings.max_connections // 2),
+            exempt=settings.trusted_proxies,
+            head_bytes=settings.max_head_bytes,
+            head_seconds=settings.head_seconds,
+            body_seconds=settings.body_seconds,
+            received_bytes=max(settings.max_received_bytes, settings.max_head_bytes + settings.max_body_bytes),
+            unread_bytes=settings.max_unread_bytes,
         )
-        self.open = OpenConnections()
+        self.open = OpenConnections(limits)
         super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **options)
 
 

@@ -83,6 +83,37 @@ class Served:
         return [json.loads(line) for line in self.log]
 
 
+def connected_from(service: Served, address: str, receive_buffer: int | None = None) -> socket.socket:
+    """Return a connection from an address of loopback, which stands for a machine of its own."""
+    connection = socket.socket()
+    if receive_buffer is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.settimeout(300)
+    connection.bind((address, 0))
+    connection.connect(service.address)
+    return connection
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return all that comes until the server closes; a reset after an answer is an end, too."""
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while more := connection.recv(65_536):
+            found += more
+    return found
+
+
+def status_from(service: Served, address: str, path: str, body: bytes = b"") -> int:
+    """Return the status of an answer to an address; 0 where the connection was closed without one."""
+    head = f"{'POST' if body else 'GET'} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    content = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    with connected_from(service, address) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(head.encode() + content)
+        found = received(connection)
+    return int(found[9:12]) if found else 0
+
+
 @contextlib.contextmanager
 def serving(folder: Path, *arguments: str, **settings: str) -> Iterator[Served]:
     """Serve on loopback, at a free port; with settings such as ``DARRM_RATE="1"``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 from support.darrm_runner import refused, run
 from support.paths import ROOT
-from support.served import Answer, Served, serving
+from support.served import Answer, Served, connected_from, received, serving, status_from
 
 from api.access.keys import create_key, revoke_key
 from api.observability import metrics
@@ -307,14 +308,6 @@ def test_what_is_not_http_is_told_so(guarded: tuple[Served, str, str]) -> None:
     assert raw(service, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n").startswith(b"HTTP/1.1 400 ")
 
 
-def test_several_requests_in_one_piece_are_answered_in_order(guarded: tuple[Served, str, str]) -> None:
-    service, _, _ = guarded
-    one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Filler: " + b"x" * 1500 + b"\r\n\r\n"
-    last = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    found = raw(service, one * 5 + last)
-    assert (found.count(b"HTTP/1.1 200 OK"), found.count(b"HTTP/1.1 401 ")) == (5, 1)
-
-
 def test_a_body_in_chunks_that_are_none_is_told_so(guarded: tuple[Served, str, str]) -> None:
     service, text, _ = guarded
     head = f"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {text}\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -447,96 +440,39 @@ def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------- shares and other sites
 
 
-def test_idle_connections_make_room_and_health_is_never_refused(tmp_path: Path) -> None:
-    limits = {"DARRM_MAX_CONNECTIONS": "10", "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "1000"}
-    with serving(tmp_path, DARRM_HEAD_SECONDS="60", DARRM_BODY_SECONDS="60", **limits) as service:
-        idle = [service.connect() for _ in range(40)]  # the attack: far more than there may be, and not a word
-        try:
-            assert service.ask("/healthz").status == 200
-            assert service.ask(GAMMA).status == 200
-            busy = [service.connect() for _ in range(12)]
-            for connection in busy:  # requests that are being received are not cut off for others
-                connection.sendall(b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
-            assert awaited(lambda: service.ask("/openapi.json").status, 503) == 503
-            assert service.ask("/healthz").status == 200
-            assert service.ask("/readyz").status == 200
-            for connection in busy:
-                connection.close()
-            assert awaited(lambda: service.ask(GAMMA).status, 200) == 200
-            assert b'route="wire",status="503"' in service.ask("/metrics").body
-        finally:
-            for connection in idle:
-                connection.close()
-    assert any(event["event"] == "refused on the wire: busy" for event in service.events())
+def test_connections_that_are_all_answered_at_the_moment_make_no_room(tmp_path: Path) -> None:
+    limits = {"DARRM_MAX_CONNECTIONS": "10", "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "6"}
+    settings = {"DARRM_TRUSTED_PROXIES": "127.0.0.3", "DARRM_MAX_STREAMS": "40"}
+    with serving(tmp_path, DARRM_WAIT_SECONDS="0", **limits, **settings) as service, contextlib.ExitStack() as stack:
+        id = service.ask(SLOW).json()["id"]
 
+        def follow(address: str, count: int) -> list[socket.socket]:
+            streams = [stack.enter_context(connected_from(service, address)) for _ in range(count)]
+            for stream in streams:
+                stream.sendall(f"GET /v1/jobs/{id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert {stream.recv(12) for stream in streams} == {b"HTTP/1.1 200"}
+            return streams
 
-def connected_from(service: Served, address: str) -> socket.socket:
-    """Return a connection from an address of loopback, which stands for a machine of its own."""
-    return socket.create_connection(service.address, timeout=60, source_address=(address, 0))
-
-
-def status_from(service: Served, address: str, path: str) -> int:
-    """Return the status of an answer to an address; 0 where the connection was closed without one."""
-    with connected_from(service, address) as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-        found = b""
-        while more := connection.recv(65_536):
-            found += more
-    return int(found[9:12]) if found else 0
-
-
-def test_one_address_has_no_more_than_its_connections_and_health_is_never_refused(tmp_path: Path) -> None:
-    limits = {
-        "DARRM_MAX_CONNECTIONS": "40",
-        "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "6",
-        "DARRM_TRUSTED_PROXIES": "127.0.0.3",
+        streams = follow("127.0.0.2", 6)
+        with connected_from(service, "127.0.0.2") as beyond:
+            told = received(beyond)
+        assert told.startswith(b"HTTP/1.1 429 ")
+        assert b"One address may have 6 connections open, and this one has." in told
+        assert b"\r\nretry-after: 1\r\n" in told
+        assert status_from(service, "127.0.0.1", "/healthz") == 200  # nobody else is concerned
+        follow("127.0.0.1", 4)
+        with service.connect() as beyond:
+            assert received(beyond).startswith(b"HTTP/1.1 503 ")
+        streams[0].close()
+        assert awaited(lambda: status_from(service, "127.0.0.2", "/healthz"), 200) == 200
+        for stream in streams:
+            stream.close()
+        assert awaited(lambda: b'route="wire",status="429"' in service.ask("/metrics").body, True)
+        follow("127.0.0.3", 5)  # many clients behind one proxy
+        service.ask(f"/v1/jobs/{id}", "DELETE")
+    assert {"refused on the wire: busy", "refused on the wire: too-many-requests"} <= {
+        event["event"] for event in service.events()
     }
-    half = b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
-    with serving(tmp_path, DARRM_HEAD_SECONDS="60", DARRM_BODY_SECONDS="60", **limits) as service:
-        open_ = [connected_from(service, "127.0.0.2") for _ in range(30)]  # idle ones make room for each other
-        try:
-            assert status_from(service, "127.0.0.2", GAMMA) == 200
-            busy = [connected_from(service, "127.0.0.2") for _ in range(6)]
-            open_ += busy
-            for connection in busy:
-                connection.sendall(half)
-            assert awaited(lambda: status_from(service, "127.0.0.2", GAMMA), 429) == 429
-            with connected_from(service, "127.0.0.2") as beyond:
-                beyond.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                told = b""
-                while more := beyond.recv(65_536):
-                    told += more
-            assert b"One address may have 6 connections open, and this one has." in told
-            assert b"\r\nretry-after: 1\r\n" in told
-            assert status_from(service, "127.0.0.2", "/healthz") == status_from(service, "127.0.0.2", "/readyz") == 200
-            assert status_from(service, "127.0.0.1", GAMMA) == 200  # nobody else is concerned
-            proxied = [connected_from(service, "127.0.0.3") for _ in range(12)]  # many clients behind one proxy
-            open_ += proxied
-            for connection in proxied:
-                connection.sendall(half)
-            assert status_from(service, "127.0.0.3", GAMMA) == 200
-            busy[0].close()
-            assert awaited(lambda: status_from(service, "127.0.0.2", GAMMA), 200) == 200
-            assert b'route="wire",status="429"' in service.ask("/metrics").body
-        finally:
-            for connection in open_:
-                connection.close()
-
-
-def test_an_idle_connection_makes_room_however_few_are_idle(tmp_path: Path) -> None:
-    limits = {"DARRM_MAX_CONNECTIONS": "200", "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "1000"}
-    limits |= {"DARRM_HEAD_SECONDS": "100", "DARRM_BODY_SECONDS": "100"}
-    with serving(tmp_path, **limits) as service:
-        assert service.ask(GAMMA).status == 200
-        held = [service.connect() for _ in range(190)]
-        try:
-            for connection in held:  # being received: not cut off for others
-                connection.sendall(b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
-            held += [service.connect() for _ in range(200)]  # of which ten can stay
-            assert {service.ask(GAMMA).status for _ in range(20)} == {200}
-        finally:
-            for connection in held:
-                connection.close()
 
 
 def test_one_client_has_half_of_the_event_streams(tmp_path: Path) -> None:

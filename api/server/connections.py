@@ -1,0 +1,177 @@
+"""Open connections of a worker: how many, whose, with how many bytes; and which of them makes room for others.
+
+One rule: what there is too much of is taken from the address that has the most of it. An attacker so evicts its own
+connections, from however many addresses and however fast it comes back. Only connections that wait for their client are
+evicted: one whose request is being answered is the server's own work, which has limits of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from api.access.path_prefix import is_trusted
+from api.errors.problem_details import Rejection, retry_after
+
+SAMPLED_CONNECTIONS = 64
+"""Connections of an address among which the one to evict is chosen: a look at thousands for each new one takes long."""
+
+SMALL_REQUEST = 2**14
+"""Request that is not refused for want of room [bytes]; as many of them as connections fit beside the budget."""
+
+
+class ConnectionLimits(NamedTuple):
+    """Limits of one connection, and of all connections of a worker.
+
+    Attributes:
+        connections: open at once.
+        per_address: of them, those of one address.
+        exempt: networks of trusted proxies, whose connections are many clients'.
+        head_bytes: request line and headers, or what stands around a body [bytes].
+        head_seconds: for a head to arrive [s].
+        body_seconds: for a body to arrive, or for a client to read on [s].
+        received_bytes: requests of all connections that are not answered yet [bytes].
+        unread_bytes: answers of all connections that their clients do not read [bytes].
+    """
+
+    connections: int
+    per_address: int
+    exempt: tuple[str, ...]
+    head_bytes: int
+    head_seconds: float
+    body_seconds: float
+    received_bytes: int
+    unread_bytes: int
+
+
+class Connection(Protocol):
+    """A connection, as far as room is concerned.
+
+    Attributes:
+        address: whose it is.
+        was_used: whether it has had a request.
+        received: bytes of the request that is not answered yet.
+        unread: bytes of answers that its client does not read.
+    """
+
+    address: str
+    was_used: bool
+    received: int
+    unread: int
+
+    def evict(self) -> None:
+        """Close it, for others' sake, and remove it."""
+
+
+class AddressConnections:
+    """Connections of one address: all that are open, and those that wait for their client, the longest first."""
+
+    def __init__(self) -> None:
+        self.open: set[Connection] = set()
+        self.waiting: dict[Connection, None] = {}
+
+    def make_room(self) -> bool:
+        """Evict a connection that waits, an unused one first; return whether there was one."""
+        sample = islice(self.waiting, SAMPLED_CONNECTIONS)
+        victim = min(sample, key=lambda connection: connection.was_used, default=None)
+        if victim is None:
+            return False
+        victim.evict()
+        return True
+
+
+class OpenConnections:
+    """Open connections of a worker.
+
+    Args:
+        limits: on their number and bytes.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.count = self.received = self.unread = 0
+        self._by_address: dict[str, AddressConnections] = {}
+
+    def add(self, connection: Connection, origin: str | None) -> Rejection | None:
+        """Count a connection in, one that waits for its client; or return why there is no room.
+
+        First those of its address are counted, so that no address gets beyond its own limit; then all.
+        """
+        siblings = self._by_address.get(connection.address) or AddressConnections()
+        rejection, limits = None, self.limits
+        if (
+            len(siblings.open) >= limits.per_address
+            and not is_trusted(origin, limits.exempt)
+            and not siblings.make_room()
+        ):
+            detail = f"One address may have {limits.per_address} connections open, and this one has."
+            rejection = Rejection("too-many-requests", detail, (retry_after(1),), closing=True)
+        elif self.count >= limits.connections:
+            waiting_most = max(self._by_address.values(), key=lambda connections: len(connections.waiting))
+            rejection = None if waiting_most.make_room() else TOO_MANY
+        if rejection is None:
+            self._by_address[connection.address] = siblings  # which lost its last connection just now, perhaps
+            siblings.open.add(connection)
+            self.count += 1
+            self.set_waiting(connection, waiting=True)
+        return rejection
+
+    def remove(self, connection: Connection) -> None:
+        """Count a connection out, if it is in."""
+        siblings = self._by_address.get(connection.address)
+        if siblings is None or connection not in siblings.open:
+            return
+        self.receive(connection, -connection.received)
+        self.set_unread(connection, 0)
+        siblings.open.discard(connection)
+        siblings.waiting.pop(connection, None)
+        self.count -= 1
+        if not siblings.open:
+            del self._by_address[connection.address]  # addresses come and go for years
+
+    def set_waiting(self, connection: Connection, *, waiting: bool) -> None:
+        """Say whether a connection waits for its client."""
+        siblings = self._by_address.get(connection.address)
+        if siblings is None or connection not in siblings.open:
+            return
+        if waiting:
+            siblings.waiting[connection] = None
+        else:
+            siblings.waiting.pop(connection, None)
+
+    def receive(self, connection: Connection, length: int) -> None:
+        """Count bytes of a request in, or out; beyond the budget, evict whoever waits with the most."""
+        connection.received += length
+        self.received += length
+        while self.received > self.limits.received_bytes and self._evict_heaviest(_received_beyond_small):
+            pass
+
+    def set_unread(self, connection: Connection, length: int) -> None:
+        """Set how many bytes a client does not read; beyond the budget, evict whoever has the most."""
+        self.unread += length - connection.unread
+        connection.unread = length
+        if length:
+            self.set_waiting(connection, waiting=True)
+        while self.unread > self.limits.unread_bytes and self._evict_heaviest(lambda each: each.unread):
+            pass
+
+    def _evict_heaviest(self, weigh: Callable[[Connection], int]) -> bool:
+        """Evict the heaviest connection that waits, of the address where they weigh most; return if there is one."""
+        waiting = [connections.waiting for connections in self._by_address.values() if connections.waiting]
+        heaviest = max(waiting, key=lambda connections: sum(map(weigh, connections)), default={})
+        victim = max(heaviest, key=weigh, default=None)
+        if victim is None or not weigh(victim):
+            return False
+        victim.evict()
+        return True
+
+
+TOO_MANY = Rejection(
+    "busy", "The server has as many connections and requests as it can hold.", (retry_after(1),), closing=True
+)
+"""Answer to a connection that has no room, or has to make room while its request arrives."""
+
+
+def _received_beyond_small(connection: Connection) -> int:
+    return connection.received if connection.received > SMALL_REQUEST else 0

@@ -1,0 +1,131 @@
+"""Which connection makes room: one that waits for its client, of the address that has the most of what there is too much of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from api.server.connections import SMALL_REQUEST, ConnectionLimits, OpenConnections
+
+LIMITS = ConnectionLimits(
+    connections=6,
+    per_address=3,
+    exempt=("10.0.0.9/32",),
+    head_bytes=1000,
+    head_seconds=1,
+    body_seconds=1,
+    received_bytes=10 * SMALL_REQUEST,
+    unread_bytes=1000,
+)
+
+
+@dataclass(eq=False)
+class Opened:
+    """A connection without a socket."""
+
+    registry: OpenConnections
+    address: str
+    was_used: bool = False
+    received: int = 0
+    unread: int = 0
+    evicted: bool = field(default=False, init=False)
+
+    def evict(self) -> None:
+        self.evicted = True
+        self.registry.remove(self)
+
+
+def opened(registry: OpenConnections, *addresses: str) -> list[Opened]:
+    """Open a connection from each address; there is room for all."""
+    connections = [Opened(registry, address) for address in addresses]
+    assert [registry.add(connection, connection.address) for connection in connections] == [None] * len(connections)
+    return connections
+
+
+def evicted(connections: list[Opened]) -> list[int]:
+    return [number for number, connection in enumerate(connections) if connection.evicted]
+
+
+def test_beyond_its_own_limit_an_address_loses_its_oldest_unused_connection() -> None:
+    registry = OpenConnections(LIMITS)
+    connections = opened(registry, "a", "b", "a", "a")
+    connections[0].was_used = True
+    connections += opened(registry, "a")
+    assert evicted(connections) == [2]
+    connections += opened(registry, "a", "a", "a")
+    assert evicted(connections) == [2, 3, 4, 5]
+    assert registry.count == 4
+
+
+def test_a_trusted_proxy_has_no_limit_of_its_own() -> None:
+    registry = OpenConnections(LIMITS)
+    assert evicted(opened(registry, *["10.0.0.9"] * 6)) == []
+
+
+@pytest.mark.parametrize("addresses", [["a", "a", "a", "b", "b", "c"], ["a", "a", "b", "b", "c", "d"]])
+def test_beyond_the_limit_of_all_the_address_with_the_most_makes_room(addresses: list[str]) -> None:
+    registry = OpenConnections(LIMITS)
+    connections = opened(registry, *addresses, "polite", "polite")
+    assert not any(connection.evicted for connection in connections[-2:])
+    assert [connections[number].address for number in evicted(connections)] == ["a", addresses[2]]
+    assert registry.count == 6
+
+
+def test_what_the_server_works_on_makes_no_room() -> None:
+    registry = OpenConnections(LIMITS)
+    connections = opened(registry, "a", "a", "a", "b", "b", "b")
+    for connection in connections:
+        registry.set_waiting(connection, waiting=False)
+    refused = [registry.add(Opened(registry, address), address) for address in ("a", "c")]
+    assert [rejection and rejection.status for rejection in refused] == [429, 503]
+    assert (evicted(connections), registry.count) == ([], 6)
+    registry.set_waiting(connections[4], waiting=True)
+    assert evicted(connections + opened(registry, "c")) == [4]
+
+
+def test_beyond_the_bytes_of_requests_the_largest_of_the_greediest_address_goes() -> None:
+    registry = OpenConnections(LIMITS)
+    connections = opened(registry, "a", "a", "b", "c", "c", "c")
+    for connection, places in zip(connections, (2, 3, 4, 0.5, 0.5, 0.5), strict=True):
+        registry.receive(connection, int(places * SMALL_REQUEST))
+    assert evicted(connections) == [1]
+    registry.receive(connections[3], 3 * SMALL_REQUEST)
+    assert evicted(connections) == [1, 2]
+    assert registry.received == sum(connection.received for connection in connections if not connection.evicted)
+
+
+def test_small_requests_are_never_refused_for_want_of_room() -> None:
+    registry = OpenConnections(LIMITS)
+    connections = opened(registry, "a", "a", "a", "b", "b", "b")
+    for connection in connections[:4]:
+        registry.set_waiting(connection, waiting=False)
+        registry.receive(connection, 3 * SMALL_REQUEST)
+    for connection in connections[4:]:
+        registry.receive(connection, SMALL_REQUEST)
+    assert evicted(connections) == []
+    registry.receive(connections[4], 1)
+    assert evicted(connections) == [4]
+
+
+def test_beyond_the_bytes_that_nobody_reads_the_largest_of_the_greediest_address_goes() -> None:
+    registry = OpenConnections(LIMITS)
+    connections = opened(registry, "a", "a", "b", "c")
+    for connection in connections:
+        registry.set_waiting(connection, waiting=False)  # its request is being answered
+    for connection, unread in zip(connections, (200, 300, 400, 200), strict=True):
+        registry.set_unread(connection, unread)
+    assert evicted(connections) == [1]
+    registry.set_unread(connections[2], 0)
+    assert registry.unread == 400
+
+
+def test_nothing_is_left_of_connections_that_are_gone() -> None:
+    registry = OpenConnections(LIMITS)
+    for connection in opened(registry, "a", "b", "c"):
+        registry.receive(connection, 10)
+        registry.set_unread(connection, 10)
+        registry.remove(connection)
+        registry.remove(connection)
+        registry.set_waiting(connection, waiting=True)
+    assert (registry.count, registry.received, registry.unread, registry._by_address) == (0, 0, 0, {})

@@ -35,6 +35,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "DARRM_MAX_CONNECTIONS": str(CONNECTIONS),
         "DARRM_MAX_CONNECTIONS_PER_ADDRESS": str(PER_ADDRESS),
         "DARRM_MAX_HEAD_BYTES": "4096",
+        "DARRM_MAX_BODY_BYTES": str(4 * LARGE),
         "DARRM_MAX_RECEIVED_BYTES": str(8 * LARGE),
         "DARRM_MAX_UNREAD_BYTES": str(2**20),
         "DARRM_HEAD_SECONDS": "600",
@@ -190,7 +191,7 @@ def test_who_comes_again_at_once_shuts_nobody_out(service: Served) -> None:
 
 
 def test_bytes_of_requests_have_a_budget_and_small_requests_a_place_beyond_it(service: Served) -> None:
-    large = HEAD + b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n" + b" " * LARGE
+    large = HEAD + b"Content-Type: application/json\r\nContent-Length: 200000\r\n\r\n" + b" " * LARGE
     with held(service, large, 8) as connections:  # 24 where less than eight have room
         assert polite(service) == {200}
         refused = select.select(connections, (), (), 0)[0]

@@ -8,6 +8,7 @@ slower.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -41,10 +42,23 @@ class KernelHook(BuildHookInterface[Any]):
         if compile_kernel(root):
             build_data["artifacts"].append(f"/{LIBRARY}")
             build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{next(iter(platform_tags()))}"
+            build_data["tag"] = f"py3-none-{platform_tag(root / LIBRARY)}"
         else:
             (root / LIBRARY).unlink(missing_ok=True)  # of an earlier build
             self.app.display_warning("no C compiler: the wheel has no separation kernel, and NumPy will search")
+
+
+def platform_tag(library: Path) -> str:
+    """Return the tag of the oldest systems that can load a library that needs the C library alone (PEP 600, PEP 656).
+
+    glibc keeps its symbols for ever, so the newest version among those it needs is the system's least.
+    """
+    native, *others = platform_tags()
+    content = library.read_bytes()
+    minors = [int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", content)]
+    if not minors or b"GLIBC_ABI_" in content:  # musl, or a feature of the loader: as new as the system here
+        return next(iter(others), native)
+    return f"manylinux_2_{max(17, *minors)}_{native.removeprefix('linux_')}"  # 2.17 is the least on all processors
 
 
 def compile_kernel(root: Path) -> bool:

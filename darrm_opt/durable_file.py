@@ -108,7 +108,7 @@ def _set_permissions(draft: Path, target: Path, mode: int | None) -> None:
     except FileNotFoundError:
         draft.chmod(0o666 & ~_umask() if mode is None else mode)  # mkstemp makes files for their owner alone
         return
-    with contextlib.suppress(OSError):  # only root may give files away
+    with contextlib.suppress(OSError, AttributeError):  # only root may give files away, and on Windows nobody
         os.chown(draft, status.st_uid, status.st_gid)
     draft.chmod(stat.S_IMODE(status.st_mode))
 

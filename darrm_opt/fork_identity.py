@@ -32,4 +32,5 @@ def _begin_child() -> None:
         file.close()
 
 
-os.register_at_fork(after_in_child=_begin_child)
+if hasattr(os, "register_at_fork"):  # elsewhere processes do not fork
+    os.register_at_fork(after_in_child=_begin_child)

@@ -1,7 +1,7 @@
 """Optional packages: imported on use, with an error that names the extra to install if one is missing.
 
 A package that is imported in one statement is imported under `needed_by`, and keeps its types; `require`
-returns a module by its name.
+returns a module by its name. `posix_only` is for what Windows lacks.
 """
 
 from __future__ import annotations
@@ -76,6 +76,21 @@ def needed_by(feature: str) -> Iterator[None]:
         if missing is None:
             raise
         raise missing from err
+
+
+def posix_only(feature: str) -> None:
+    """Refuse what needs file locks or inherited descriptors where there are none.
+
+    Args:
+        feature: the feature that needs them; the message begins with it.
+
+    Raises:
+        BackendUnavailable: this is no POSIX system.
+    """
+    try:
+        import fcntl  # noqa: F401
+    except ImportError as err:
+        raise BackendUnavailable(f"{feature} needs a POSIX system, such as Linux or macOS.") from err
 
 
 def missing_package(err: ImportError, feature: str) -> BackendUnavailable | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 from functools import cache
 from pathlib import Path
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.processors import usable_processors
 
 MEBIBYTE = 2**20
 
@@ -41,7 +41,7 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 
 def processor_count(root: Path = Path("/")) -> int:
     """Return how many processors this process may use: the container's quota, rounded up, or those it is bound to."""
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    bound = usable_processors()
     try:
         quota, period = (root / "sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         return max(1, min(bound, math.ceil(int(quota) / int(period))))

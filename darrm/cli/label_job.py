@@ -8,7 +8,6 @@ all are there.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -192,6 +191,8 @@ def _job(votes: str, output: str, log: DurableLog[Any, Any], release_id: str | N
     """Begin a job, or go on with the one whose output this is; nobody else may have it at the same time."""
     if release_id is not None and len(checked_id(release_id)) > MAX_JOB_ID:
         raise InvalidInput("release_id", release_id, f"at most {MAX_JOB_ID} characters")
+    import fcntl  # a release log was opened, so this is there
+
     job_path = _hidden_path(output, "job")
     resuming = job_path.exists()
     if Path(output).exists() and not resuming:

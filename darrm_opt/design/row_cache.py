@@ -59,7 +59,8 @@ def _line(K: int, corners: Corners) -> _Line:  # noqa: ARG001 — what the parts
     return _Line((K + 1) // 2)
 
 
-os.register_at_fork(after_in_child=_line.cache_clear)  # a lock that another thread held stays shut in the child
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_line.cache_clear)  # a lock that another thread held stays shut in the child
 
 
 class _Line:

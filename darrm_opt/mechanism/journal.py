@@ -19,7 +19,6 @@ locks.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import stat
@@ -35,6 +34,10 @@ from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
 from darrm_opt.durable_file import flush_folder
 from darrm_opt.fork_identity import close_in_forks, process_identity
 from darrm_opt.mechanism.errors import ReleaseLogDamaged
+from darrm_opt.optional_packages import posix_only
+
+with contextlib.suppress(ImportError):  # `posix_only` refuses where there is none
+    import fcntl
 
 Record = dict[str, Any]
 
@@ -66,6 +69,7 @@ class Journal(Generic[State]):
     """
 
     def __init__(self, path: str | os.PathLike[str], start: State, step: Callable[[State, Record, int], State]) -> None:
+        posix_only("A release log")
         self._path = Path(path)
         self._step = step
         self._read = _Read(0, "", start)
@@ -204,9 +208,11 @@ def create(path: str | os.PathLike[str], first: Record) -> None:
     is used, or removed, by the next, or by whoever opens the journal.
 
     Raises:
+        BackendUnavailable: the system has no locks on files.
         FileExistsError: there is a file already.
         OSError: it cannot be written.
     """
+    posix_only("A release log")
     target, line = Path(path), _line("", first)
     draft = _draft(target)
     is_created = False

@@ -57,7 +57,7 @@ class Cluster:
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         require("distributed", "A run on Dask")
-        from solver_cache.precompute.processes import processors
+        from darrm_opt.processors import usable_processors
 
         self._work, self._retry_seconds = work, retry_seconds
         self._finished: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
@@ -65,7 +65,7 @@ class Cluster:
         self._threads = 1
         self._local: Any = None
         if scheduler is None:
-            self._local = _local(workers or processors())
+            self._local = _local(workers or usable_processors())
             scheduler = str(self._local.scheduler_address)
         elif "://" not in scheduler:
             raise InvalidInput("scheduler", scheduler, "an address such as tcp://HOST:8786")

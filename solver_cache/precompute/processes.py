@@ -7,7 +7,6 @@ The service, whose event loop must never wait, has the same processes in a pool 
 
 from __future__ import annotations
 
-import os
 import queue
 import subprocess
 import threading
@@ -17,16 +16,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from darrm_opt.errors import SolveFailed
+from darrm_opt.processors import usable_processors
 from solver_cache.precompute.executor import TaskEnded, TaskLost, TaskReport
 from solver_cache.precompute.worker import Event, Task, Work, perform, report_events, warm_up
 from solver_cache.process_pool.process import ProcessLost, lost, reap, start_process
 from solver_cache.process_pool.task_loop import NICENESS, unpack_error
 from solver_cache.process_pool.task_loop import Task as PoolTask
-
-
-def processors() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Processes:
@@ -43,7 +38,9 @@ class Processes:
         self._work, self._tasks = work, 0
         self._waiting: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._reports: queue.SimpleQueue[TaskReport] = queue.SimpleQueue()
-        self._processes = [_Process(f"precompute-{number}") for number in range(1, (workers or processors()) + 1)]
+        self._processes = [
+            _Process(f"precompute-{number}") for number in range(1, (workers or usable_processors()) + 1)
+        ]
         self._threads = [
             threading.Thread(target=self._serve, args=(each,), name=f"{each.name}-listener", daemon=True)
             for each in self._processes

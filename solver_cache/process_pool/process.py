@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import mmap
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from darrm_opt.errors import SolveFailed
+from darrm_opt.optional_packages import posix_only
 from solver_cache.process_pool.task_loop import Task, unpack_error
 
 _LOG = logging.getLogger("solver_cache.process_pool")
@@ -39,8 +40,6 @@ more, which only scripts written for it survive. With -P nothing is imported fro
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """As many processes as processors: threads would only quarrel. Read when NumPy is first imported."""
 
-_PAGE = resource.getpagesize()
-
 
 class ProcessLost(SolveFailed):
     """The process of a task is gone; the text says how it ended."""
@@ -55,7 +54,11 @@ def start_process(name: str, report_seconds: float, niceness: int) -> tuple[subp
         name: for the process list.
         report_seconds: as of `run_tasks`.
         niceness: as of `run_tasks`.
+
+    Raises:
+        BackendUnavailable: the system hands no open files to a new process.
     """
+    posix_only("A pool of solver processes")
     ours, theirs = Pipe()
     command = [sys.executable, "-P", "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), str(niceness), name]
     try:
@@ -125,7 +128,7 @@ class PoolProcess:
             pages = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]
         except (OSError, IndexError):
             return 0
-        return int(pages) * _PAGE
+        return int(pages) * mmap.PAGESIZE
 
     @property
     def idle(self) -> bool:

@@ -33,6 +33,7 @@ LAYERS = (
         "errors",
         "number_text",
         "optional_packages",
+        "processors",
         "fork_identity",
         "search",
     },

@@ -177,7 +177,7 @@ def test_a_release_is_rehearsed(tmp_path: Path) -> None:
     version = darrm_opt.__version__
     wheel, *others = [path.name for path in files]
     # for every platform where there is no compiler, else for this one
-    assert re.fullmatch(rf"darrm_opt-{re.escape(version)}-py3-none-(any|linux_\w+)\.whl", wheel)
+    assert re.fullmatch(rf"darrm_opt-{re.escape(version)}-py3-none-(any|manylinux_2_\d+_\w+)\.whl", wheel)
     assert others == [
         f"darrm_opt-{version}.tar.gz",
         "sbom.cdx.json",

@@ -29,6 +29,7 @@ from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF, rounding_error
 from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, TAIL, binomial
 from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Indices, KernelResult, Settle
 from darrm_opt.noise import Array
+from darrm_opt.processors import usable_processors
 
 SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never")
 """In the order of their numbers in the kernel."""
@@ -96,7 +97,7 @@ class _Columns(NamedTuple):
 def thread_count() -> int:
     """Return how many threads a large search takes: ``OMP_NUM_THREADS`` if that is set, else the processors allowed."""
     setting = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return max(1, int(setting)) if setting.isdecimal() else len(os.sched_getaffinity(0))
+    return max(1, int(setting)) if setting.isdecimal() else usable_processors()
 
 
 def _work(constraint: PrivacyConstraint, width: int) -> float:

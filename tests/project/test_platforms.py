@@ -1,0 +1,148 @@
+"""Other systems than Linux: what works where Python lacks POSIX, and which systems a wheel names."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from support.darrm_runner import SMALL
+from support.paths import ROOT
+
+# ------------------------------------------------------------------------------------------ without POSIX
+
+WITHOUT_POSIX = """
+import importlib, os, sys
+
+OURS = ("darrm", "darrm_client", "darrm_opt", "solver_cache")
+for name in MODULES:
+    importlib.import_module(name)  # and with them what they import of others
+for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+    del sys.modules[name]
+for name in ABSENT:
+    vars(os).pop(name, None)
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in MODULES:
+    importlib.import_module(name)
+"""
+
+ABSENT = (
+    *("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "chown", "fchown", "fork", "forkpty", "geteuid", "getrandom", "getuid"),
+    *("killpg", "mkfifo", "nice", "pread", "pwrite", "register_at_fork", "sched_getaffinity", "setsid", "sysconf"),
+)
+"""Names of `os` that Windows has not; macOS lacks some of them."""
+
+
+def module_names() -> list[str]:
+    """Return all modules but those of the service, and those that run when they are imported."""
+    folders = ("darrm", "darrm_client", "darrm_opt", "solver_cache")
+    paths = [path.relative_to(ROOT).with_suffix("") for name in folders for path in (ROOT / name).rglob("*.py")]
+    return sorted(".".join(path.parts).removesuffix(".__init__") for path in paths if path.name != "__main__")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Run code in a process without POSIX, in a folder of its own, after it has imported every module."""
+
+    def run(code: str) -> subprocess.CompletedProcess[str]:
+        script = f"MODULES, ABSENT = {module_names()!r}, {ABSENT!r}\n{WITHOUT_POSIX}\n{code}"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        command = [sys.executable, "-c", script]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    return run
+
+
+Elsewhere = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+def test_the_library_works_without_posix(elsewhere: Elsewhere) -> None:
+    done = elsewhere(
+        "from darrm_opt import PrivateMajority, Problem, Solution, solve, verify\n"
+        "solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.1))\n"
+        "solution.save('gamma.json')\n"
+        "solution.save('gamma.json')  # over another file\n"
+        "verify(solution.problem, Solution.load('gamma.json').gamma)\n"
+        "print(PrivateMajority(solution).release([1] * 11))"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() in {"0", "1"}
+
+
+def test_the_command_works_without_posix(elsewhere: Elsewhere) -> None:
+    words = ["darrm", "solve", *SMALL, "--json", "--cache", "--output", "gamma.json"]
+    done = elsewhere(f"from darrm import main\nsys.argv = {words!r}\nmain()")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(done.stdout)["gamma"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("code", "feature"),
+    [
+        ("from darrm_opt.mechanism.journal import create\ncreate('log', {})", "A release log"),
+        (
+            "from solver_cache.process_pool.process import start_process\nstart_process('one', 1.0, 0)",
+            "A pool of solver processes",
+        ),
+    ],
+)
+def test_what_needs_posix_says_so(code: str, feature: str, elsewhere: Elsewhere) -> None:
+    done = elsewhere(code)
+    assert done.returncode == 1
+    said = f"darrm_opt.errors.BackendUnavailable: {feature} needs a POSIX system, such as Linux or macOS."
+    assert done.stderr.splitlines()[-1] == said
+
+
+# ------------------------------------------------------------------------------------------ the wheel's tag
+
+HOOK = ROOT / "hatch_build.py"
+
+
+@pytest.fixture(scope="module")
+def hook() -> ModuleType:
+    """The build hook."""
+    if not HOOK.exists():
+        pytest.skip("not in this tree")
+    spec = importlib.util.spec_from_file_location("hatch_build", HOOK)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+DEBIAN = ("linux_x86_64", "manylinux_2_36_x86_64", "manylinux_2_35_x86_64")
+ALPINE = ("linux_aarch64", "musllinux_1_2_aarch64", "musllinux_1_1_aarch64")
+
+
+@pytest.mark.parametrize(
+    ("system", "content", "tag"),
+    [
+        (DEBIAN, b"\0GLIBC_2.2.5\0GLIBC_2.14\0", "manylinux_2_17_x86_64"),
+        (DEBIAN, b"\0GLIBC_2.34\0GLIBC_2.4\0libc.so.6\0", "manylinux_2_34_x86_64"),
+        (DEBIAN, b"\0GLIBC_2.2.5\0GLIBC_ABI_DT_RELR\0", "manylinux_2_36_x86_64"),
+        (ALPINE, b"\0libc.musl-aarch64.so.1\0", "musllinux_1_2_aarch64"),
+        (("linux_riscv64",), b"\0", "linux_riscv64"),
+    ],
+)
+def test_a_wheel_names_the_oldest_systems_that_can_load_its_kernel(
+    system: tuple[str, ...], content: bytes, tag: str, hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook, "platform_tags", lambda: iter(system))
+    (tmp_path / "library").write_bytes(content)
+    assert hook.platform_tag(tmp_path / "library") == tag
+
+
+def test_the_kernel_needs_the_c_library_alone(hook: ModuleType) -> None:
+    library = ROOT / hook.LIBRARY
+    if not library.exists():
+        pytest.skip("no kernel was compiled here")
+    needed = {name for name in library.read_bytes().split(b"\0") if b".so" in name}
+    assert needed <= {b"libc.so.6", b"libm.so.6", b"libc.musl-x86_64.so.1"}

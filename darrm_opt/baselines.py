@@ -4,7 +4,6 @@
     double_subsampling   γ_DSub: γ_Sub with 2m − 1 voters, private at the price of m
     subsampling_mixture  a coin between γ_Sub of two numbers of voters, so that there is one for every mean number
     randomized_response  γ_const: the same γ for every l, from the privacy of the plain majority
-    permute_and_flip, exponential_mechanism  the selection mechanisms of that name between two classes
 
 γ_const needs (τε, λ), the privacy of the plain majority: `plain_majority` by composition over the
 voters, `plain_majority_sharp` about twice better and proved for Δ = 0.
@@ -21,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import down, multiple_up, ratio_below
 
@@ -104,62 +103,6 @@ def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
     share = (mean - fewer) / 2
     values = (1 - share) * subsampling(K, fewer).values + share * subsampling(K, min(fewer + 2, max_voters)).values
     return NoiseFunction(np.minimum(values, 1.0))
-
-
-def exponential_mechanism(K: int, rate: float) -> NoiseFunction:
-    """Return the γ of the exponential mechanism: either class with probability ∝ e^(rate·votes).
-
-    Args:
-        K: number of voters, ≥ 1.
-        rate: > 0 [1/votes].
-
-    Returns:
-        γ(l) = tanh(rate·|2l − K|/2).
-
-    Raises:
-        InvalidInput: K is not a whole number ≥ 1, or the rate is not a positive finite number.
-
-    Source: McSherry, Talwar 2007, between two classes: the leader by d votes wins with probability 1/(1 + e^(−rate·d)).
-
-    >>> exponential_mechanism(3, 1.0).values.round(3).tolist()
-    [0.905, 0.462, 0.462, 0.905]
-    """
-    return _of_lead(K, rate, lambda lead: np.tanh(lead / 2))
-
-
-def permute_and_flip(K: int, rate: float) -> NoiseFunction:
-    """Return the γ of permute-and-flip.
-
-    In random order, a class is taken with probability e^(−rate·its lag), until one is. Between two classes this is the
-    vote whose *difference* gets Laplace noise of scale 1/rate, or geometric noise with ties broken by a coin: the class
-    behind by d votes wins with probability e^(−rate·d)/2 in all three.
-
-    Args:
-        K: number of voters, ≥ 1.
-        rate: > 0 [1/votes].
-
-    Returns:
-        γ(l) = 1 − e^(−rate·|2l − K|).
-
-    Raises:
-        InvalidInput: K is not a whole number ≥ 1, or the rate is not a positive finite number.
-
-    Source: McKenna, Sheldon 2020, between two classes.
-
-    >>> permute_and_flip(3, 1.0).values.round(3).tolist()
-    [0.95, 0.632, 0.632, 0.95]
-    """
-    return _of_lead(K, rate, lambda lead: -np.expm1(-lead))
-
-
-def _of_lead(K: int, rate: float, law: Callable[[Array], Array]) -> NoiseFunction:
-    K = whole_number(K, "K", _VOTERS)
-    accepted = "a positive finite number [1/votes]"
-    number = real_number(rate, "rate", accepted)
-    if not 0 < number < math.inf:
-        raise InvalidInput("rate", rate, accepted)
-    leads = np.arange(2 - K % 2, K + 1, 2, dtype=np.float64)
-    return NoiseFunction.from_upper_half(np.clip(law(number * leads), 0.0, 1.0), K)
 
 
 def double_subsampling(K: int, m: int) -> NoiseFunction:

@@ -9,7 +9,7 @@ import { assumed, guarantee, percent, plain, roundedUp } from "./numbers.js";
 /** Some ways, and all accounts that count in floating point, have no finite ε at δ = 0. */
 const MIN_DELTA = 1e-9;
 
-const PARAMETERS = { epsilon_each: "ε each", "1/sigma": "1/σ", gamma: "γ" };
+const PARAMETERS = { epsilon_each: "ε each", sigma: "σ", share: "γ", gamma: "γ" };
 
 const NAMES = ["queries", "total_epsilon", "total_delta", "n", "subsample_size"];
 

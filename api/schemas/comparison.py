@@ -18,6 +18,7 @@ from api.schemas.fields import (
 from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.problem import FRESH
 
 
@@ -95,8 +96,8 @@ class MechanismAnswer(AnswerModel):
     """One mechanism, calibrated to the budget."""
 
     name: str = Field(
-        description="The mechanism: optimal_sequence (γ_opt of all releases at once), randomized_response, "
-        "subsampling, double_subsampling, gnmax, permute_and_flip, exponential_mechanism, saa, dpbag, majority."
+        description="The mechanism: optimal_sequence (γ_opt of all releases at once), double_subsampling, dpbag, "
+        f"majority, or one with a parameter: {', '.join(calibrated_names())}."
     )
     parameter: str = Field(description="Name of its parameter.")
     value: FiniteFloat | int | None = Field(description="Value of the parameter; null where nothing fits the budget.")

@@ -11,6 +11,8 @@ from api.schemas.accounts import EachAnswer, Queries, check_queries
 from api.schemas.fields import AnswerModel, RequestModel, Voters, described
 from darrm_opt.budgeting import release_target
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names
+from darrm_opt.mechanisms.calibrated_table import CONFIDENT
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior
 from darrm_opt.problem import Privacy
 
@@ -144,7 +146,7 @@ class PluralityAnswer(AnswerModel):
 class PluralityOption(AnswerModel):
     """A mechanism for all queries within the total: what it achieves and what it costs."""
 
-    name: str = Field(description="optimal, permute_and_flip, exponential, laplace, gnmax or confident_gnmax.")
+    name: str = Field(description=f"optimal, optimal_sequence, {CONFIDENT}, or one of {', '.join(calibrated_names())}.")
     right: FiniteFloat = Field(description="Share of the queries answered by the plurality, in expectation.")
     wrong: FiniteFloat = Field(description="Share answered by another class.")
     abstained: FiniteFloat = Field(description="Share answered by ⊥, no class.")

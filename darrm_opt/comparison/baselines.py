@@ -1,28 +1,21 @@
-"""Baselines that γ_opt is compared with: those that a target decides, and those that are calibrated to a total.
-
-Comparisons, plans, curves, their schemas and their messages take the names from here.
-"""
+"""Baselines that a target of one release decides, for comparisons with γ_opt."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from darrm_opt.baselines import (
     double_subsampling,
-    exponential_mechanism,
-    permute_and_flip,
     plain_majority,
     plain_majority_sharp,
     randomized_response,
     subsampling,
-    subsampling_mixture,
 )
 from darrm_opt.design.certificate import certify
-from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
@@ -51,86 +44,6 @@ def _gnmax(problem: Problem) -> NoiseFunction | None:
     noise = gnmax_sigma(problem.target.epsilon, problem.target.delta, affected=problem.affected)
     return noise_function(problem.K, GaussianNoise.of_sigma(noise.sigma))
 
-
-@dataclass(frozen=True)
-class OneParameterMechanism:
-    """Mechanism with one parameter, which a comparison or a plan calibrates to a total budget.
-
-    Attributes:
-        parameter: name of the parameter. The larger it is, the more useful and the less private is γ.
-        make: from K and a value to γ.
-        start: the value that is tried first, from K.
-        most: the largest value, from K.
-        advice: what to do, for a plan.
-        words: what a value means, for a plan.
-    """
-
-    parameter: str
-    make: Callable[[int, float], NoiseFunction]
-    start: Callable[[int], float]
-    most: Callable[[int], float]
-    advice: str
-    words: Callable[[float], str]
-
-
-def _share_of_one_voter(K: int) -> float:
-    return 1 / K
-
-
-CALIBRATED: dict[str, OneParameterMechanism] = {
-    "gnmax": OneParameterMechanism(
-        "1/sigma",
-        lambda K, inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)),
-        _share_of_one_voter,
-        lambda _: 4.0,
-        "Release the vote with Gaussian noise",
-        lambda inverse: f"Gaussian noise of σ = {1 / inverse:.4g} votes on each count.",
-    ),
-    "permute_and_flip": OneParameterMechanism(
-        "rate",
-        permute_and_flip,
-        _share_of_one_voter,
-        lambda _: 8.0,
-        "Release the vote with Laplace noise on the difference",
-        lambda rate: f"Laplace (or geometric) noise of scale {1 / rate:.4g} votes on the difference of the counts.",
-    ),
-    "exponential_mechanism": OneParameterMechanism(
-        "rate",
-        exponential_mechanism,
-        _share_of_one_voter,
-        lambda _: 16.0,
-        "Release the vote by the exponential mechanism",
-        lambda rate: f"Either answer with probability proportional to e^({rate:.4g}·votes).",
-    ),
-    "saa": OneParameterMechanism(
-        "1/scale",
-        lambda K, inverse: noise_function(K, LaplaceNoise(1 / inverse)),
-        _share_of_one_voter,
-        lambda _: 8.0,
-        "Release the vote with Laplace noise",
-        lambda inverse: f"Laplace noise of scale {1 / inverse:.4g} votes on each count.",
-    ),
-    "subsampling": OneParameterMechanism(
-        "voters",
-        subsampling_mixture,
-        lambda _: 1.0,
-        lambda K: K - 1.0 + K % 2,
-        "Release the majority of a few voters, drawn anew for each query",
-        lambda voters: f"The majority of {voters:.4g} voters on average, drawn anew for each query.",
-    ),
-    "randomized_response": OneParameterMechanism(
-        "gamma",
-        lambda K, share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
-        lambda _: 0.5,
-        lambda _: 1.0,
-        "Release the majority by randomised response",
-        lambda share: (
-            f"The majority is right with probability {(1 + share) / 2:.4g}, however clear the vote is "
-            f"(γ = {share:.4g})."
-        ),
-    ),
-}
-"""By the name of the mechanism, for `compare` and `plan`."""
 
 BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
     "double_subsampling": lambda problem: _subsampled(double_subsampling, problem),

@@ -7,14 +7,10 @@ voters' own privacy; each mechanism has one parameter, which is calibrated to th
 compare is how often each is wrong.
 
     optimal_sequence     the best γ known for all releases: `design_sequence`, γ_opt of one target or any row below
-    randomized_response  γ_const, by its probability
-    subsampling          γ_Sub, by the mean number of voters drawn: a coin decides between two numbers
+    every mechanism with a parameter   at its best value (`darrm_opt.mechanisms`); laplace is SAA, accounted for by the
+                         most voters a record affects
     double_subsampling   γ_DSub, by its allowance m
-    gnmax                Gaussian noise on each count, by σ
-    permute_and_flip     Laplace (or geometric) noise on the difference of the counts, by its rate
-    exponential_mechanism  either answer with probability ∝ e^(rate·votes), by its rate
-    saa                  Laplace noise on each count, by its scale, accounted for by the most voters a record affects
-    dpbag                the same noise, accounted for by the distribution of the affected voters
+    dpbag                laplace, accounted for by the distribution of the affected voters
     majority             the plain majority, if it fits
 
 Where the voters are models trained on subsamples (`Bags`), chance decides how many of them one record affects. Every
@@ -33,7 +29,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -51,15 +46,15 @@ from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.budgeting.best_target import best_target, check_total
 from darrm_opt.budgeting.sequence_design import MAX_QUERIES, design_sequence
-from darrm_opt.comparison.baselines import CALIBRATED, OneParameterMechanism
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import VoteMechanism, calibrated_names, mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import Prior, upper_half
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.search import largest_count_between
 
-PRECISION = 2e-3
+PRECISION = 1e-4
 """Relative precision of a calibration, from the private side."""
 
 POINTS = 8001
@@ -309,18 +304,24 @@ class _SharedTerms:
         )
         return self.row("majority", "gamma", 1.0, NoiseFunction(np.ones(K + 1)), spent)
 
-    def calibrated(self, name: str, mechanism: OneParameterMechanism) -> ComparisonRow:
+    def calibrated(self, name: str, mechanism: type[VoteMechanism]) -> ComparisonRow:
         """Return the row of a mechanism with a real parameter, calibrated to the budget."""
         K, budget, precision = self.problem.K, self.total.epsilon, PRECISION
-        empty_row = self.row(name, mechanism.parameter, None, None)
-        make, start, most = partial(mechanism.make, K), mechanism.start(K), mechanism.most(K)
+
+        def make(information: float) -> NoiseFunction:
+            return mechanism.of_information(K, 2, information).gamma
+
+        start, most = 1 / K, mechanism.most_information(K, 2)
         if self.distribution is not None:
             first = calibrate(_with_cost(make, self.estimate), budget, most, guess=start, precision=ESTIMATE_PRECISION)
             if first is None:  # what exceeds the budget by an estimate from below does not fit
-                return empty_row
+                return self.row(name, mechanism.parameter, None, None)
             start, precision = ADAPTIVITY_MARGIN * first.value, MIXTURE_PRECISION
         best = calibrate(_with_cost(make, self.cost), budget, most, guess=start, precision=precision)
-        return empty_row if best is None else self.row(name, mechanism.parameter, best.value, best.result, best.cost)
+        if best is None:
+            return self.row(name, mechanism.parameter, None, None)
+        value = mechanism.of_information(K, 2, best.value).value
+        return self.row(name, mechanism.parameter, value, best.result, best.cost)
 
     def calibrated_count(
         self, name: str, parameter: str, make: Callable[[int, int], NoiseFunction], most: int
@@ -359,11 +360,11 @@ def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> Iterator[Comp
     """Yield the row of each mechanism but the optimum; ``worst`` assumes the largest number of affected voters."""
     K = terms.problem.K
     rows = {}
-    for name, mechanism in CALIBRATED.items():
-        rows[name] = (worst if worst and name == "saa" else terms).calibrated(name, mechanism)
+    for name in calibrated_names():
+        rows[name] = (worst if worst and name == "laplace" else terms).calibrated(name, mechanism_class(name))
         yield rows[name]
     yield terms.calibrated_count("double_subsampling", "m", double_subsampling, (K + 1) // 2)
-    yield terms.calibrated("dpbag", CALIBRATED["saa"]) if worst else replace(rows["saa"], name="dpbag")
+    yield terms.calibrated("dpbag", mechanism_class("laplace")) if worst else replace(rows["laplace"], name="dpbag")
     yield terms.plain_majority()
 
 

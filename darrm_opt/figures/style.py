@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from darrm_opt.accuracy import error_curve
 from darrm_opt.design.report import guarantee
 from darrm_opt.figures.render import check_drawable
+from darrm_opt.mechanisms import calibrated_names
+from darrm_opt.mechanisms.base import mechanism_classes
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
@@ -27,30 +30,21 @@ Measure = Literal["tv_error", "disagreement"]
 MEASURES: tuple[Measure, ...] = ("tv_error", "disagreement")
 
 _NEUTRAL = ("tab:gray", "x", ":")
-_STYLE = {
-    # Colours of Okabe and Ito (and a brown), told apart by colour-blind readers; in black and white by marker and line.
-    "optimal": ("#D55E00", "o", "-"),
-    "optimal_sequence": ("#D55E00", "o", "-"),
-    "double_subsampling": ("#009E73", "D", "-."),
-    "subsampling": ("#0072B2", "s", "--"),
-    "randomized_response": ("#E69F00", "^", ":"),
-    "gnmax": ("#56B4E9", "v", "--"),
-    "permute_and_flip": ("#332288", "<", "-"),
-    "exponential_mechanism": ("#999933", ">", "-."),
-    "saa": ("#CC79A7", "P", "-."),
-    "dpbag": ("#8C564B", "X", ":"),
-    "majority": ("#000000", "*", ":"),
-}
+_OPTIMUM = ("#D55E00", "o", "-")
+_LOOKS = (
+    # Of the mechanisms with a parameter, ours: colours of Okabe and Ito (and others), told apart by colour-blind
+    # readers; in black and white by marker and line.
+    ("#0072B2", "s", "--"),
+    ("#E69F00", "^", ":"),
+    ("#56B4E9", "v", "--"),
+    ("#CC79A7", "P", "-."),
+    ("#999933", ">", "-."),
+    ("#332288", "<", "-"),
+)
 _NAME = {
     "optimal": r"$\gamma_{\mathrm{opt}}$ (this design)",
     "optimal_sequence": r"$\gamma_{\mathrm{opt}}$ (of all releases at once)",
     "double_subsampling": r"$\gamma_{\mathrm{DSub}}$ (double subsampling)",
-    "subsampling": r"$\gamma_{\mathrm{Sub}}$ (subsampling)",
-    "randomized_response": r"$\gamma_{\mathrm{const}}$ (randomised response)",
-    "gnmax": "GNMax (Gaussian noise)",
-    "permute_and_flip": "permute-and-flip",
-    "exponential_mechanism": "exponential mechanism",
-    "saa": "SAA (Laplace noise)",
     "dpbag": "DPBag (Laplace noise)",
     "majority": "plain majority",
 }
@@ -62,12 +56,15 @@ ERROR = {
 
 def style_of(name: str) -> tuple[str, str, str]:
     """Return colour, marker and line of a noise function, the same ones for all that have no look of their own."""
-    return _STYLE.get(name, _NEUTRAL)
+    return _styles().get(name, _NEUTRAL)
 
 
 def display_name(name: str) -> str:
     """Return what a legend calls a noise function."""
-    return _NAME.get(name, name)
+    if name in _NAME:
+        return _NAME[name]
+    mechanism = mechanism_classes().get(name)
+    return name if mechanism is None else mechanism.title or name
 
 
 def drawing_order(names: Iterable[str]) -> list[str]:
@@ -77,8 +74,16 @@ def drawing_order(names: Iterable[str]) -> list[str]:
     ['gnmax', 'subsampling', 'another', 'optimal']
     """
     requested = list(names)
-    styled = [name for name in _STYLE if name in requested]
-    return [*reversed(styled[1:]), *(name for name in requested if name not in _STYLE), *styled[:1]]
+    styled = [name for name in _styles() if name in requested]
+    return [*reversed(styled[1:]), *(name for name in requested if name not in _styles()), *styled[:1]]
+
+
+@cache
+def _styles() -> dict[str, tuple[str, str, str]]:
+    """Return colour, marker and line by name, the optimum first."""
+    styles = {"optimal": _OPTIMUM, "optimal_sequence": _OPTIMUM, "double_subsampling": ("#009E73", "D", "-.")}
+    styles |= dict(zip(reversed(calibrated_names()[: len(_LOOKS)]), _LOOKS, strict=True))
+    return styles | {"dpbag": ("#8C564B", "X", ":"), "majority": ("#000000", "*", ":")}
 
 
 POINTS = 401

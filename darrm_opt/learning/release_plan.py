@@ -12,7 +12,7 @@ and the better of them is taken:
 
 A single query is a release of fresh voters: there the γ for private voters holds, and it is the best.
 
-`darrm_opt.planning` weighs more than this, such as noise on counts; a classifier needs the γ alone, which is quick.
+The γ is the one that `darrm_opt.planning` recommends, whichever mechanism it is.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from darrm_opt.accounting.freshness import compose_models
-from darrm_opt.budgeting import best_target, epsilon_each
+from darrm_opt.budgeting import epsilon_each
 from darrm_opt.design.report import text_above
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
+from darrm_opt.planning import plan
 from darrm_opt.problem import Privacy, Problem, whole_number
 
 MAX_EXACT = 1000
@@ -116,9 +117,12 @@ def voting_plan(
 
 @lru_cache(maxsize=64)
 def _best_solution(K: int, affected: int, queries: int, total: Privacy) -> Solution:
-    """Return the best γ of which ``queries`` releases fit in the total."""
+    """Return the best γ of which ``queries`` releases fit in the total: the one that `plan` recommends."""
     if 1 < queries <= MAX_EXACT:
-        return best_target(K, Privacy(math.inf), queries, total, affected).solution
+        found = plan(K, None, queries, total, affected, least_accuracy=0.5)
+        best = next((option for option in found.options if option.fits and option.noise is not None), None)
+        if best is not None:
+            return best.to_solution(found.request.objective)
     return _best_split(K, affected, queries, total, solve)
 
 

@@ -2,7 +2,7 @@
 
 base             `VoteMechanism`: what a mechanism has; `mechanism_class`: from its name to it
 noisy_maximum    the largest count plus Gaussian or Laplace noise, with a check and a cap
-selection        permute-and-flip and the exponential mechanism
+selection        selection mechanisms: a class behind by d votes is taken with chance e^(−rate·d)
 noise_function   γ between two classes: any, subsampling, randomised response
 table            a certified table
 vote_noise       noise on counts, drawn exactly

@@ -45,8 +45,8 @@ BUILT_IN = {
         "exponential": "selection:ExponentialMechanism",
         "laplace": "noisy_maximum:LaplaceMaximum",
         "gnmax": "noisy_maximum:NoisyMaximum",
-        "subsampling": "noise_function:Subsampling",
         "randomized_response": "noise_function:RandomizedResponse",
+        "subsampling": "noise_function:Subsampling",
         "gamma": "noise_function:NoiseFunctionMechanism",
         "table": "table:RuleMechanism",
     }.items()
@@ -64,6 +64,7 @@ class VoteMechanism(ABC):
         increases: whether a larger parameter is more useful and less private; else the other way round.
         limits: least and largest value of the parameter that is tried.
         advice: what to do, for a plan.
+        title: its name in a figure.
         K: voters.
         classes: C.
         affected: votes that one record can move.
@@ -76,6 +77,7 @@ class VoteMechanism(ABC):
     increases: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (0.0, math.inf)
     advice: ClassVar[str] = ""
+    title: ClassVar[str] = ""
 
     K: int
     classes: int
@@ -139,6 +141,30 @@ class VoteMechanism(ABC):
         return make(K, classes, value, affected=affected)
 
     @classmethod
+    def of_information(cls, K: int, classes: int, information: float, affected: int = 1) -> Self:
+        """Return the mechanism at a parameter such that more ``information`` is more useful and less private.
+
+        Args:
+            K: voters.
+            classes: C ≥ 2.
+            information: the parameter, or its inverse where a larger one is less useful; up to `most_information`.
+            affected: votes that one record can move.
+        """
+        value = information if cls.increases else min(cls.range_for(K, classes)[1], 1 / information)
+        return cls.of(K, classes, value, affected)
+
+    @classmethod
+    def most_information(cls, K: int, classes: int) -> float:
+        """Return the most that `of_information` takes.
+
+        Args:
+            K: voters.
+            classes: C ≥ 2.
+        """
+        low, high = cls.range_for(K, classes)
+        return high if cls.increases else 1 / low
+
+    @classmethod
     def range_for(cls, K: int, classes: int) -> tuple[float, float]:
         """Return the least and the largest value of the parameter.
 
@@ -180,11 +206,10 @@ class VoteMechanism(ABC):
             raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")
         K, classes, affected = checked_shape(K, classes, affected)
         releases = whole_number(releases, "releases", "a whole number of releases, at least 1")
-        low, high = cls.range_for(K, classes)
-        most = high if cls.increases else 1 / low
+        most = cls.most_information(K, classes)
 
         def make(information: float) -> tuple[Self, float]:
-            mechanism = cls.of(K, classes, information if cls.increases else min(high, 1 / information), affected)
+            mechanism = cls.of_information(K, classes, information, affected)
             return mechanism, mechanism.epsilon(releases, total.delta)
 
         precision = precision if total.delta else PURE_PRECISION

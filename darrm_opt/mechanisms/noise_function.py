@@ -102,6 +102,7 @@ class Subsampling(NoiseFunctionMechanism):
     """
 
     name = "subsampling"
+    title = r"$\gamma_{\mathrm{Sub}}$ (subsampling)"
     parameter = "voters"
     limits = (0.0, 1e6)
     advice = "Release the majority of a few voters, drawn anew for each query"
@@ -136,6 +137,7 @@ class RandomizedResponse(NoiseFunctionMechanism):
     """
 
     name = "randomized_response"
+    title = r"$\gamma_{\mathrm{const}}$ (randomised response)"
     parameter = "share"
     limits = (0.0, 1.0)
     advice = "Release the majority by randomised response"

@@ -92,6 +92,7 @@ class NoisyMaximum(VoteMechanism):
     increases = False
     limits = (MIN_BIT_SIGMA, 1e12)
     advice = "Release the vote with Gaussian noise"
+    title = "GNMax (Gaussian noise)"
 
     def __init__(
         self,
@@ -255,6 +256,7 @@ class LaplaceMaximum(VoteMechanism):
     increases = False
     limits = (0.02, 1e12)
     advice = "Release the vote with Laplace noise"
+    title = "Laplace noise (SAA)"
 
     def __init__(self, K: int, classes: int, scale: float, *, affected: int = 1) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)

@@ -141,6 +141,7 @@ class PermuteAndFlip(SelectionMechanism):
     """
 
     name = "permute_and_flip"
+    title = "permute-and-flip"
     advice = "Release the vote with Laplace noise on the difference"
 
     @property
@@ -199,6 +200,7 @@ class ExponentialMechanism(SelectionMechanism):
     """The exponential mechanism: each class with probability ∝ e^(rate·votes)."""
 
     name = "exponential"
+    title = "exponential mechanism"
     advice = "Release the vote by the exponential mechanism"
 
     @property

@@ -13,13 +13,14 @@ from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import cheapest_total
 from darrm_opt.budgeting.best_target import best_target
 from darrm_opt.budgeting.sequence_design import MAX_SHARE, design_sequence, heaviest_count
-from darrm_opt.comparison.baselines import CALIBRATED, certify_unscaled
+from darrm_opt.comparison.baselines import certify_unscaled
 from darrm_opt.comparison.compare import check_comparable
 from darrm_opt.decimal_grid import GRID_DIGITS
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.report import guarantee, text_above
 from darrm_opt.design.solver import solve
-from darrm_opt.errors import NotPrivate
+from darrm_opt.errors import InvalidInput, NotPrivate
+from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.options import Mechanism, Option
 from darrm_opt.planning.request import PlanRequest
@@ -176,10 +177,13 @@ def calibrated(name: Mechanism, request: PlanRequest) -> Option:
     """Return a mechanism with one parameter, calibrated to the total."""
     if request.total.delta == 0:
         return _calibrated_without_delta(name, request)
-    mechanism, most = CALIBRATED[name], CALIBRATED[name].most(request.K)
+    kind, voters = mechanism_class(name), request.released
+    if voters.voter.epsilon == math.inf and request.affected_distribution is None:
+        return _calibrated_for_fixed_votes(name, request)
+    most = kind.most_information(request.K, 2)
 
-    def noise_and_cost(value: float) -> tuple[NoiseFunction, float]:
-        noise = mechanism.make(request.K, value)
+    def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
+        noise = kind.of_information(request.K, 2, information).gamma
         return noise, cost(noise, request)[0]
 
     budget, guess = request.total.epsilon, min(most, 1 / request.K)
@@ -187,7 +191,20 @@ def calibrated(name: Mechanism, request: PlanRequest) -> Option:
     if best is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     epsilon, account = cost(best.result, request)
-    return _option(name, request, best.result, epsilon, account, f"{mechanism.words(best.value)} {request.composing()}")
+    words = kind.of_information(request.K, 2, best.value).words
+    return _option(name, request, best.result, epsilon, account, f"{words} {request.composing()}")
+
+
+def _calibrated_for_fixed_votes(name: Mechanism, request: PlanRequest) -> Option:
+    """Return a mechanism for voters that are taken as not private, at the parameter that every other door gives."""
+    voters, queries, total = request.released, request.queries, request.total
+    try:
+        mechanism = mechanism_class(name).calibrated(request.K, 2, total, queries, affected=voters.affected)
+    except InvalidInput:
+        return Option.unfit(name, request, NOTHING_FITS)
+    spent = mechanism.cost(queries, total.delta)
+    why = f"{mechanism.words} {request.composing()}"
+    return _option(name, request, mechanism.gamma, spent.epsilon, spent.account, why)
 
 
 def _calibrated_without_delta(name: Mechanism, request: PlanRequest) -> Option:
@@ -196,13 +213,14 @@ def _calibrated_without_delta(name: Mechanism, request: PlanRequest) -> Option:
     There the releases' ε add up, and no account does better: a pair with the largest loss may be shown every time.
     """
     voters, total, queries = request.released, request.total, request.queries
-    mechanism, most = CALIBRATED[name], CALIBRATED[name].most(request.K)
+    kind = mechanism_class(name)
+    most = kind.most_information(request.K, 2)
     # a target is put on a decimal grid: it must not come to lie above
     share = total.epsilon / queries * (1 if queries == 1 else 1 - 2 * 10.0 ** (1 - GRID_DIGITS))
     problem = Problem(voters.K, voters.voter, Privacy(share), voters.affected)
 
-    def noise_and_cost(value: float) -> tuple[NoiseFunction, float]:
-        noise = mechanism.make(request.K, value)
+    def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
+        noise = kind.of_information(request.K, 2, information).gamma
         private_noise = certify_unscaled(problem, noise)
         return (noise, math.inf) if private_noise is None else (private_noise, 0.0)
 
@@ -211,8 +229,9 @@ def _calibrated_without_delta(name: Mechanism, request: PlanRequest) -> Option:
     if best is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     spent = basic_composition(problem.target.epsilon, 0.0, queries)
+    words = kind.of_information(request.K, 2, best.value).words
     why = (
-        f"{mechanism.words(best.value)} Each release is {text_above(problem.target.epsilon, '.4g')}-DP, and their ε "
+        f"{words} Each release is {text_above(problem.target.epsilon, '.4g')}-DP, and their ε "
         f"add up. {request.composing()}"
     )
     return Option(

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solution import Solution, Statistics
 from darrm_opt.design.status import Status
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import Privacy, Problem
@@ -19,7 +19,7 @@ from darrm_opt.problem import Privacy, Problem
 Mechanism = str
 """Name of a mechanism, one of `MECHANISMS`."""
 
-MECHANISMS: tuple[Mechanism, ...] = ("majority", "fewer_voters", "optimal", "optimal_sequence", *CALIBRATED)
+MECHANISMS: tuple[Mechanism, ...] = ("majority", "fewer_voters", "optimal", "optimal_sequence", *calibrated_names())
 """The mechanisms that the planner compares; the simpler first."""
 
 

@@ -10,9 +10,9 @@ from functools import partial
 from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.bagging.guarantee import Sampling
-from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.planning import noisy_majorities as noisy
 from darrm_opt.planning import plain_majority as plain
 from darrm_opt.planning.options import MECHANISMS, Mechanism, Option, Plan
@@ -201,7 +201,7 @@ def _advice(best: Option, request: PlanRequest) -> str:
         "optimal_sequence": "Release the γ made for all queries together",
         "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
         "majority": "Release the plain majority",
-        **{name: mechanism.advice for name, mechanism in CALIBRATED.items()},
+        **{name: mechanism_class(name).advice for name in calibrated_names()},
     }[best.mechanism]
     return f"{action}. {accuracy} {best.why}"
 

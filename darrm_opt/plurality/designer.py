@@ -2,11 +2,10 @@
 
 Q queries come, and each is answered by a class or by ⊥. An *option* is a mechanism for all of them, private as a whole:
 
-    gnmax              the largest noisy count, Q labels
-    confident_gnmax    Q checks, and a label only where a check passes and fewer than ``cap`` labels were released
     optimal            the linear program's rule, one table for each release
-    permute_and_flip, exponential, laplace    as tables, for the label alone; where partitions are too many for tables,
-                                              the first two without one
+    optimal_sequence   between two classes, the γ that is made for all releases
+    every mechanism with a parameter (`darrm_opt.mechanisms`), as it is drawn and as a table for the label alone
+    confident_gnmax    Q checks, and a label only where a check passes and fewer than ``cap`` labels were released
 
 All are held to the same neighbours, the same transcript (classes and ⊥, nothing else) and the same total, and all are
 judged by Pr[right] − price·Pr[wrong] over the same law of votes. Which parameters are proposed is a search on a grid;
@@ -34,6 +33,7 @@ from darrm_opt.mechanisms.calibrated_table import CONFIDENT, calibrate_confident
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
 from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.plurality.vote_law import VoteLaw
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.tables.priors import PastVotes, PluralityObjective, PluralityPrior
@@ -200,7 +200,7 @@ def design_releases(
     if law.objective.price and total.delta > 0 and NoisyMaximum.name in noisy:
         options += _checked_options(problem, queries, law, noisy[NoisyMaximum.name].mechanism)
     if classes == 2 and total.delta > 0 and 1 < queries <= MAX_SEQUENCE:
-        options += _gamma_options(problem, queries, law)
+        options += _gamma_options(problem, queries, law, [option.mechanism.gamma for option in noisy.values()])
     by_utility = sorted(options, key=lambda option: -option.utility)
     best = {option.name: option for option in reversed(by_utility)}  # of two of one name the better one
     return ReleaseDesign(
@@ -285,14 +285,16 @@ def _checked_options(
     yield _option(law, CONFIDENT, shares[threshold], (cost.epsilon, cost.account), parameters, mechanism)
 
 
-def _gamma_options(problem: PluralityProblem, queries: int, law: VoteLaw) -> Iterator[ReleaseOption]:
-    """Yield the γ made for all releases between two classes, at least as useful as those of one parameter."""
+def _gamma_options(
+    problem: PluralityProblem, queries: int, law: VoteLaw, seeds: list[NoiseFunction]
+) -> Iterator[ReleaseOption]:
+    """Yield the γ made for all releases between two classes, at least as useful as the ``seeds``."""
     total, K = problem.target, problem.K
     voters = Problem(K, Privacy(math.inf), total, problem.affected)
     masses = np.zeros(K + 1)
     masses[law.counts[:, 0]] += law.judged / 2
     masses[law.counts[:, 1]] += law.judged / 2
-    design = design_sequence(voters, queries, total, histogram(masses))
+    design = design_sequence(voters, queries, total, histogram(masses), seeds=seeds)
     mechanism = NoiseFunctionMechanism(design.noise, affected=problem.affected)
     cost = mechanism.cost(queries, total.delta)
     if cost.epsilon <= total.epsilon:

@@ -44,8 +44,6 @@ from darrm_opt.accounting import (
 )
 from darrm_opt.baselines import (
     double_subsampling,
-    exponential_mechanism,
-    permute_and_flip,
     subsampling,
     subsampling_mixture,
 )
@@ -53,6 +51,7 @@ from darrm_opt.budgeting import best_target
 from darrm_opt.comparison.compare import compare
 from darrm_opt.design.privacy_profile import privacy_profile
 from darrm_opt.mechanism import most_releases
+from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 
 PART = "## Totals of several releases"
@@ -86,9 +85,9 @@ MECHANISMS: dict[str, Callable[[np.random.Generator, Problem], NoiseFunction]] =
     ),
     "randomized_response": lambda rng, voters: NoiseFunction(np.full(voters.K + 1, rng.uniform(0.01, 0.9)), voters.K),
     "gnmax": lambda rng, voters: noise_function(voters.K, GaussianNoise.of_sigma(1 / _rate(rng))),
-    "saa": lambda rng, voters: noise_function(voters.K, LaplaceNoise(1 / _rate(rng))),
-    "permute_and_flip": lambda rng, voters: permute_and_flip(voters.K, _rate(rng)),
-    "exponential_mechanism": lambda rng, voters: exponential_mechanism(voters.K, _rate(rng)),
+    "laplace": lambda rng, voters: noise_function(voters.K, LaplaceNoise(1 / _rate(rng))),
+    "permute_and_flip": lambda rng, voters: mechanism_class("permute_and_flip").of(voters.K, 2, _rate(rng)).gamma,
+    "exponential": lambda rng, voters: mechanism_class("exponential").of(voters.K, 2, _rate(rng)).gamma,
 }
 """Every way of releasing a majority, with a parameter at random."""
 

@@ -11,8 +11,18 @@ import pytest
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.baselines import exponential_mechanism, permute_and_flip, subsampling, subsampling_mixture
+from darrm_opt.baselines import subsampling, subsampling_mixture
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, SelectionMechanism
+from darrm_opt.noise import NoiseFunction
+
+
+def permute_and_flip(K: int, rate: float) -> NoiseFunction:
+    return PermuteAndFlip(K, 2, rate).gamma
+
+
+def exponential_mechanism(K: int, rate: float) -> NoiseFunction:
+    return ExponentialMechanism(K, 2, rate).gamma
 
 
 @pytest.mark.parametrize("K", [1, 2, 5, 8])
@@ -75,10 +85,15 @@ def test_the_mixture_is_the_majority_of_a_random_number_of_voters() -> None:
 
 
 def test_bad_parameters_are_named() -> None:
-    for make in (permute_and_flip, exponential_mechanism):
+    kinds: tuple[type[SelectionMechanism], ...] = (PermuteAndFlip, ExponentialMechanism)
+    for kind in kinds:
         for rate in (0.0, -1.0, math.inf, math.nan):
-            with pytest.raises(InvalidInput, match=r"rate = .* a positive finite number"):
-                make(5, rate)
+            with pytest.raises(InvalidInput) as caught:
+                kind(5, 2, rate)
+            assert caught.value.argument == "rate"
+        with pytest.raises(InvalidInput) as caught:
+            _ = kind(5, 3, 1.0).gamma
+        assert caught.value.argument == "classes"
     for voters in (0.0, 5.5, math.nan):
         with pytest.raises(InvalidInput, match=r"voters = .* above 0, at most 5"):
             subsampling_mixture(6, voters)

@@ -97,7 +97,7 @@ def test_the_table_of_utilities_is_what_is_computed() -> None:
 def test_the_headline_is_what_is_computed() -> None:
     found = compare(Problem(35, Privacy(0.1, 1e-5), Privacy(1.0)), 100, Privacy(3.0, 0.01), fresh=True)
     kept = {row.name: row.utility for row in found.rows}
-    names = ("optimal_sequence", "subsampling", "gnmax", "saa", "randomized_response")
+    names = ("optimal_sequence", "subsampling", "gnmax", "laplace", "randomized_response")
     assert f"| {' | '.join(f'{100 * kept[name]:.1f} %' for name in names)} |" in README  # type: ignore[operator]
     assert kept["majority"] is None
     one = best_target(35, Privacy(0.1, 1e-5), queries=100, total=Privacy(3.0, 0.01), fresh=True)

@@ -26,7 +26,7 @@ class ParameterOptions:
     ] = None
     rate: Annotated[
         str | None,
-        CommandOption("--rate", "Nats a vote: the parameter of permute_and_flip and exponential.", "NUMBER"),
+        CommandOption("--rate", "Nats a vote: the parameter of selection mechanisms.", "NUMBER"),
     ] = None
     voters: Annotated[
         str | None, CommandOption("--voters", "Mean number of voters drawn: the parameter of subsampling.", "NUMBER")

@@ -105,10 +105,10 @@ def plan(
     """Say what to do: which release is the most accurate within a total (ε, δ), or that none is needed.
 
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the
-    largest target of which all queries fit, a γ made for all of them, GNMax, permute-and-flip, the exponential
-    mechanism, SAA, subsampling and randomised response. Every total is proved, by the account that is named. With --n
-    and --subsample-size chance decides how many voters a record reaches. With three or more --classes all mechanisms
-    for classes are weighed, with right, wrong and abstained shares.
+    largest target of which all queries fit, a γ made for all of them, and every mechanism of `darrm cost`. Every
+    total is proved, by the account that is named. With --n and --subsample-size chance decides how many voters a
+    record reaches. With three or more --classes all mechanisms for classes are weighed, with right, wrong and
+    abstained shares.
     """
     from darrm.cli.files import check_writable
     from darrm.cli.plurality_options import answer_options, several_classes

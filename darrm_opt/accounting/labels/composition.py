@@ -1,7 +1,7 @@
 """Composition of releases with a bound on their power divergence: by Rényi divergences and by the Gaussian comparison.
 
 It serves any release with finite losses, labels or not: `table_divergence` gives the bound for laws that are known in
-full, such as a table from a linear program or permute-and-flip on all edges.
+full, such as a table from a linear program.
 """
 
 from __future__ import annotations

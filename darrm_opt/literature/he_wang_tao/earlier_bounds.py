@@ -49,7 +49,7 @@ def exponential_selection(scores: Sequence[float], epsilon: float, sensitivity: 
     """Return the law of the exponential mechanism, Pr[i] ∝ e^(ε·q_i/(2Δq)), ε-DP in exact arithmetic.
 
     Source: McSherry, Talwar 2007. The proof of Theorem 1 selects a database by it. For majorities:
-    `baselines.exponential_mechanism`.
+    `mechanisms.selection.ExponentialMechanism`.
     """
     best = max(scores)
     weights = [math.exp(epsilon * (score - best) / (2 * sensitivity)) for score in scores]

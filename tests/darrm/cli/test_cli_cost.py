@@ -59,7 +59,7 @@ def test_the_answer_in_words() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("noise", *SMALL), "NAME: 'noise' is not valid: expected one of gnmax"),
+        (("noise", *SMALL), "NAME: 'noise' is not valid: expected one of permute_and_flip"),
         (("gnmax", *SMALL), "--total-epsilon is missing"),
         (("gnmax", *SMALL, "--rate", "1"), "--rate: '1' is not valid: expected nothing for gnmax"),
         (("gnmax", *SMALL, "--sigma", "9", *TOTAL), "--total-epsilon: '1' is not valid"),

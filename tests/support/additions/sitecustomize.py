@@ -1,4 +1,4 @@
-"""A backend, an objective, a baseline and a calibrated mechanism, added to their registries as the recipes say.
+"""A backend, an objective and a baseline, added to their registries as the recipes say; a mechanism is beside.
 
 Python imports this module when it starts, wherever its folder is on ``PYTHONPATH``: so the command line, the server and
 the processes of its pool all know the additions, and nothing else in the product says their names.
@@ -8,11 +8,10 @@ import sys
 from types import ModuleType
 
 from darrm_opt.baselines import subsampling
-from darrm_opt.comparison.baselines import BASELINES, CALIBRATED, OneParameterMechanism
+from darrm_opt.comparison.baselines import BASELINES
 from darrm_opt.design.backends import BACKENDS, BackendEntry
 from darrm_opt.design.backends.highs import Highs
 from darrm_opt.design.objective import FAMILIES, ObjectiveFamily
-from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import SharedBeta
 
 
@@ -30,17 +29,3 @@ FAMILIES["balanced"] = ObjectiveFamily(
 )
 
 BASELINES["one_voter"] = lambda problem: None if (problem.m or 0) < 1 else subsampling(problem.K, 1)
-
-
-def _linear(K: int, slope: float) -> NoiseFunction:
-    return NoiseFunction([min(1.0, slope * abs(2 * ones - K) / K) for ones in range(K + 1)], K)
-
-
-CALIBRATED["linear"] = OneParameterMechanism(
-    "slope",
-    _linear,
-    lambda _: 0.1,
-    float,
-    "Release the majority with a probability that grows with its margin",
-    lambda slope: f"γ grows by {slope:.4g} times the margin.",
-)

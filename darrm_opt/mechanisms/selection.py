@@ -147,6 +147,8 @@ class PermuteAndFlip(SelectionMechanism):
     @property
     def words(self) -> str:
         """What the rate means, for a plan."""
+        if self.classes > 2:
+            return f"Permute-and-flip at {self.rate:.4g} nats a vote."
         return f"Laplace (or geometric) noise of scale {1 / self.rate:.4g} votes on the difference of the counts."
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:

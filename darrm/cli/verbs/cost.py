@@ -147,7 +147,7 @@ def cost(
         write_json(output, drawn.record() | fields)
     record = {
         "mechanism": mechanism,
-        "parameter": {drawn.parameter: drawn.value},
+        "parameter": drawn.value,
         "epsilon": found_cost.epsilon,
         "delta": found_cost.delta,
         "account": found_cost.account,

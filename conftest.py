@@ -6,6 +6,7 @@ The same generated inputs each time, an empty cache, and no colour or settings f
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # no example database, because a run must not depend on the runs before it.
 settings.register_profile("reproducible", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.load_profile("reproducible")
+
+# A shell without job control starts what it runs in the background with ctrl-C ignored, and that is inherited; tests
+# send it to what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What processes of their own start with would add its names to this one.
 collect_ignore = ["tests/support/additions"]

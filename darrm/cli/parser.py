@@ -196,10 +196,10 @@ def parse_verb(words: Sequence[str], verbs: Sequence[str]) -> tuple[str, Sequenc
     return f"{word} {rest[0]}", rest[1:]
 
 
-def verb_help(name: str, command: Command, epilog: str, examples: Sequence[str] = ()) -> str:
+def verb_help(name: str, command: Command, epilog: str, examples: Sequence[str] = (), *, program: str = "darrm") -> str:
     """Return the help text of a verb, as wide as the terminal but for its examples."""
     arguments = [parameter for parameter in command.parameters if isinstance(parameter.declared, Argument)]
-    usage = " ".join(["Usage: darrm", name, "[OPTIONS]", *(_usage(parameter) for parameter in arguments)])
+    usage = " ".join([f"Usage: {program}", name, "[OPTIONS]", *(_usage(parameter) for parameter in arguments)])
     panels: dict[str, list[tuple[str, str]]] = {}
     for parameter in arguments:
         panels.setdefault("Arguments", []).append((parameter.declared.metavar, parameter.declared.help))

@@ -86,10 +86,24 @@ def test_a_wheel_has_no_package_called_api(wheel: Path) -> None:
 
 
 def test_a_problem_is_solved(project: Project) -> None:
-    programs = project.command, [sys.executable, "-m", "darrm"]
-    told = [json.loads(project.run(*program, "solve", *SMALL, "--json")) for program in programs]
-    assert told[0]["gamma"] == told[1]["gamma"]
-    assert len(told[0]["gamma"]) == 6
+    programs = project.command, *([sys.executable, "-m", package] for package in ("darrm", "darrm_opt"))
+    told = [json.loads(project.run(*program, "solve", *SMALL, "--json"))["gamma"] for program in programs]
+    assert told == [told[0]] * 3
+    assert len(told[0]) == 6
+
+
+def test_the_command_of_a_package_that_is_not_installed_is_said_to_be_missing() -> None:
+    hidden = (
+        "import importlib.metadata as m, runpy, sys\nm.MetadataPathFinder.find_distributions = lambda *_: iter(())\n"
+    )
+    program = [
+        sys.executable,
+        "-c",
+        f"{hidden}sys.argv = ['darrm_opt', 'solve']\nrunpy.run_module('darrm_opt', run_name='__main__')",
+    ]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: darrm-opt is not installed in this Python: pip install . first")
 
 
 def test_processes_precompute(project: Project) -> None:

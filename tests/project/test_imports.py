@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from support.paths import ROOT
 
+import darrm_opt
 from darrm_opt.design.backends import BACKENDS as REGISTRY
 
 PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api", "darrm")
@@ -259,6 +260,10 @@ def test_importing_the_core_loads_numpy_alone() -> None:
     loaded = loaded_by("import darrm_opt")
     assert {"darrm_opt", "numpy"} <= loaded
     assert not loaded & (HEAVY | {"pydantic", "typer", "rich"})
+
+
+def test_the_core_shows_its_public_names_alone() -> None:
+    assert {name for name in dir(darrm_opt) if not name.startswith("_")} == {*darrm_opt.__all__} - {"__version__"}
 
 
 def test_importing_the_cache_is_as_light() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tomllib
 from typing import Any
@@ -181,6 +182,12 @@ def test_hooks_are_local_and_run_tools_that_are_locked() -> None:
     tools = {entry.split()[0] for repository in repositories for entry in (h["entry"] for h in repository["hooks"])}
     assert tools == {".venv/bin/mypy", ".venv/bin/python", ".venv/bin/ruff"}
     assert {"mypy", "ruff", "pytest"} <= set(locked(DEV))
+
+
+def test_tests_can_interrupt_also_where_a_shell_ignores_interrupts() -> None:
+    check = "import conftest, signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    command = ["sh", "-c", 'trap \'\' INT; exec "$0" -c "$1"', sys.executable, check]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "True\n"
 
 
 def verbs() -> set[str]:

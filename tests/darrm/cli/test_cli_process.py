@@ -282,6 +282,15 @@ def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin,
     assert text.count("private    proved for these very numbers") == 2
 
 
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_the_first_run_has_help(begin: Begin, flag: str, tmp_path: Path) -> None:
+    code, stdout, stderr = finished(begin(flag, program=[sys.executable, "-m", "darrm.cli.first_run"]))
+    assert (code, stderr) == (ExitCode.DONE, "")
+    assert stdout.startswith("Usage: python -m darrm.cli.first_run [OPTIONS]\n")
+    assert "--port PORT" in stdout
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_first_run_finds_a_taken_port_before_the_work(begin: Begin, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -1,0 +1,26 @@
+"""``python -m darrm_opt VERB …``: the command that is installed with this package, as ``darrm VERB …`` runs it.
+
+The command is above this package, which therefore does not import it but asks the installation for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+
+
+def main() -> None:
+    """Run the command.
+
+    Raises:
+        SystemExit: always, with an exit code of the command; a text where this distribution is not installed.
+    """
+    try:
+        (script,) = metadata.distribution("darrm-opt").entry_points.select(group="console_scripts", name="darrm")
+    except metadata.PackageNotFoundError:
+        sys.exit("Error: darrm-opt is not installed in this Python: pip install . first, or run python -m darrm.")
+    script.load()()
+
+
+if __name__ == "__main__":
+    main()

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from darrm_opt.aggregators.guarantee import Guarantee
+from darrm_opt.bagging.claims import Guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import as_written, float_above, log_above, one_minus_power

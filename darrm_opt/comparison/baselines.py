@@ -15,7 +15,8 @@ from darrm_opt.baselines import (
     subsampling,
 )
 from darrm_opt.design.certificate import certify
-from darrm_opt.mechanisms.vote_noise import GaussianNoise, noise_function
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
@@ -35,14 +36,15 @@ def _randomized_response(problem: Problem) -> NoiseFunction:
     return randomized_response(problem.K, problem.target, majority)
 
 
-def _gnmax(problem: Problem) -> NoiseFunction | None:
-    """Return the γ of GNMax with the least noise that moments prove for the target."""
-    if not (problem.target.epsilon > 0 and problem.target.delta > 0):
+def _noisy_maximum(problem: Problem) -> NoiseFunction | None:
+    """Return the γ of the largest count plus Gaussian noise, at the least noise for votes that are not private."""
+    target = problem.target
+    if not (target.epsilon > 0 and target.delta > 0):
         return None
-    from darrm_opt.aggregators.gnmax import gnmax_sigma
-
-    noise = gnmax_sigma(problem.target.epsilon, problem.target.delta, affected=problem.affected)
-    return noise_function(problem.K, GaussianNoise.of_sigma(noise.sigma))
+    try:
+        return NoisyMaximum.calibrated(problem.K, 2, target, 1, affected=problem.affected).gamma
+    except InvalidInput:  # no noise is enough
+        return None
 
 
 BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
@@ -53,10 +55,10 @@ BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
 """By the name of its function in `darrm_opt.baselines`; None if it is not defined for the problem."""
 
 OTHER_BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
-    "gnmax": _gnmax,
+    NoisyMaximum.name: _noisy_maximum,
     "majority": lambda problem: NoiseFunction.from_upper_half(np.ones((problem.K + 1) // 2), problem.K),
 }
-"""Shown on request: noisy counts, which guarantee more than the released bit needs, and no noise at all."""
+"""Shown on request: noise for voters that are not private, which protects more than it needs, and no noise at all."""
 
 
 def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> dict[str, NoiseFunction]:
@@ -85,7 +87,7 @@ def reasons_left_out(problem: Problem, names: Sequence[str], compared: Container
     """Return the reason for each of the baselines ``names`` that is not among ``compared``.
 
     >>> problem = Problem.from_allowance(K=11, m=0.5, epsilon=0.1)
-    >>> names = ["subsampling", "gnmax", "majority"]
+    >>> names = ["subsampling", "majority"]
     >>> reasons_left_out(problem, names, private_baselines(problem, names))["majority"]
     'It is not private for this problem.'
     """
@@ -101,7 +103,7 @@ _NOT_DEFINED = "It is not defined for this problem."
 
 _UNDEFINED = dict.fromkeys(
     ("double_subsampling", "subsampling"), "It samples at least one voter, so it asks for m of at least 1."
-) | {"gnmax": "Its noise is Gaussian, which asks for a target ε and a δ above 0."}
+) | {NoisyMaximum.name: "Its noise is Gaussian, which asks for a target ε and a δ above 0."}
 """What a baseline asks for, where it is None for some problems."""
 
 

@@ -23,7 +23,7 @@ def test_what_the_reference_shows_is_described_completely() -> None:
 
 
 COMPLETE_BUT_FOR_ARGUMENTS = (
-    "darrm_opt.aggregators",
+    "darrm_opt.literature.aggregation",
     "darrm_opt.bagging",
     "darrm_opt.comparison",
     "darrm_opt.planning",

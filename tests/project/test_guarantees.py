@@ -15,10 +15,9 @@ import pytest
 from support import docstrings
 from support.paths import ROOT
 
-from darrm_opt.aggregators.confident_gnmax import ConfidentLabels
-from darrm_opt.aggregators.gnmax import GnmaxNoise
-from darrm_opt.aggregators.guarantee import Guarantee, PerInstanceLoss, UnsoundClaim
-from darrm_opt.aggregators.labelling import Labels
+from darrm_opt.bagging.claims import Guarantee, PerInstanceLoss, UnsoundClaim
+from darrm_opt.literature.aggregation.gnmax import GnmaxNoise
+from darrm_opt.literature.aggregation.labelling import Labels
 from darrm_opt.literature.dpbag.historical import LeakingStop
 from darrm_opt.literature.he_wang_tao.printed import PrintedTheorem
 from darrm_opt.literature.pate.gnmax_data_dependent import SensitiveEpsilon, SensitiveRdp
@@ -42,7 +41,7 @@ PUBLIC = (
 """Packages whose ``__all__`` is a promise."""
 
 PROMISES = (
-    *(ConfidentLabels, DataDependentMoment, GnmaxNoise, Guarantee, Labels, LeakingStop, NoiseFunction),
+    *(DataDependentMoment, GnmaxNoise, Guarantee, Labels, LeakingStop, NoiseFunction),
     *(PerInstanceLoss, PrintedTheorem, SensitiveEpsilon, SensitiveRdp, UnsoundClaim),
 )
 """Types that only something with a privacy claim returns, wherever in the package it is."""
@@ -50,7 +49,7 @@ PROMISES = (
 NAMED = re.compile(r"epsilon|delta|guarantee|moment|failure|_kl$|budget|_lam_|_sigma$")
 """Names of functions in rooms without ``__all__`` that return a claim as plain numbers."""
 
-NUMBERS = ("darrm_opt.aggregators", "darrm_opt.bagging", "darrm_opt.literature.he_wang_tao.earlier_bounds")
+NUMBERS = ("darrm_opt.literature.aggregation", "darrm_opt.bagging", "darrm_opt.literature.he_wang_tao.earlier_bounds")
 """Rooms whose functions are looked through by name as well."""
 
 

@@ -44,7 +44,6 @@ LAYERS = (
     {"design_spec", "reprove", "accounting"},
     {"budgeting", "tables"},
     {"mechanisms"},
-    {"aggregators"},
     {"bagging", "mechanism"},
     {"comparison"},
     {"planning", "figures", "plurality"},

@@ -11,8 +11,8 @@ from darrm_opt.accounting import (
     optimal_composition,
     total_delta_of,
 )
-from darrm_opt.aggregators.gnmax import gnmax_sigma
 from darrm_opt.design.solver import solve
+from darrm_opt.literature.aggregation.gnmax import gnmax_sigma
 from darrm_opt.literature.darrm import setting
 from darrm_opt.literature.darrm.printed import accounts, printed
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table

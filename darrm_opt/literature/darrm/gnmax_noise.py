@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from darrm_opt.aggregators.gnmax import GnmaxPlan, gnmax_sigma
+from darrm_opt.literature.aggregation.gnmax import GnmaxPlan, gnmax_sigma
 from darrm_opt.literature.darrm.plots import variance_figure
 from darrm_opt.literature.darrm.printed import GNMAX_ORDERS
 from darrm_opt.literature.darrm.result import Reproduction, Table

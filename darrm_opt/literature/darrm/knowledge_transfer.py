@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting import kov_composition, total_delta_of
-from darrm_opt.aggregators.gnmax import GnmaxPlan
 from darrm_opt.baselines import subsampling
 from darrm_opt.budgeting import BestTarget, best_target, design_sequence
 from darrm_opt.design.solver import solve
+from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
 from darrm_opt.literature.darrm import setting
 from darrm_opt.literature.darrm.cost_tables import exact, fixed, gnmax
 from darrm_opt.literature.darrm.printed import accuracies

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.aggregators.gnmax import GnmaxPlan
-from darrm_opt.aggregators.guarantee import Guarantee, PerInstanceLoss
-from darrm_opt.aggregators.labelling import label_pool, vote_counts
-from darrm_opt.aggregators.laplace_plan import LaplacePlan
-from darrm_opt.aggregators.per_instance import per_instance_loss, record_losses, record_weights
-from darrm_opt.aggregators.teacher_layout import Partition, slot_partition
-from darrm_opt.aggregators.teachers import collect_votes, train_teachers
+from darrm_opt.bagging.claims import Guarantee, PerInstanceLoss
 from darrm_opt.budgeting.sequence_design import design_sequence
+from darrm_opt.learning.teacher_layout import Partition, slot_partition
+from darrm_opt.learning.teachers import collect_votes, train_teachers
+from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
+from darrm_opt.literature.aggregation.labelling import label_pool, vote_counts
+from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
+from darrm_opt.literature.aggregation.per_instance import per_instance_loss, record_losses, record_weights
 from darrm_opt.literature.dpbag.datasets import BundledData, teacher
 from darrm_opt.literature.dpbag.historical import leaking_stop
 from darrm_opt.noise import NoiseFunction

@@ -19,9 +19,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.aggregators.guarantee import UnsoundClaim
-from darrm_opt.aggregators.labelling import vote_counts
-from darrm_opt.aggregators.moments_accountant import (
+from darrm_opt.bagging.claims import UnsoundClaim
+from darrm_opt.errors import InvalidInput
+from darrm_opt.learning.teacher_layout import Partition
+from darrm_opt.literature.aggregation.labelling import vote_counts
+from darrm_opt.literature.aggregation.moments_accountant import (
     ORDERS,
     checked_epsilon,
     checked_lam,
@@ -29,9 +31,7 @@ from darrm_opt.aggregators.moments_accountant import (
     log_one_over,
     moments_epsilon,
 )
-from darrm_opt.aggregators.per_instance import checked_votes, star_spread, vote_spread
-from darrm_opt.aggregators.teacher_layout import Partition
-from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.aggregation.per_instance import checked_votes, star_spread, vote_spread
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noisy_argmax
 from darrm_opt.problem import whole_number
 from darrm_opt.randomness.source import RandomSource, SystemRandomness

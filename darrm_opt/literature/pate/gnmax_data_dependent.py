@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.aggregators.gnmax import gnmax_epsilon
-from darrm_opt.aggregators.moments_accountant import log_one_over
 from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.aggregation.gnmax import gnmax_epsilon
+from darrm_opt.literature.aggregation.moments_accountant import log_one_over
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, Kind, checked_counts, positive_fraction
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import GUARD

@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from darrm_opt.aggregators.moments_accountant import checked_lam, checked_orders, moment_increment
 from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.aggregation.moments_accountant import checked_lam, checked_orders, moment_increment
 from darrm_opt.problem import real_number
 
 

@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 from support.paths import DATA
 
-from darrm_opt.aggregators.guarantee import Guarantee
-from darrm_opt.aggregators.moments_accountant import (
+from darrm_opt.bagging.claims import Guarantee
+from darrm_opt.bagging.guarantee import Form, bagging_guarantee, bagging_majority_delta, bagging_max_draws
+from darrm_opt.learning.teacher_layout import Partition
+from darrm_opt.literature.aggregation.moments_accountant import (
     epsilon_from_moments,
     law_moments,
     moment_increment,
@@ -29,10 +31,14 @@ from darrm_opt.aggregators.moments_accountant import (
     saa_label_budget,
     saa_lam_for,
 )
-from darrm_opt.aggregators.per_instance import StarRule, record_weights, spread_floor, star_spread, vote_spread
-from darrm_opt.aggregators.teacher_layout import Partition
-from darrm_opt.aggregators.two_classes import noisy_vote_laws
-from darrm_opt.bagging.guarantee import Form, bagging_guarantee, bagging_majority_delta, bagging_max_draws
+from darrm_opt.literature.aggregation.per_instance import (
+    StarRule,
+    record_weights,
+    spread_floor,
+    star_spread,
+    vote_spread,
+)
+from darrm_opt.literature.aggregation.two_classes import noisy_vote_laws
 from darrm_opt.literature.dpbag.historical import leaking_stop, overspending_label_count
 from darrm_opt.literature.pate.laplace_moments import conjectured_moment, data_dependent_moment, wrong_winner_bound
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise

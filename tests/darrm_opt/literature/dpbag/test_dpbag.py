@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt import NoiseFunction, Privacy
-from darrm_opt.aggregators.guarantee import Guarantee, PerInstanceLoss
-from darrm_opt.aggregators.laplace_plan import LaplacePlan
-from darrm_opt.aggregators.moments_accountant import (
+from darrm_opt.bagging.claims import Guarantee, PerInstanceLoss
+from darrm_opt.errors import InvalidInput
+from darrm_opt.learning.teacher_layout import Partition, slot_partition
+from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
+from darrm_opt.literature.aggregation.moments_accountant import (
     epsilon_floor,
     moment_increment,
     moments_epsilon,
@@ -23,7 +25,7 @@ from darrm_opt.aggregators.moments_accountant import (
     saa_label_budget,
     saa_lam_for,
 )
-from darrm_opt.aggregators.per_instance import (
+from darrm_opt.literature.aggregation.per_instance import (
     per_instance_loss,
     record_losses,
     record_weights,
@@ -31,8 +33,6 @@ from darrm_opt.aggregators.per_instance import (
     star_spread,
     vote_spread,
 )
-from darrm_opt.aggregators.teacher_layout import Partition, slot_partition
-from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.pate.laplace_moments import data_dependent_moment
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
 
@@ -92,7 +92,7 @@ def test_star_rules_against_enumeration() -> None:
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     votes, chunks = random_case(1, Q=50)
     whole = record_weights(votes, chunks, 3)
-    monkeypatch.setattr("darrm_opt.aggregators.per_instance._BLOCK", 100)
+    monkeypatch.setattr("darrm_opt.literature.aggregation.per_instance._BLOCK", 100)
     assert record_weights(votes, chunks, 3) == whole
 
 

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from darrm_opt.aggregators.guarantee import Guarantee
-from darrm_opt.aggregators.moments_accountant import (
+from darrm_opt.bagging.claims import Guarantee
+from darrm_opt.errors import InvalidInput
+from darrm_opt.learning.teacher_layout import check_teachers
+from darrm_opt.literature.aggregation.moments_accountant import (
     ORDERS,
     checked_epsilon,
     checked_lam,
@@ -21,9 +23,7 @@ from darrm_opt.aggregators.moments_accountant import (
     pure_composition,
     pure_epsilon,
 )
-from darrm_opt.aggregators.teacher_layout import check_teachers
-from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, Costs, noisy_vote_laws, vote_costs
-from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.aggregation.two_classes import MIN_PROBABILITY, Costs, noisy_vote_laws, vote_costs
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, positive_fraction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count, least_fitting

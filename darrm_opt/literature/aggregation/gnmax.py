@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon, rdp_epsilon
-from darrm_opt.aggregators.gnmax_pld import gnmax_pld_epsilon
-from darrm_opt.aggregators.guarantee import Guarantee
-from darrm_opt.aggregators.laplace_plan import MAX_LABELS, least_noise
-from darrm_opt.aggregators.moments_accountant import checked_epsilon, log_one_over
-from darrm_opt.aggregators.teacher_layout import check_teachers
-from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, noisy_vote_laws, vote_costs
+from darrm_opt.bagging.claims import Guarantee
 from darrm_opt.errors import InvalidInput
+from darrm_opt.learning.teacher_layout import check_teachers
+from darrm_opt.literature.aggregation.gnmax_pld import gnmax_pld_epsilon
+from darrm_opt.literature.aggregation.laplace_plan import MAX_LABELS, least_noise
+from darrm_opt.literature.aggregation.moments_accountant import checked_epsilon, log_one_over
+from darrm_opt.literature.aggregation.two_classes import MIN_PROBABILITY, noisy_vote_laws, vote_costs
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, Kind, positive_fraction
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import GUARD

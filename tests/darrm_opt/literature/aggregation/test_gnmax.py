@@ -12,14 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt import Privacy
-from darrm_opt.aggregators.confident_gnmax import ABSTAIN, ConfidentPlan, confident_labels
-from darrm_opt.aggregators.gnmax import GnmaxPlan, gnmax_epsilon, gnmax_sigma, gnmax_wins
-from darrm_opt.aggregators.gnmax_pld import CountsProfile, gnmax_pld_epsilon
-from darrm_opt.aggregators.teacher_layout import Partition
 from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.aggregation.gnmax import GnmaxPlan, gnmax_epsilon, gnmax_sigma, gnmax_wins
+from darrm_opt.literature.aggregation.gnmax_pld import CountsProfile, gnmax_pld_epsilon
 from darrm_opt.literature.pate.gnmax_data_dependent import log_wrong_winner, sensitive_epsilon, sensitive_rdp
 from darrm_opt.mechanisms.vote_noise import GaussianNoise
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 # ------------------------------------------------------------------------------------------- known answers
 
@@ -198,42 +195,6 @@ def test_the_wrong_winner_bound() -> None:
     assert sensitive_rdp([10**6, 0], 1.0, 5.0).value == 0
 
 
-# ------------------------------------------------------------------------------------------- Confident-GNMax
-
-
-def test_confident_costs_checks_and_answers() -> None:
-    plan = ConfidentPlan(1000, 200, 200, 150.0, 40.0, n_chunks=250, delta=1e-5)
-    rho = 1000 / (2 * 150.0**2) + 200 / 40.0**2
-    standard = rho + 2 * math.sqrt(rho * math.log(1e5))
-    assert 0.8 * standard < plan.guarantee.epsilon <= standard
-    fewer = ConfidentPlan(1000, 100, 200, 150.0, 40.0, n_chunks=250, delta=1e-5)
-    assert fewer.guarantee.epsilon < plan.guarantee.epsilon
-    assert ConfidentPlan(0, 0, 200, 150.0, 40.0, n_chunks=250).guarantee.epsilon == 0
-    assert ConfidentPlan(10, 500, 1, 9.0, 9.0, 5).guarantee == ConfidentPlan(10, 10, 1, 9.0, 9.0, 5).guarantee
-
-
-def test_confident_answers_where_teachers_agree() -> None:
-    votes = np.zeros((1, 50, 40), dtype=int)
-    votes[:, 25:, ::2] = 1  # even queries are split evenly
-    partition = Partition(np.arange(50)[:, None], 50, "replace")
-    plan = ConfidentPlan(40, 15, 40, 2.0, 2.0, n_chunks=50, delta=1e-5)
-    released = confident_labels(votes, partition, plan, source=SeededRandomnessForTestsOnly(4))
-    assert released.answered.tolist() == list(range(1, 30, 2))
-    assert released.labels.size == 30  # the answers are used up: nothing further is asked
-    assert set(released.labels[released.answered].tolist()) == {0}
-    assert (released.labels[::2] == ABSTAIN).all()
-    assert released.guarantee == plan.guarantee
-    with pytest.raises(InvalidInput, match=r"at least plan\.n_queries = 40 queries"):
-        confident_labels(votes[:, :, :10], partition, plan)
-    with pytest.raises(
-        InvalidInput, match="adjacency = 'add_remove' is not valid: expected 'replace', as the plan says"
-    ):
-        confident_labels(votes, Partition(partition.chunks, 50, "add_remove"), plan)
-
-
-# ------------------------------------------------------------------------------------------- refusals
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -248,7 +209,6 @@ def test_confident_answers_where_teachers_agree() -> None:
         (lambda: GnmaxPlan(1, 1.0, 5, n_classes=3, accountant="bits"), "accountant = 'bits'"),
         (lambda: GnmaxPlan(1, 1.0, 5, delta=0.0), "delta = 0.0"),
         (lambda: GnmaxPlan.for_target(Privacy(1.0, 1e-3), n_chunks=5), "expected exactly one of sigma and n_labels"),
-        (lambda: ConfidentPlan(1, 1, -1, 1.0, 1.0, 5), "threshold = -1"),
     ],
 )
 def test_refusals(make: Any, message: str) -> None:

@@ -26,10 +26,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.aggregators.guarantee import PerInstanceLoss
-from darrm_opt.aggregators.moments_accountant import ORDERS, checked_lam, checked_orders, log_one_over, moments_epsilon
-from darrm_opt.aggregators.teacher_layout import Partition, checked_chunks
+from darrm_opt.bagging.claims import PerInstanceLoss
 from darrm_opt.errors import InvalidInput
+from darrm_opt.learning.teacher_layout import Partition, checked_chunks
+from darrm_opt.literature.aggregation.moments_accountant import (
+    ORDERS,
+    checked_lam,
+    checked_orders,
+    log_one_over,
+    moments_epsilon,
+)
 from darrm_opt.problem import whole_number
 from darrm_opt.rounding import GUARD, float_above
 

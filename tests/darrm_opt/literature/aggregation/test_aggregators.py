@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 from darrm_opt import Privacy, Problem, solve
-from darrm_opt.aggregators.confident_gnmax import ConfidentPlan, confident_labels
-from darrm_opt.aggregators.gnmax import GnmaxPlan
-from darrm_opt.aggregators.labelling import Labels, label_pool, label_with_teachers, vote_counts
-from darrm_opt.aggregators.laplace_plan import LaplacePlan
-from darrm_opt.aggregators.moments_accountant import moments_epsilon
-from darrm_opt.aggregators.per_instance import per_instance_loss
-from darrm_opt.aggregators.teacher_layout import Partition, hashed_partition, slot_partition
-from darrm_opt.aggregators.teachers import ConstantVote, collect_votes, train_student, train_teachers
 from darrm_opt.bagging.bags import draw_subsamples
 from darrm_opt.bagging.guarantee import bagging_guarantee
 from darrm_opt.errors import InvalidInput
+from darrm_opt.learning.teacher_layout import Partition, hashed_partition, slot_partition
+from darrm_opt.learning.teachers import ConstantVote, collect_votes, train_student, train_teachers
+from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
+from darrm_opt.literature.aggregation.labelling import Labels, label_pool, label_with_teachers, vote_counts
+from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
+from darrm_opt.literature.aggregation.moments_accountant import moments_epsilon
+from darrm_opt.literature.aggregation.per_instance import per_instance_loss
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 datasets = pytest.importorskip("sklearn.datasets")
@@ -105,16 +104,6 @@ def test_dpbag_is_dpbag_minus_with_a_private_account(digits: dict[str, Any]) -> 
     worst = moments_epsilon(T, plan.lam, plan.delta)
     assert 0.25 * worst < loss.epsilon < worst  # m is at least ½
     assert set(vars(released)) == {"labels", "guarantee"}  # neither votes nor losses leave
-
-
-def test_confident_gnmax_on_real_data(cancer: dict[str, Any]) -> None:
-    partition = slot_partition(len(cancer["y"]), 25, source=SeededRandomnessForTestsOnly(2))
-    plan = ConfidentPlan(60, 30, threshold=18, sigma_threshold=6.0, sigma=5.0, n_chunks=25, delta=1e-4)
-    votes = collect_votes(train_teachers(naive_bayes.GaussianNB(), cancer["X"], cancer["y"], partition), cancer["pool"])
-    released = confident_labels(votes, partition, plan, source=SeededRandomnessForTestsOnly(7))
-    answered = released.answered
-    assert 10 <= answered.size <= 30
-    assert (released.labels[answered] == cancer["truth"][answered]).mean() >= 0.8
 
 
 def test_bagged_models_vote_through_darrm(digits: dict[str, Any]) -> None:

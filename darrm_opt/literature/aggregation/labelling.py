@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.aggregators.guarantee import Guarantee
-from darrm_opt.aggregators.per_instance import checked_votes
-from darrm_opt.aggregators.teacher_layout import Partition, TeacherLayout
-from darrm_opt.aggregators.teachers import Estimator, collect_votes, train_teachers
+from darrm_opt.bagging.claims import Guarantee
 from darrm_opt.errors import InvalidInput
+from darrm_opt.learning.teacher_layout import Partition, TeacherLayout
+from darrm_opt.learning.teachers import Estimator, collect_votes, train_teachers
+from darrm_opt.literature.aggregation.per_instance import checked_votes
 from darrm_opt.mechanisms.vote_noise import VoteNoise, noisy_argmax
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
 

@@ -15,8 +15,13 @@ from collections.abc import Callable, Iterable
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.law_pairs import BitPairs
-from darrm_opt.aggregators.moments_accountant import checked_orders, law_moments, pure_composition, tight_epsilon
 from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.aggregation.moments_accountant import (
+    checked_orders,
+    law_moments,
+    pure_composition,
+    tight_epsilon,
+)
 from darrm_opt.mechanisms.vote_noise import Kind, VoteNoise
 from darrm_opt.problem import whole_number
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.majority import checked_votes
 from darrm_opt.optional_packages import require
-from darrm_opt.tables.votes import checked_classes
+from darrm_opt.tables.votes import SIGNED, TRANSPOSED, checked_classes
 
 Table = NDArray[Any]
 
@@ -28,6 +29,20 @@ FORMATS = (".csv", ".parquet", ".npy")
 """Names that files of votes and labels may end in."""
 
 _VOTE = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", re.IGNORECASE)
+"""How a class may be written: `float` takes underscores and the digits of other scripts, too."""
+
+_MISSING = frozenset({"", "na", "n/a", "<na>", "nan", "nil", "none", "null", "missing", "?", "-", ".", "#n/a"})
+"""What stands for votes that are missing, so that it names no voter."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+_LONGEST_CELL = 256
+"""Bytes of a line for each voter, at most."""
+
+_PIECE = 1 << 22
+"""Bytes of a CSV file that are read at once, at most."""
 
 _NPY_HEADER = 128
 """Bytes of the header of an .npy file of one flat array, padded so that the length can be filled in at the end."""
@@ -75,40 +90,64 @@ def count_rows(path: str, K: int, rows: int, classes: int | None = None) -> int:
 
 def _csv(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
     with Path(path).open("rb") as file:
-        head = file.readline()
-        if head.startswith(b"\xef\xbb\xbf"):
-            head = head[3:]
         number = 1
-        pending = [head] if head.strip() else []
-        if pending and not any(_is_number(cell) for cell in _cells(head, path, 1)):
-            if len(_cells(head, path, 1)) != K:
-                raise _wrong_width(path, 1, K)
-            pending, number = [], 2
-        while lines := pending + list(islice(file, rows - len(pending))):
-            pending = []
-            votes = _parse(lines, path, number, K, classes)
+        for lines in _whole_lines(file, path, K, rows):
+            start = 0
+            if number == 1:
+                start = len(_BYTE_ORDER_MARK) if lines.startswith(_BYTE_ORDER_MARK) else 0
+                head_end = lines.index(b"\n") + 1
+                if _is_head(lines[start:head_end], path, K):
+                    start, number = head_end, 2
+            votes = _parse(lines[start:], path, number, K, classes)
             if len(votes):
                 yield votes
-            number += len(lines)
+            number += lines.count(b"\n", start)
 
 
-def _parse(lines: list[bytes], path: str, number: int, K: int, classes: int | None) -> Table:
+def _whole_lines(file: BinaryIO, path: str, K: int, rows: int) -> Iterator[bytes]:
+    """Yield the lines of a file, many at a time, each with an end; a line that is too long is never read whole."""
+    longest = _LONGEST_CELL * K
+    pending, number = b"", 1
+    while piece := file.read(min(2 * K * rows, _PIECE)):
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield pending + piece[:end]
+            number += piece.count(b"\n", 0, end)
+            pending = b""
+        pending += piece[end:]
+        if len(pending) > longest:
+            raise InvalidInput("VOTES", path, f"lines of at most {longest} bytes", f"Line {number} is longer.")
+    if pending:
+        yield pending + b"\n"
+
+
+def _is_head(line: bytes, path: str, K: int) -> bool:
+    """Return whether the first line holds names, not votes; refuse it if it may hold votes that are missing."""
+    cells = [cell.strip().lower() for cell in _cells(line, path, 1)]
+    if not line.strip() or any(_is_number(cell) for cell in cells):
+        return False
+    if len(cells) != K:
+        raise _wrong_width(path, 1, K)
+    if len({*cells}) < K or not _MISSING.isdisjoint(cells):
+        raise InvalidInput("VOTES", path, "a first line of votes, or of names, each of them once", "Line 1 is neither.")
+    return True
+
+
+def _parse(lines: bytes, path: str, number: int, K: int, classes: int | None) -> Table:
     """Return the votes of some lines, the first of which has that number: all at once if each is as short as can be."""
-    raw = b"".join(lines).replace(b"\r\n", b"\n")
-    if not raw.endswith(b"\n"):
-        raw += b"\n"
-    text = np.frombuffer(raw, dtype=np.uint8)
-    if text.size == 2 * K * len(lines):
-        table = text.reshape(len(lines), 2 * K)
+    lines = lines.replace(b"\r\n", b"\n")
+    text = np.frombuffer(lines, dtype=np.uint8)
+    if text.size == 2 * K * lines.count(b"\n"):
+        table = text.reshape(-1, 2 * K)
         digits = table[:, ::2] - np.uint8(ord("0"))
         if (
             (table[:, 1:-1:2] == ord(",")).all()
             and (table[:, -1] == ord("\n")).all()
-            and (digits < (classes or 2)).all()
+            and (digits < min(classes or 2, 10)).all()  # what follows the digits is no digit, whatever its code
         ):
             return digits
     votes = []
-    for line_number, line in enumerate(lines, number):
+    for line_number, line in enumerate(lines.split(b"\n"), number):
         if not line.strip():
             continue
         cells = _cells(line, path, line_number)
@@ -116,23 +155,26 @@ def _parse(lines: list[bytes], path: str, number: int, K: int, classes: int | No
             raise _wrong_width(path, line_number, K)
         row = [_vote(cell, classes) for cell in cells]
         if None in row:
-            raise InvalidInput("VOTES", path, _accepted_values(classes), f"Line {line_number} holds something else.")
+            raise _no_vote(path, f"Line {line_number} holds something else.", classes)
         votes.append(row)
     return np.array(votes, dtype=np.uint8 if classes is None else np.int64).reshape(len(votes), K)
+
+
+def _no_vote(path: str, place: str, classes: int | None) -> InvalidInput:
+    advice = f"{place} {SIGNED}" if classes is None else place
+    return InvalidInput("VOTES", path, _accepted_values(classes), advice)
 
 
 def _accepted_values(classes: int | None) -> str:
     return "0 and 1 alone" if classes is None else f"classes 0 to {classes - 1} alone"
 
 
+@lru_cache(maxsize=1 << 16)
 def _vote(cell: str, classes: int | None) -> int | None:
     """Return the vote that a cell spells, or None."""
     if classes is None:
         return _VOTE.get(cell.strip().lower())
-    try:
-        vote = float(cell)
-    except ValueError:
-        return None
+    vote = float(cell) if _NUMBER.fullmatch(cell := cell.strip()) else -1.0
     return int(vote) if vote in range(classes) else None
 
 
@@ -142,7 +184,7 @@ def _check_votes(votes: Any, path: str, start: int, K: int, classes: int | None)
         return checked_votes(votes, K) if classes is None else checked_classes(votes, K, classes)
     except InvalidInput:
         place = f"Of rows {start} to {start + len(votes) - 1}, counted from 0, one holds something else."
-        raise InvalidInput("VOTES", path, _accepted_values(classes), place) from None
+        raise _no_vote(path, place, classes) from None
 
 
 def _cells(line: bytes, path: str, number: int) -> list[str]:
@@ -163,9 +205,9 @@ def _is_number(cell: str) -> bool:
 
 
 def _wrong_width(path: str, number: int, K: int) -> InvalidInput:
-    return InvalidInput(
-        "VOTES", path, f"{K} votes on each line, one of each voter", f"Line {number} has another number."
-    )
+    place = f"Line {number} has another number."
+    advice = f"{place} {TRANSPOSED}" if number == 1 else place
+    return InvalidInput("VOTES", path, f"{K} votes on each line, one of each voter", advice)
 
 
 def _npy(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
@@ -178,7 +220,8 @@ def _npy(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
         except ValueError:
             raise InvalidInput("VOTES", path, "a file as numpy.save writes it") from None
         if len(shape) != 2 or shape[1] != K or fortran or dtype.kind not in "biuf":
-            raise InvalidInput("VOTES", path, expected, f"It has shape {shape} and type {dtype}.")
+            found = f"It has shape {shape} and type {dtype}."
+            raise InvalidInput("VOTES", path, expected, f"{found} {TRANSPOSED}" if shape[:1] == (K,) else found)
         for start in range(0, shape[0], rows):
             count = min(rows, shape[0] - start)
             raw = file.read(count * K * dtype.itemsize)
@@ -195,7 +238,9 @@ def _parquet_columns(path: str, K: int, rows: int, classes: int | None) -> Itera
         raise InvalidInput("VOTES", path, "a Parquet file") from None
     with file:
         if len(file.schema_arrow) != K:
-            raise InvalidInput("VOTES", path, f"{K} columns, one of each voter", f"It has {len(file.schema_arrow)}.")
+            found = f"It has {len(file.schema_arrow)}."
+            advice = f"{found} {TRANSPOSED}" if file.metadata.num_rows == K else found
+            raise InvalidInput("VOTES", path, f"{K} columns, one of each voter", advice)
         start = 0
         for batch in file.iter_batches(batch_size=rows):
             if any(column.null_count for column in batch.columns):

@@ -19,6 +19,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 from darrm_opt.randomness.coins import Bits, ExactCoins
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.tables.votes import SIGNED, vote_table
 
 BLOCK = 1 << 15
 """Rows taken at once: what they need stays in the processor's cache."""
@@ -195,16 +196,12 @@ def checked_votes(votes: Any, K: int) -> NDArray[np.uint8]:
     Raises:
         InvalidInput: another shape, or something that is neither 0 nor 1.
     """
-    accepted = f"an array of shape (N, {K}), one column for each voter"
-    try:
-        table = np.asarray(votes)
-    except (TypeError, ValueError):
-        raise InvalidInput("votes", "rows of different lengths", accepted) from None  # the cause would show votes
-    if table.ndim != 2 or table.shape[1] != K:
-        raise InvalidInput("votes", table.shape, accepted)
+    table = vote_table(votes, K)
     if table.dtype == np.bool_:  # a buffer may hold other bytes than 0 and 1: each of them is one vote, no more
         return np.not_equal(table.view(np.uint8), 0).astype(np.uint8)
     # Every element is looked at, whatever the others are.
     if table.dtype.kind in "iuf" and not np.count_nonzero((table != 0) & (table != 1)):
         return table.astype(np.uint8, copy=False)
-    raise InvalidInput("votes", f"{table.dtype}, not all 0 or 1", "votes that are 0 or 1", "They are not shown here.")
+    raise InvalidInput(
+        "votes", f"{table.dtype}, not all 0 or 1", "votes that are 0 or 1", f"They are not shown here. {SIGNED}"
+    )

@@ -11,6 +11,29 @@ from darrm_opt.errors import InvalidInput
 
 VoteTable = NDArray[np.int64]
 
+SIGNED = "Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2."
+"""Advice where votes are not all 0 or 1, whatever else they are: an error says nothing about votes."""
+
+TRANSPOSED = "Is the table transposed? A row is a release, a column a voter."
+"""Advice where a table has another shape, and as many rows as it should have columns."""
+
+
+def vote_table(votes: Any, K: int | None) -> NDArray[Any]:
+    """Return votes as an array of shape (N, K), whatever it holds; None: of any number of columns but 0.
+
+    Raises:
+        InvalidInput: another shape.
+    """
+    accepted = f"an array of shape (N, {'K' if K is None else K}), one column for each voter"
+    try:
+        table = np.asarray(votes)
+    except (TypeError, ValueError):
+        raise InvalidInput("votes", "rows of different lengths", accepted) from None  # the cause would show votes
+    if table.ndim != 2 or table.shape[1] != (table.shape[1] if K is None else K) or not table.shape[1]:
+        is_transposed = table.ndim == 2 and table.shape[0] == K
+        raise InvalidInput("votes", table.shape, accepted, TRANSPOSED if is_transposed else "")
+    return table
+
 
 def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
     """Return votes as whole numbers of shape (N, K), or refuse them without showing them.
@@ -23,13 +46,7 @@ def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
     Raises:
         InvalidInput: another shape, or something that is not a class.
     """
-    accepted = f"an array of shape (N, {'K' if K is None else K}), one column for each voter"
-    try:
-        table = np.asarray(votes)
-    except (TypeError, ValueError):
-        raise InvalidInput("votes", "rows of different lengths", accepted) from None  # the cause would show votes
-    if table.ndim != 2 or table.shape[1] != (table.shape[1] if K is None else K) or not table.shape[1]:
-        raise InvalidInput("votes", table.shape, accepted)
+    table = vote_table(votes, K)
     # Every element is looked at, whatever the others are.
     if table.dtype.kind not in "biuf" or np.count_nonzero(~np.isin(table, np.arange(classes))):
         raise InvalidInput(

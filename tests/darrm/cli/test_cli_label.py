@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import signal
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,76 @@ def test_what_is_no_vote_is_named_by_its_line_and_not_shown(text: str, said: str
     assert said in message
     assert not Path("log").exists()  # what is refused leaves nothing behind
     assert not Path(".l.csv.job").exists()
+
+
+@pytest.mark.parametrize("cell", ["A", "-", " ", "_", "1_0", "\u0663", "nan", "inf", "0x1", "17e"])
+def test_only_digits_are_classes(cell: str) -> None:
+    # The characters stand at "0" + 17, + 253 and so on: bytes that were subtracted made classes of them.
+    classes = 256
+    for line in (f"1,2,{cell},4,5", f"11,12,{cell},14,15"):
+        Path("votes.csv").write_text(f"0,1,2,3,4\n{line}\n", encoding="utf-8")
+        with pytest.raises(InvalidInput) as refusal:
+            count_rows("votes.csv", K, 10, classes)
+        assert (refusal.value.argument, refusal.value.accepted) == ("VOTES", "classes 0 to 255 alone")
+        assert refusal.value.advice == "Line 2 holds something else."
+
+
+def test_classes_of_several_digits_are_read() -> None:
+    table = np.random.default_rng(1).integers(0, 300, (50, K))
+    written("votes.csv", table)
+    np.savetxt("floats.csv", table, delimiter=",")  # 1.200000000000000000e+01
+    for name in ("votes.csv", "floats.csv"):
+        assert np.array_equal(np.concatenate([*blocks(name, K, 7, 300)]), table)
+
+
+@pytest.mark.parametrize("classes", [None, 300])
+@pytest.mark.parametrize("head", ["NA,NA,NA,NA,NA", ",,,,", "a,,c,d,e", "NA,b,c,d,e", "a,a,b,c,d", "?,b,c,d,e"])
+def test_a_first_line_of_missing_votes_is_no_line_of_names(head: str, classes: int | None) -> None:
+    Path("votes.csv").write_text(f"{head}\n0,1,1,0,1\n", encoding="utf-8")
+    with pytest.raises(InvalidInput) as refusal:
+        count_rows("votes.csv", K, 10, classes)
+    assert (refusal.value.argument, refusal.value.value) == ("VOTES", "votes.csv")
+    assert refusal.value.accepted == "a first line of votes, or of names, each of them once"
+    assert refusal.value.advice == "Line 1 is neither."
+
+
+@pytest.mark.parametrize("start", ["", "0,1,1,0,1\n" * 3])
+def test_a_line_that_is_too_long_is_refused_before_it_is_in_memory(start: str) -> None:
+    Path("votes.csv").write_text(start, encoding="utf-8")
+    with Path("votes.csv").open("ab") as file:
+        file.truncate(file.tell() + 100_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput) as refusal:
+            count_rows("votes.csv", K, 65_536)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+    assert refusal.value.accepted == f"lines of at most {256 * K} bytes"
+    assert refusal.value.advice == f"Line {4 if start else 1} is longer."
+
+
+def test_lines_are_numbered_from_the_first_one_whatever_it_holds() -> None:
+    for first, rows in itertools.product(("\n", " \r\n", "a,b,c,d,e\n"), (1, 100)):
+        Path("votes.csv").write_text(f"{first}0,1,1,0,1\n\n0,1,x,0,1\n", encoding="utf-8", newline="")
+        with pytest.raises(InvalidInput, match="Line 4 holds something else"):
+            count_rows("votes.csv", K, rows)
+
+
+def test_signed_votes_are_refused_with_what_makes_them_votes() -> None:
+    table = 2 * votes(20).astype(np.int8) - 1
+    for name in ("votes.csv", "votes.npy", "votes.parquet"):
+        with pytest.raises(InvalidInput) as refusal:
+            count_rows(written(name, table), K, 10)
+        assert refusal.value.advice.endswith("Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2.")
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("name", ["votes.csv", "votes.npy", "votes.parquet"])
+def test_a_transposed_table_is_refused_with_the_question(name: str, classes: int | None) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        count_rows(written(name, votes(12).T), K, 10, classes)
+    assert refusal.value.advice.endswith("Is the table transposed? A row is a release, a column a voter.")
 
 
 def test_arrays_that_are_no_votes_are_refused() -> None:

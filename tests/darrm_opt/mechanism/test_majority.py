@@ -272,7 +272,7 @@ def test_votes_of_another_shape_are_refused() -> None:
     expected = r"expected an array of shape \(N, 2\), one column for each voter\.$"
     with pytest.raises(InvalidInput, match=rf"^votes = 'rows of different lengths' is not valid: {expected}"):
         checked_votes([[1, 0], [1]], 2)
-    text = r"^votes = 'int64, not all 0 or 1' is not valid: expected votes that are 0 or 1\. They are not shown here\.$"
+    text = r"^votes = 'int64, not all 0 or 1' is not valid: expected votes that are 0 or 1\. They are not shown here\. "
     with pytest.raises(InvalidInput, match=text):
         checked_votes(np.array([[1, 2]]), 2)
 

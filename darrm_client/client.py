@@ -483,8 +483,8 @@ class DarrmClient:
 
         Returns:
             The answer. Of its ``mechanism``, that of the best option, this process proved that ``queries`` answers are
-            within the total; ``darrm_opt.mechanisms.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and
-            the ε of other options, are the service's word.
+            within the total; ``darrm_opt.mechanisms.mechanism_from_record(answer["mechanism"])`` releases by it.
+            Shares, and the ε of other options, are the service's word.
 
         Raises:
             ClientError: the service refused or did not answer.

@@ -352,7 +352,8 @@ def calibrated_check(
     """
 
     def make(inverse: float) -> tuple[NoisyMaximum, float]:
-        sigma = max(1 / inverse, MIN_DISCRETE_SIGMA, MIN_DISCRETE_SIGMA / ratio)
+        noisiest = NoisyMaximum.limits[1] * min(1.0, 1 / ratio)
+        sigma = max(min(1 / inverse, noisiest), MIN_DISCRETE_SIGMA, MIN_DISCRETE_SIGMA / ratio)
         checked = NoisyMaximum(
             K,
             classes,

@@ -1,13 +1,12 @@
 """What releases of a noisy vote among any number of classes cost together: labels and checks, and not counts.
 
-`vote_cost` is the account, `calibrate_noise` and `most_labels` go the other way. The pipeline: a bound on the power
+`vote_cost` is the account. The pipeline: a bound on the power
 divergence of one release (`three_cells`, `noisy_bit`, `lattice_cells`, or `table_divergence` for laws known in full),
 then `composition` by Rényi divergences or by the Gaussian comparison (`gaussian_comparison`). `edges` is the oracle.
 """
 
 from __future__ import annotations
 
-from darrm_opt.accounting.labels.calibration import CalibratedVote, calibrate_noise, most_labels
 from darrm_opt.accounting.labels.composition import (
     EpsilonBound,
     bounded_range_divergence,
@@ -18,15 +17,12 @@ from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.vote_cost import VoteCost, VoteReleases, vote_cost
 
 __all__ = [
-    "CalibratedVote",
     "EpsilonBound",
     "PowerDivergence",
     "VoteCost",
     "VoteReleases",
     "bounded_range_divergence",
-    "calibrate_noise",
     "composed_epsilon",
-    "most_labels",
     "table_divergence",
     "vote_cost",
 ]

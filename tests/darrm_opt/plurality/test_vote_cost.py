@@ -25,11 +25,8 @@ from darrm_opt import InvalidInput, Privacy
 from darrm_opt.accounting.composition.optimal import optimal_delta
 from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.labels import (
-    CalibratedVote,
     VoteReleases,
-    calibrate_noise,
     composed_epsilon,
-    most_labels,
     noisy_bit,
     table_divergence,
     three_cells,
@@ -44,6 +41,7 @@ from darrm_opt.accounting.labels.power_divergence import (
     loss_term,
 )
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check
 from darrm_opt.noise import Array
 
 RNG = np.random.default_rng(17)
@@ -576,40 +574,27 @@ def test_labels_by_renyi_are_two_thirds_of_counts_in_information() -> None:
     assert vote_cost([VoteReleases("label", 40.0, 286)], 1e-5).labels_renyi == pytest.approx(epsilon, rel=1e-9)
 
 
-@pytest.mark.parametrize(("labels", "checks", "classes"), [(60, 100, None), (1000, 0, 2)])
-def test_calibrated_noise_fits_and_less_does_not(labels: int, checks: int, classes: int | None) -> None:
-    budget = Privacy(1.5, 1e-6)
-    vote = calibrate_noise(budget, labels, checks=checks, check_ratio=3.75, classes=classes)
-    assert isinstance(vote, CalibratedVote)
-    assert vote.cost == vote_cost(vote.releases, budget.delta, classes=classes)
-    assert vote.cost.epsilon <= budget.epsilon
-    assert vote.check_sigma == (pytest.approx(3.75 * vote.label_sigma) if checks else None)
-    less = [VoteReleases(each.kind, each.sigma * (1 - 5e-4), each.count) for each in vote.releases]
-    assert vote_cost(less, budget.delta, classes=classes).epsilon > budget.epsilon
+@pytest.mark.parametrize(("K", "classes", "queries"), [(250, 10, 60), (1500, 2, 1000)])
+def test_calibrated_noise_fits_and_less_does_not(K: int, classes: int, queries: int) -> None:
+    total = Privacy(1.5, 1e-6)
+    noise = NoisyMaximum.calibrated(K, classes, total, queries)
+    made = [VoteReleases("label", noise.sigma, queries, "discrete")]
+    assert noise.epsilon(queries, 1e-6) == vote_cost(made, 1e-6, classes=classes).epsilon <= 1.5
+    less = [VoteReleases("label", noise.sigma * (1 - 5e-4), queries, "discrete")]
+    assert vote_cost(less, 1e-6, classes=classes).epsilon > 1.5
 
 
-def test_calibrated_discrete_noise() -> None:
-    vote = calibrate_noise(Privacy(2.0, 1e-5), 20, classes=2, noise="discrete")
-    assert vote.cost.epsilon <= 2.0
-    assert [each.noise for each in vote.releases] == ["discrete"]
-    assert vote.label_sigma > calibrate_noise(Privacy(2.0, 1e-5), 20, classes=2).label_sigma
-    loud = Privacy(50.0, 1e-5)
-    assert calibrate_noise(loud, 1, noise="discrete").label_sigma == 1.0  # no less is offered
-    for ratio in (0.3, 0.7, 3.0):
-        found = calibrate_noise(loud, 1, checks=1, check_ratio=ratio, noise="discrete")
-        assert 1.0 <= min(found.label_sigma, found.check_sigma or 0.0) == pytest.approx(1.0)
-
-
-def test_most_labels_fit_and_one_more_does_not() -> None:
-    budget = Privacy(1.0, 1e-6)
-    count = most_labels(budget, 20.0, checks_per_label=2.0, check_sigma=80.0, classes=2)
-
-    def cost(labels: int) -> float:
-        releases = [VoteReleases("label", 20.0, labels), VoteReleases("check", 80.0, 2 * labels)]
-        return vote_cost(releases, budget.delta, classes=2).epsilon
-
-    assert cost(count) <= 1.0 < cost(count + 1)
-    assert most_labels(Privacy(1e-3, 1e-9), 1.0) == 0
+@pytest.mark.parametrize("ratio", [0.3, 0.7, 3.0])
+def test_calibrated_checks(ratio: float) -> None:
+    total = Privacy(2.0, 1e-5)
+    checked = calibrated_check(50, 3, total, 40, ratio, 20)
+    assert checked.check_sigma == pytest.approx(ratio * checked.sigma)
+    assert 1.999 < checked.epsilon(40, 1e-5) <= 2.0
+    loud = calibrated_check(50, 3, Privacy(50.0, 1e-5), 1, ratio, 1)
+    assert min(loud.sigma, loud.check_sigma or 0.0) == pytest.approx(1.0)  # no less is offered
+    with pytest.raises(InvalidInput) as caught:
+        calibrated_check(50, 3, Privacy(1e-300, 1e-300), 40, ratio, None)
+    assert caught.value.argument == "epsilon"
 
 
 def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
@@ -677,13 +662,6 @@ def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
         (lambda: vote_cost([], 0.0), "delta", "above 0"),
         (lambda: vote_cost([], 1e-5, classes=1), "classes", "at least 2"),
         (lambda: vote_cost([], 1e-5, affected=0), "affected", "at least 1"),
-        (lambda: calibrate_noise(Privacy(0.0, 1e-5), 1), "epsilon", "above 0"),
-        (lambda: calibrate_noise(Privacy(1.0, 0.0), 1), "delta", "above 0"),
-        (lambda: calibrate_noise(Privacy(1.0, 1e-5), 0), "labels", "at least 1"),
-        (lambda: calibrate_noise(Privacy(1.0, 1e-5), 1, checks=-1), "checks", "at least 0"),
-        (lambda: calibrate_noise(Privacy(1.0, 1e-5), 1, check_ratio=0), "check_ratio", "above 0"),
-        (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=-1), "checks_per_label", "at least 0"),
-        (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=1), "sigma", "is missing"),
         (lambda: table_divergence([[0.5, 0.5]], [[0.5, 0.4, 0.1]]), "on_neighbour", "as many laws"),
         (lambda: table_divergence([[1.5, -0.5]], [[0.5, 0.5]]), "on_data", "probabilities"),
         (lambda: table_divergence([[1.0, 0.0]], [[0.5, 0.5]]), "on_neighbour", "same possible outcomes"),

@@ -13,9 +13,10 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from api.access.fair_queue import FairQueue
 from api.access.keys import KeyRing, open_ring
 from api.errors.handlers import add_exception_handlers
-from api.middleware.admission import AdmissionMiddleware, TurnsMiddleware
+from api.middleware.admission import STARTS, AdmissionMiddleware, TurnsMiddleware
 from api.middleware.compression import CompressionMiddleware
 from api.middleware.head import HeadMiddleware
 from api.middleware.path_prefix import PathPrefixMiddleware
@@ -24,7 +25,7 @@ from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
 from api.observability import audit, traces
 from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS
-from api.routes.openapi import openapi_schema
+from api.routes.openapi import openapi_schema, prepare_openapi
 from api.server.shutdown import Shutdown, watch_signals
 from api.service.design_service import DesignService
 from api.settings import Settings, read_settings
@@ -78,6 +79,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         servers=[{"url": config.path_prefix}] if config.path_prefix else None,
+        openapi_url=None,  # encoded anew for each request there; `api.routes.openapi` has its own
         docs_url=None,  # its page would fetch scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # to an address made of the client's Host header, and in plain text behind a proxy
@@ -85,6 +87,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # Its own spans and log records carry queries and what was wrong with them; `traces` does not.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+    app.state.settings, app.state.turns = config, FairQueue(STARTS)
     app.state.response_cache = ResponseCache()
     app.state.audit_log = None  # until it is opened
     for router in ROUTERS:
@@ -99,7 +102,7 @@ def _build(app: FastAPI) -> None:
     """Build what FastAPI builds when it is first looked at, for half a second: the routes, and their description."""
     for route in app.routes:
         route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
-    app.openapi()
+    prepare_openapi(app)
 
 
 def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:
@@ -109,7 +112,7 @@ def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> N
     origins are set; admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache;
     turns.
     """
-    app.add_middleware(TurnsMiddleware)
+    app.add_middleware(TurnsMiddleware, turns=app.state.turns)
     app.add_middleware(ResponseCacheMiddleware)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(HeadMiddleware)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from http import HTTPStatus
-from itertools import islice
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -107,13 +106,16 @@ MAX_FIELD_LENGTH = 80
 def validation_problem(err: RequestValidationError) -> ProblemDetails:
     """Return the problem details of a request that fails validation."""
     details: dict[str, str] = {}
+    others: set[str] = set()
     for error in err.errors():
-        field, detail = _field_and_detail(error)
-        details.setdefault(field, detail)  # a union complains once for each of its members
-    errors = [
-        FieldProblem(field=field, detail=detail) for field, detail in islice(details.items(), MAX_REPORTED_ERRORS)
-    ]
-    remainder = [f"And {len(details) - MAX_REPORTED_ERRORS} more errors."] if len(details) > MAX_REPORTED_ERRORS else []
+        if len(details) < MAX_REPORTED_ERRORS:
+            field, detail = _field_and_detail(error)
+            details.setdefault(field, detail)  # a union complains once for each of its members
+        else:  # counted alone: a text for each of a thousand takes long
+            others.add(str(error["loc"][-1] if len(error["loc"]) == 1 else error["loc"][1]))
+    errors = [FieldProblem(field=field, detail=detail) for field, detail in details.items()]
+    count = len(others - details.keys())
+    remainder = [f"And {count} more errors."] if count else []
     return _details("invalid-input", " ".join([*(error.detail for error in errors), *remainder]), errors)
 
 
@@ -131,12 +133,8 @@ _NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated":
 def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     """Return the field and the text for one error of pydantic or `api.routes.requests`."""
     location, *path = error["loc"]
-    if error["type"] == "json_invalid":
-        return "body", f"The body is not JSON: {error['ctx']['error']} at character {path[0]}."
-    if error["type"] == "coded":
-        return "body", f"The body must be sent as it is, without Content-Encoding: {error['input'][:MAX_FIELD_LENGTH]}."
-    if not path:
-        return str(location), f"The {location} must be a JSON object, sent as application/json."
+    if error["type"] in _WHOLE_ERRORS or not path:
+        return str(location), _detail_of_whole(str(location), error)
     field = str(path[0])
     if len(field) > MAX_FIELD_LENGTH:
         field = f"{field[:MAX_FIELD_LENGTH]}…"
@@ -147,6 +145,25 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
         return field, f"{field} is missing: expected {accepted}."
     advice = out_of_range(error["input"]) if isinstance(error["input"], str) else ""
     return field, str(InvalidInput(field, error["input"], accepted, advice))
+
+
+_WHOLE_ERRORS = frozenset({"json_invalid", "coded", "too_many_fields", "too_many_entries"})
+"""Errors of a whole body or query, not of one of its fields."""
+
+
+def _detail_of_whole(location: str, error: dict[str, Any]) -> str:
+    """Return the text for an error of a whole body or query."""
+    match error["type"]:
+        case "json_invalid":
+            return f"The body is not JSON: {error['ctx']['error']} at character {error['loc'][1]}."
+        case "coded":
+            coding = error["input"][:MAX_FIELD_LENGTH]
+            return f"The body must be sent as it is, without Content-Encoding: {coding}."
+        case "too_many_fields":
+            return f"The {location} has more than {error['input']} fields."
+        case "too_many_entries":
+            return f"The {location} has more than {error['input']} entries of lists and objects together."
+    return f"The {location} must be a JSON object, sent as application/json."
 
 
 def _allowed_methods(request: Request) -> list[str]:

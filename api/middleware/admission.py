@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from api.access.clients import (
@@ -217,14 +217,20 @@ class TurnsMiddleware:
 
     Args:
         app: the router.
+        turns: what they take turns at.
     """
 
-    def __init__(self, app: App) -> None:
-        self._app, self._turns = app, FairQueue(STARTS)
+    def __init__(self, app: App, turns: FairQueue) -> None:
+        self._app, self._turns = app, turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on when it is its client's turn."""
         if scope["type"] == "http" and scope["path"] not in UNLIMITED_PATHS:
-            client = scope.get("darrm.client")
-            await self._turns.begin("" if client is None else client.name)
+            await self._turns.begin(client_name(scope))
         await self._app(scope, receive, send)
+
+
+def client_name(scope: MutableMapping[str, Any]) -> str:
+    """Return the name of the client of an admitted request; "" where it was not looked at."""
+    client = scope.get("darrm.client")
+    return "" if client is None else str(client.name)

@@ -102,13 +102,15 @@ def _compressed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[str, 
 
 
 async def _compress_body(body: bytes, tag: str, cache: ResponseCache) -> bytes:
-    if len(body) < THREAD_BYTES:
-        content = gzip.compress(body, LEVEL, mtime=0)
-    else:
-        content = await asyncio.to_thread(gzip.compress, body, LEVEL, mtime=0)
+    content = compressed(body) if len(body) < THREAD_BYTES else await asyncio.to_thread(compressed, body)
     if tag:
         cache.put(EncodedAnswer(content, "gzip", tag), "gzip", tag)
     return content
+
+
+def compressed(body: bytes) -> bytes:
+    """Return a body compressed, the same bytes every time."""
+    return gzip.compress(body, LEVEL, mtime=0)
 
 
 def accepts_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:

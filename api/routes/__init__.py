@@ -12,6 +12,7 @@ from api.routes import (
     designs,
     gamma,
     jobs,
+    openapi,
     operations,
     page,
     plurality,
@@ -20,6 +21,6 @@ from api.routes import (
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
     part.router
-    for part in (batch, gamma, curves, accounting, plurality, designs, jobs, webhooks, audit, operations, page)
+    for part in (batch, gamma, curves, accounting, plurality, designs, jobs, webhooks, audit, operations, openapi, page)
 )
 """Every router of the application, in the order of its documentation."""

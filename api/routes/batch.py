@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from api.access.fair_queue import FairQueue
 from api.errors.exceptions import WorkLimitExceeded
 from api.errors.handlers import problem_of, validation_problem
 from api.errors.problem_details import ProblemDetails
+from api.middleware.admission import client_name
 from api.routes.requests import Service, create_router
 from api.routes.responses import error_responses, negotiated_form, pending_answer, table_response
 from api.schemas import BatchAnswer, BatchItem, BatchRequest, DesignRequest, GammaAnswer, formats
@@ -45,11 +46,15 @@ async def post_batch(params: BatchRequest, request: Request, service: Service) -
     if len(params.problems) > limit:
         detail = f"problems has {len(params.problems)} entries: expected at most {limit} problems in one batch."
         raise WorkLimitExceeded(detail, field="problems")
-    items = [_parse(problem) for problem in params.problems]
+    # each problem as a request of its own would be: other clients' requests are answered meanwhile
+    turn = partial(request.app.state.turns.begin, client_name(request.scope))
+    items = []
+    for problem in params.problems:
+        await turn()
+        items.append(_parse(problem))
     designs = [item for item in items if isinstance(item, DesignRequest)]
     check_work(await asyncio.to_thread(_expected_seconds, designs, service), service.settings, "problems")
-    turns = FairQueue(1)
-    answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(item, service, turns) for item in items))))
+    answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(item, service, turn) for item in items))))
     return table_response(answer, form, "gamma-batch", _columns(answer.results))
 
 
@@ -78,8 +83,10 @@ def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) 
     return sum(cost for key, cost in seconds.items() if not repository.has_record(key, service.store))
 
 
-async def _answer_one(params: DesignRequest | ProblemDetails, service: DesignService, turns: FairQueue) -> BatchItem:
-    await turns.begin("")  # each in a round of its own: other requests are answered meanwhile
+async def _answer_one(
+    params: DesignRequest | ProblemDetails, service: DesignService, turn: Callable[[], Awaitable[None]]
+) -> BatchItem:
+    await turn()
     if isinstance(params, ProblemDetails):
         return _failed_item(params)
     try:

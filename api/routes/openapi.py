@@ -1,18 +1,38 @@
-"""OpenAPI description: FastAPI's own, completed with examples, keys and links."""
+"""OpenAPI description: FastAPI's own, completed with examples, keys and links, and encoded once."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from api.middleware.compression import compressed
+from api.middleware.response_cache import REVALIDATE, EncodedAnswer, conditional_response
 from api.schemas.fields import AnswerModel, RequestModel
+from api.schemas.formats import JSON
+
+router = APIRouter(include_in_schema=False)
 
 _schemas: dict[str, dict[str, Any]] = {}
 """Descriptions that were computed, by the prefix of their paths: all else is the same for every application."""
+
+
+@router.get("/openapi.json")
+async def get_description(request: Request) -> Response:
+    """Return the description of the API: bytes that were encoded when the application started."""
+    return conditional_response(request.app.state.openapi, request, REVALIDATE)
+
+
+def prepare_openapi(app: FastAPI) -> None:
+    """Encode the description of the API, plain and compressed: that takes tens of milliseconds."""
+    content = json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+    app.state.openapi = EncodedAnswer.of(content, JSON)
+    tag = app.state.openapi.etag
+    app.state.response_cache.put(EncodedAnswer(compressed(content), "gzip", tag), "gzip", tag)
 
 
 def openapi_schema(app: FastAPI) -> dict[str, Any]:

@@ -42,20 +42,21 @@ class PageFile(NamedTuple):
     etag: str
 
 
+# plain functions would be called in threads
 @router.api_route("/", methods=["GET", "HEAD"])
-def get_page(request: Request) -> Response:
+async def get_page(request: Request) -> Response:
     """Return the page."""
     return _file_response(_file("index.html"), request)
 
 
 @router.api_route("/llms.txt", methods=["GET", "HEAD"])
-def get_map(request: Request) -> Response:
+async def get_map(request: Request) -> Response:
     """Return the map of the API and the documentation for language models."""
     return _file_response(_file("llms.txt"), request)
 
 
 @router.api_route("/page/{name}", methods=["GET", "HEAD"])
-def get_page_file(name: str, request: Request) -> Response:
+async def get_page_file(name: str, request: Request) -> Response:
     """Return one of the page's own files."""
     if name not in _names():
         raise HTTPException(404)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
 from api.errors.exceptions import ClientDisconnected
+from api.routes.bodies import StrictRoute, check_field_count, max_entries, reject_repeated
 from api.service.design_service import DesignService
-from darrm_opt.number_text import number_in, out_of_range
+from darrm_opt.number_text import number_in
 from solver_cache.process_pool.task_loop import Task
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -33,8 +31,12 @@ def from_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """
 
     async def read(request: Request) -> Model:  # a plain function would be called in a thread
+        check_field_count("query", request.scope["query_string"].count(b"&") + 1)
         pairs = request.query_params.multi_items()
         reject_repeated("query", pairs)
+        most = max_entries(request.url.path, request.app.state.settings)
+        if sum(text.count(",") for name, text in pairs if name in _numeric_fields(model) | _list_fields(model)) >= most:
+            raise RequestValidationError([{"type": "too_many_entries", "loc": ("query",), "input": most}])
         misread = [(name, part) for name, text in pairs if name in _numeric_fields(model) for part in _misread(text)]
         if misread:
             raise RequestValidationError(
@@ -47,17 +49,6 @@ def from_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
             raise RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in errors]) from err
 
     return read
-
-
-def reject_repeated(where: str, pairs: Sequence[tuple[str, Any]]) -> None:
-    """Reject names that occur more than once in a query or a body.
-
-    Raises:
-        RequestValidationError: naming them.
-    """
-    names = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
-    if names:
-        raise RequestValidationError([{"type": "repeated", "loc": (where, name)} for name in names])
 
 
 def query_parameters(model: type[BaseModel]) -> dict[str, Any]:
@@ -131,7 +122,7 @@ def create_router(tag: str, prefix: str = "/v1") -> APIRouter:
         tag: heading of its routes in the documentation.
         prefix: of their paths.
     """
-    return APIRouter(prefix=prefix, tags=[tag], route_class=_StrictRoute)
+    return APIRouter(prefix=prefix, tags=[tag], route_class=StrictRoute)
 
 
 def get_and_post(
@@ -160,37 +151,6 @@ def get_and_post(
         return route
 
     return add_route
-
-
-class _StrictRoute(APIRoute):
-    """Route whose body is standard JSON, without a content coding."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def strictly(request: Request) -> Response:
-            return await handle(_StrictRequest(request.scope, request.receive))
-
-        return strictly
-
-
-class _StrictRequest(Request):
-    async def json(self) -> Any:
-        coding = self.headers.get("content-encoding", "identity").strip().lower()
-        if coding not in {"", "identity"}:
-            raise RequestValidationError([{"type": "coded", "loc": ("body",), "input": coding}])
-        return json.loads(await self.body(), object_pairs_hook=_unique_names, parse_float=_float_or_text)
-
-
-def _float_or_text(text: str) -> float | str:
-    """Return the double that ``text`` spells; else the text, which its field will refuse, as no double holds it."""
-    return text if out_of_range(text) else float(text)
-
-
-def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object without repeated names: of two values, JSON parsers keep either one, and it may be an ε."""
-    reject_repeated("body", pairs)
-    return dict(pairs)
 
 
 def question_of(params: BaseModel) -> dict[str, Any]:

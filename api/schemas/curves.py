@@ -10,6 +10,7 @@ from api.errors.accepted import ACCEPTED, ALL_BASELINES, MAX_ALLOWANCES, MAX_POI
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer
 from api.schemas.fields import (
     EXAMPLES,
+    STOP_AT_FIRST,
     Affected,
     AnswerModel,
     Backend,
@@ -38,7 +39,7 @@ DEFAULT_ALLOWANCES = 25
 Baseline = Annotated[str, one_of(ALL_BASELINES), Field(json_schema_extra={"enum": [*ALL_BASELINES]})]
 
 Baselines = Annotated[
-    Annotated[list[Baseline], InQueryWords, Field(max_length=20)] | None,
+    Annotated[list[Baseline], STOP_AT_FIRST, InQueryWords, Field(max_length=20)] | None,
     Field(
         description="What γ_opt is compared with, each in the form that is proved private for the problem; by default "
         f"{', '.join(BASELINES)}.",
@@ -115,6 +116,7 @@ class TradeoffRequest(RequestModel):
     ms: Annotated[
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"exclusiveMinimum": 0})]],
+            STOP_AT_FIRST,
             InQueryNumbers,
             Field(min_length=1, max_length=MAX_ALLOWANCES),
         ]
@@ -129,6 +131,7 @@ class TradeoffRequest(RequestModel):
     target_epsilons: Annotated[
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 500})]],
+            STOP_AT_FIRST,
             InQueryNumbers,
             Field(min_length=1, max_length=MAX_ALLOWANCES),
         ]
@@ -242,6 +245,7 @@ class ProfileRequest(DesignRequest):
     epsilons: Annotated[
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": -500, "maximum": 500})]],
+            STOP_AT_FIRST,
             InQueryNumbers,
             Field(min_length=1, max_length=MAX_POINTS),
         ]

@@ -123,6 +123,9 @@ def _split_names(value: Any, info: ValidationInfo) -> Any:
     return value.split(",") if mode == "string" else value
 
 
+STOP_AT_FIRST = Field(fail_fast=True)
+"""Refusal of a list at its first wrong item: a text about each of thousands takes seconds."""
+
 InQueryNumbers = BeforeValidator(_split_numbers)
 """Validator of a list of numbers, which a query writes with commas."""
 
@@ -133,6 +136,7 @@ _GAMMA = "γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l)."
 
 _Entries = Annotated[
     list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 1})]],
+    STOP_AT_FIRST,
     InQueryNumbers,
     Field(max_length=MAX_GAMMA_LENGTH, json_schema_extra={"minItems": 2}),
 ]

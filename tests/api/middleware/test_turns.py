@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from api.access.clients import Client
+from api.access.fair_queue import FairQueue
 from api.middleware.admission import STARTS, TurnsMiddleware
 
 
@@ -18,7 +19,7 @@ def begun(clients: list[str], path: str = "/v1/jobs") -> list[str]:
         await asyncio.Event().wait()
 
     async def run() -> None:
-        middleware: Any = TurnsMiddleware(route)
+        middleware: Any = TurnsMiddleware(route, FairQueue(STARTS))
         scopes = [{"type": "http", "path": path, "darrm.client": Client(name, local=False)} for name in clients]
         tasks = [asyncio.create_task(middleware(scope, None, None)) for scope in scopes]
         for _ in range(2 * len(clients)):  # rounds of the event loop

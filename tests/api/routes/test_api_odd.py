@@ -14,6 +14,7 @@ from test_api import problem_of
 
 from api.app import create_app
 from api.errors.exceptions import ClientDisconnected
+from api.routes.bodies import MAX_FIELDS, max_entries
 from api.routes.requests import compute
 from api.settings import Settings
 from solver_cache.process_pool.task_loop import no_op
@@ -54,10 +55,10 @@ def test_names_and_objectives_in_a_query_may_have_underscores(client: TestClient
 
 
 def test_what_is_told_of_faults_is_not_many_times_the_request(client: TestClient) -> None:
-    many = client.post("/v1/gamma", json={f"f{number}": 1 for number in range(5000)})
+    many = client.post("/v1/gamma", json={f"f{number}": 1 for number in range(MAX_FIELDS)})
     details = problem_of(many, 422)
     assert [error["field"] for error in details["errors"]] == ["K", "epsilon", *(f"f{number}" for number in range(18))]
-    assert details["detail"].endswith("f17 is not a field of this request. And 4982 more errors.")
+    assert details["detail"].endswith("f17 is not a field of this request. And 46 more errors.")
     for answer in (
         client.post("/v1/gamma", json={"x" * 500_000: 1, "K": 11, "m": 3, "epsilon": 0.1}),
         client.get(f"/v1/gamma?K=11&m=3&epsilon=0.1&{'x' * 5000}=1"),
@@ -65,6 +66,64 @@ def test_what_is_told_of_faults_is_not_many_times_the_request(client: TestClient
     ):
         assert problem_of(answer, 422)["field"] == f"{'x' * 80}…"
         assert len(answer.content) < 2000
+
+
+OTHER = b'"K": 11, "m": 3, "epsilon": 0.1, '
+
+MANY = {
+    "wrong numbers": b'{%b"gamma": [%b]}' % (OTHER, b",".join([b'"a"'] * 200_000)),
+    "right numbers": b'{%b"gamma": [%b]}' % (OTHER, b",".join([b"0.1"] * 200_000)),
+    "lists": b'{%b"gamma": [%b]}' % (OTHER, b",".join([b"[]"] * 200_000)),
+    "names": b"{%b}" % b",".join(b'"%x": 1' % number for number in range(100_000)),
+    "texts of quotes": b'{%b"gamma": [%b]}' % (OTHER, b",".join([rb'"\\\",\""'] * 100_000)),
+}
+"""Bodies of a megabyte with more in them than any request has."""
+
+
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("path", ["/v1/verify", "/v1/gamma/batch"])
+def test_a_body_of_more_entries_than_any_request_has_is_not_read(client: TestClient, path: str, name: str) -> None:
+    unended = MANY[name][:-1]  # which would be told, if it were read
+    answer = client.post(path, content=unended, headers={"content-type": "application/json"})
+    details = problem_of(answer, 422)
+    most = max_entries(path, client.app.state.settings)  # type: ignore[attr-defined]  # TestClient's app is any ASGI app
+    assert details["field"] == "body"
+    assert details["detail"] == f"The body has more than {most} entries of lists and objects together."
+
+
+@pytest.mark.parametrize("path", ["/v1/gamma", "/v1/gamma/batch"])
+def test_an_object_of_more_fields_than_any_request_has_is_refused_as_such(client: TestClient, path: str) -> None:
+    fields = {f"f{number}": 1 for number in range(MAX_FIELDS + 1)}
+    details = problem_of(client.post(path, json={"problems": [fields]} if "batch" in path else fields), 422)
+    assert (details["field"], details["detail"]) == ("body", f"The body has more than {MAX_FIELDS} fields.")
+    query = "&".join(f"f{number}=1" for number in range(MAX_FIELDS + 1))
+    details = problem_of(client.get(f"/v1/gamma?{query}"), 422)
+    assert (details["field"], details["detail"]) == ("query", f"The query has more than {MAX_FIELDS} fields.")
+
+
+def test_a_list_is_refused_at_its_first_wrong_item(client: TestClient) -> None:
+    wrong = {"K": 11, "m": 3, "epsilon": 0.1, "gamma": [0.1, "a", *["b"] * 1000]}
+    details = problem_of(client.post("/v1/verify", json=wrong), 422)
+    assert "'a'" in details["detail"]
+    assert "'b'" not in details["detail"]
+    most = max_entries("/v1/tradeoff", client.app.state.settings)  # type: ignore[attr-defined]  # as above
+    details = problem_of(client.get(f"/v1/tradeoff?K=11&epsilon=0.1&ms={'1,' * most}1"), 422)
+    assert details["detail"] == f"The query has more than {most} entries of lists and objects together."
+
+
+def test_commas_in_texts_are_no_entries(client: TestClient) -> None:
+    body = {"K": 3, "m": 1, "epsilon": 0.5, "objective": "shared(" + "," * 19_000 + ")"}
+    assert problem_of(client.post("/v1/gamma", json=body), 422)["field"] == "objective"
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-32", "latin-1"])
+def test_a_body_is_utf_8(client: TestClient, coding: str) -> None:
+    text = '{"K": 3, "m": 1, "epsilon": 0.5, "objective": "é"}'
+    answer = client.post("/v1/gamma", content=text.encode(coding), headers={"content-type": "application/json"})
+    assert problem_of(answer, 422)["field"] == "body"
+    with_mark = "\ufeff" + '{"K": 3, "m": 1, "epsilon": 0.5}'
+    answer = client.post("/v1/gamma", content=with_mark.encode(), headers={"content-type": "application/json"})
+    assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate, br", "x" * 4000])

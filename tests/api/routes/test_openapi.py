@@ -84,6 +84,20 @@ def operations(schema: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     return [(path, method, about) for path, methods in schema["paths"].items() for method, about in methods.items()]
 
 
+def test_the_description_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = create_app(Settings(cache_url="memory"))
+    with TestClient(app) as client:
+        monkeypatch.setattr(app, "openapi", None)
+        monkeypatch.setattr("gzip.compress", None)
+        plain = client.get("/openapi.json", headers={"accept-encoding": "identity"})
+        packed = client.get("/openapi.json", headers={"accept-encoding": "gzip"})
+        assert (packed.headers["content-encoding"], packed.content) == ("gzip", plain.content)
+        assert packed.headers["etag"] == f"W/{plain.headers['etag']}"
+        for tag in (plain.headers["etag"], packed.headers["etag"]):
+            known = client.get("/openapi.json", headers={"if-none-match": tag})
+            assert (known.status_code, known.content) == (304, b"")
+
+
 def test_the_repository_has_the_description() -> None:
     wanted = openapi.openapi_text()
     told = "docs/openapi.json is not the app's: make openapi"

@@ -63,6 +63,24 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
     flush_folder(target.parent)
 
 
+@contextmanager
+def errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Let an OSError that names no file name this one: an error of writing does not say where.
+
+    >>> with errors_naming("/data/labels.csv"):
+    ...     raise OSError(errno.ENOSPC, "No space left on device")
+    Traceback (most recent call last):
+        ...
+    OSError: [Errno 28] No space left on device: '/data/labels.csv'
+    """
+    try:
+        yield
+    except OSError as err:
+        if err.filename is not None:
+            raise
+        raise OSError(err.errno or errno.EIO, err.strerror or str(err), str(path)) from err
+
+
 def regular_target(path: str | os.PathLike[str]) -> Path | None:
     """Return the regular file to which a path leads through links; None where it is written through.
 

@@ -21,7 +21,7 @@ from darrm.cli.output import say
 from darrm.cli.progress import ProgressDisplay
 from darrm.cli.vote_files import blocks, check_format, count_rows, labels
 from darrm_opt.accounting.errors import BudgetExceeded
-from darrm_opt.durable_file import flush_folder
+from darrm_opt.durable_file import errors_naming, flush_folder
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority
 from darrm_opt.mechanism.durable_log import DurableLog, checked_id
@@ -127,6 +127,7 @@ def label_file(
         InvalidInput: a file is not what is accepted, or the output belongs to another job.
         BudgetExceeded: the log has less left than there are rows; the message says which labels there are
             (`BudgetSpent`: none).
+        OSError: a file cannot be written, by its name; the same job can go on.
     """
     suffix = check_format(output, "output")
     K, classes = (
@@ -255,7 +256,8 @@ def _read_job(file: IO[str]) -> LabelJob | None:
 
 
 def _write_job(file: IO[str], job: LabelJob) -> None:
-    file.truncate(0)
-    json.dump(asdict(job), file)
-    file.flush()
-    os.fsync(file.fileno())
+    with errors_naming(file.name):
+        file.truncate(0)
+        json.dump(asdict(job), file)
+        file.flush()
+        os.fsync(file.fileno())

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.durable_file import errors_naming
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.majority import checked_votes
 from darrm_opt.optional_packages import require
@@ -318,13 +319,25 @@ class LabelFile:
             self._file.seek(0)
             self._file.write(header.getvalue())
 
+    def abandon(self) -> None:
+        """Write no more, whether `finish` ended well or not."""
+        if self._parquet is not None:
+            self._parquet.is_open = False  # else it writes the end when it is collected, to a file that is closed
+
 
 @contextmanager
 def labels(path: Path, suffix: str, *, classes: bool = False) -> Iterator[LabelFile]:
-    """Open a file for labels, anew; when this ends well the file is whole and on the disk."""
-    with path.open("wb") as file:
+    """Open a file for labels, anew; when this ends well the file is whole and on the disk.
+
+    Raises:
+        OSError: it cannot be written, by its name.
+    """
+    with errors_naming(path), path.open("wb") as file:
         writing = LabelFile(file, suffix, classes=classes)
-        yield writing
-        writing.finish()
+        try:
+            yield writing
+            writing.finish()
+        finally:
+            writing.abandon()
         file.flush()
         os.fsync(file.fileno())

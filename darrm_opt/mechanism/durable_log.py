@@ -164,6 +164,8 @@ class DurableLog(ABC, Generic[Subject, Answers]):
             ReleaseIdTaken: the id named a release of another size.
             InvalidInput: not a count or not an id.
             ReleaseLogDamaged: the file is not as it was written; nothing was released.
+            OSError: the file cannot be written, by its name. Nothing was released, and it may be charged: asked again
+                under the same id, it is charged once.
         """
         return self._charge_and_release(count, lambda _: draw(), release_id)
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
-from darrm_opt.durable_file import flush_folder
+from darrm_opt.durable_file import errors_naming, flush_folder
 from darrm_opt.fork_identity import close_in_forks, process_identity
 from darrm_opt.mechanism.errors import ReleaseLogDamaged
 from darrm_opt.optional_packages import posix_only
@@ -159,7 +159,8 @@ class Journal(Generic[State]):
 
     def _append(self, file: FileIO, record: Record) -> None:
         line = _line(self._read.chain, record)
-        _write(file, self._read.end, line)
+        with errors_naming(self._path):
+            _write(file, self._read.end, line)
         self._take(record, line)
         self._flushed = self._read.end
 
@@ -182,7 +183,8 @@ class LockedJournal(Generic[State]):
 
         Raises:
             BudgetExceeded: this process was forked from the one that holds the file; nothing was written.
-            OSError: it could not be written; it may count or not, and whoever waits for it gets nothing.
+            OSError: it could not be written, by the file's name; it may count or not, and whoever waits for it gets
+                nothing.
         """
         self._refuse_fork()
         self._journal._append(self._file, record)  # noqa: SLF001 — as above

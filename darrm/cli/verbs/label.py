@@ -93,7 +93,7 @@ def label(
         problem = problem.get("problem", problem)
     try:
         result = label_file(votes, labels, mechanism, log, release_id=release_id, rows=rows, count=count)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OSError):
         say("The same command goes on where this stopped; what was released is not charged again.")
         raise
     spent = log.spent

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import signal
+import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -20,6 +21,7 @@ from support.darrm_runner import Result, refused, run, start
 from darrm.cli.output import ExitCode
 from darrm.cli.progress import ProgressDisplay
 from darrm.cli.vote_files import blocks, count_rows
+from darrm.cli.vote_files import labels as label_blocks
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.mechanism import ReleaseLog
@@ -479,21 +481,64 @@ def test_two_jobs_do_not_write_one_output() -> None:
     assert ReleaseLog("log").spent == 0
 
 
-def test_ctrl_c_says_how_to_go_on(folder: Path) -> None:
+GOES_ON = "The same command goes on where this stopped; what was released is not charged again."
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
+def test_ctrl_c_says_how_to_go_on(folder: Path, kind: str) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
     written("votes.npy", votes(30_000))
-    command = ("label", "votes.npy", "--solution", "solution.json", *_to("log", "labels.npy"), "--queries", "30000")
+    command = ("label", "votes.npy", "--solution", "solution.json", *_to("log", f"labels.{kind}"), "--queries", "30000")
     process = start(*command, "--block", "3", cwd=folder)
     while process.poll() is None and (not Path("log").exists() or Path("log").stat().st_size < 5000):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == ExitCode.INTERRUPTED
-    assert stderr.splitlines()[-2:] == [
-        "The same command goes on where this stopped; what was released is not charged again.",
-        "Interrupted: nothing half-written is left.",
-    ]
+    lines = [line for line in stderr.splitlines() if not line.startswith("labelling rows")]
+    assert lines == [GOES_ON, "Interrupted: nothing half-written is left."]
     spent = ReleaseLog("log").spent
     assert 0 < spent < 30_000
+
+
+LIMITED = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({0}, {0})); from darrm.cli import main; main()"
+"""`darrm` where no file may be larger than some bytes: like a full disk, but for this process alone."""
+
+
+@pytest.mark.parametrize(("rows", "block", "full"), [(200, 1, "log"), (40_000, 40_000, ".labels.csv.part")])
+def test_a_full_disk_says_where_and_how_to_go_on(folder: Path, rows: int, block: int, full: str) -> None:
+    name, table = "votes.npy", votes(rows)
+    written(name, table)
+    command = ("label", name, "--solution", "solution.json", *_to("log", "labels.csv"), "--queries", str(2 * rows))
+    program = [sys.executable, "-c", LIMITED.format(10_000)]
+    process = start(*command, "--block", str(block), cwd=folder, program=program)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.UNAVAILABLE
+    said, error = stderr.splitlines()
+    assert said == GOES_ON
+    assert error.startswith("Error: ")
+    assert error.endswith(f"{full}: File too large")
+    assert not Path("labels.csv").exists()
+    result = label(name, "labels.csv", "--json")
+    assert json.loads(result.stdout)["labels"] == rows
+    assert (len(labels("labels.csv")), ReleaseLog("log").spent) == (rows, rows)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("suffix", [".csv", ".npy", ".parquet"])
+def test_labels_that_cannot_be_written_say_where(suffix: str) -> None:
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+
+    def write() -> None:
+        with label_blocks(Path("/dev/full"), suffix) as file:
+            for _ in range(100):
+                file.write(np.zeros(10_000, dtype=np.uint8))
+
+    with pytest.raises(OSError, match="No space left") as failure:
+        write()
+    assert failure.value.filename == "/dev/full"
 
 
 @pytest.mark.parametrize("classes", [None, 4])

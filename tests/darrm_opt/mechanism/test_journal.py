@@ -23,7 +23,9 @@ from darrm_opt.accounting import BudgetExceeded, BudgetUnreadable
 from darrm_opt.mechanism import ReleaseLog, ReleaseLogDamaged
 from darrm_opt.mechanism.journal import create
 
-SOURCES = tuple(f"darrm_opt/{name}.py" for name in ("mechanism/journal", "mechanism/durable_log", "fork_identity"))
+SOURCES = tuple(
+    f"darrm_opt/{name}.py" for name in ("mechanism/journal", "mechanism/durable_log", "durable_file", "fork_identity")
+)
 """Files whose bytecodes are interrupted, with what they call of the standard library."""
 SOURCES += ("_weakrefset.py", "contextlib.py", "json/__init__.py", "json/encoder.py", "json/decoder.py")
 

@@ -83,8 +83,9 @@ faults: $(READY) ## kill writers, servers, solvers, clients, label runs at rando
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label --classes 4 $(ARGS)
 
-attack: $(READY) ## let greedy clients attack a server, and time the short work of a polite one (docs/faults.md)
-	PYTHONPATH=tests $(BIN)/python -m campaigns.attack $(ARGS)
+attack: $(READY) ## attack a server, naked and behind nginx, beside a polite client (15 minutes; docs/faults.md)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.attack
+	PYTHONPATH=tests $(BIN)/python -m campaigns.denial --write docs/faults.md $(ARGS)
 
 fuzz: $(READY) ## send thousands of generated requests, good and bad, to a running service
 	PYTHONPATH=tests $(BIN)/python -m campaigns.schema_fuzz --write docs/fuzzing.md $(ARGS)

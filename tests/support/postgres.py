@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,19 @@ class Postgres:
         process.wait(30)
         for child in children:  # they notice and end; a new server must not start before
             child.wait(30)
+
+    @contextlib.contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Stop all its processes within the block, as they are: the kernel still accepts connections for them."""
+        process = self._server.get_postmaster_info().process
+        stopped = [process, *process.children(recursive=True)]
+        for each in stopped:
+            each.suspend()
+        try:
+            yield
+        finally:
+            for each in stopped:
+                each.resume()
 
     def start(self) -> None:
         """Start it again, on the same socket; does nothing where it runs."""

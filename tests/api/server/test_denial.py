@@ -1,0 +1,36 @@
+"""The campaign of denial of service in its short form: smaller attacks, and nothing of the polite client's fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from campaigns.denial import HANG, MAX_MEMORY, Site, measure, site
+from support.attackers import ATTACKS, Attack
+from support.proxy import needs_proxy
+
+pytestmark = pytest.mark.slow
+
+WITH_SQLITE = [attack for attack in ATTACKS if attack.name != HANG]
+
+SCALE = 0.3
+"""Multiple of the connections of the long form."""
+
+SECONDS = 2.0
+"""Time of each attack [s]."""
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[Site]:
+    with site("proxy") as under:
+        yield under
+
+
+@needs_proxy
+@pytest.mark.parametrize("attack", WITH_SQLITE, ids=lambda attack: attack.name)
+def test_behind_the_proxy_nothing_fails(proxied: Site, attack: Attack) -> None:
+    found = measure(proxied, attack, SCALE, SECONDS, recovery=0.5)
+    assert found.attackers.opened > 0
+    assert found.during.failures == found.after.failures == []
+    assert max(found.peak, found.left) < MAX_MEMORY
+    assert found.errors < 100_000

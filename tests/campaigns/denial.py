@@ -1,0 +1,349 @@
+"""Denial of service: every attack of `support.attackers` on a real server, naked and behind the proxy.
+
+    PYTHONPATH=tests python -m campaigns.denial [--seconds 15] [--only NAME] [--door naked|proxy] [--write docs/faults.md]
+
+For each attack a new server, which takes all its limits from its defaults and has keys. Meanwhile a polite client with
+a key, from an address of its own, asks for certificates, on a connection that it keeps and on new ones, and the
+orchestrator for /healthz. What is measured: resident memory of the service, at its peak and ten seconds after; the
+longest stall of its event loop, from within; the times of the polite client, and its failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Literal
+
+from support.attackers import ATTACKS, Attack, Tally, Target
+from support.loop_lag import VARIABLE, LoopLag
+from support.paths import ROOT
+from support.postgres import Postgres
+from support.postgres import server as postgresql_server
+from support.proxy import Proxy, proxying
+from support.service import Service, children, service
+
+from api.access.keys import create_key
+from campaigns.attack import MAX_RATIO, SHORT, p99
+from campaigns.pages import write_part
+
+PART = "## Denial of service"
+"""Heading of this campaign's part of the page."""
+
+Door = Literal["naked", "proxy"]
+
+DOORS: tuple[Door, ...] = ("naked", "proxy")
+
+MAX_MEMORY = 400
+"""Largest resident memory of the service [MiB]."""
+
+MAX_VERIFY = 0.5
+"""Largest 99th percentile of a certificate [s], naked."""
+
+UNNOTICED = 0.1
+"""The same behind the proxy [s], unless `MAX_RATIO` times that on the idle server is more."""
+
+MAX_HEALTH = 1.0
+"""Longest time of /healthz [s]."""
+
+MAX_HANG = 16.0
+"""Longest time of an answer of 503 while the store hangs [s]: its deadline, and a second for a busy machine."""
+
+HANG_SECONDS = 25.0
+"""Least time for which the store hangs [s]: longer than any answer may take."""
+
+RECOVERY = 10.0
+"""Time after an attack until everything must be as before [s]."""
+
+PATIENCE = 30.0
+"""Longest time of a polite request [s]; it counts as a failure after that."""
+
+PAUSE = 0.02
+"""Time between two polite requests [s]."""
+
+HANG = "store that hangs"
+"""The attack for which PostgreSQL is stopped."""
+
+
+@dataclass
+class Polite:
+    """What the polite client met: times of certificates and of /healthz [s], and what failed, in words."""
+
+    verify: list[float] = field(default_factory=list)
+    health: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def ask(self, times: list[float], connection: HTTPConnection, path: str, body: str | None, key: str) -> None:
+        """Ask once, and note the time, or the failure; again if the connection had been kept and was closed meanwhile."""
+        headers = {"Content-Type": "application/json", "X-API-Key": key, "Host": "localhost"}
+        began, was_kept = time.perf_counter(), connection.sock is not None
+        for is_last in (not was_kept, True):
+            try:
+                connection.request("GET" if body is None else "POST", path, body, headers)
+                answer = connection.getresponse()
+                answer.read()
+            except (OSError, HTTPException) as err:
+                connection.close()
+                if is_last:
+                    self.failures.append(f"{path}: {err!r}")
+                    break
+            else:
+                if answer.status != 200:
+                    self.failures.append(f"{path}: {answer.status}")
+                break
+        times.append(time.perf_counter() - began)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an attack did.
+
+    Attributes:
+        attack: its name.
+        door: naked, or behind the proxy.
+        idle: the polite client before it.
+        during: the polite client meanwhile.
+        after: the polite client ten seconds after.
+        peak: largest resident memory of the service [MiB].
+        left: its resident memory ten seconds after [MiB].
+        stall: longest stall of its event loop [s].
+        proxy: largest resident memory of the proxy, over its processes [MiB]; 0 where there is none.
+        errors: what the proxy wrote meanwhile, to both logs [bytes].
+        attackers: what the attackers did.
+    """
+
+    attack: str
+    door: Door
+    idle: Polite
+    during: Polite
+    after: Polite
+    peak: int
+    left: int
+    stall: float
+    proxy: int
+    errors: int
+    attackers: Tally
+
+    def wrong(self) -> list[str]:
+        """Return what should not be, in words."""
+        slow = MAX_VERIFY if self.door == "naked" else max(UNNOTICED, MAX_RATIO * p99(self.idle.verify))
+        limits = {
+            f"memory {self.peak} MiB": self.peak > MAX_MEMORY,
+            f"memory {self.left} MiB afterwards": self.left > MAX_MEMORY,
+            f"verify {p99(self.during.verify):.2f} s": p99(self.during.verify) > slow,
+            f"health {max(self.during.health):.2f} s": max(self.during.health) > MAX_HEALTH,
+            f"verify {p99(self.after.verify):.2f} s afterwards": p99(self.after.verify) > slow,
+            f"failures {self.during.failures[:3]}": bool(self.during.failures),
+            f"failures {self.after.failures[:3]} afterwards": bool(self.after.failures),
+            f"the attackers waited {self.attackers.longest:.1f} s": self.attack == HANG
+            and self.attackers.longest > MAX_HANG,
+            "no attacker got through": self.attackers.opened == 0,
+        }
+        return [text for text, is_wrong in limits.items() if is_wrong]
+
+
+class Site:
+    """A server under attack: its process, its door, and keys of an attacker and of a polite client.
+
+    Args:
+        server: the server.
+        proxy: the proxy before it, if any.
+        keys: of an attacker and of the polite client.
+        lag: the recorder of the server's event loop.
+        postgres: its store, unless that is a file.
+    """
+
+    def __init__(
+        self, server: Service, proxy: Proxy | None, keys: list[str], lag: LoopLag, postgres: Postgres | None
+    ) -> None:
+        self.server, self.proxy, self.lag, self._postgres = server, proxy, lag, postgres
+        self.key, self._polite_key = keys
+        self._own = (server.client.base_url.host, server.client.base_url.port or 0)
+        self._kept = self._connection()
+
+    def close(self) -> None:
+        """Close the connection that was kept."""
+        self._kept.close()
+
+    def target(self) -> Target:
+        """Return where an attack goes."""
+        if self.proxy is None:
+            return Target(*self._own, "", self.key)
+        return Target(*self.proxy.address, str(self.proxy.certificate), self.key)
+
+    def ask_politely(self, seconds: float) -> Polite:
+        """Ask for certificates and for /healthz for a time."""
+        polite, (path, body) = Polite(), SHORT["verify"]
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.closing(self._connection()) as new:
+                polite.ask(polite.verify, new, path, json.dumps(body), self._polite_key)
+            time.sleep(PAUSE)
+            polite.ask(polite.verify, self._kept, path, json.dumps(body), self._polite_key)
+            time.sleep(PAUSE)
+            with contextlib.closing(HTTPConnection(*self._own, timeout=PATIENCE)) as inside:
+                polite.ask(polite.health, inside, "/healthz", None, self._polite_key)
+            time.sleep(PAUSE)
+        return polite
+
+    def memory(self, name: str, pid: int | None = None) -> int:
+        """Return a figure of a process's memory, as /proc names it [MiB]; of the server, unless another is named."""
+        status = Path(f"/proc/{pid or self.server.process.pid}/status").read_text(encoding="ascii")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(f"{name}:")) // 1024
+
+    def proxy_memory(self) -> int:
+        """Return the largest resident memory of the proxy's processes, added up [MiB]."""
+        if self.proxy is None:
+            return 0
+        pids = [self.proxy.process.pid, *children().get(self.proxy.process.pid, [])]
+        return sum(self.memory("VmHWM", pid) for pid in pids)
+
+    def hanging(self, attack: Attack) -> contextlib.AbstractContextManager[None]:
+        """Return the block within which the store hangs, if that is part of an attack."""
+        if attack.name != HANG:
+            return contextlib.nullcontext()
+        assert self._postgres is not None
+        return self._postgres.hanging()
+
+    def reset(self) -> None:
+        """Forget the peaks of before."""
+        Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5", encoding="ascii")
+        self.lag.set(0.0)
+
+    def _connection(self) -> HTTPConnection:
+        if self.proxy is None:
+            return HTTPConnection(*self._own, timeout=PATIENCE)
+        return HTTPSConnection(*self.proxy.address, timeout=PATIENCE, context=self.proxy.trust)
+
+
+@contextlib.contextmanager
+def site(door: Door, *, postgresql: bool = False) -> Iterator[Site]:
+    """Run a server with its default limits, and the proxy before it if it is behind one; its store may be PostgreSQL."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        keys = [create_key(folder / "keys.json", name)[1] for name in ("greedy", "polite")]
+        settings = {"DARRM_KEYS": str(folder / "keys.json"), "DARRM_LOG_LEVEL": "info", VARIABLE: str(folder / "lag")}
+        settings |= {"DARRM_RATE": "100", "DARRM_BURST": "200"}
+        settings |= {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+        if door == "proxy":
+            settings["DARRM_TRUSTED_PROXIES"] = "127.0.0.1"
+        postgres = postgresql_server() if postgresql else None
+        url = f"sqlite:///{folder / 'store.sqlite'}" if postgres is None else postgres.url(postgres.new())
+        lag = LoopLag(folder / "lag")
+        program = [sys.executable, "-c", "from support.loop_lag import main; main()"]
+        running = stack.enter_context(service(url, folder, program, **settings))
+        proxy = stack.enter_context(proxying(running.url)) if door == "proxy" else None
+        under = Site(running, proxy, keys, lag, postgres)
+        stack.callback(under.close)
+        under.ask_politely(1.0)  # processes start
+        yield under
+
+
+@contextlib.contextmanager
+def attacked(attack: Attack, target: Target, scale: float, seconds: float) -> Iterator[Tally]:
+    """Attack within the block, from a process of its own; yield what will hold its tally after it."""
+    command = [sys.executable, "-m", "support.attackers", attack.name, str(scale), str(seconds + 60)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    tally = Tally()
+    with subprocess.Popen(
+        [*command, json.dumps(vars(target))], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            yield tally
+            assert process.poll() is None, "the attack ended before it should"
+        finally:
+            process.terminate()
+            output, _ = process.communicate(timeout=60)
+        tally.add(output)
+
+
+def measure(under: Site, attack: Attack, scale: float, seconds: float, recovery: float) -> Finding:
+    """Attack a server for a time, and return what came of it.
+
+    Args:
+        under: the server under attack.
+        attack: what is done.
+        scale: multiple of the attack's connections.
+        seconds: time of the attack [s].
+        recovery: time between its end and the last measurement [s].
+    """
+    idle = under.ask_politely(min(3.0, seconds / 2))
+    under.reset()
+    with under.hanging(attack), attacked(attack, under.target(), scale, seconds) as tally:
+        during = under.ask_politely(seconds)
+    peak, stall = under.memory("VmHWM"), under.lag.longest
+    time.sleep(recovery)
+    after = under.ask_politely(min(3.0, seconds / 2))
+    logs = [] if under.proxy is None else [under.proxy.errors, under.proxy.log]
+    return Finding(
+        attack.name,
+        "naked" if under.proxy is None else "proxy",
+        idle,
+        during,
+        after,
+        peak,
+        under.memory("VmRSS"),
+        stall,
+        under.proxy_memory(),
+        sum(path.stat().st_size for path in logs),
+        tally,
+    )
+
+
+def table(findings: list[Finding]) -> str:
+    """Return the findings as a table."""
+    titles = (
+        "attack, door, memory (10 s after) [MiB], longest stall [s], verify p50 [ms], p99 [ms], slowest health [ms]"
+    )
+    columns = [*titles.split(", "), "failed", "proxy [MiB]", "connections, answers", "limits kept"]
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    for each in findings:
+        verify, health = each.during.verify, each.during.health
+        answers = ", ".join(f"{number} × {status}" for status, number in sorted(each.attackers.statuses.items()))
+        lines.append(
+            f"| {each.attack} | {each.door} | {each.peak} ({each.left}) | {each.stall:.2f} "
+            f"| {1000 * statistics.median(verify):.0f} | {1000 * p99(verify):.0f} | {1000 * max(health):.0f} "
+            f"| {len(each.during.failures)} of {len(verify) + len(health)} | {each.proxy or ''} "
+            f"| {each.attackers.opened}{answers and ', '}{answers} | {'; '.join(each.wrong()) or 'yes'} |"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the campaign; return 1 where a limit was not kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--only", action="append", choices=[each.name for each in ATTACKS])
+    parser.add_argument("--door", choices=DOORS)
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args(arguments)
+    findings = []
+    for attack in ATTACKS:
+        for door in DOORS:
+            if attack.name not in (options.only or [attack.name]) or options.door not in {None, door}:
+                continue
+            seconds = max(options.seconds, HANG_SECONDS) if attack.name == HANG else options.seconds
+            with site(door, postgresql=attack.name == HANG) as under:
+                findings.append(measure(under, attack, options.scale, seconds, RECOVERY))
+            sys.stdout.write(table(findings[-1:]).splitlines()[-1] + "\n")
+            sys.stdout.flush()
+    if options.write:
+        write_part(options.write, PART, f"{PART}\n\n{table(findings)}\n")
+    return int(any(finding.wrong() for finding in findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

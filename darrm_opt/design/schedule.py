@@ -26,6 +26,9 @@ MAX_COMPLETE_K = 120
 MAX_OFF_THEIR_ENDS = 1.0
 """Beyond `MAX_COMPLETE_K`, with more voters than this off their ends in the mean, many skeletons pass the sieves."""
 
+MAX_PASSED_K = 600
+"""Up to this K every search affords a pass over the blossoms of a row in each column (`separable`), whatever Δ is."""
+
 MAX_QUICK_K = 60
 """Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many
 voters are off their ends."""
@@ -79,7 +82,8 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
         return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
         return (_spread_stage(problem, tolerance, complete=True, step=0.5),)
-    if problem.affected * problem.voter.delta > MAX_EVALUATED_MEAN:
+    is_searchable = problem.affected == problem.K <= MAX_PASSED_K
+    if problem.affected * problem.voter.delta > MAX_EVALUATED_MEAN and not is_searchable:
         return (_spread_stage(problem, tolerance, complete=False, step=1.0, bounding=True),)
     return (
         _spread_stage(problem, tolerance, complete=False, step=0.5),

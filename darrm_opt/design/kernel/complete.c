@@ -2,15 +2,6 @@
 
 #include "search.h"
 
-LOOP void step_to(double *restrict to, const double *restrict a, whole n, double t, double complement) {
-    for (whole j = 0; j < n; j++) to[j] = complement * a[j] + t * a[j + 1];
-}
-
-
-LOOP void minimum_into(double *restrict to, const double *restrict a, whole many) {
-    for (whole j = 0; j < many; j++) to[j] = smallest(to[j], a[j]);
-}
-
 static void turn(double *a, whole n) {
     for (whole j = 0; 2 * j <= n; j++) {
         double swap = -a[j];
@@ -22,12 +13,6 @@ static void turn(double *a, whole n) {
 LOOP void maximum_into(double *restrict to, const double *restrict a, whole many) {
     for (whole j = 0; j < many; j++) to[j] = largest(to[j], a[j]);
 }
-
-/* best[j] = max(best[j], q own[j] + other[j]) */
-LOOP void join_into(double *restrict best, const double *restrict own, const double *restrict other, whole many, double q) {
-    for (whole j = 0; j < many; j++) best[j] = largest(best[j], q * own[j] + other[j]);
-}
-
 
 static void running_maximum(double *table, whole rows, whole columns) {
     for (whole a = 0; a < rows; a++) {
@@ -124,44 +109,34 @@ void search_skeleton(State *state, const double *A, whole n, whole n1, whole nx,
     free(mine);
 }
 
+/* ------------------------------------------------------------------------------------------------- all of a row at once */
+
 /*
- * The blossoms of a whole row, one run of n - a - a' + 1 entries for each (a, a') with a + a' <= moving: entry j is
- * U_N(a, a') at N = a' + j (a voters at Delta, a' at 1 - Delta, j at 1). `separable._near_end_table`.
+ * The blossoms of a row pass through one array: for each a, and then for each a', one step makes the entries
+ * U_N(a, a') of N = a', a' + 1, ... from those before (`separable._near_end_table`). What is wanted of them is taken
+ * as they pass, so that a row needs O(n) of memory, which stays in the cache, and not the whole table.
  */
-static inline double *run_of(const State *state, whole n, whole a, whole a1) {
-    return state->table + state->starts[a] + a1 * (n - a + 1) - a1 * (a1 - 1) / 2;
+
+/* One such step, and the largest and the least so far. */
+LOOP void step_and_reach(double *restrict a, whole n, double t, double complement, double *restrict high,
+                         double *restrict low) {
+    for (whole j = 0; j < n; j++) {
+        double value = complement * a[j] + t * a[j + 1];
+        a[j] = value;
+        high[j] = largest(high[j], value);
+        low[j] = smallest(low[j], value);
+    }
 }
 
-static int row_table(State *state, const double *A, whole n, whole moving) {
-    double Delta = state->tables->Delta;
-    whole entries = 0;
-    for (whole a = 0; a <= moving; a++) { /* runs of n - a + 1, n - a, ... entries */
-        whole runs = moving - a + 1;
-        state->starts[a] = entries;
-        entries += runs * (n - a + 1) - runs * (runs - 1) / 2;
+/* One such step, and where the largest so far was first found. */
+LOOP void step_and_place(double *restrict a, whole n, double t, double complement, double *restrict high,
+                         double *restrict place, double here) {
+    for (whole j = 0; j < n; j++) {
+        double value = complement * a[j] + t * a[j + 1];
+        a[j] = value;
+        place[j] = value > high[j] ? here : place[j];
+        high[j] = largest(high[j], value);
     }
-    if (entries > state->table_room) {
-        free(state->table);
-        free(state->crossed);
-        state->table = malloc((size_t)entries * sizeof(double));
-        state->crossed = malloc((size_t)entries * sizeof(double));
-        state->table_room = state->table && state->crossed ? entries : 0;
-        if (!state->table_room) return state->failed = OUT_OF_MEMORY;
-    }
-    for (whole a = 0; a <= moving; a++) {
-        if (a)
-            step_to(run_of(state, n, a, 0), run_of(state, n, a - 1, 0), n - a + 1, Delta, 1.0 - Delta);
-        else
-            memcpy(state->table, A, (size_t)(n + 1) * sizeof(double));
-        for (whole a1 = 1; a1 <= moving - a; a1++)
-            step_to(run_of(state, n, a, a1), run_of(state, n, a, a1 - 1), n - a - a1 + 1, 1.0 - Delta, Delta);
-    }
-    return DONE;
-}
-
-/* Of the runs with a + a' = w, entry A of each: [w][A][a], where a block w has n - w + 1 rows of w + 1. */
-static inline double *crossed_of(const State *state, whole n, whole w, whole A) {
-    return state->crossed + (w * (w + 1) / 2 * (n + 1) - (w - 1) * w * (w + 1) / 3) + A * (w + 1);
 }
 
 /*
@@ -169,14 +144,19 @@ static inline double *crossed_of(const State *state, whole n, whole w, whole A) 
  * does, phi <= q high[n1] + high[n0] on a whole skeleton. Every U of the next row of a column is x U_N + y U_N+1 of this
  * one, so one step of both bounds them there, at the rounding of one step of each entry.
  */
-static void note_reach(State *state, whole n, int mirrored) {
+static void note_reach(State *state, const double *A, whole n, whole moving, int mirrored) {
+    double Delta = state->tables->Delta, *outer = state->outer, *inner = state->inner;
     double *high = mirrored ? state->low : state->high, *low = mirrored ? state->high : state->low;
-    for (whole N = 0; N <= n; N++) high[N] = -DBL_MAX, low[N] = DBL_MAX;
-    for (whole a = 0; a <= n; a++)
-        for (whole a1 = 0; a1 <= n - a; a1++) {
-            maximum_into(high + a1, run_of(state, n, a, a1), n - a - a1 + 1);
-            minimum_into(low + a1, run_of(state, n, a, a1), n - a - a1 + 1);
-        }
+    size_t size = (size_t)(n + 1) * sizeof(double);
+    memcpy(outer, A, size);
+    memcpy(high, A, size);
+    memcpy(low, A, size);
+    for (whole a = 0; a <= lesser(n, moving) && !out_of_time(state); a++) {
+        if (a) step_and_reach(outer, n - a + 1, Delta, 1.0 - Delta, high, low);
+        memcpy(inner, outer, (size_t)(n - a + 1) * sizeof(double));
+        for (whole a1 = 1; a1 <= lesser(n, moving) - a; a1++)
+            step_and_reach(inner, n - a - a1 + 1, 1.0 - Delta, Delta, high + a1, low + a1);
+    }
     if (mirrored) { /* U_N(a, a') of the mirrored row is -U_n-N(a', a) */
         turn(state->high, n);
         turn(state->low, n);
@@ -190,93 +170,110 @@ double reach_bound(const State *state, whole n, int mirrored) {
     return mirrored ? -least : most;
 }
 
-/*
- * Search every skeleton of a row where everybody may move (M = n): `separable.search_separable`.
- *
- * With V(a, a')[j] the running maximum of U over both numbers, a skeleton's value at (A, A') is
- * q V(A, A')[n1 - A'] + V(n1 - A', n0 - A)[A]. The second lies on the run (b, n - A - A' - b) for b = n1 - A', at entry A:
- * `crossed` holds those entries, [w = n - A - A'][A][b], so that both are read in order, for all n1 at once.
- */
-static void search_free_row(State *state, const double *A, whole n, whole nx, whole ny, int mirrored) {
-    double q = state->tables->q, *best = state->bounds;
-    if (row_table(state, A, n, n)) return;
-    note_reach(state, n, mirrored);
-    double bound = reach_bound(state, n, mirrored);
-    if (bound <= level_of(state)) {
-        leave_out(state, bound);
-        return;
+/* The largest U_N(a, a') of each N, and the first (a, a') that attains it, as a * (n + 1) + a'. */
+static void find_places(State *state, const double *A, whole n, whole moving) {
+    double Delta = state->tables->Delta, *outer = state->outer, *inner = state->inner, stride = (double)(n + 1);
+    size_t size = (size_t)(n + 1) * sizeof(double);
+    memcpy(outer, A, size);
+    memcpy(state->best, A, size);
+    memset(state->place, 0, size);
+    for (whole a = 0; a <= lesser(n, moving) && !out_of_time(state); a++) {
+        double here = (double)a * stride;
+        if (a) step_and_place(outer, n - a + 1, Delta, 1.0 - Delta, state->best, state->place, here);
+        memcpy(inner, outer, (size_t)(n - a + 1) * sizeof(double));
+        for (whole a1 = 1; a1 <= lesser(n, moving) - a; a1++)
+            step_and_place(inner, n - a - a1 + 1, 1.0 - Delta, Delta, state->best + a1, state->place + a1, here + (double)a1);
     }
-    for (whole a = 0; a <= n; a++)
-        for (whole a1 = 0; a1 <= n - a; a1++) {
-            double *run = run_of(state, n, a, a1);
-            whole many = n - a - a1 + 1, w = a + a1;
-            if (a) maximum_into(run, run_of(state, n, a - 1, a1), many);       /* the same N: entry j */
-            if (a1) maximum_into(run, run_of(state, n, a, a1 - 1) + 1, many);  /* one less at 1 - Delta */
-            double *to = crossed_of(state, n, w, 0) + a;
-            for (whole j = 0; j < many; j++) to[j * (w + 1)] = run[j];
+}
+
+/*
+ * Search some skeletons of a row completely: U of both sides is collected from a pass over the row, for as many of them
+ * at a time as there is room for.
+ */
+static void join_skeletons(State *state, const double *A, whole n, whole nx, whole ny, whole moving, const whole *open,
+                           whole many) {
+    double Delta = state->tables->Delta, *outer = state->outer, *inner = state->inner;
+    whole *start = state->starts, budget = lesser(n, moving);
+    for (whole first = 0, after; first < many && !out_of_time(state); first = after) {
+        whole entries = 0;
+        for (after = first; after < many; after++) {
+            whole m0 = lesser(n - open[after], moving), m1 = lesser(open[after], moving), both = 2 * (m0 + 1) * (m1 + 1);
+            if (after > first && entries + both > state->tables->most_entries) break;
+            start[after - first] = entries;
+            entries += both;
         }
-    for (whole j = 0; j <= n; j++) best[j] = -DBL_MAX;
-    for (whole a = 0; a <= n; a++)
-        for (whole a1 = 0; a1 <= n - a; a1++) {
-            whole w = n - a - a1;
-            join_into(best + a1, run_of(state, n, a, a1), crossed_of(state, n, w, a), w + 1, q);
+        double *table = malloc((size_t)entries * sizeof(double));
+        if (!table) {
+            state->failed = OUT_OF_MEMORY;
+            return;
         }
-    for (whole n1 = 0; n1 <= n; n1++) {
-        if (!wanted(state, best[n1])) continue;
-        whole n0 = n - n1, best_A = 0, best_A1 = 0, counts[CORNERS];
-        for (whole a = 0; a <= n0; a++)
-            for (whole a1 = 0; a1 <= n1; a1++) {
-                whole w = n - a - a1;
-                if (q * run_of(state, n, a, a1)[n1 - a1] + crossed_of(state, n, w, a)[n1 - a1] == best[n1]) {
-                    best_A = a, best_A1 = a1;
-                    a = n0; /* found */
-                    break;
+        for (whole k = 0; k < entries; k++) table[k] = -DBL_MAX;
+        memcpy(outer, A, (size_t)(n + 1) * sizeof(double));
+        for (whole a = 0; a <= budget && !out_of_time(state); a++) {
+            if (a) step(outer, n - a + 1, Delta, 1.0 - Delta);
+            memcpy(inner, outer, (size_t)(n - a + 1) * sizeof(double));
+            for (whole a1 = 0; a1 <= budget - a; a1++) {
+                if (a1) step(inner, n - a - a1 + 1, 1.0 - Delta, Delta);
+                for (whole k = first; k < after; k++) {
+                    whole n1 = open[k], n0 = n - n1, m0 = lesser(n0, moving), m1 = lesser(n1, moving);
+                    double *mine = table + start[k - first], *theirs = mine + (m0 + 1) * (m1 + 1);
+                    if (a <= m0 && a1 <= m1) mine[a * (m1 + 1) + a1] = inner[n1 - a1];
+                    if (a <= m1 && a1 <= m0) theirs[a * (m0 + 1) + a1] = inner[n0 - a1];
                 }
             }
-        /* a running maximum does not say where it lies: walk down while the value stays the same */
-        whole a = best_A, a1 = best_A1, b1 = n1 - best_A1, b = n0 - best_A;
-        for (int going = 1; going;) {
-            double here = run_of(state, n, a, a1)[n1 - a1];
-            if (a && run_of(state, n, a - 1, a1)[n1 - a1] == here) a--;
-            else if (a1 && run_of(state, n, a, a1 - 1)[n1 - a1 + 1] == here) a1--;
-            else going = 0;
         }
-        for (int going = 1; going;) {
-            double here = run_of(state, n, b1, b)[n0 - b];
-            if (b1 && run_of(state, n, b1 - 1, b)[n0 - b] == here) b1--;
-            else if (b && run_of(state, n, b1, b - 1)[n0 - b + 1] == here) b--;
-            else going = 0;
+        for (whole k = first; k < after && !out_of_time(state); k++) {
+            whole n1 = open[k], n0 = n - n1, m0 = lesser(n0, moving), m1 = lesser(n1, moving);
+            double *mine = table + start[k - first];
+            join_skeleton(state, mine, mine + (m0 + 1) * (m1 + 1), nx, ny, n0, n1, moving);
         }
-        fill(counts, nx, ny, n0, n1, a, a1, b1, b);
-        offer(state, best[n1], counts);
+        free(table);
     }
 }
 
-/* Search every skeleton of a row where only some near-end voters may move (M < n). */
-static void search_bound_row(State *state, const double *A, whole n, whole nx, whole ny, whole moving) {
-    if (row_table(state, A, n, moving)) return;
-    double *mine = malloc(2 * (size_t)((moving + 1) * (moving + 1)) * sizeof(double));
-    if (!mine) {
-        state->failed = OUT_OF_MEMORY;
+/*
+ * Search every skeleton of a row: `separable.search_separable`. Where the places at which both sides are at their
+ * largest form a multiset, it is the worst of its skeleton; only where they do not are the two joined.
+ */
+void search_row(State *state, const double *A, whole n, whole nx, whole ny, whole moving, int mirrored) {
+    double q = state->tables->q;
+    if (state->reach_row != ny) {
+        note_reach(state, A, n, moving, mirrored);
+        state->reach_row = ny;
+        double bound = reach_bound(state, n, mirrored);
+        if (state->failed) return;
+        if (bound <= level_of(state)) {
+            leave_out(state, bound);
+            return;
+        }
+    }
+    find_places(state, A, n, moving);
+    if (state->failed) return;
+    whole conflicts = 0;
+    for (whole n1 = 0; n1 <= n; n1++) {
+        whole n0 = n - n1, own = (whole)state->place[n1], other = (whole)state->place[n0], counts[CORNERS];
+        whole a = own / (n + 1), a1 = own % (n + 1), b1 = other / (n + 1), b = other % (n + 1);
+        double value = q * state->best[n1] + state->best[n0];
+        if (a + b <= n0 && a1 + b1 <= n1 && a + a1 + b + b1 <= moving) {
+            fill(counts, nx, ny, n0, n1, a, a1, b1, b);
+            if (wanted(state, value)) offer(state, value, counts);
+        } else if (value <= level_of(state)) {
+            leave_out(state, value);
+        } else {
+            state->open[conflicts++] = n1;
+        }
+    }
+    if (goes_on(state)) {
+        join_skeletons(state, A, n, nx, ny, moving, state->open, conflicts);
         return;
     }
-    for (whole n1 = 0; n1 <= n && !out_of_time(state); n1++) {
-        whole n0 = n - n1, m0 = lesser(n0, moving), m1 = lesser(n1, moving);
-        double *theirs = mine + (m0 + 1) * (m1 + 1);
-        for (whole a = 0; a <= m0; a++)
-            for (whole a1 = 0; a1 <= m1; a1++) {
-                int known = a + a1 <= moving;
-                mine[a * (m1 + 1) + a1] = known ? run_of(state, n, a, a1)[n1 - a1] : -DBL_MAX;
-                theirs[a1 * (m0 + 1) + a] = known ? run_of(state, n, a1, a)[n0 - a] : -DBL_MAX;
-            }
-        join_skeleton(state, mine, theirs, nx, ny, n0, n1, moving);
+    for (whole k = 0; k < conflicts; k++) { /* a multiset nearby: one side at its largest, the other at its end */
+        whole n1 = state->open[k], n0 = n - n1, counts[CORNERS];
+        double mine = q * state->best[n1] + A[n0], theirs = q * A[n1] + state->best[n0];
+        whole at = (whole)state->place[mine >= theirs ? n1 : n0], plus = at / (n + 1), minus = at % (n + 1);
+        if (mine >= theirs) fill(counts, nx, ny, n0, n1, plus, minus, 0, 0);
+        else fill(counts, nx, ny, n0, n1, 0, 0, plus, minus);
+        if (wanted(state, largest(mine, theirs))) offer(state, largest(mine, theirs), counts);
+        leave_out(state, q * state->best[n1] + state->best[n0]);
     }
-    free(mine);
-}
-
-void search_row(State *state, const double *A, whole n, whole nx, whole ny, whole moving, int mirrored) {
-    if (moving >= n)
-        search_free_row(state, A, n, nx, ny, mirrored);
-    else
-        search_bound_row(state, A, n, nx, ny, moving);
 }

@@ -51,7 +51,7 @@ class Tables(ctypes.Structure):
         ("stride", _whole),
         *((name, _array) for name in ("mass", "terms", "tail")),
         ("most_mean", _double),
-        ("most_entries", _whole),
+        *((name, _whole) for name in ("most_entries", "most_passed")),
     )
 
 

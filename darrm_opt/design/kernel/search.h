@@ -22,6 +22,7 @@ typedef struct {
     const double *tail;     /* what leaves the window of a local second difference, as a share of its maximum, by M */
     double most_mean;       /* MAX_EVALUATED_MEAN */
     whole most_entries;     /* MAX_TABLE_ENTRIES */
+    whole most_passed;      /* MAX_PASSED_ENTRIES */
 } Tables;
 
 /* One search: what is asked, and what is found. */
@@ -47,10 +48,10 @@ typedef struct {
     double value;       /* largest of this column, at least that of the start */
     int has_cut, has_reach; /* of this column */
     double *column, *row, *turned, *steepest, *bounds, *high, *low; /* K + 1 each */
+    double *outer, *inner, *best, *place;              /* K + 1 each: a row's blossoms as they pass (complete.c) */
     double *above, *below;                             /* stride each */
     whole *open, *starts;                              /* K + 1 each */
-    double *table, *crossed;                           /* blossoms of a row */
-    whole table_room;
+    whole reach_row;                                   /* ny of the row whose own blossoms made high and low */
     int failed;
 } State;
 

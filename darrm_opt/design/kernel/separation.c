@@ -232,20 +232,25 @@ static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny
     Search *search = state->search;
     whole moving = tables->affected - nx - ny, left = 0;
     double mean = (double)moving * tables->Delta, slack;
-    int affordable = (n + 1) * (moving + 1) * (moving + 1) <= tables->most_entries;
+    whole budget = lesser(n, moving), triangle = (budget + 1) * (budget + 2);
+    whole entries = triangle / 2 * (n + 1) - triangle * budget / 3; /* of all its blossoms */
+    int affordable = entries <= tables->most_passed;
     if (state->has_reach) {
-        double reached = reach_bound(state, n, mirrored);
-        if (reached <= level_of(state)) {
-            leave_out(state, reached);
+        bound = smallest(bound, reach_bound(state, n, mirrored));
+        if (bound <= level_of(state)) {
+            leave_out(state, bound);
             return;
         }
     }
-    if (mean > tables->most_mean && !affordable) {
-        leave_out(state, bound);
-        return;
-    }
-    if (mean > tables->most_mean || (mean > MOST_SIEVED_MEAN && affordable && moving >= n && goes_on(state))) {
-        search_row(state, A, n, nx, ny, moving, mirrored);
+    /* beyond `most_mean` there is no sieve; below, one pass over the row's blossoms may cost less than its sieves */
+    int sieved = mean <= tables->most_mean;
+    whole terms = sieved ? lesser(tables->terms[moving], moving) : 0;
+    int passed = !sieved || (affordable && moving >= n && mean > MOST_SIEVED_MEAN && entries < 4 * n * terms * terms);
+    if (passed) {
+        if (affordable && !(search->settle == UNTIL_A_CUT && state->has_cut))
+            search_row(state, A, n, nx, ny, moving, mirrored);
+        else
+            leave_out(state, bound);
         return;
     }
     slack = 0.5 * (mean * mean) * bend + 2 * mean * search->fuzz;
@@ -259,8 +264,7 @@ static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny
         else if (is_open(state, A, n, n1, nx, ny, moving, bend)) state->open[left++] = n1;
     }
     /* whole rows at once cost less than many skeletons one by one */
-    whole terms = lesser(tables->terms[moving], moving);
-    if (affordable && left > 0 && left * (terms + 2) > 2 * n) {
+    if (affordable && left > 0 && left * (terms + 2) > (moving >= n && mean > MOST_SIEVED_MEAN ? n / 4 : 2 * n)) {
         search_row(state, A, n, nx, ny, moving, mirrored);
         return;
     }
@@ -284,6 +288,7 @@ static void search_column(State *state, whole nx) {
     double *A = state->row, most, least, slope = 0.0, bend = 0.0, fuzz = state->search->fuzz;
     state->value = state->search->start;
     state->has_cut = state->has_reach = 0;
+    state->reach_row = -1;
     memcpy(A, state->column, (size_t)(K - nx + 1) * sizeof(double));
     for (whole ny = 0; ny <= last; ny++) {
         whole n = K - nx - ny;
@@ -324,7 +329,7 @@ static void search_column(State *state, whole nx) {
 /* Search some columns; 0, or why not. */
 EXPORT int separate(const Tables *tables, Search *search) {
     whole K = tables->K, r = tables->affected, room = K + 1;
-    double *doubles = malloc((size_t)(7 * room + 2 * (tables->stride + 1)) * sizeof(double));
+    double *doubles = malloc((size_t)(11 * room + 2 * (tables->stride + 1)) * sizeof(double));
     whole *open = malloc(2 * (size_t)room * sizeof(whole));
     State state = {.tables = tables, .search = search, .open = open, .starts = open + room};
     state.deadline = deadline_in(search->seconds);
@@ -340,7 +345,11 @@ EXPORT int separate(const Tables *tables, Search *search) {
     state.bounds = doubles + 4 * room;
     state.high = doubles + 5 * room;
     state.low = doubles + 6 * room;
-    state.above = doubles + 7 * room;
+    state.outer = doubles + 7 * room;
+    state.inner = doubles + 8 * room;
+    state.best = doubles + 9 * room;
+    state.place = doubles + 10 * room;
+    state.above = doubles + 11 * room;
     state.below = state.above + tables->stride + 1;
     search->value = search->left_out = -DBL_MAX;
     search->kept = 0;
@@ -351,7 +360,5 @@ EXPORT int separate(const Tables *tables, Search *search) {
     }
     free(doubles);
     free(open);
-    free(state.table);
-    free(state.crossed);
     return state.failed;
 }

@@ -27,7 +27,14 @@ from darrm_opt.design.kernel.library import LARGEST, MIN_THREADED_WORK, Search, 
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF, rounding_error
 from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, TAIL, binomial
-from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Indices, KernelResult, Settle
+from darrm_opt.design.separation.result import (
+    MAX_PASSED_ENTRIES,
+    MAX_TABLE_ENTRIES,
+    Collector,
+    Indices,
+    KernelResult,
+    Settle,
+)
 from darrm_opt.noise import Array
 from darrm_opt.processors import usable_processors
 
@@ -36,6 +43,9 @@ SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never")
 
 MIN_PRUNED_WORK = 1e4
 """Entries of rows from which a first pass over the faces pays: with fewer there is nothing to save."""
+
+MAX_SIEVED_MEAN = 2.0
+"""The kernel's MOST_SIEVED_MEAN: with more voters off their ends, one pass over a row may cost less than its sieves."""
 
 PARTS_PER_THREAD = 4
 """Columns differ in length and in what is open on them: more parts than threads even that out."""
@@ -70,9 +80,9 @@ def search_columns(
     def search(mode: Settle, width: int, start: float) -> KernelResult:
         if _work(constraint, width) <= MIN_THREADED_WORK:
             return _search(library, signed, constraint, collector, mode, _Columns(0, 1, width), start)
-        # on the faces, what each part repeats (the first row of every column) is most of the work
+        # on the faces, what each part repeats (the first row of every column) is most of the work, without passes
         threads = thread_count()
-        parts = min(r + 1, threads * PARTS_PER_THREAD) if threads > 1 and width > 0 else 1
+        parts = min(r + 1, threads * PARTS_PER_THREAD) if threads > 1 and (width > 0 or _passes(constraint)) else 1
         columns = (_Columns(first, parts, width) for first in range(parts))
         calls = [partial(_search, library, signed, constraint, collector, mode, part, start) for part in columns]
         return _merge(in_threads(calls, threads), collector.most)
@@ -101,8 +111,15 @@ def thread_count() -> int:
 
 
 def _work(constraint: PrivacyConstraint, width: int) -> float:
-    """Return about how many entries of rows a search goes through."""
-    return (constraint.affected + 1) * min(width + 1, constraint.affected / 4 + 1) * constraint.K / 3
+    """Return about how many entries of rows, and of their blossoms, a search goes through."""
+    r = constraint.affected
+    blossoms = (r + 1) ** 3 / 24 * constraint.K if _passes(constraint) else 0.0
+    return (r + 1) * min(width + 1, r / 4 + 1) * constraint.K / 3 + blossoms
+
+
+def _passes(constraint: PrivacyConstraint) -> bool:
+    """Whether so many voters are off their ends that most columns take a pass through all blossoms of a row."""
+    return constraint.affected * constraint.corners.Delta > MAX_SIEVED_MEAN
 
 
 def _search(
@@ -170,6 +187,7 @@ class _TablesOf:
             tail=tail.ctypes.data,
             most_mean=MAX_EVALUATED_MEAN,
             most_entries=MAX_TABLE_ENTRIES,
+            most_passed=MAX_PASSED_ENTRIES,
         )
         self.reference = ctypes.byref(self._tables)
 

@@ -52,8 +52,15 @@ from darrm_opt.design.separation.binomials import (
     terms_of,
 )
 from darrm_opt.design.separation.first_order import Rows, Skeletons, Slopes, first_order_choice
-from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Indices, Settle, WorstCase
-from darrm_opt.design.separation.separable import offer_worst_of_skeleton, search_separable
+from darrm_opt.design.separation.result import (
+    MAX_PASSED_ENTRIES,
+    MAX_TABLE_ENTRIES,
+    Collector,
+    Indices,
+    Settle,
+    WorstCase,
+)
+from darrm_opt.design.separation.separable import offer_worst_of_skeleton, search_by_reach, search_separable
 from darrm_opt.noise import Array
 
 MAX_SKELETONS_PER_ROW = 2
@@ -180,6 +187,8 @@ def _search_rows(search: _Search, open_rows: _OpenRows, bound: float, moving: in
     if mean > MAX_EVALUATED_MEAN:
         if affordable:
             search_separable(rows, constraint, collector)
+        elif constraint.affected == constraint.K and rows.n * (rows.n + 1) * (rows.n + 2) <= 6 * MAX_PASSED_ENTRIES:
+            search_by_reach(rows, constraint, collector, settle=lambda: search.goes_on)
         else:
             collector.leave_out(bound)
         return

@@ -20,6 +20,9 @@ Settle = Literal["always", "until a cut", "never"]
 MAX_TABLE_ENTRIES = 2_000_000
 """Most doubles in one table of a complete search (16 MB): more rows are searched in parts."""
 
+MAX_PASSED_ENTRIES = 150_000_000
+"""Most entries of a row's blossoms that are passed through, some 50 ms: all of them up to K = 960."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WorstCase:

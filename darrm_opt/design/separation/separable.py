@@ -14,7 +14,7 @@ a + a′ + b + b′ ≤ r − nx − ny couples the two sides once more: the bud
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_T
 from darrm_opt.design.polytope.polar_form import step
 from darrm_opt.design.separation.first_order import Rows
 from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, Integers
 
 
 def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Collector) -> None:
@@ -47,6 +47,81 @@ def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Colle
                 constraint.q,
                 collector,
             )
+
+
+def search_by_reach(
+    rows: Rows, constraint: PrivacyConstraint, collector: Collector, *, settle: Callable[[], bool] = lambda: True
+) -> None:
+    """Offer the worst multiset of every skeleton of the given rows, where everybody may move, in O(n) memory a row.
+
+    With h_N the largest U_N(a, a′), φ ≤ q·h_{n₁} + h_{n₀}; where the places at which both are attained obey the
+    coupling, that is the worst of the skeleton. Only where they do not are the two sides joined.
+
+    Args:
+        rows: of one layer, nx + ny voters at (x, y) and (y, x).
+        constraint: Δ > 0, every voter affected.
+        collector: takes what is found.
+        settle: whether to join what is open when it is asked; else it is left out at its bound.
+
+    Source: ours; "Reach" of the documentation's proofs.
+    """
+    n, q, Delta = rows.n, constraint.q, constraint.corners.Delta
+    best, place = _reach(rows.values, Delta, collector)
+    n1 = np.arange(n + 1)
+    a, a1 = np.divmod(place, n + 1)
+    b1, b = np.divmod(place[:, ::-1], n + 1)
+    values = q * best + best[:, ::-1]
+    is_multiset = (a + b <= n - n1) & (a1 + b1 <= n1)
+    i, k = np.nonzero(is_multiset & (values > collector.floor))
+    counts = np.zeros((i.size, 8), dtype=np.int64)
+    counts[:, XY], counts[:, YX], counts[:, UP], counts[:, DOWN] = rows.nx[i], rows.ny[i], b[i, k], a[i, k]
+    counts[:, UP_TO_ONE], counts[:, DOWN_FROM_ONE] = a1[i, k], b1[i, k]
+    counts[:, ZERO], counts[:, ONE] = n - k - a[i, k] - b[i, k], k - a1[i, k] - b1[i, k]
+    collector.offer(values[i, k], counts)
+    for row, ones in zip(*np.nonzero(~is_multiset), strict=True):
+        if values[row, ones] <= collector.level or not settle():
+            collector.leave_out(float(values[row, ones]))
+            continue
+        collector.tick()
+        mine, theirs = _skeleton_tables(rows.values[row], Delta, int(ones))
+        part = slice(row, row + 1)
+        one_row = Rows(rows.values[part], rows.nx[part], rows.ny[part])
+        ends = (n - int(ones), int(ones), n)
+        offer_worst_of_skeleton(mine[np.newaxis], theirs[np.newaxis], one_row, ends, q, collector)
+
+
+def _blossoms(rows: Array, Delta: float) -> Iterator[tuple[int, int, Array]]:
+    """Yield (a, a′, the entries U_N(a, a′) of N = a′, a′ + 1, …) of rows, in the order of `_near_end_table`."""
+    coefficients_a = rows
+    for a in range(rows.shape[-1]):
+        coefficients = coefficients_a
+        for a1 in range(rows.shape[-1] - a):
+            yield a, a1, coefficients
+            coefficients = step(coefficients, 1.0 - Delta, Delta)
+        coefficients_a = step(coefficients_a, Delta, 1.0 - Delta)
+
+
+def _reach(rows: Array, Delta: float, collector: Collector) -> tuple[Array, Integers]:
+    """Return h_N of each row, and the first (a, a′) that attains it as a·(n+1) + a′, both of shape (rows, n+1)."""
+    best, place = rows.copy(), np.zeros(rows.shape, dtype=np.int64)
+    for a, a1, coefficients in _blossoms(rows, Delta):
+        if a1 == 0:
+            collector.tick()
+        part = np.s_[..., a1 : a1 + coefficients.shape[-1]]
+        place[part] = np.where(coefficients > best[part], a * rows.shape[-1] + a1, place[part])
+        best[part] = np.maximum(best[part], coefficients)
+    return best, place
+
+
+def _skeleton_tables(row: Array, Delta: float, n1: int) -> tuple[Array, Array]:
+    """Return U_{n₁}(a, a′) and U_{n₀}(b′, b) of one row."""
+    n0 = row.size - 1 - n1
+    mine, theirs = np.empty((n0 + 1, n1 + 1)), np.empty((n1 + 1, n0 + 1))
+    for a, a1, coefficients in _blossoms(row, Delta):
+        for table, N in ((mine, n1), (theirs, n0)):
+            if a < table.shape[0] and a1 < table.shape[1]:
+                table[a, a1] = coefficients[N - a1]
+    return mine, theirs
 
 
 def _near_end_table(rows: Array, Delta: float, moving: int) -> Array:

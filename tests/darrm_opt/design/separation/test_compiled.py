@@ -120,10 +120,10 @@ def test_the_kernel_is_the_separable_search_where_no_enumeration_reaches(K: int,
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("name", ["MAX_EVALUATED_MEAN", "MAX_TABLE_ENTRIES"])
+@pytest.mark.parametrize("name", ["MAX_EVALUATED_MEAN", "MAX_TABLE_ENTRIES", "MAX_PASSED_ENTRIES"])
 @pytest.mark.parametrize(("K", "affected"), [(9, 9), (9, 4), (8, 7)])
 def test_each_way_to_search_a_row_completely(monkeypatch: pytest.MonkeyPatch, name: str, K: int, affected: int) -> None:
-    """Whole rows where a mean over the binomials is not worth its terms, single skeletons where no table is."""
+    """Whole rows where a mean over the binomials is not worth its terms, single skeletons where no pass is."""
     monkeypatch.setattr(compiled, name, 0)
     compiled._tables.cache_clear()
     compiled._binomials.cache_clear()
@@ -145,7 +145,7 @@ def test_rows_that_nothing_can_search_are_charged_at_their_bound(
     monkeypatch: pytest.MonkeyPatch, above: float, method: str
 ) -> None:
     monkeypatch.setattr(compiled, "MAX_EVALUATED_MEAN", 0)
-    monkeypatch.setattr(compiled, "MAX_TABLE_ENTRIES", 0)
+    monkeypatch.setattr(compiled, "MAX_PASSED_ENTRIES", 0)
     compiled._tables.cache_clear()
     compiled._binomials.cache_clear()
     problem = Problem(8, Privacy(0.2, 0.1), Privacy(0.7, 0.05))
@@ -340,6 +340,27 @@ def test_near_faces(Delta: float, width: int) -> None:
     assert found["c"].value == pytest.approx(found["numpy"].value, abs=1e-13)
     assert found["c"].method == found["numpy"].method == "estimate"
     assert found["c"].cuts[:, 2:4].min(axis=1).max() <= width
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize(("K", "affected"), [(20, 20), (25, 25), (22, 9)])
+@pytest.mark.parametrize("Delta", [0.2, 0.6])
+def test_near_faces_where_many_voters_are_off_their_ends(K: int, affected: int, Delta: float) -> None:
+    """Every cut breaks the level, and the worst of the face is among them unless its two sides are in each other's way."""
+    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected))
+    for seed in range(4):
+        noise = uneven(np.random.default_rng((seed, K)), K)
+        true = separable_worst_case(noise, constraint)
+        above = true.value / 2
+        found = near_faces(noise, constraint, above=above, most=500)
+        with searched_by("numpy"):
+            reference = near_faces(noise, constraint, above=above, most=500)
+        values = constraint.values(noise.signed, found.cuts)
+        assert found.value <= true.value + 1e-13
+        assert found.value >= reference.value - 1e-13
+        assert len(values) == 0 or values.min() > above - 1e-13
+        if true.counts[2:4].min() == 0 and seed == 0:
+            assert found.value == pytest.approx(true.value, abs=1e-13)
 
 
 # ------------------------------------------------------------------------------------------------ tables and rows

@@ -33,7 +33,7 @@ from darrm_opt.design.separation.oracle import (
 )
 from darrm_opt.design.separation.pruned import search_pruned
 from darrm_opt.design.separation.result import Collector, Settle, TimeLimitReached, WorstCase
-from darrm_opt.design.separation.separable import search_separable
+from darrm_opt.design.separation.separable import search_by_reach, search_separable
 from darrm_opt.noise import Array
 
 SETTLE: tuple[Settle, ...] = ("always", "until a cut", "never")
@@ -239,9 +239,13 @@ def test_the_worst_of_every_skeleton_is_found(K: int, affected: int, Delta: floa
         corners, seen = constraint.corners, 0
         for s, first, layer in layers(noise.signed, corners.x, corners.y, affected):
             nx = first + np.arange(len(layer))
-            collector = Collector(above=-math.inf, most=10_000)
+            collector, by_reach = Collector(above=-math.inf, most=10_000), Collector(above=-math.inf, most=10_000)
             search_separable(Rows(layer, nx, s - nx), constraint, collector)
             found = collector.result(0.0, "complete").cuts
+            if affected == K:
+                search_by_reach(Rows(layer, nx, s - nx), constraint, by_reach)
+                values = constraint.values(noise.signed, by_reach.result(0.0, "complete").cuts)
+                assert values == pytest.approx(constraint.values(noise.signed, found), abs=1e-14)
             assert found.shape == (len(layer) * (K - s + 1), 8)
             assert np.all(found >= 0)
             assert np.all(found.sum(axis=1) == K)

@@ -31,7 +31,10 @@ MAX_ROWS_PER_COLUMN = 2.5
 """With more rows than this for each variable, the solver gives up those that do not bind."""
 
 MIN_DROP_K = 200
-"""Least number of voters for which that pays."""
+"""Least number of voters for which that pays; with fewer, only programs that are longer still give rows up."""
+
+MAX_ROWS_PER_COLUMN_BELOW, MIN_DROP_ROWS = 10.0, 500
+"""With so few voters, rows for each variable, and rows, from which it pays: the basis grows with every row."""
 
 OFF_ENDS = 1e-9
 """Distance from 0 and 1 at which a variable counts as off its ends."""
@@ -176,7 +179,11 @@ class MasterProgram:
 
     def drop_slack_rows(self) -> None:
         """Take rows that are far from binding at the last answer away from the solver, where it has many."""
-        if self._constraint.K < MIN_DROP_K or len(self._active) <= MAX_ROWS_PER_COLUMN * self._solver_columns:
+        if self._constraint.K >= MIN_DROP_K:
+            most_rows = MAX_ROWS_PER_COLUMN * self._solver_columns
+        else:
+            most_rows = max(MAX_ROWS_PER_COLUMN_BELOW * self._solver_columns, MIN_DROP_ROWS)
+        if len(self._active) <= most_rows:
             return
         is_far = ~self._near()[self._active]
         self._program.drop(np.flatnonzero(is_far))

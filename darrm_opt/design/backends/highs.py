@@ -56,8 +56,8 @@ OPTIONS: dict[str, Option] = {
 CHOSEN_BY_HIGHS, DEVEX = -1, 1
 
 MIN_DEVEX_COLUMNS = 100
-"""From so many variables on Devex prices the dual simplex: rows are dense, and steepest edge
-costs more than it saves."""
+"""From so many variables on, and once rows were dropped for their number, Devex prices the dual simplex: rows are
+dense, and steepest edge costs more than it saves."""
 
 MAX_IDLE = 4
 """Most HiGHS objects kept for later: a solve holds two at a time, that of the best monotone γ and its own."""
@@ -109,6 +109,7 @@ class Highs:
         check_status(status, "addRows")
 
     def drop(self, rows: Integers) -> None:
+        _check(self._highs.setOptionValue("simplex_dual_edge_weight_strategy", DEVEX), "option of the pricing")
         # the basis stays where the rows removed were slack
         check_status(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
 

@@ -17,7 +17,7 @@ from darrm_opt.design.cutting_planes import select_cuts
 from darrm_opt.design.incumbent import Incumbent, no_release
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
-from darrm_opt.design.schedule import Stage, schedule
+from darrm_opt.design.schedule import MAX_PASSED_K, Stage, schedule
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.noise import NoiseFunction
@@ -81,8 +81,10 @@ def test_stages_end_at_the_tolerance_or_at_no_cut_at_all() -> None:
         assert all(0 < each.gap < 1e-4 for each in stages)
         assert stages[-1].complete
         assert all(not before.complete or after.complete for before, after in pairwise(stages))
-    (bounding,) = schedule(Problem.from_allowance(201, 3, 0.1, 0.45), "free", 1e-4)
-    assert bounding.bounding
+    for K, affected in ((201, 150), (MAX_PASSED_K + 1, None)):
+        (bounding,) = schedule(Problem.from_allowance(K, 3, 0.1, 0.45, affected=affected), "free", 1e-4)
+        assert bounding.bounding
+    assert schedule(Problem.from_allowance(MAX_PASSED_K, 3, 0.1, 0.45), "free", 1e-4)[-1].complete
 
 
 def test_a_clock_without_a_limit_never_stops() -> None:

@@ -312,8 +312,9 @@ def test_many_terms_give_the_same_monotone_search(monkeypatch: pytest.MonkeyPatc
 # ------------------------------------------------------------------------ where no free γ is searched for a proof
 
 
-def test_unproved_cuts_bound_what_a_free_gamma_could_add() -> None:
+def test_unproved_cuts_bound_what_a_free_gamma_could_add(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the monotone γ is optimal: cuts from searches that prove nothing show it, where the gap was 0.055."""
+    monkeypatch.setattr("darrm_opt.design.schedule.MAX_PASSED_K", 0)
     solution = solve(Problem.from_allowance(131, 3, 0.1, 0.5, delta=0.05))
     assert (solution.certificate.method, solution.status) == ("monotone", Status.OPTIMAL)
     assert solution.upper_bound == pytest.approx(0.191442, abs=2e-6)
@@ -328,6 +329,7 @@ def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> 
         found = worst_case_near_faces(*arguments, **(options | {"most": 0}))
         return replace(found, cuts=found.cuts[:0])
 
+    monkeypatch.setattr("darrm_opt.design.schedule.MAX_PASSED_K", 0)
     monkeypatch.setattr(cutting_planes, "worst_case_near_faces", blind)
     solution = solve(problem)
     assert solution.status is Status.SEARCH_LIMIT
@@ -337,7 +339,8 @@ def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_limit_that_stops_the_inner_monotone_search_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """K > 120 and more than 64 voters off their ends in the mean: no stage follows the monotone one."""
+    """Where no search of a free γ is affordable, no stage follows the monotone one."""
+    monkeypatch.setattr("darrm_opt.design.schedule.MAX_PASSED_K", 0)
     problem = Problem.from_allowance(201, 3, 0.1, 0.45)
     monkeypatch.setattr(cutting_planes.CuttingPlanes, "_maximise", lambda self, _: (Status.TIME_LIMIT, self.noise, 1.0))
     solution = solve(problem, time_limit=1.0)
@@ -351,6 +354,7 @@ def test_a_limit_that_stops_the_bounding_is_remembered() -> None:
     seen: list[Progress] = []
     clock = time.perf_counter
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("darrm_opt.design.schedule.MAX_PASSED_K", 0)
         patched.setattr(time, "perf_counter", lambda: clock() + 3600 * bool(seen))
         solution = solve(problem, time_limit=1800.0, progress=seen.append)
     assert solution.status is Status.TIME_LIMIT

@@ -442,6 +442,7 @@ def test_where_the_sieves_prune_nothing_the_search_is_complete_or_the_bound_that
         return Skeletons(rows.rows, none, none, 4)
 
     monkeypatch.setattr(pruned, "MAX_TABLE_ENTRIES", 5 * 5**2 if affordable else 5 * 5**2 - 1)
+    monkeypatch.setattr(pruned, "MAX_PASSED_ENTRIES", 0)
     monkeypatch.setattr(pruned, "MAX_EVALUATED_MEAN", 2.0)
     monkeypatch.setattr(pruned, "search_separable", lambda *_: looked.append("complete"))
     monkeypatch.setattr(pruned, "_apply_sieves", sifted)

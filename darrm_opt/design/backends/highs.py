@@ -109,7 +109,7 @@ class Highs:
         check_status(status, "addRows")
 
     def drop(self, rows: Integers) -> None:
-        _check(self._highs.setOptionValue("simplex_dual_edge_weight_strategy", DEVEX), "option of the pricing")
+        check_status(self._highs.setOptionValue("simplex_dual_edge_weight_strategy", DEVEX), "option of the pricing")
         # the basis stays where the rows removed were slack
         check_status(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
 

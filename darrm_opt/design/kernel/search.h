@@ -2,7 +2,8 @@
  * Search for the worst multiset: what is asked, what is known, and what separation.c and complete.c share.
  *
  * A search takes one row A of one (nx, ny) after another while it stays in the cache. A column (all ny <= nx of one nx)
- * depends on nothing but its nx, so columns may be shared among threads in any way: what is found does not depend on it.
+ * depends on nothing but its nx and the columns before it in its block, so blocks may be shared among threads in any way:
+ * what is found does not depend on it.
  */
 
 #ifndef SEARCH_H
@@ -30,7 +31,7 @@ typedef struct {
     const double *signed_values; /* g(0..K) */
     double fuzz;                 /* bound on the rounding of a row */
     double above, start, seconds; /* seconds: how long it may take; DBL_MAX: any time */
-    whole width, first, stride;  /* rows with ny <= width; columns nx = first, first + stride, ... */
+    whole width, first, stride;  /* rows with ny <= width; blocks of columns first, first + stride, ... */
     whole settle, most;
     const volatile int *stop;    /* not 0 once the search is to end at once; NULL: nobody says so */
     /* found */
@@ -51,6 +52,8 @@ typedef struct {
     double *outer, *inner, *best, *place;              /* K + 1 each: a row's blossoms as they pass (complete.c) */
     double *above, *below;                             /* stride each */
     whole *open, *starts;                              /* K + 1 each */
+    double *face_high, *face_low;                      /* K + 1 each: high and low of the column's first row */
+    int has_face;
     whole reach_row;                                   /* ny of the row whose own blossoms made high and low */
     int failed;
 } State;

@@ -7,6 +7,7 @@
 #endif
 
 #define MOST_SIEVED_MEAN 2.0  /* with more voters off their ends a row's blossoms cost no more than its sieves */
+#define BLOCK 8               /* columns that inherit the reach of the one before */
 #define ROWS_BETWEEN_BOUNDS 8 /* rows of a column between two computations of max|D| and max|second difference| */
 
 EXPORT uint32_t source_checksum(void) { return SOURCE_CHECKSUM; }
@@ -289,11 +290,19 @@ static void search_column(State *state, whole nx) {
     state->value = state->search->start;
     state->has_cut = state->has_reach = 0;
     state->reach_row = -1;
+    if (nx % BLOCK == 0) state->has_face = 0;
+    if (state->has_face) { /* every U of this column's first row is y U_N + x U_N+1 of that before */
+        step(state->face_high, K - nx + 1, tables->x, tables->y);
+        step(state->face_low, K - nx + 1, tables->x, tables->y);
+        memcpy(state->high, state->face_high, (size_t)(K - nx + 1) * sizeof(double));
+        memcpy(state->low, state->face_low, (size_t)(K - nx + 1) * sizeof(double));
+        state->has_reach = 1;
+    }
     memcpy(A, state->column, (size_t)(K - nx + 1) * sizeof(double));
     for (whole ny = 0; ny <= last; ny++) {
         whole n = K - nx - ny;
         if (ny) step(A, n + 1, tables->y, tables->x);
-        if (state->has_reach) {
+        if (ny && state->has_reach) {
             step(state->high, n + 1, tables->y, tables->x);
             step(state->low, n + 1, tables->y, tables->x);
         }
@@ -322,6 +331,11 @@ static void search_column(State *state, whole nx) {
             sieve_row(state, row, n, x, y, best + gain, bend, mirrored);
             if (!state->has_cut && wanted(state, best)) offer_at_ends(state, row, n, x, y, best, 1);
         }
+        if (!ny && state->reach_row == 0) {
+            memcpy(state->face_high, state->high, (size_t)(n + 1) * sizeof(double));
+            memcpy(state->face_low, state->low, (size_t)(n + 1) * sizeof(double));
+            state->has_face = 1;
+        }
         if (out_of_time(state)) return;
     }
 }
@@ -329,7 +343,7 @@ static void search_column(State *state, whole nx) {
 /* Search some columns; 0, or why not. */
 EXPORT int separate(const Tables *tables, Search *search) {
     whole K = tables->K, r = tables->affected, room = K + 1;
-    double *doubles = malloc((size_t)(11 * room + 2 * (tables->stride + 1)) * sizeof(double));
+    double *doubles = malloc((size_t)(13 * room + 2 * (tables->stride + 1)) * sizeof(double));
     whole *open = malloc(2 * (size_t)room * sizeof(whole));
     State state = {.tables = tables, .search = search, .open = open, .starts = open + room};
     state.deadline = deadline_in(search->seconds);
@@ -349,14 +363,17 @@ EXPORT int separate(const Tables *tables, Search *search) {
     state.inner = doubles + 8 * room;
     state.best = doubles + 9 * room;
     state.place = doubles + 10 * room;
-    state.above = doubles + 11 * room;
+    state.face_high = doubles + 11 * room;
+    state.face_low = doubles + 12 * room;
+    state.above = doubles + 13 * room;
     state.below = state.above + tables->stride + 1;
     search->value = search->left_out = -DBL_MAX;
     search->kept = 0;
     memcpy(state.column, search->signed_values, (size_t)room * sizeof(double));
     for (whole nx = 0; nx <= r && !out_of_time(&state); nx++) {
         if (nx) step(state.column, K - nx + 1, tables->x, tables->y);
-        if (nx >= search->first && (nx - search->first) % search->stride == 0) search_column(&state, nx);
+        whole block = nx / BLOCK - search->first;
+        if (block >= 0 && block % search->stride == 0) search_column(&state, nx);
     }
     free(doubles);
     free(open);

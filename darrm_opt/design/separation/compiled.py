@@ -3,8 +3,9 @@
 It has the sieves of `pruned` and the join of `separable`.
 
 The kernel goes through the columns of the blossom (all ny ≤ nx of one nx), each row while it is in the cache, both
-halves of the mirror at once. A column depends on its nx alone, and finds are ordered by value, then by counts: so
-columns are shared among threads in any way, and the answer does not depend on their number.
+halves of the mirror at once. A column depends on its nx, and on those before it in its block of eight, whose reach it
+inherits; finds are ordered by value, then by counts: so blocks are shared among threads in any way, and the answer does
+not depend on their number.
 
 Where no cuts are wanted, what beats no find may be left out (`Collector.level`). So that this does not depend on the
 order of the columns either, a column knows its own finds and those of a first pass over the faces (ny = 0).
@@ -97,7 +98,7 @@ def search_columns(
 
 
 class _Columns(NamedTuple):
-    """Columns nx = first, first + stride, …, and of each the rows with ny ≤ width."""
+    """Blocks of columns first, first + stride, …, and of each column the rows with ny ≤ width."""
 
     first: int
     stride: int

@@ -185,20 +185,23 @@ def test_a_child_that_lives_on_does_not_keep_the_lock_that_a_thread_held(tmp_pat
 def test_a_child_that_outlives_a_parent_killed_in_a_release_does_not_keep_the_lock(tmp_path: Path) -> None:
     log = begun(tmp_path / "log")
     reader, writer = os.pipe()
+    ready, begun_to_live = os.pipe()
     parent = fork()
     if parent == 0:
         held(log)
-        if fork() == 0:  # its child waits, without a handle of ours but the pipe's end
+        if fork() == 0:
             os.close(writer)
-            os.read(reader, 1)
+            os.write(begun_to_live, b".")
+            os.read(reader, 1)  # until our end is closed
             os._exit(0)
+        os.read(ready, 1)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(parent, 0)
     try:
         assert is_free(log.path)
     finally:
-        os.close(writer)
-        os.close(reader)
+        for descriptor in (writer, reader, ready, begun_to_live):
+            os.close(descriptor)
 
 
 def test_a_child_can_use_a_log_that_a_thread_of_its_parent_held(tmp_path: Path) -> None:

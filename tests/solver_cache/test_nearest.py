@@ -216,7 +216,7 @@ def edited(**values: Any) -> Row:
         (edited(utility=0.99), "its utility is 0.*, not 0.99"),
         (replace(edited(), digest=digest("")), "its text does not fit its SHA-256"),
         (edited(status="time limit"), "which solving again may better"),
-        (edited(problem__epsilon=0.3), "it is stored under the key of another question"),
+        (edited(problem__epsilon=0.3), "its record cannot be read: m = 1.2"),
         (edited(shape="monotone", gamma=[1.0, 0.5, 0.6, 0.1, 0.1, 0.6, 0.5, 1.0]), "it is stored under the key of"),
     ],
 )

@@ -127,7 +127,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "margin": (lambda r: r["certificate"].__setitem__("margin", 0.5), "certificate does not fit"),
     "method": (lambda r: r["certificate"].__setitem__("method", "ball"), "certificate does not fit"),
     "bound": (lambda r: r["certificate"].__setitem__("bound", 0.0), "certificate does not fit"),
-    "m": (lambda r: r["problem"].__setitem__("m", 17.0), "other things than follow"),
+    "m": (lambda r: r["problem"].__setitem__("m", 17.0), "cannot be read: m = 17"),
     "delta": (lambda r: r["problem"].__setitem__("delta", 0.5), "the key of another question"),
     "K": (lambda r: r["problem"].__setitem__("K", 12), "cannot be read|another question"),
     "objective": (

@@ -165,7 +165,7 @@ def test_noise_for_a_total_is_within_it_and_not_far_below() -> None:
     assert NoisyMaximum(50, 10, found.sigma / 1.0002).epsilon(40, 1e-5) > 2.0
     most = found.most_releases(total)
     assert 0.98 * 40 - 1 <= most.queries <= 41
-    assert most.account == "gaussian"
+    assert most.account in {"gaussian", "renyi"}  # a thousandth apart here
 
 
 def test_targets_of_many_releases_add_up() -> None:

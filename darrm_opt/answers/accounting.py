@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
@@ -17,7 +15,6 @@ from darrm_opt.answers import Report
 from darrm_opt.bagging.bags import Bags
 from darrm_opt.comparison.compare import Comparison
 from darrm_opt.errors import BackendUnavailable, InvalidInput
-from darrm_opt.literature.dpbag.experiment import AggregatorExperiment, AggregatorResult
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.record import problem_from_record, problem_record
 
@@ -246,43 +243,3 @@ def _option_to_dict(option: Option) -> dict[str, Any]:
 
 def _privacy_to_dict(privacy: Privacy) -> dict[str, float]:
     return {"epsilon": privacy.epsilon, "delta": privacy.delta}
-
-
-def lesson_to_dict(experiment: AggregatorExperiment) -> dict[str, Any]:
-    """Return a lesson as plain data: the data, the budget, and a row for each aggregator."""
-    return {
-        "data": experiment.data.name,
-        "records": len(experiment.data.y),
-        "labels": len(experiment.data.truth),
-        "teachers": experiment.n_chunks,
-        "partitions": experiment.n_partitions,
-        "total": {"epsilon": experiment.total.epsilon, "delta": experiment.total.delta},
-        "stopping": "the number of labels is fixed before the data are looked at, and paid for in advance",
-        "accuracy_without_noise": experiment.teachers_accuracy,
-        "aggregators": [_aggregator_to_dict(result) for result in experiment.taught],
-    }
-
-
-def _aggregator_to_dict(result: AggregatorResult) -> dict[str, Any]:
-    guarantee = result.guarantee
-    row: dict[str, Any] = {
-        "name": result.name,
-        result.noise[0]: result.noise[1],
-        "epsilon": guarantee.epsilon,
-        "delta": guarantee.delta,
-        "adjacency": guarantee.adjacency,
-        "basis": guarantee.basis,
-        "accuracy": result.accuracy,
-        "expected_accuracy": result.expected_accuracy,
-        "labels": result.labels.tolist(),
-    }
-    if result.loss is not None and result.records is not None:
-        row["for_the_owner_only"] = {
-            "warning": result.loss.warning,
-            "epsilon_of_this_dataset": result.loss.epsilon,
-            "epsilon_of_records": dict(
-                zip(("least", "median", "largest"), np.quantile(result.records, (0, 0.5, 1)).tolist(), strict=True)
-            ),
-            "labels_by_the_stopping_rule_of_the_source": result.leaking_labels,
-        }
-    return row

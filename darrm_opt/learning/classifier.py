@@ -61,7 +61,7 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
         With a ``release_log`` that holds over all fits that share it, on the same records.
         Errors while training, and the time it takes, are not covered: train where the records may be seen.
 
-    Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.learning.teacher_layout`.
+    Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.bagging.teacher_layout`.
 
     >>> X, y = np.arange(200.0)[:, None], np.arange(200) >= 100
     >>> model = PrivateMajorityClassifier(n_voters=11, epsilon=4.0, queries=2, random_state=0).fit(X, y)

@@ -15,10 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from darrm_opt.bagging.teacher_layout import slot_partition
+from darrm_opt.bagging.teachers import ConstantVote, random_states
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_budgets import ReleaseCounter, ReopenedLog
-from darrm_opt.learning.teacher_layout import slot_partition
-from darrm_opt.learning.teachers import ConstantVote, random_states
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly, SystemRandomness
 

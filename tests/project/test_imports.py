@@ -269,6 +269,23 @@ def test_importing_the_cache_is_as_light() -> None:
     assert not loaded_by("import solver_cache") & (HEAVY | {"pydantic", "typer", "rich"})
 
 
+# What neither the core nor the service needs: the extras that `serve` does not name, and the packages they bring.
+OTHER_EXTRAS = {"scipy", "sklearn", "cvxpy", "gurobipy", "matplotlib", "dp_accounting", "flint", "numba", "pyarrow"}
+
+
+@pytest.mark.parametrize("code", ["import api.app", "import darrm_opt.answers.accounting", "import darrm_client"])
+def test_the_service_imports_without_other_extras(code: str) -> None:
+    refuse = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] in {OTHER_EXTRAS!r}:\n"
+        "            raise ModuleNotFoundError(name, name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    assert not loaded_by(refuse + code) & OTHER_EXTRAS
+
+
 def test_the_command_line_answers_help_without_loading_what_it_does_not_need() -> None:
     loaded = loaded_by("import sys; sys.argv = ['darrm', '--help']\nfrom darrm import main\nmain()")
     assert "darrm" in loaded

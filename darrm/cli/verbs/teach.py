@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import answer
 from darrm.cli.parameters import TOTAL, AsJson, number, options_named, total_privacy
 from darrm.cli.parser import CommandOption
 from darrm.cli.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from darrm_opt.literature.dpbag.experiment import AggregatorExperiment, AggregatorResult
 
 
 def teach(
@@ -42,7 +45,6 @@ def teach(
     record's own loss, and where the source's stopping rule would have ended.
     """
     from darrm.cli.report import as_json
-    from darrm_opt.answers.accounting import lesson_to_dict
     from darrm_opt.literature.dpbag.datasets import load_dataset
     from darrm_opt.literature.dpbag.experiment import run_experiment as lesson_of
 
@@ -53,7 +55,7 @@ def teach(
         ProgressDisplay("training teachers and labelling"),
     ):
         result = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
-    lesson = lesson_to_dict(result)
+    lesson = _lesson_to_dict(result)
     answer(as_json(lesson) if json else _text(lesson))
 
 
@@ -94,3 +96,45 @@ def _text(lesson: dict[str, Any]) -> str:
         f"           {owner['warning']}",
     ]
     return "\n".join(lines)
+
+
+def _lesson_to_dict(experiment: AggregatorExperiment) -> dict[str, Any]:
+    """Return a lesson as plain data: the data, the budget, and a row for each aggregator."""
+    return {
+        "data": experiment.data.name,
+        "records": len(experiment.data.y),
+        "labels": len(experiment.data.truth),
+        "teachers": experiment.n_chunks,
+        "partitions": experiment.n_partitions,
+        "total": {"epsilon": experiment.total.epsilon, "delta": experiment.total.delta},
+        "stopping": "the number of labels is fixed before the data are looked at, and paid for in advance",
+        "accuracy_without_noise": experiment.teachers_accuracy,
+        "aggregators": [_aggregator_to_dict(result) for result in experiment.taught],
+    }
+
+
+def _aggregator_to_dict(result: AggregatorResult) -> dict[str, Any]:
+    import numpy as np
+
+    guarantee = result.guarantee
+    row: dict[str, Any] = {
+        "name": result.name,
+        result.noise[0]: result.noise[1],
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta,
+        "adjacency": guarantee.adjacency,
+        "basis": guarantee.basis,
+        "accuracy": result.accuracy,
+        "expected_accuracy": result.expected_accuracy,
+        "labels": result.labels.tolist(),
+    }
+    if result.loss is not None and result.records is not None:
+        row["for_the_owner_only"] = {
+            "warning": result.loss.warning,
+            "epsilon_of_this_dataset": result.loss.epsilon,
+            "epsilon_of_records": dict(
+                zip(("least", "median", "largest"), np.quantile(result.records, (0, 0.5, 1)).tolist(), strict=True)
+            ),
+            "labels_by_the_stopping_rule_of_the_source": result.leaking_labels,
+        }
+    return row

@@ -21,8 +21,8 @@ from typing import Literal
 
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon, rdp_epsilon
 from darrm_opt.bagging.claims import Guarantee
+from darrm_opt.bagging.teacher_layout import check_teachers
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.teacher_layout import check_teachers
 from darrm_opt.literature.aggregation.gnmax_pld import gnmax_pld_epsilon
 from darrm_opt.literature.aggregation.laplace_plan import MAX_LABELS, least_noise
 from darrm_opt.literature.aggregation.moments_accountant import checked_epsilon, log_one_over

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.bagging.teachers import Estimator
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.teachers import Estimator
 from darrm_opt.optional_packages import require
 from darrm_opt.problem import whole_number
 

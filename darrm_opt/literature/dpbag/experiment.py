@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.bagging.claims import Guarantee, PerInstanceLoss
+from darrm_opt.bagging.teacher_layout import Partition, slot_partition
+from darrm_opt.bagging.teachers import collect_votes, train_teachers
 from darrm_opt.budgeting.sequence_design import design_sequence
-from darrm_opt.learning.teacher_layout import Partition, slot_partition
-from darrm_opt.learning.teachers import collect_votes, train_teachers
 from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
 from darrm_opt.literature.aggregation.labelling import label_pool, vote_counts
 from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.bagging.claims import UnsoundClaim
+from darrm_opt.bagging.teacher_layout import Partition
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.teacher_layout import Partition
 from darrm_opt.literature.aggregation.labelling import vote_counts
 from darrm_opt.literature.aggregation.moments_accountant import (
     ORDERS,

@@ -21,7 +21,7 @@ from support.paths import DATA
 
 from darrm_opt.bagging.claims import Guarantee
 from darrm_opt.bagging.guarantee import Form, bagging_guarantee, bagging_majority_delta, bagging_max_draws
-from darrm_opt.learning.teacher_layout import Partition
+from darrm_opt.bagging.teacher_layout import Partition
 from darrm_opt.literature.aggregation.moments_accountant import (
     epsilon_from_moments,
     law_moments,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from darrm_opt.bagging.teacher_layout import Partition, hashed_partition, slot_partition
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.teacher_layout import Partition, hashed_partition, slot_partition
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.bagging.claims import Guarantee, PerInstanceLoss
+from darrm_opt.bagging.teacher_layout import Partition, slot_partition
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.teacher_layout import Partition, slot_partition
 from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
 from darrm_opt.literature.aggregation.moments_accountant import (
     epsilon_floor,

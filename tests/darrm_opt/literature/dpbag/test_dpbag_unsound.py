@@ -11,7 +11,7 @@ import pytest
 
 from darrm_opt import Privacy
 from darrm_opt.bagging.claims import UnsoundClaim
-from darrm_opt.learning.teacher_layout import Partition, hashed_partition
+from darrm_opt.bagging.teacher_layout import Partition, hashed_partition
 from darrm_opt.literature.aggregation.moments_accountant import moments_epsilon, saa_label_budget
 from darrm_opt.literature.aggregation.per_instance import star_spread
 from darrm_opt.literature.dpbag.historical import (

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.bagging.teacher_layout import Partition
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.teacher_layout import Partition
 from darrm_opt.problem import whole_number
 
 

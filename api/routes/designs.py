@@ -102,7 +102,7 @@ async def untag_design(id: DesignId, tag: TagName, request: Request, service: Se
 async def _design(id: str, service: DesignService) -> DesignAnswer:
     audit.mention_question(id)
     stored = await service.run_in_reader(service.store.designs.get, id)
-    record = None if stored is None else await service.run_in_thread(repository.load_record, id, service.store)
+    record = None if stored is None else await service.run_in_reader(repository.load_record, id, service.store)
     if stored is None or record is None:
         raise _unknown(id)
     design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})

@@ -107,7 +107,7 @@ async def get_gamma_by_id(
     if body is None:
         service = await get_service(request)
         record = (
-            await service.run_in_thread(repository.load_record, id, service.store)
+            await service.run_in_reader(repository.load_record, id, service.store)
             if KEY_PATTERN.fullmatch(id)
             else None
         )
@@ -178,7 +178,7 @@ def _response_cache(request: Request) -> ResponseCache:
 async def estimate(params: DesignRequest, request: Request, service: Service) -> Response:
     """Count the constraints and estimate the solving time; nothing is solved."""
     require_json(request)
-    return json_response(await service.run_in_thread(_estimate, params, service))
+    return json_response(await service.run_in_reader(_estimate, params, service))
 
 
 def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -23,13 +25,15 @@ MIN_MEMORY = 160
 MAX_MEMORY = 2048
 """Most memory of a solver process unless the operator says otherwise [MiB]."""
 
-_LIMITS = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes")
-
 
 @cache  # asked for every new problem
 def memory_limit(root: Path = Path("/")) -> int | None:
-    """Return the memory of the container, or of the machine if none is set [MiB]; None if the system does not say."""
-    limits = [_number(root / name) for name in _LIMITS]
+    """Return the least memory that a control group or the machine sets [MiB]; None if the system does not say."""
+    limits = [
+        _number(group / name)
+        for group in _control_groups("memory", root)
+        for name in ("memory.max", "memory.limit_in_bytes")
+    ]
     try:
         lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
         limits += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:")]
@@ -40,13 +44,16 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 
 
 def processor_count(root: Path = Path("/")) -> int:
-    """Return how many processors this process may use: the container's quota, rounded up, or those it is bound to."""
-    bound = usable_processors()
-    try:
-        quota, period = (root / "sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return max(1, min(bound, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError, ZeroDivisionError):
-        return max(1, bound)
+    """Return how many processors this process may use: the least quota, rounded up, or those that it is bound to."""
+    count = usable_processors()
+    for group in _control_groups("cpu", root):
+        try:
+            quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
+        except (OSError, ValueError):
+            quota, period = str(_number(group / "cpu.cfs_quota_us")), str(_number(group / "cpu.cfs_period_us"))
+        with suppress(ValueError, ZeroDivisionError):  # "max", or None where there is no quota
+            count = min(count, math.ceil(int(quota) / int(period)))
+    return max(1, count)
 
 
 def process_count(solvers: int) -> int:
@@ -99,6 +106,25 @@ def solver_memory(setting: int | None, workers: int, solvers: int, limit: int | 
             "Set fewer DARRM_SOLVERS or DARRM_WORKERS, give the container more memory, or set DARRM_MAX_SOLVER_MEMORY.",
         )
     return min(MAX_MEMORY, share)
+
+
+def _control_groups(controller: str, root: Path) -> Iterator[Path]:
+    """Yield the folders of this process's control groups, of version 2 and of version 1, up to where each is mounted.
+
+    A limit of any of them holds: systemd and Slurm set theirs above the innermost. A container may see the path that
+    its group has outside, where it has none of these folders but the mount itself.
+    """
+    paths = {"": "/", controller: "/"}  # of a process about which /proc says nothing
+    try:
+        for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            paths |= {name: path for name in controllers.split(",") if name in paths}
+    except (OSError, ValueError):
+        pass
+    for mount, name in (("", ""), ("unified", ""), (controller, controller)):
+        parts = [part for part in paths[name].split("/") if part not in {"", ".."}]
+        for length in range(len(parts), -1, -1):
+            yield root.joinpath("sys/fs/cgroup", mount, *parts[:length])
 
 
 def _number(path: Path) -> int | None:

@@ -33,23 +33,77 @@ MEMINFO = "MemTotal:       16384000 kB\nMemFree: 1 kB\n"
         ({"sys/fs/cgroup/memory/memory.limit_in_bytes": "536870912\n", "proc/meminfo": MEMINFO}, 512),
         ({"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "proc/meminfo": MEMINFO}, 16000),
         ({"sys/fs/cgroup/memory.max": "not a number"}, None),
+        (  # systemd and Slurm limit a group that stands above the innermost
+            {
+                "proc/self/cgroup": "0::/system.slice/job_7/step_0\n",
+                "sys/fs/cgroup/system.slice/job_7/memory.max": "268435456\n",
+                "sys/fs/cgroup/system.slice/job_7/step_0/memory.max": "max\n",
+                "sys/fs/cgroup/other.slice/memory.max": "1048576\n",
+                "proc/meminfo": MEMINFO,
+            },
+            256,
+        ),
+        (
+            {
+                "proc/self/cgroup": "9:name=systemd:/x\n4:memory:/slurm/job_7/step_0\n",
+                "sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes": "268435456\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "proc/meminfo": MEMINFO,
+            },
+            256,
+        ),
+        (  # a container that sees its group's path outside, and only the group itself
+            {"proc/self/cgroup": "4:memory:/docker/ab\n0::/../..\n", "sys/fs/cgroup/memory.max": "536870912\n"},
+            512,
+        ),
+        ({"proc/self/cgroup": "nonsense", "sys/fs/cgroup/memory.max": "536870912\n"}, 512),
         ({}, None),
     ],
 )
 def test_the_limit_is_the_containers_or_the_machines(tmp_path: Path, files: dict[str, str], limit: int | None) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="ascii")
+    _write(tmp_path, files)
     assert memory_limit(tmp_path) == limit
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("150000 100000", 2), ("50000 100000", 1), ("max 100000", None), ("", None)]
+    ("files", "count"),
+    [
+        ({"sys/fs/cgroup/cpu.max": "150000 100000"}, 2),
+        ({"sys/fs/cgroup/cpu.max": "50000 100000"}, 1),
+        ({"sys/fs/cgroup/cpu.max": "max 100000"}, None),
+        ({"sys/fs/cgroup/cpu.max": ""}, None),
+        (
+            {
+                "proc/self/cgroup": "0::/job/step\n",
+                "sys/fs/cgroup/job/cpu.max": "100000 100000",
+                "sys/fs/cgroup/job/step/cpu.max": "max 100000",
+            },
+            1,
+        ),
+        (
+            {
+                "proc/self/cgroup": "5:cpu,cpuacct:/job/step\n",
+                "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "50000",
+                "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
+                "sys/fs/cgroup/cpu/job/step/cpu.cfs_quota_us": "-1",
+                "sys/fs/cgroup/cpu/job/step/cpu.cfs_period_us": "100000",
+            },
+            1,
+        ),
+    ],
 )
-def test_processors_are_those_of_the_quota(tmp_path: Path, text: str, count: int | None) -> None:
-    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
-    (tmp_path / "sys/fs/cgroup/cpu.max").write_text(text, encoding="ascii")
-    assert processor_count(tmp_path) == min(processor_count(tmp_path / "nowhere"), count or 10**6)
+def test_processors_are_those_of_the_least_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], count: int | None
+) -> None:
+    monkeypatch.setattr("api.server.container_limits.usable_processors", lambda: 16)
+    _write(tmp_path, files)
+    assert processor_count(tmp_path) == (count or 16)
+
+
+def _write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="ascii")
 
 
 @pytest.mark.parametrize("limit", [512, 768, 1024, 2048, 4096, 65_536])

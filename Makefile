@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest coverage lint types format bench soundness totals plurality faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals plurality faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,11 +40,13 @@ test: $(READY) ## run all tests, and the examples in the docstrings
 test-fast: $(READY) ## run the tests that take no more than a few seconds each
 	$(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
 
-test-oldest: ## run the tests with the oldest dependencies that pyproject.toml allows (needs uv)
-	$(UV) venv --quiet --no-config --clear --python 3.11 .venv-oldest
-	$(UV) pip install --quiet --no-config --python .venv-oldest --resolution lowest-direct \
-		-r pyproject.toml --all-extras --group dev
+test-oldest: ## run the fast tests with the oldest dependencies that pyproject.toml allows, in .venv-oldest
+	@$(call RESOLVE,.venv-oldest,lowest-direct)
 	.venv-oldest/bin/python -m pytest -m "not slow" $(ARGS)
+
+test-newest: ## run the fast tests with the newest dependencies that pyproject.toml allows, in .venv-newest
+	@$(call RESOLVE,.venv-newest,highest)
+	.venv-newest/bin/python -m pytest -m "not slow" $(ARGS)
 
 coverage: ## say which branches of the three packages no test takes (an hour of one processor; docs/testing.md)
 	$(MAKE) --no-print-directory setup VENV=.venv-coverage
@@ -164,4 +166,16 @@ test -x $(BIN)/python || $(PYTHON) -m venv --clear $(VENV) || exit 1; \
 $(BIN)/python -c '$(SUPPORTED)' || { \
 	echo '$(VENV) holds a Python that is not supported: make distclean, then again' >&2; exit 1; }; \
 $(BIN)/python -c 'import pip' 2>/dev/null || $(BIN)/python -m ensurepip --default-pip >/dev/null
+endef
+
+# An environment $(1) with what pyproject.toml allows, by the rule $(2), and with no lock: pip cannot take the oldest.
+# Where uv is not on the PATH, it is installed into an environment of its own.
+define RESOLVE
+$(PYTHON) -c '$(SUPPORTED)' || { echo '"$(PYTHON)" is not Python 3.11 to 3.14: make <verb> PYTHON=python3.11' >&2; exit 1; }; \
+uv=$$(command -v $(UV)) || { \
+	test -x .venv-uv/bin/uv || { $(PYTHON) -m venv --clear .venv-uv && \
+		.venv-uv/bin/python -m pip install --disable-pip-version-check --no-input --quiet uv; } || exit 1; \
+	uv=.venv-uv/bin/uv; }; \
+$$uv venv --quiet --no-config --clear --python "$$(command -v $(PYTHON))" $(1) && \
+$$uv pip install --quiet --no-config --python $(1) --resolution $(2) -r pyproject.toml --all-extras --group dev
 endef

@@ -33,6 +33,8 @@ def interrupted_before(bytecode: int, act: Callable[[], Any], *files: str) -> Ke
         return trace
 
     before = sys.gettrace()
+    # Python 3.12 gives opcodes only to a tracer that is set after some frame of the process asked for them: this one.
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(trace)
     try:
         act()

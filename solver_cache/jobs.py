@@ -120,8 +120,13 @@ class Jobs(Protocol):
             trace: W3C ``traceparent`` of the request; empty where it is not traced.
         """
 
-    def get(self, id: str) -> Job | None:
-        """Return a job, or None where there is none."""
+    def get(self, id: str, client: str | None = None) -> Job | None:
+        """Return a job, or None where there is none.
+
+        Args:
+            id: its name.
+            client: only if this client submitted it, or it is nobody's; None: whoever did.
+        """
 
     def list(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None

@@ -72,7 +72,8 @@ ACCEPTED = {
     "state": f"one of {', '.join(get_args(State))}",
     "limit": "a whole number, from 1 to 1000",
     "after": "the id of one that is stored",
-    "url": "https://HOST[:PORT][/PATH][?QUERY], the host public, without user name, password and fragment",
+    "url": "https://HOST[:PORT][/PATH][?QUERY], the host public and found by DNS, without user name, password and "
+    "fragment",
     "webhook": "msg_ and 32 hexadecimal digits",
     "tag": "1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit",
     "other": "64 hexadecimal digits",

@@ -24,7 +24,8 @@ class WebhookRequest(RequestModel):
     url: Annotated[
         str,
         Field(
-            description="Address of a POST that tells the end of the job: https, without user name and password. "
+            description="Address of a POST that tells the end of the job: https, at any port, without user name and "
+            "password; its host must resolve when it is registered. "
             "Answer it with any 2xx within the server's time limit; redirects are not followed.",
             max_length=2000,
         ),

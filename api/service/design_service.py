@@ -204,7 +204,8 @@ class DesignService(ServiceResources):
         A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the
         queue stays there. One that the client did not submit is none of its own: None.
         """
-        job = await self.get_job(id)
+        audit.mention_job(id)
+        job = await self.run_in_reader(self._jobs.get, id, current_owner())
         if job is None or job.state != "running" or job.kind != GAMMA_JOB:
             return job
         result = await self._gamma_jobs.settle(self._events.latest(job))

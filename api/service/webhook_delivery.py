@@ -40,7 +40,30 @@ CLOSE_SECONDS = 1.0
 _URL = re.compile(r"[!-~]+")
 """Visible ASCII."""
 
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+RESOLVE_SECONDS = 3.0
+"""Time within which the host of a new webhook must resolve [s]: its client waits for that."""
+
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""The only IPv6 addresses that are given out to hosts.
+
+Outside are loopback, ULA, link-local, site-local and multicast addresses, and most forms that hold an IPv4 address:
+IPv4-compatible, IPv4-mapped, SIIT (``::ffff:0:0:0/96``) and NAT64 with its local prefix.
+"""
+
+_SPECIAL = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "2001::/23",  # protocol assignments, Teredo among them
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4
+            "3fff::/20",  # documentation
+            "192.0.0.0/24",  # protocol assignments
+            "192.88.99.0/24",  # relays of 6to4
+        ),
+    )
+)
+"""Parts of the unicast space that are for no host: a list, as that of the library differs by Python's release."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -124,20 +147,33 @@ def is_allowed(address: Address, networks: Sequence[Network], *, secure: bool) -
     >>> [is_allowed(address, (), secure=True) for address in addresses]
     [True, False, False, False]
     """
-    effective = _effective_address(address)
-    on_list = any(effective in network for network in networks)
+    on_list = any(address in network for network in networks)
     if not secure:
-        return on_list and effective.is_loopback
-    return on_list or (effective.is_global and not effective.is_multicast)
+        return on_list and address.is_loopback
+    return on_list or _is_public(address)
 
 
-def _effective_address(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for, if it does: that is where packets end up."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    if address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None) or address
+def _is_public(address: Address) -> bool:
+    """Tell whether an address is a host's on the internet; an IPv6 form of an IPv4 address is not, whatever it holds.
+
+    Where such a form ends up is for gateways to say that the service does not know.
+    """
+    if any(address in network for network in _SPECIAL):
+        return False
+    return (address.version == 4 or address in _UNICAST) and address.is_global and not address.is_multicast
+
+
+async def check_host(url: WebhookUrl, networks: Sequence[Network]) -> None:
+    """Find out whether the host of a new webhook resolves, now, to an address that webhooks may be sent to.
+
+    Raises:
+        InvalidInput: it does not; a client is not told which, so that it learns no name of the operator's network.
+    """
+    try:
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            await _resolve(url, networks)
+    except (TimeoutError, DeliveryError):
+        raise _invalid_url("https:" if url.secure else "http:") from None
 
 
 async def post(

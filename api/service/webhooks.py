@@ -24,11 +24,12 @@ from typing import Any
 from api.access.clients import KEY_PREFIX, current_client, current_owner
 from api.access.keys import KeyRing, open_ring
 from api.access.path_prefix import set_current_prefix
+from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import TooManyJobs
 from api.observability import metrics
 from api.schemas.jobs import job_answer
 from api.service.job_events import RunInThread
-from api.service.webhook_delivery import DeliveryError, parse_webhook_url, post
+from api.service.webhook_delivery import DeliveryError, check_host, parse_webhook_url, post
 from api.settings import Settings, mask_password
 from darrm_client.webhooks import sign_webhook, webhook_secret_text
 from darrm_opt import __version__
@@ -88,6 +89,7 @@ class Webhooks:
         self._ring = ring or open_ring(settings.keys)
         self._networks = [ipaddress.ip_network(network) for network in settings.webhook_networks]
         self._busy: Counter[str] = Counter()
+        self._lookups = ClientQuota(DELIVERIES, "webhooks looked up")
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, job: str, url: str) -> tuple[Webhook, str]:
@@ -98,10 +100,12 @@ class Webhooks:
             url: where it is sent.
 
         Raises:
-            InvalidInput: the address is not one for webhooks.
-            TooManyJobs: the client has `MAX_PENDING` pending ones.
+            InvalidInput: the address is not one for webhooks, or its host does not resolve to one that is.
+            TooManyJobs: the client has `MAX_PENDING` pending ones, or several that are looked up now.
+            Overloaded: too many are looked up now.
         """
-        parse_webhook_url(url, self._networks)
+        with self._lookups.reserve(current_client()):
+            await check_host(parse_webhook_url(url, self._networks), self._networks)
         owner = _owner()
         webhook = await self._run_in_thread(
             self._webhooks.add, f"msg_{secrets.token_hex(16)}", job, owner, url, MAX_PENDING

@@ -102,10 +102,13 @@ class DatabaseJobs:
                 connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
             return job_of(connection.execute(query).one())
 
-    def get(self, id: str) -> Job | None:
-        """Return a job, or None where there is none."""
+    def get(self, id: str, client: str | None = None) -> Job | None:
+        """Return a job, as `Jobs.get` says."""
+        query = select(JOBS).where(JOBS.c.id == id)
+        if client is not None:
+            query = query.where(_belongs(client))
         with self._database.reading() as connection:
-            row = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
+            row = connection.execute(query).one_or_none()
         return None if row is None else job_of(row)
 
     def list(

@@ -58,9 +58,11 @@ class MemoryJobs:
                 self._clients[id].add(client)
             return job
 
-    def get(self, id: str) -> Job | None:
-        """Return a job, or None where there is none."""
-        return self._jobs.get(id)
+    def get(self, id: str, client: str | None = None) -> Job | None:
+        """Return a job, as `Jobs.get` says."""
+        with self._lock:
+            job = self._jobs.get(id)
+            return job if job is not None and self._belongs(id, client) else None
 
     def list(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None

@@ -532,7 +532,8 @@ def test_a_job_is_settled_by_its_only_client(jobs: Jobs) -> None:
     for client in ("me", "you"):
         jobs.submit("ours", "gamma", "{}", client=client)
     assert claimed(jobs) == "ours"
-    assert jobs.settle("ours", "theft", client="stranger") is None
+    assert jobs.settle("ours", "theft", client="stranger") is jobs.get("ours", "stranger") is None
+    assert jobs.get("ours", "me") == jobs.get("ours")
     assert jobs.settle("ours", "hasty", client="me").state == "running"  # type: ignore[union-attr]  # you want the best
     assert jobs.cancel("ours", client="me").state == "running"  # type: ignore[union-attr]
     found = jobs.settle("ours", "enough", client="you")

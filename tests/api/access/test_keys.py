@@ -322,6 +322,9 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         mine = b'{"K": 9, "m": 2, "epsilon": 0.5}'
         own = service.ask("/v1/jobs", "POST", mine, X_API_Key=made["admin"], Content_Type="application/json").json()
         assert own["id"] not in {job["id"] for job in service.ask("/v1/jobs", X_API_Key=made["user"]).json()["jobs"]}
+        foreign = f"/v1/jobs/{own['id']}"  # running or over
+        assert status("user", f"{foreign}/stop", "POST") == status("user", foreign, "DELETE") == 404
+        assert service.ask(f"/v1/jobs/{id}/stop", "POST", X_API_Key=made["user"]).status in {200, 202}
         assert service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=made["admin"]).json()["state"] == "cancelled"
 
 

@@ -24,8 +24,9 @@ from support.darrm_runner import refused
 from support.served import Served, serving
 
 from api.access.keys import _write, create_key, list_keys
+from api.service import webhook_delivery
 from api.service import webhooks as service
-from api.service.webhook_delivery import DeliveryError, is_allowed, parse_webhook_url, post
+from api.service.webhook_delivery import DeliveryError, check_host, is_allowed, parse_webhook_url, post
 from api.service.webhooks import client_secret
 from api.settings import Settings, read_settings
 from darrm_client import DarrmClient, VerificationFailed, verify_webhook
@@ -224,9 +225,28 @@ def test_the_parts_of_an_address() -> None:
         ("fd00::1", False),
         ("ff02::1", False),
         ("::ffff:10.0.0.1", False),
-        ("::ffff:93.184.216.34", True),
+        # IPv6 forms of an IPv4 address, public or not
+        ("::ffff:93.184.216.34", False),  # IPv4-mapped
+        ("::93.184.216.34", False),  # IPv4-compatible
+        ("::ffff:0:93.184.216.34", False),  # SIIT
+        ("64:ff9b::93.184.216.34", False),  # NAT64
         ("64:ff9b::169.254.169.254", False),
-        ("2002:7f00:1::", False),
+        ("64:ff9b:1::169.254.169.254", False),  # its local prefix
+        ("2002:7f00:1::", False),  # 6to4
+        ("2002:5db8:d822::", False),
+        ("2001:0:4136:e378:8000:63bf:a247:27dd", False),  # Teredo
+        ("fec0::1", False),  # site-local
+        ("2001:db8::1", False),  # documentation
+        ("3fff::1", False),
+        ("192.0.2.1", False),
+        ("198.51.100.1", False),
+        ("203.0.113.1", False),
+        ("192.0.0.8", False),  # protocol assignments
+        ("2001:2::1", False),
+        ("192.88.99.1", False),  # relays of 6to4
+        ("198.18.0.1", False),  # measurements
+        ("100::1", False),  # discarded
+        ("4000::1", False),  # given out to nobody
     ],
 )
 def test_only_public_addresses_are_connected_to(address: str, *, public: bool) -> None:
@@ -253,6 +273,29 @@ def test_a_name_that_resolves_to_a_private_address_is_not_connected_to() -> None
             send(f"http://localhost:{port}/", networks=())
         assert send(f"http://localhost:{port}/") == 204
         assert len(receiver.got) == 1
+
+
+def test_a_host_must_resolve_to_an_address_that_is_allowed_while_its_client_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def check(text: str, networks: Any = LOOPBACK) -> None:
+        asyncio.run(check_host(parse_webhook_url(text, LOOPBACK), networks))
+
+    async def hang(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    check("https://localhost/")
+
+    def refused_text(text: str, networks: Any = LOOPBACK) -> str:
+        with pytest.raises(InvalidInput) as refusal:
+            check(text, networks)
+        assert refusal.value.argument == "url"
+        return str(refusal.value)
+
+    texts = {refused_text("https://localhost/", ()), refused_text("https://no-such-host.invalid/")}
+    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", hang)
+    monkeypatch.setattr(webhook_delivery, "RESOLVE_SECONDS", 0.01)
+    assert texts == {refused_text("https://localhost/")}  # which names resolve inside is not told
 
 
 def test_an_address_that_refuses_is_followed_by_the_next_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -487,7 +530,7 @@ def test_the_end_of_a_job_is_told_signed_and_the_client_verifies_it(tmp_path: Pa
         assert ask(served, f"/v1/jobs/{job.id}/webhooks/{late.id}", None, "DELETE").status == 204
         assert ask(served, f"/v1/jobs/{job.id}/webhooks/{late.id}", None, "DELETE").status == 404
         assert [each["id"] for each in states(served, job.id)] == [hook.id]
-        for url in ("http://10.0.0.1/", "https://10.0.0.1/", "https://me:geheim@example.org/"):
+        for url in ("http://10.0.0.1/", "https://10.0.0.1/", "https://me:geheim@example.org/", "https://none.invalid/"):
             refusal = ask(served, f"/v1/jobs/{job.id}/webhooks", {"url": url})
             assert (refusal.status, refusal.json()["field"]) == (422, "url")
         assert ask(served, f"/v1/jobs/{'0' * 64}/webhooks", {"url": "https://example.org"}).status == 404

@@ -153,6 +153,9 @@ class Store(Protocol):
             CacheError: that cannot be done: the place is gone, its disk full, or it may not be written any more.
         """
 
+    def interrupt(self) -> None:
+        """End calls of other threads that wait for PostgreSQL, each with a `CacheError`; nothing for other stores."""
+
     def close(self) -> None:
         """Close the store."""
 
@@ -220,6 +223,9 @@ class NoStore:
 
     def health_check(self) -> None:
         """Do nothing: there is no place."""
+
+    def interrupt(self) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
         """Do nothing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -19,6 +18,7 @@ from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
 from api.service.job_admission import JobAdmission
 from api.service.job_events import JobEvents, RunInThread
 from api.service.job_worker import JobHandler, JobWorker, ProgressCallback
+from api.service.store_calls import StoreCalls
 from api.settings import Settings
 from api.tasks.answers import load_libraries
 from solver_cache.jobs import Jobs, open_jobs
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from api.service.webhooks import Webhooks
 
 Result = TypeVar("Result")
-
-STORE_THREADS = 4
-"""Blocking calls to the store at once."""
 
 SHORT_LIMIT_SECONDS = 20.0
 """Time after which work on the short lane is stopped [s]: expected to take a second at most, it becomes a job."""
@@ -64,8 +61,8 @@ class ServiceResources:
     def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
         self._store, self._settings = store, settings
         self._jobs, self._close_jobs = _open_jobs(store, settings)
-        self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
-        self._readers = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="reader")
+        self._writing = StoreCalls("store", store, store.health_check)
+        self._reading = StoreCalls("reader", store, partial(store.get, ""))
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self._solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
         self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
@@ -124,8 +121,7 @@ class ServiceResources:
             service._drain()
             await asyncio.gather(*(worker.close() for worker in service._workers))
             await asyncio.gather(service._solvers.close(), service._computers.close(), service._quick.close())
-            await asyncio.to_thread(service._threads.shutdown)
-            await asyncio.to_thread(service._readers.shutdown)
+            await asyncio.gather(service._writing.close(), service._reading.close())
             service._close_jobs()
             store.close()
 
@@ -161,14 +157,14 @@ class ServiceResources:
     async def run_in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Return ``work(*arguments)``, done in a thread: for calls that block but compute little, and may write.
 
-        A write to a store that another process has locked waits for as long as the store lets it; reads do not wait for
-        that, as they have threads of their own (`run_in_reader`).
+        Reads do not wait for a writer that another process has locked out: they have threads of their own
+        (`run_in_reader`). Raises as `StoreCalls.run`.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        return await self._writing.run(work, *arguments)
 
     async def run_in_reader(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return ``work(*arguments)``, done in a thread for calls that only read."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *arguments)
+        """Return ``work(*arguments)``, done in a thread for calls that only read; raises as `StoreCalls.run`."""
+        return await self._reading.run(work, *arguments)
 
     async def compute(self, task: Task, argument: Any, progress: ProgressCallback | None = None) -> Any:
         """Return ``task(argument, report)``: short work, in a process of its own lane, clients in turn.

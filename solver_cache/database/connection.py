@@ -14,14 +14,16 @@ every row is proved when it is read.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from solver_cache.database.dialect import create_database_engine, is_file
+from solver_cache.database.dialect import create_database_engine, is_file, open_connections
 from solver_cache.database.schema import MIGRATIONS, DamagedSchema, NewerSchema, migrate, schema_version
 from solver_cache.errors import DAMAGED, ELSEWHERE, CacheError, ReadOnlyCache
 from solver_cache.location import parse_url, redacted
@@ -61,10 +63,13 @@ class Database:
                 self.engine = create_database_engine(location, path, read_only=self.read_only)
             except ImportError as err:
                 raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
+            self._sockets = {} if path is not None else open_connections(self.engine)
+            self._identity: tuple[int, int] | None = None
             try:
                 self.found_schema = self._check(path) if self.read_only else self._prepare(path)
-                status = None if path is None else path.stat()
-                self.path, self._identity = path, None if status is None else (status.st_dev, status.st_ino)
+                self.path = path
+                if path is not None:
+                    self._identity = _identity(path.stat())
             except BaseException:
                 self.engine.dispose()
                 raise
@@ -80,27 +85,18 @@ class Database:
         """Yield a connection within a transaction, which is done when the block ends well."""
         if self.read_only:
             raise ReadOnlyCache(self.url)
+        self._check_in_place()
         with self._translate_errors(), self._transaction() as connection:
             yield connection
 
-    def check_in_place(self) -> None:
+    def check_room(self) -> None:
         """Find out whether the file of a SQLite database is still the one that was opened, and has room for an answer.
-
-        Nobody will read what is written to a file that was deleted. The file itself is not opened: closing it would
-        drop the locks that this process holds on it.
 
         Raises:
             CacheError: it is gone, another file stands in its place, or its disk is full.
         """
-        if self.path is None:
-            return
-        try:
-            status, free = self.path.stat(), shutil.disk_usage(self.path.parent).free
-        except OSError as err:
-            raise CacheError(self.url, f"its file is gone ({err.strerror})", ELSEWHERE) from err
-        if (status.st_dev, status.st_ino) != self._identity:
-            raise CacheError(self.url, "another file stands in its place", "Restart the program to open that one.")
-        if free < MIN_FREE_BYTES:
+        self._check_in_place()
+        if self.path is not None and (free := shutil.disk_usage(self.path.parent).free) < MIN_FREE_BYTES:
             raise CacheError(self.url, f"{free} bytes are free on its disk", f"Make room there. {ELSEWHERE}")
 
     def sync(self) -> None:
@@ -113,9 +109,35 @@ class Database:
             with self._translate_errors(), self.engine.connect().execution_options(darrm_begin=None) as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
 
+    def interrupt(self) -> None:
+        """Cut every connection to PostgreSQL, so that whoever waits for it gets an error; the next use opens new ones.
+
+        Nothing else ends a wait for a server that hangs and whose kernel still answers.
+        """
+        for connection in tuple(self._sockets.values()):
+            with (
+                contextlib.suppress(OSError, self.engine.dialect.loaded_dbapi.Error),  # it was closed meanwhile
+                socket.socket(fileno=os.dup(connection.fileno())) as shared,
+            ):
+                shared.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+    def _check_in_place(self) -> None:
+        """Raise `CacheError` if the file of a SQLite database was deleted or replaced: nobody reads what it takes then.
+
+        The file itself is not opened: closing it would drop the locks that this process holds on it.
+        """
+        if self.path is None:
+            return
+        try:
+            identity = _identity(self.path.stat())
+        except OSError as err:
+            raise CacheError(self.url, f"its file is gone ({err.strerror})", ELSEWHERE) from err
+        if identity != self._identity:
+            raise CacheError(self.url, "another file stands in its place", "Restart the program to open that one.")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -176,6 +198,10 @@ class Database:
         except SQLAlchemyError as err:
             message = str(err.orig if isinstance(err, DBAPIError) else err).strip().splitlines()[0]
             raise CacheError(self.url, message, _advice(message)) from err
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _advice(message: str) -> str:

@@ -59,6 +59,15 @@ def create_database_engine(location: URL, path: Path | None, *, read_only: bool)
     return engine
 
 
+def open_connections(engine: Engine) -> dict[int, Any]:
+    """Return the connections that an engine has open, now and later, those in use too."""
+    connections: dict[int, Any] = {}
+    event.listen(engine, "connect", lambda connection, _: connections.update({id(connection): connection}))
+    for name in ("close", "close_detached"):
+        event.listen(engine, name, lambda connection, *_: connections.pop(id(connection), None))
+    return connections
+
+
 def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
     """Return the function that opens a SQLite file for reading only."""
     immutable = not is_file(Path(f"{path}-wal"))  # else someone writes to it now, and both files beside it are there

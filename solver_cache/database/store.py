@@ -184,11 +184,15 @@ class DatabaseStore:
             with self._database.reading() as connection:
                 schema_version(connection)
         else:
-            self._database.check_in_place()
+            self._database.check_room()
             with self._database.writing() as connection:  # there and back: SQLite writes no row that stays as it is
                 for _ in range(2):
                     connection.exec_driver_sql("UPDATE darrm_schema SET version = -version")
             self._database.sync()
+
+    def interrupt(self) -> None:
+        """Cut PostgreSQL's connections as `solver_cache.store.Store.interrupt` says."""
+        self._database.interrupt()
 
     def close(self) -> None:
         """Close every connection."""

@@ -126,6 +126,9 @@ class MemoryStore:
     def health_check(self) -> None:
         """Do nothing: memory reads and writes."""
 
+    def interrupt(self) -> None:
+        """Do nothing: memory does not hang."""
+
     def close(self) -> None:
         """Do nothing; the rows stay until the object goes."""
 

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from support.served import serving
 
 from api.app import create_app
 from api.routes import operations
+from api.service import store_calls
 from api.settings import Settings
 from solver_cache.database import connection as database_connection
 
@@ -69,6 +71,8 @@ def test_a_store_that_would_take_no_answer_is_not_ready(
         again = client.post("/v1/gamma", json=KEPT)  # from the proofs and bytes of this process
         assert (again.status_code, again.json()["gamma"]) == (200, kept["gamma"])
         assert client.get("/healthz").status_code == 200
+        new = client.post("/v1/jobs", json={**KEPT, "K": 7})
+        assert new.status_code == (202 if fault is full else 503)  # no job is taken on in a file that nobody will read
 
 
 def test_a_queue_that_nobody_looks_at_is_not_ready(tmp_path: Path) -> None:
@@ -125,6 +129,24 @@ def test_a_lock_does_not_stop_kept_reads(tmp_path: Path) -> None:
         for each in stuck:
             each.result(60)
         assert client.get("/readyz").status_code == 200
+
+
+def test_a_lock_of_another_process_refuses_everyone_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.sqlite"
+    monkeypatch.setattr(store_calls, "STORE_SECONDS", 1.0)
+    monkeypatch.setattr(store_calls, "ANSWER_SECONDS", 0.2)
+    with TestClient(create_app(settings(path, wait_seconds=0.0))) as client, closing(sqlite3.connect(path)) as locker:
+        locker.isolation_level = None
+        locker.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(20) as clients:  # five times as many as threads write
+            news = [{"K": 7, "m": 2, "epsilon": 0.1 + i / 100} for i in range(20)]
+            statuses = list(clients.map(lambda new: client.post("/v1/gamma", json=new).status_code, news))
+        assert statuses == 20 * [503]
+        locker.execute("ROLLBACK")
+        end = time.monotonic() + 60
+        while client.post("/v1/gamma", json=news[0]).status_code == 503:
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
 
 @pytest.mark.slow

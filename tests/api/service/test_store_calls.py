@@ -1,0 +1,121 @@
+"""Calls to a store that hangs end with an error in time, others fail at once, and all is well when it answers again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+from support import postgres
+
+from api.service import store_calls
+from api.service.store_calls import STORE_THREADS, StoreCalls
+from solver_cache import CacheError, open_store
+from solver_cache.memory.store import MemoryStore
+
+
+class Hanging(MemoryStore):
+    """A store whose calls wait until it is released; an interrupt ends those that wait with an error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+        self.interrupts = 0
+
+    def health_check(self) -> None:
+        interrupts = self.interrupts
+        while not self.released.wait(0.005):
+            if self.interrupts > interrupts:
+                raise CacheError("memory", "cut", "")
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_calls, "STORE_SECONDS", 0.3)
+    monkeypatch.setattr(store_calls, "ANSWER_SECONDS", 0.1)
+
+
+async def until_refused_at_once(calls: StoreCalls) -> None:
+    """Call what takes no time until even that is refused."""
+    while True:
+        try:
+            await calls.run(str)
+        except CacheError:
+            return
+        await asyncio.sleep(0.01)
+
+
+async def until_answered(calls: StoreCalls) -> None:
+    while True:
+        try:
+            await calls.run(str)
+        except CacheError:
+            await asyncio.sleep(0.01)
+        else:
+            return
+
+
+def test_calls_to_a_store_that_hangs_fail_in_time_and_then_at_once() -> None:
+    async def scene() -> None:
+        store, began = Hanging(), list[str]()
+        calls = StoreCalls("store", store, store.health_check)
+        many = [calls.run(store.health_check) for _ in range(2 * STORE_THREADS)]
+        many += [calls.run(began.append, "late") for _ in range(5)]
+        outcomes = await asyncio.gather(*many, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {CacheError}
+        await until_refused_at_once(calls)
+        assert store.interrupts > 0
+        assert began == []  # what waited for a thread is not done behind the back of who was refused
+        store.released.set()
+        await until_answered(calls)
+        assert await calls.run(len, "four") == 4
+        await calls.close()
+
+    asyncio.run(scene())
+
+
+def test_one_slow_call_is_refused_alone() -> None:
+    async def scene() -> None:
+        store, slow = MemoryStore(), threading.Event()
+        calls = StoreCalls("store", store, store.health_check)
+        with pytest.raises(CacheError, match="has not answered"):
+            await calls.run(slow.wait)
+        for _ in range(20):
+            assert await calls.run(str) == ""
+            await asyncio.sleep(0.01)
+        slow.set()
+        await calls.close()
+
+    asyncio.run(scene())
+
+
+@pytest.fixture
+def running() -> Iterator[postgres.Postgres]:
+    server = postgres.server()
+    yield server
+    server.start()
+
+
+@pytest.mark.slow
+def test_a_wait_for_postgresql_that_hangs_is_cut(running: postgres.Postgres) -> None:
+    async def scene() -> None:
+        store = open_store(f"{running.url(running.new())}&connect_timeout=2")
+        calls = StoreCalls("reader", store, lambda: store.get(""))
+        await asyncio.gather(*(calls.run(store.get, "") for _ in range(STORE_THREADS)))
+        with running.hanging():
+            outcomes = await asyncio.gather(*(calls.run(store.get, "") for _ in range(9)), return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {CacheError}
+            await until_refused_at_once(calls)
+            async with asyncio.timeout(60):  # it ends, and so has every thread that waited
+                await calls.close()
+        calls = StoreCalls("reader", store, lambda: store.get(""))
+        await until_answered(calls)
+        assert await calls.run(store.get, "") is None
+        await calls.close()
+        store.close()
+
+    asyncio.run(scene())

@@ -31,7 +31,8 @@ from api.schemas import (
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
 from darrm_opt.answers.curves import compute_error_curve
-from darrm_opt.answers.running_time import estimate_cost, inverse_seconds, profile_seconds
+from darrm_opt.answers.running_time import estimate_cost, inverse_seconds, profile_seconds, tradeoff_seconds
+from darrm_opt.comparison.baselines import BASELINES
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -123,7 +124,8 @@ def _estimate(params: TradeoffRequest, service: DesignService) -> tuple[list[Des
         raise NotCached(
             f"{len(missing)} of these {len(specs)} answers are not stored, and solving is off on this server."
         )
-    return specs, sum(estimate_cost(spec).seconds for spec in missing)
+    compared = len(BASELINES if params.baselines is None else params.baselines)
+    return specs, tradeoff_seconds(missing, specs, compared)
 
 
 def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from typing import Any
 
 from api.observability import metrics
@@ -67,9 +68,14 @@ class AnswerJobHandler:
         return canonical_json({"answer": answer}), answer
 
     async def compute(
-        self, task: AnswerTask, pool: ProcessPool, time_limit: float, progress: ProgressCallback | None = None
+        self,
+        task: AnswerTask,
+        pool: ProcessPool,
+        time_limit: float,
+        progress: ProgressCallback | None = None,
+        processor_limit: float = math.inf,
     ) -> dict[str, Any]:
-        """Return the result of a task, computed in a process of ``pool``; raises as `ProcessPool.run`."""
+        """Return the result of a task, computed in a process of ``pool``; limits, errors as for `ProcessPool.run`."""
         argument, specs = task.argument, list[DesignSpec]()
         if task.kind == "tradeoff":
             specs = [
@@ -79,7 +85,11 @@ class AnswerJobHandler:
             stored = await self._read(repository.load_records, specs, self._store)
             argument = {**argument, "known": stored}
         result: dict[str, Any] = await pool.run(
-            ANSWER_KINDS[task.kind].compute, argument, time_limit=time_limit, progress=progress
+            ANSWER_KINDS[task.kind].compute,
+            argument,
+            time_limit=time_limit,
+            processor_limit=processor_limit,
+            progress=progress,
         )
         if "doubts" not in result:
             return result

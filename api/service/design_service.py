@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -74,6 +75,42 @@ class SingleFlight:
         return result
 
 
+SHORT_ERROR = 3.0
+"""Multiple of the time of short work after which it is stopped on the short lane, and becomes a job.
+
+A new process takes almost two seconds to load the libraries of some accounts.
+"""
+
+MISJUDGED_SECONDS = 600.0
+"""How long work of a client counts as long after an estimate of it proved wrong [s]."""
+
+MAX_MISJUDGED = 1000
+"""Clients and kinds of work of which that is remembered."""
+
+
+class MisjudgedWork:
+    """Kinds of work of a client whose estimates proved wrong lately: they stay away from the lane of short work."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, str], float] = {}
+
+    def add(self, kind: str) -> None:
+        """Remember a kind of work of the current client."""
+        self._until.pop(_whose(kind), None)
+        self._until[_whose(kind)] = time.monotonic() + MISJUDGED_SECONDS
+        if len(self._until) > MAX_MISJUDGED:
+            del self._until[next(iter(self._until))]
+
+    def has(self, kind: str) -> bool:
+        """Return whether estimates of a kind of work of the current client proved wrong lately."""
+        return time.monotonic() < self._until.get(_whose(kind), 0.0)
+
+
+def _whose(kind: str) -> tuple[str, str]:
+    client = current_client()
+    return "" if client is None else client.name, kind
+
+
 class DesignService(ServiceResources):
     """The service behind the routes: answers requests with plain data and never blocks the event loop.
 
@@ -85,13 +122,15 @@ class DesignService(ServiceResources):
     def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
         super().__init__(store, settings, ring)
         self._flights = SingleFlight()
+        self._misjudged = MisjudgedWork()
         self._streams = ClientQuota(settings.max_streams or max(1, settings.max_connections // 4), "event streams")
 
     async def answer(self, task: AnswerTask, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
         """Return the result of a task: at once where it is short, else from its job, or the job that works on it.
 
         Work is admitted up to `Settings.max_work_seconds`, and its job stopped after twice that. What was
-        expected to be short and is not becomes a job.
+        expected to be short and takes `SHORT_ERROR` times as much processor time becomes a job, and so does, for
+        `MISJUDGED_SECONDS`, whatever this client asks of that kind.
 
         Args:
             task: what is asked.
@@ -103,13 +142,16 @@ class DesignService(ServiceResources):
         """
         audit.mention_question(task.key)
         check_work(task.seconds, self._settings)
-        seconds = task.seconds
-        if seconds <= self._settings.short_seconds:
+        seconds, limit = task.seconds, SHORT_ERROR * self._settings.short_seconds
+        if seconds <= self._settings.short_seconds and not self._misjudged.has(task.kind):
             try:
                 async with self._short_turn():
-                    return await self._answer_jobs.compute(task, self._computers, SHORT_LIMIT_SECONDS)
+                    return await self._answer_jobs.compute(
+                        task, self._computers, SHORT_LIMIT_SECONDS, processor_limit=limit
+                    )
             except TaskTimeout:
-                seconds = SHORT_LIMIT_SECONDS
+                self._misjudged.add(task.kind)
+                seconds = limit
         text = task.to_json()
 
         async def queue(*, afresh: bool) -> Job:

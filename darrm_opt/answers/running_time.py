@@ -9,25 +9,26 @@ The reduced constraint set is counted in closed form. The expected time of a sol
 
 fitted by least squares to processor times of a solve (`tests/campaigns/cost.py`: K = 11 to 201, s = 1.5 to 10, Δ = 0 to
 0.3 with K·Δ up to 10, the objectives rectangular and shared(1,1), one core of an AMD EPYC, 2026-11-22, with the
-compiled kernel), by whether voters have a Δ. Beyond K = 201 it extrapolates; the last term, not fitted, is for single
-designs of K = 301 to 5001 at s = 3, which take longer, and errs upward at larger s. Objectives over scenarios cost
-`SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs `ROW_SECONDS` a row and voter instead (from
-`benchmarks/results.md`: K = 11 and 15).
+compiled kernel; without it, `NUMPY_FACTOR` times as long), by whether voters have a Δ. Beyond K = 201 it
+extrapolates; the last term, not fitted, is for single designs of K = 301 to 5001 at s = 3, which take longer, and errs
+upward at larger s. Objectives over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs
+`ROW_SECONDS` a row and voter instead (from `benchmarks/results.md`: K = 11 and 15).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 from darrm_opt.design.inverse import check_digits
+from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_record
 
@@ -45,6 +46,9 @@ COEFFICIENTS_APPROXIMATE = (-4.102, 1.149, -1.308, 0.491, 0.285)
 
 MIN_SOLVE_SECONDS = 6e-4
 """Least time of a solve, however few its voters [s]."""
+
+NUMPY_FACTOR = 10.0
+"""Multiple of the time of a solve where the kernel is not compiled: 3 to 17 for K = 35 and 101."""
 
 SCENARIO_SECONDS = 2e-6
 """Time for one scenario and voter [s]."""
@@ -151,7 +155,16 @@ def _time_and_power(K: int, Delta: float) -> tuple[float, float]:
     """Return the expected time at target ε ≤ 3 voter ε [s], and the power c by which it falls beyond."""
     a, b, c, d, e = COEFFICIENTS_APPROXIMATE if Delta > 0 else COEFFICIENTS_PURE
     size = math.log(K / 101)
-    return math.exp(a + b * size + (d + e * size) * math.log1p(30 * K * Delta)) * max(K / MAX_FITTED_K, 1.0), c
+    seconds = math.exp(a + b * size + (d + e * size) * math.log1p(30 * K * Delta)) * max(K / MAX_FITTED_K, 1.0)
+    return seconds * (1.0 if _has_kernel() else NUMPY_FACTOR), c
+
+
+@lru_cache(maxsize=1)
+def _has_kernel() -> bool:
+    try:
+        return kernel() is not None
+    except BackendUnavailable:
+        return False
 
 
 def _scenario_seconds(request: DesignSpec) -> float:
@@ -275,6 +288,18 @@ def verification_seconds(problem: Problem, arithmetic: str = "float") -> float:
     if arithmetic == "ball":
         return 0.05 + BALL_ROW_SECONDS * constraint_count(problem)
     return 0.005 + 0.2 * _cut_seconds(problem)
+
+
+def tradeoff_seconds(missing: Sequence[DesignSpec], specs: Sequence[DesignSpec], baselines: int) -> float:
+    """Return the expected time of a trade-off [s]: its solves, and the certificates of what it compares.
+
+    Args:
+        missing: designs that must be solved; each is proved once more before it is stored.
+        specs: all designs.
+        baselines: how many are compared with each.
+    """
+    solving = sum(estimate_cost(spec).seconds + verification_seconds(spec.problem) for spec in missing)
+    return solving + baselines * sum(verification_seconds(spec.problem) for spec in specs)
 
 
 def profile_seconds(problem: Problem, points: int) -> float:

@@ -135,6 +135,7 @@ class ProcessPool:
         argument: Any,
         *,
         time_limit: float | None = None,
+        processor_limit: float = math.inf,
         progress: Callable[[Any], None] | None = None,
         retries: int = 1,
     ) -> Any:
@@ -144,6 +145,7 @@ class ProcessPool:
             task: a function at the top of a module.
             argument: plain data.
             time_limit: [s] from when the task begins; a task that knows its own limit should be given some more here.
+            processor_limit: the same of processor time, which a busy machine does not lengthen [s].
             progress: called in this loop with whatever the task reports.
             retries: how often the task is begun anew when its process is lost.
 
@@ -159,7 +161,7 @@ class ProcessPool:
         """
         while True:
             try:
-                return await self._run_once(task, argument, time_limit, progress)
+                return await self._run_once(task, argument, (time_limit or math.inf, processor_limit), progress)
             except ProcessLost as err:
                 if retries == 0 or self._closed:
                     raise
@@ -177,7 +179,7 @@ class ProcessPool:
         self._idle.clear()
 
     async def _run_once(
-        self, task: Task, argument: Any, time_limit: float | None, progress: Callable[[Any], None] | None
+        self, task: Task, argument: Any, limits: tuple[float, float], progress: Callable[[Any], None] | None
     ) -> Any:
         self._waiting += 1
         try:
@@ -189,7 +191,7 @@ class ProcessPool:
         try:
             process = await asyncio.shield(acquiring)
             self._counts["tasks"] += 1
-            return await self._watch(process, process.run(task, argument, progress), time_limit)
+            return await self._watch(process, process.run(task, argument, progress), *limits)
         finally:
             if process is not None and self._is_reusable(process):
                 self._idle.append(process)
@@ -205,12 +207,17 @@ class ProcessPool:
         task.add_done_callback(self._detached.discard)
         return task
 
-    async def _watch(self, process: PoolProcess, answer: asyncio.Future[Any], time_limit: float | None) -> Any:
+    async def _watch(
+        self, process: PoolProcess, answer: asyncio.Future[Any], time_limit: float, processor_limit: float
+    ) -> Any:
         """Wait for the answer; kill the process if it takes too long or grows too large."""
-        began = time.monotonic()
+        began, processor_seconds = time.monotonic(), process.processor_seconds
         while not (await asyncio.wait({answer}, timeout=WATCH_SECONDS))[0]:
-            if time_limit is not None and time.monotonic() - began > time_limit:
+            if time.monotonic() - began > time_limit:
                 self._kill(process, TaskTimeout(f"Nothing was returned within {time_limit:g} s; the work was stopped."))
+            elif process.processor_seconds - processor_seconds > processor_limit:
+                spent = f"{processor_limit:g} s of processor time"
+                self._kill(process, TaskTimeout(f"Nothing was returned within {spent}; the work was stopped."))
             elif process.memory > self._memory:
                 bound = f"{self._memory // MEBIBYTE:.0f} MiB"
                 self._kill(process, MemoryExceeded(f"The solve needs more memory than the {bound} that it may take."))

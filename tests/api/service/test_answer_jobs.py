@@ -80,8 +80,8 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def at_once() -> Iterator[TestClient]:
-    """A service that answers short work at once."""
-    with client_of() as client:
+    """A service that answers short work at once, on a busy machine too."""
+    with client_of(short_seconds=10.0) as client:
         yield client
 
 
@@ -224,6 +224,23 @@ def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch)
         assert [client.get(f"/v1/jobs/{job}").json()["state"] for job in jobs] == ["running", "queued", "queued"]
         for id in jobs:
             assert client.delete(f"/v1/jobs/{id}").json()["state"] == "cancelled"
+
+
+def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    endless = replace(answers.ANSWER_KINDS["tradeoff"], compute=tasks.endless_answer)
+    with client_of(short_seconds=0.3) as client:
+        assert client.post("/v1/tradeoff", json=ASKED["tradeoff"]).status_code == 200
+        monkeypatch.setitem(answers.ANSWER_KINDS, "tradeoff", endless)
+        service = client.app.state.service  # type: ignore[attr-defined]
+        stopped = service.pools["compute"].killed
+        jobs = [client.post("/v1/tradeoff", json={**ASKED["tradeoff"], "ms": [1, m]}) for m in (1.5, 2.5, 3)]
+        assert [job.status_code for job in jobs] == [202, 202, 202]
+        assert service.pools["compute"].killed == stopped + 1  # the first alone was tried on the short lane
+        assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
+        for job in jobs:
+            client.delete(f"/v1/jobs/{job.json()['id']}").raise_for_status()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The errors a caller can act on, and nothing else.
 
 A caller's mistake raises one of these before any work is done. A numerical outcome (infeasible,
-time limit) is a value, `darrm_opt.design.status.Status`, and becomes `SolveFailed` in one place.
+time limit) is a value, `darrm_opt.design.solution.Status`, and becomes `SolveFailed` in one place.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.objective import as_objective
-from darrm_opt.design.solution import Solution, Statistics
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number

@@ -25,7 +25,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from api.observability import traces
 from darrm_opt import __version__
 from darrm_opt.design.kernel.library import kernel
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable
 
 if TYPE_CHECKING:

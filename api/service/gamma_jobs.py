@@ -17,7 +17,7 @@ from api.service.job_worker import ProgressCallback
 from api.service.repository import save_record
 from api.settings import Settings
 from api.tasks.design import DesignTask, design_gamma, recheck_record
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.errors import DarrmError, SolveFailed
 from darrm_opt.record import solution_record

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.record import solution_record
 from solver_cache.errors import CacheError

@@ -15,9 +15,8 @@ from typing import Any, Self, cast
 from darrm_opt.design.certificate import certify as prove_by_scaling
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.separation.result import TimeLimitReached
-from darrm_opt.design.solution import Progress, Solution, Statistics
+from darrm_opt.design.solution import Progress, Solution, Statistics, Status
 from darrm_opt.design.solver import Method, solve
-from darrm_opt.design.status import Status
 from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
-    from darrm_opt.design.status import Status
+    from darrm_opt.design.solution import Status
     from darrm_opt.errors import InvalidInput
 
 

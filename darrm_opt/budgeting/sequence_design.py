@@ -40,8 +40,7 @@ from darrm_opt.budgeting.best_target import (
     estimated_cost,
     sum_of_epsilons,
 )
-from darrm_opt.design.cutting_planes import CUT_TOLERANCE
-from darrm_opt.design.incumbent import no_release
+from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release
 from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import AnyObjective, as_objective
@@ -49,8 +48,8 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation.oracle import worst_case
+from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve_warm
-from darrm_opt.design.status import Status
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
 

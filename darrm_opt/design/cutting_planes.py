@@ -6,26 +6,31 @@ utility that `Solution.gap` accounts for.
 *Large K.* Rows of neighbouring multisets are nearly parallel there and the program's vertices jump about in directions
 that the objective does not see. So cuts are sought at a point between the best γ known to be private and the program's
 answer (in-out separation), few and far apart.
+
+The best γ so far is the `Incumbent`. Its privacy is proved once, at the end (`certificate`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from darrm_opt.design.clock import SolveClock
-from darrm_opt.design.incumbent import Incumbent, no_release
 from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
-from darrm_opt.design.schedule import Stage
+from darrm_opt.design.schedule import SolveClock, Stage
 from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import Settle, TimeLimitReached, WorstCase
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, NoiseFunction
+
+MIN_DIVISOR = 1e-300
+"""Keeps a division from failing where both sides are 0."""
 
 CUT_TOLERANCE = 1e-12
 """A multiset becomes a row when it is violated by more than this: above rounding, below every promised gap."""
@@ -41,6 +46,45 @@ KNOTS_SHARE = 0.25
 
 MAX_ROUNDS = 500
 """More rounds than any stage has been seen to need by a factor of ten."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Incumbent:
+    """A γ that was searched, with the outcome of that search.
+
+    Attributes:
+        searched: γ as it was searched, before any scaling.
+        worst: what the search found for it.
+        limit: right-hand side of the privacy constraint.
+        complete: whether the search covered every multiset; else it may have missed worse ones.
+    """
+
+    searched: NoiseFunction
+    worst: WorstCase
+    limit: float
+    complete: bool
+
+    @cached_property
+    def noise(self) -> NoiseFunction:
+        """γ scaled until the search finds no violation, by linearity of the constraint; the proof comes at the end."""
+        return NoiseFunction(self.searched.values * (self.limit / max(self.worst.value, self.limit, MIN_DIVISOR)))
+
+    def with_rows(self, rows: Array) -> Incumbent:
+        """Return the incumbent held to rows of the program, shape (rows, entries), that its own search may have missed.
+
+        It then meets every row, as the program's answer does, and so does whatever lies between the two.
+        """
+        if self.complete:
+            return self
+        upper_half = self.searched.values[self.searched.K // 2 + 1 :]
+        value = float((rows @ upper_half).max(initial=self.worst.value))
+        return replace(self, worst=replace(self.worst, value=value, bound=max(self.worst.bound, value)))
+
+
+@lru_cache(maxsize=32)
+def no_release(K: int) -> NoiseFunction:
+    """Return γ = 0, which is private whatever is asked: what stands in for an incumbent before there is one."""
+    return NoiseFunction(np.zeros(K + 1))
 
 
 class CuttingPlanes:

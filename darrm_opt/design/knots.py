@@ -3,7 +3,7 @@
 For thousands of voters γ has thousands of values, but privacy and utility see it only through binomial means, which do
 not resolve neighbours. So the solver is given γ at some *knots*, linear between them:
 
-    z = M·y        y: the solver's variables, in [0, 1]; z: the program's, γ itself or its increments (`dual_bound`)
+    z = M·y        y: the solver's variables, in [0, 1]; z: the program's, γ itself or its increments (`master_program`)
 
 M has no negative entry, and its rows sum to at most 1, so z lies in the box, too, and whatever holds for rows·M·y holds
 for rows·z: an answer of the smaller program is one of the whole. The bound is not that of the smaller program but weak

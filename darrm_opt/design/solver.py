@@ -18,19 +18,16 @@ from typing import Literal
 
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Certificate, repair
-from darrm_opt.design.clock import SolveClock
-from darrm_opt.design.cutting_planes import CuttingPlanes
-from darrm_opt.design.incumbent import Incumbent
+from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent
 from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator, Counts
-from darrm_opt.design.schedule import LARGE_K, binding_family, is_expensive, is_quick, schedule
+from darrm_opt.design.schedule import LARGE_K, SolveClock, binding_family, is_expensive, is_quick, schedule
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.result import TimeLimitReached
-from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Progress, Solution, Statistics, Status, Watcher
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem, a_problem, real_number

@@ -8,8 +8,7 @@ from typing import Literal
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.objective import AnyObjective
-from darrm_opt.design.solution import Solution, Statistics
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.noise import NoiseFunction

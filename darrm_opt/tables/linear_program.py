@@ -20,7 +20,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.backends.highs_object import check_status, new_highs
+from darrm_opt.design.backends.highs import check_status, new_highs
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import Privacy

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import real_number

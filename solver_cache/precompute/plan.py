@@ -38,7 +38,7 @@ BATCH_SECONDS = 1.0
 """Work that is handed out at a time, where it can be cut."""
 
 MAX_BATCH = 500
-"""Most problems in a batch: some lines of a grid, whose problems share their rows (`darrm_opt.design.row_cache`)."""
+"""Most problems in a batch: some lines of a grid, whose problems share their rows (`cached_rows`)."""
 
 KEYS_PER_LOOKUP = 600
 """Keys looked up at a time."""

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.design.polytope.corners import Counts
-from darrm_opt.design.solution import Solution
+from darrm_opt.design.solution import Solution, Status
 from darrm_opt.design.solver import solve, solve_warm
-from darrm_opt.design.status import Status
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem

@@ -23,7 +23,7 @@ from support.kernels import PATHS, searched_by
 
 from darrm_opt import Problem, Solution, solve, verify
 from darrm_opt.design.knots import Knots
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.errors import NotPrivate
 
 TOLERANCE, NEGLIGIBLE = 1e-6, 1e-12

@@ -40,7 +40,7 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import LABELS, ConstraintGenerator
 from darrm_opt.design.separation.ball_arithmetic import BallConstraint
 from darrm_opt.design.separation.oracle import worst_case
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.errors import NotPrivate
 
 WORST, RANDOM = 12, 3

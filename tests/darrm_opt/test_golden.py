@@ -9,7 +9,7 @@ from support.golden import GOLDEN, Row, name, problem_of
 
 from darrm_opt import solve, verify
 from darrm_opt.design.polytope.corners import ConstraintGenerator
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 
 ENUMERATED = 200_000
 """Most rows of a program that is built whole."""

@@ -16,7 +16,7 @@ from hypothesis import given
 from support.strategies import ProblemCase, problem_cases, random_case
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, solve, verify
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.record import FORMAT, problem_from_record, problem_record, solution_from_record, solution_record
 
 ASKED: list[tuple[Problem, dict[str, Any]]] = [

@@ -27,7 +27,7 @@ from support.paths import ROOT
 from api.settings import PREFIX, Settings
 from darrm.cli.parser import Command, CommandOption
 from darrm.cli.verbs import VERBS, load
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from tools.__main__ import PAGES
 from tools.licences import row as licence_row
 from tools.locked import DEV, RUNTIME, direct, licence, pinned

@@ -24,8 +24,8 @@ from darrm_opt import BackendUnavailable, InvalidInput, NotPrivate, Privacy, Pro
 from darrm_opt.design.cutting_planes import CuttingPlanes
 from darrm_opt.design.objective import Objective, shared
 from darrm_opt.design.scenarios import over_scenarios
+from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve
-from darrm_opt.design.status import Status
 from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.record import solution_record
 from solver_cache import (

@@ -10,9 +10,25 @@ import sys
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
-from darrm_opt.design.status import Outcome
+from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array, Integers
+
+
+class Outcome(NamedTuple):
+    """Answer of a backend to a linear program; no guarantee rests on it.
+
+    Attributes:
+        status: how it ended.
+        upper_half: γ(⌊K/2⌋+1..K) as the solver has it, shape (entries,).
+        multipliers: one a row in order of addition, ≥ 0 up to the solver's tolerance, shape (rows,).
+        iterations: simplex (or other) iterations of this solve.
+    """
+
+    status: Status
+    upper_half: Array
+    multipliers: Array
+    iterations: int
 
 
 class BackendEntry(NamedTuple):

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.backends import WarmStart, row_scale
-from darrm_opt.design.backends.highs_object import new_highs
-from darrm_opt.design.status import Outcome, Status
+from darrm_opt.design.backends import Outcome, WarmStart, row_scale
+from darrm_opt.design.backends.highs import new_highs
+from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
 

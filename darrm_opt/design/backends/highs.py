@@ -1,7 +1,8 @@
 """HiGHS through highspy: the default. Rows are added to the live model, so the dual simplex starts warm.
 
 A HiGHS object that a program is done with is emptied and used for the next one of this process: making one and setting
-its options takes longer than solving a small program.
+its options takes longer than solving a small program. `new_highs` is the one place where objects are made, so that
+none of them prints.
 """
 
 from __future__ import annotations
@@ -13,11 +14,20 @@ from collections import deque
 import highspy
 import numpy as np
 
-from darrm_opt.design.backends import WarmStart, row_scale
-from darrm_opt.design.backends.highs_object import Option, check_status, new_highs
-from darrm_opt.design.status import Outcome, Status
+from darrm_opt.design.backends import Outcome, WarmStart, row_scale
+from darrm_opt.design.solution import Status
+from darrm_opt.errors import SolveFailed
 from darrm_opt.fork_identity import process_identity
 from darrm_opt.noise import Array, Integers
+
+Option = bool | int | float | str
+
+OPTIONS: dict[str, Option] = {
+    "output_flag": False,
+    "threads": 1,  # one value per process, or a second instance fails
+    "presolve": "off",  # it would throw the warm start away
+}
+"""Options of every object."""
 
 TOLERANCE = 1e-10
 """Primal and dual feasibility; the least HiGHS accepts."""
@@ -48,7 +58,7 @@ _STATUS = {
 }
 
 
-OPTIONS: dict[str, Option] = {
+PROGRAM_OPTIONS: dict[str, Option] = {
     "small_matrix_value": MIN_ENTRY,
     "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
 }
@@ -73,13 +83,47 @@ def _acquire() -> highspy.Highs:
             process, solver = _idle.pop()
             if process == process_identity():
                 return solver
-    return new_highs(OPTIONS)
+    return new_highs(PROGRAM_OPTIONS)
 
 
 def _release(solver: highspy.Highs) -> None:
     """Empty a HiGHS object and keep it for the next program."""
     if solver.clearModel() == highspy.HighsStatus.kOk:
         _idle.append((process_identity(), solver))
+
+
+class _SilentHighs(highspy.Highs):
+    """HiGHS that does not write to the console, from its construction on.
+
+    Since 1.16 the first object of a process writes a banner to stdout when its constructor calls this method, before
+    any option can be set from outside. Without the console the banner counts as written, and no later object writes
+    it, such as those that CVXPY makes.
+    """
+
+    def enableCallbacks(self) -> None:
+        check_status(self.setOptionValue("log_to_console", False), "option log_to_console")  # noqa: FBT003 — by position
+        highspy.Highs.enableCallbacks(self)
+
+
+def new_highs(options: dict[str, Option]) -> highspy.Highs:
+    """Return a new HiGHS object without a program, with `OPTIONS` and ``options`` set.
+
+    Guarantees:
+        HiGHS 1.10 to 1.16 write nothing to stdout, neither here nor later.
+
+    Raises:
+        SolveFailed: HiGHS refuses an option.
+    """
+    solver: highspy.Highs = _SilentHighs()  # type: ignore[no-untyped-call]
+    for name, value in (OPTIONS | options).items():
+        check_status(solver.setOptionValue(name, value), f"option {name}")
+    return solver
+
+
+def check_status(status: highspy.HighsStatus, call: str) -> None:
+    """Raise SolveFailed if HiGHS refused a call."""
+    if status == highspy.HighsStatus.kError:
+        raise SolveFailed(f"HiGHS refused {call}; please report this with the problem's parameters.")
 
 
 class Highs:

@@ -14,7 +14,7 @@ from support.darrm_runner import SMALL, refused, run, run_json
 from darrm.cli.cached_solve import MAX_QUICK_K
 from darrm.cli.output import EXIT_CODES, ExitCode, exit_code_of
 from darrm_opt import Problem, solve, verify
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.record import solution_from_record
 
 MNIST = ("--K", "11", "--m", "3", "--epsilon", "0.0892", "--Delta", "1e-4")

@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt import Problem, verify
-from darrm_opt.design.clock import MIN_GRACE, SolveClock
-from darrm_opt.design.cutting_planes import select_cuts
-from darrm_opt.design.incumbent import Incumbent, no_release
+from darrm_opt.design.cutting_planes import Incumbent, no_release, select_cuts
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
-from darrm_opt.design.schedule import MAX_PASSED_K, Stage, schedule
+from darrm_opt.design.schedule import MAX_PASSED_K, MIN_GRACE, SolveClock, Stage, schedule
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.noise import NoiseFunction

@@ -17,7 +17,7 @@ from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 
 SHAPES = pytest.mark.parametrize("monotone", [False, True])
 

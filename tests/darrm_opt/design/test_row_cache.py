@@ -9,7 +9,7 @@ import pytest
 from support.forks import forked
 
 from darrm_opt import Problem
-from darrm_opt.design import row_cache
+from darrm_opt.design.polytope import constraint as rows
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
 
@@ -23,23 +23,23 @@ def test_rows_are_those_of_the_constraint(K: int, Delta: float) -> None:
         every = np.concatenate(list(ConstraintGenerator(problem).blocks()))
         for constraint in (PrivacyConstraint.of(problem), PrivacyConstraint.loosest(problem)):
             some = every[rng.integers(0, len(every), 50)]  # some of them twice
-            assert row_cache.cached_rows(constraint, some).tobytes() == constraint.rows(some).tobytes()
-            assert row_cache.cached_rows(constraint, some[:0]).shape == (0, constraint.entries)
+            assert rows.cached_rows(constraint, some).tobytes() == constraint.rows(some).tobytes()
+            assert rows.cached_rows(constraint, some[:0]).shape == (0, constraint.entries)
 
 
 def test_a_full_cache_makes_rows_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem.from_allowance(K=8, m=2, epsilon=0.37)
     constraint = PrivacyConstraint.of(problem)
     every = np.concatenate(list(ConstraintGenerator(problem).blocks()))
-    monkeypatch.setattr(row_cache, "MAX_ENTRIES", 10 * constraint.entries)
+    monkeypatch.setattr(rows, "MAX_ENTRIES", 10 * constraint.entries)
     for some in (every[:6], every[3:9], every[9:16], every):
-        assert row_cache.cached_rows(constraint, some).tobytes() == constraint.rows(some).tobytes()
+        assert rows.cached_rows(constraint, some).tobytes() == constraint.rows(some).tobytes()
 
 
 def test_an_interruption_leaves_no_row_of_two_multisets(monkeypatch: pytest.MonkeyPatch) -> None:
     constraint = PrivacyConstraint.of(Problem.from_allowance(K=7, m=2, epsilon=0.41))
     every = np.concatenate(list(ConstraintGenerator(Problem.from_allowance(K=7, m=2, epsilon=0.3)).blocks()))
-    row_cache.cached_rows(constraint, every[:5])
+    rows.cached_rows(constraint, every[:5])
 
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
@@ -47,12 +47,12 @@ def test_an_interruption_leaves_no_row_of_two_multisets(monkeypatch: pytest.Monk
     with monkeypatch.context() as patched:
         patched.setattr(np, "concatenate", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            row_cache.cached_rows(constraint, every[5:9])
+            rows.cached_rows(constraint, every[5:9])
     for some in (every[20:23], every[5:9], every[:30]):
-        assert row_cache.cached_rows(constraint, some).tobytes() == constraint.rows(some).tobytes()
+        assert rows.cached_rows(constraint, some).tobytes() == constraint.rows(some).tobytes()
 
 
 def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
     constraint = PrivacyConstraint.of(Problem.from_allowance(K=5, m=2, epsilon=0.43))
-    with row_cache._line(constraint.K, constraint.corners)._lock:  # as another thread holds it while it makes rows
-        assert forked(lambda: str(row_cache._line(constraint.K, constraint.corners)._lock.locked())) == "False"
+    with rows._line(constraint.K, constraint.corners)._lock:  # as another thread holds it while it makes rows
+        assert forked(lambda: str(rows._line(constraint.K, constraint.corners)._lock.locked())) == "False"

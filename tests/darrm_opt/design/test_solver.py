@@ -16,7 +16,7 @@ from support.strategies import random_case
 from darrm_opt import InvalidInput, Privacy, Problem, Progress, Solution, certify, solve, verify
 from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
 from darrm_opt.design.objective import AnyObjective, Objective, rectangular, shared, uniform
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.noise import NoiseFunction
 
 SLACK = 2e-8

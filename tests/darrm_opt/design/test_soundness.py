@@ -15,7 +15,7 @@ from support.exact import random_multiset
 from support.strategies import ProblemCase, random_case
 
 from darrm_opt import NoiseFunction, certify
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve, verify
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.design.sweep import solve_sweep, tradeoff
 
 MS = [1, 5, 2, 8, 3.5]

@@ -29,7 +29,7 @@ from darrm_opt.design.separation import monotone
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import Collector, TimeLimitReached
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.noise import NoiseFunction
 
 

@@ -11,7 +11,7 @@ from support.plurality_exact import alike, favoured_law, optimum, worst_excess
 
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.design.objective import histogram
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.calibrated_table import tables
 from darrm_opt.plurality import (

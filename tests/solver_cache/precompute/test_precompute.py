@@ -24,8 +24,7 @@ from support.paths import ROOT
 
 from darrm_opt import InvalidInput, solve
 from darrm_opt.answers.running_time import solve_seconds
-from darrm_opt.design.solution import Solution
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Solution, Status
 from solver_cache import CacheError, MemoryStore, Row, Store, open_store, validate_row
 from solver_cache.precompute import worker
 from solver_cache.precompute.claims import Claims

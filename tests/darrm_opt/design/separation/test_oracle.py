@@ -548,7 +548,7 @@ def test_a_collector_keeps_a_cut_once_and_equal_ones_by_their_counts() -> None:
     collector.offer(np.array([0.7]), several[:1])
     cuts = collector.result(0.0, "complete").cuts
     assert cuts.tolist() == [[2, 1], [3, 0], [1, 9], [2, 300]]
-    assert cuts.flags.writeable  # what is read-only counts as a family of rows that is asked for again (`row_cache`)
+    assert cuts.flags.writeable  # what is read-only counts as a family of rows that is asked for again (`cached_rows`)
 
 
 def test_what_was_left_out_is_in_the_bound() -> None:

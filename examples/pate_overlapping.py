@@ -15,7 +15,7 @@ import numpy as np
 from darrm_opt import Privacy, PrivateMajority, plan
 from darrm_opt.bagging.teacher_layout import slot_partition
 from darrm_opt.bagging.teachers import collect_votes, train_teachers
-from darrm_opt.literature.dpbag.datasets import load_dataset, teacher
+from darrm_opt.literature.dpbag.experiment import load_dataset, teacher
 from darrm_opt.mechanism import BudgetSpent, ReleaseLog
 
 PARTS, PARTITIONS, LABELS = 17, 3, 20

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from darrm_opt.literature.darrm import reproduce, setting
+from darrm_opt.literature.darrm import printed as paper
+from darrm_opt.literature.darrm import reproduce
 from tools.locked import ROOT
 
 PAGE = ROOT / "docs" / "results.md"
@@ -66,13 +67,13 @@ def equal_totals() -> list[str]:
 
 def settings() -> list[tuple[int, int]]:
     """Return (m, Q) of every row of the summary."""
-    return [(m, Q) for m in sorted(setting.ACCURACY_TABLES.values()) for Q in setting.QUERIES]
+    return [(m, Q) for m in sorted(paper.ACCURACY_TABLES.values()) for Q in paper.QUERIES]
 
 
 @cache
 def rows_of(m: int, table: int) -> tuple[Row, ...]:
     """Return the rows of one of the two tables of the experiment at an m."""
-    number = next(number for number, each in setting.ACCURACY_TABLES.items() if each == m)
+    number = next(number for number, each in paper.ACCURACY_TABLES.items() if each == m)
     return tuple(reproduce(f"table-{number}").content()["tables"][table]["rows"])
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.processors import usable_processors
+from darrm_opt.process import usable_processors
 
 MEBIBYTE = 2**20
 

@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from darrm.cli.output import ExitCode, fail, option_of, say
+from darrm.cli.output import ExitCode, ProgressDisplay, fail, option_of, say
 from darrm.cli.parameters import DesignOptions, ProblemOptions, number
-from darrm.cli.progress import ProgressDisplay
 from darrm_opt import solve
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.errors import BackendUnavailable, InvalidInput

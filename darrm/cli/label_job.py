@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from darrm.cli.output import say
-from darrm.cli.progress import ProgressDisplay
+from darrm.cli.output import ProgressDisplay, say
 from darrm.cli.vote_files import blocks, check_format, count_rows, labels
 from darrm_opt.accounting.errors import BudgetExceeded
 from darrm_opt.durable_file import errors_naming, flush_folder

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from darrm.cli.output import answer
+from darrm.cli.output import ProgressDisplay, answer
 from darrm.cli.parameters import TOTAL, number, options_named, total_privacy
-from darrm.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.plurality import PluralityObjective, PluralityPrior, PluralityProblem

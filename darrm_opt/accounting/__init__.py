@@ -39,7 +39,8 @@ from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable, DeltaT
 from darrm_opt.accounting.freshness import FRESH, compose_models
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from darrm_opt.accounting.interop import as_event, as_pld, pld_accountant, privacy_map
-from darrm_opt.accounting.pld.composition import (
+from darrm_opt.accounting.pld import (
+    Pld,
     PldTotal,
     pld_composition,
     pld_composition_of_sequence,
@@ -47,7 +48,6 @@ from darrm_opt.accounting.pld.composition import (
     pld_of,
     symmetric_profile,
 )
-from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.rdp import gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile

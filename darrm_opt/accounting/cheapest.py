@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import BackendUnavailable
-from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.problem import Privacy
+from darrm_opt.rounding import check_arithmetic
 
 Accounts = Mapping[str, Callable[[], Privacy]]
 """Accounts by name; each computes its total (ε, δ) when it is called."""

@@ -64,7 +64,7 @@ def as_pld(
 
     Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022 (connect the dots); the guard is ours.
     """
-    from darrm_opt.accounting.pld.distribution import Pld
+    from darrm_opt.accounting.pld import Pld
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     pld: Pld = Release.of(released).effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)

@@ -42,8 +42,8 @@ from darrm_opt.accounting.composition.optimal import (
 from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, TooMuchWork
 from darrm_opt.durable_file import replacing
 from darrm_opt.errors import InvalidInput
-from darrm_opt.fork_identity import process_identity
 from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.process import process_identity
 from darrm_opt.rounding import as_written, decimal_above
 from darrm_opt.search import largest_count
 

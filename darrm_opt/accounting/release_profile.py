@@ -31,15 +31,14 @@ from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_regi
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.law_pairs import BitPairs
-from darrm_opt.accounting.pld.distribution import Pld
+from darrm_opt.accounting.pld import Pld
 from darrm_opt.design.certificate import Certificate, verify
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT, ProfileSearch
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
-from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
-from darrm_opt.rounding import ULP, up
+from darrm_opt.rounding import ULP, check_arithmetic, up
 
 MAX_LINES = 240
 """Most slopes searched; beyond, the region is sound but may exceed the tolerance."""
@@ -158,7 +157,7 @@ class ReleaseProfile:
             TooMuchWork: the distribution would be too long.
             BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
         """
-        from darrm_opt.accounting.pld.composition import pld_from_profile
+        from darrm_opt.accounting.pld import pld_from_profile
 
         step = self.discretisation(count) if discretisation is None else discretisation
         return pld_from_profile(self, discretisation=step, max_loss=self.max_loss).repeated(count)

@@ -39,8 +39,7 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import check_fresh, compose_models, effective_voters, models_account
-from darrm_opt.accounting.pld.composition import pld_composition_of_sequence, pld_from_profile
-from darrm_opt.accounting.pld.distribution import Pld
+from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.pld.composition import pld_composition
+from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
 from darrm_opt.answers import Report

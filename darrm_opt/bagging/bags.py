@@ -31,7 +31,7 @@ from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.bagging.guarantee import Draws, Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem, whole_number
-from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.randomness import RandomSource, SystemRandomness
 from darrm_opt.rounding import float_above, one_minus_power
 
 

@@ -29,11 +29,78 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from darrm_opt.bagging.claims import Guarantee
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import real_number, whole_number
+from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import as_written, float_above, log_above, one_minus_power
 from darrm_opt.search import largest_count
+
+Adjacency = Literal["add_remove", "replace", "both"]
+"""Which datasets are neighbours: one record more or less, one record's content changed, or either."""
+
+
+@dataclass(frozen=True)
+class Guarantee(Privacy):
+    """(ε, δ)-differential privacy, for every dataset and every neighbour of it.
+
+    Args:
+        epsilon: [nats], ≥ 0.
+        delta: [probability], in [0, 1).
+        adjacency: the neighbours it holds for.
+        basis: the theorem it rests on.
+
+    Guarantees:
+        A `Privacy`, so it serves as ``Problem.voter`` as it is.
+    """
+
+    adjacency: Adjacency = "both"
+    basis: str = ""
+
+
+@dataclass(frozen=True)
+class PerInstanceLoss:
+    """How well this one dataset is hidden among its neighbours; **not differential privacy**.
+
+    The number is computed from the private data and holds at that dataset only; the number itself,
+    and anything decided by it, can reveal a record. It is for the eyes of the data's owner.
+
+    Attributes:
+        epsilon: [nats]; the dataset and each neighbour are (ε, δ)-indistinguishable, both ways, for
+            a number of releases that was fixed in advance.
+        delta: [probability].
+        adjacency: the neighbours it holds for.
+        basis: the theorem it rests on.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    basis: str
+
+    @property
+    def warning(self) -> str:
+        """Why this must not be published, as one sentence."""
+        return (
+            "This loss was computed from the private data and holds for this dataset only: it is not differential "
+            "privacy, and publishing it, or anything that depends on it, can reveal a record."
+        )
+
+
+@dataclass(frozen=True)
+class UnsoundClaim:
+    """A privacy claim of the literature that is false as printed, kept to reproduce its tables.
+
+    Attributes:
+        epsilon: the ε that the source would report [nats].
+        delta: the δ that the source would report [probability].
+        basis: where it is claimed.
+        why: what is wrong with it.
+    """
+
+    epsilon: float
+    delta: float
+    basis: str
+    why: str
+
 
 Sampling = Literal["independent", "disjoint"]
 Form = Literal["paper", "zero"]

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import whole_number
-from darrm_opt.randomness.samplers import shuffled
-from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.randomness import RandomSource, SystemRandomness, shuffled
 
 Neighbours = Literal["replace", "add_remove"]
 """Neighbouring data: one record's content replaced, or one record added or removed."""

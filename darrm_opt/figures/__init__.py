@@ -10,9 +10,8 @@
 Each returns a matplotlib figure that belongs to no window and no global state; `render` gives its bytes. matplotlib
 (the extra ``plot``) is imported by the functions that draw.
 
-    style   colour, line and name of each noise function; sheets, panels and legends
+    style   colour, line and name of each noise function; sheets, panels, legends, and a figure as a file
     charts  the figures of one design and of a comparison
-    render  a figure as a file
 """
 
 from darrm_opt.figures.charts import (
@@ -23,8 +22,7 @@ from darrm_opt.figures.charts import (
     gamma_figure,
     mechanisms_figure,
 )
-from darrm_opt.figures.render import FORMATS, check_drawable, render
-from darrm_opt.figures.style import Measure
+from darrm_opt.figures.style import FORMATS, Measure, check_drawable, render
 
 __all__ = [
     "FORMATS",

@@ -1,10 +1,11 @@
 """Style of figures: colour, line and name of each noise function, and the names of the errors.
 
-Also what all figures share: a sheet of panels, the content of a panel, and the legend below.
+Also what all figures share: a sheet of panels, the content of a panel, the legend below, and the bytes of a file.
 """
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -14,10 +15,11 @@ import numpy as np
 
 from darrm_opt.accuracy import error_curve
 from darrm_opt.design.report import guarantee
-from darrm_opt.figures.render import check_drawable
+from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import mechanism_classes
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.optional_packages import require
 from darrm_opt.problem import Problem
 
 if TYPE_CHECKING:
@@ -98,11 +100,25 @@ def sheet(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, li
     check_drawable("png")
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    from darrm_opt.figures.notebook import NotebookFigure as Figure
-
-    figure = Figure(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06))
+    layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06)
+    figure = _notebook_figure()(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=layout)
     draw_title(figure, title or f"{voters(problem)}; release {guarantee(problem.target, '.4g')}")
     return figure, style_panels(figure.subplots(1, panels))
+
+
+@cache
+def _notebook_figure() -> type[Figure]:
+    """Return the class of figures that a notebook shows when they are a cell's value, without pyplot."""
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        def _repr_svg_(self) -> str:
+            return render(self, "svg").decode("utf-8")
+
+        def _repr_png_(self) -> bytes:
+            return render(self, "png")
+
+    return NotebookFigure
 
 
 def style_panels(axes: Any) -> list[Axes]:
@@ -179,3 +195,42 @@ def voters(problem: Problem) -> str:
     kind = "not private" if problem.voter.epsilon == math.inf else f"each {guarantee(problem.voter, '.4g')}"
     affected = "" if problem.affected == problem.K else f", a record reaches {problem.affected}"
     return f"K = {problem.K} voters, {kind}{affected}"
+
+
+FORMATS = ("png", "svg", "pdf")
+"""What `render` can write."""
+
+
+def render(figure: Figure, file_format: str) -> bytes:
+    """Return a figure as the bytes of a file.
+
+    Args:
+        figure: from a function of this package.
+        file_format: one of `FORMATS`.
+
+    Guarantees:
+        The same figure gives the same bytes: no dates, no random identifiers.
+
+    Raises:
+        InvalidInput: another format.
+    """
+    check_drawable(file_format)
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    metadata: dict[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with mpl.rc_context({"svg.hashsalt": "darrm-opt", "svg.fonttype": "path"}):
+        figure.savefig(buffer, format=file_format, dpi=160, metadata=metadata[file_format])
+    return buffer.getvalue()
+
+
+def check_drawable(file_format: str) -> None:
+    """Refuse, before any work, what `render` could not draw.
+
+    Raises:
+        InvalidInput: not one of `FORMATS`.
+        BackendUnavailable: matplotlib is not installed.
+    """
+    if file_format not in FORMATS:
+        raise InvalidInput("plot", file_format, "one of the formats " + ", ".join(FORMATS))
+    require("matplotlib", "Drawing")

@@ -19,7 +19,7 @@ from darrm_opt.learning.voting_classifier import PrivateVotingClassifier
 from darrm_opt.mechanism import PrivateMajority, ReleaseLog
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.randomness.source import SystemRandomness
+from darrm_opt.randomness import SystemRandomness
 from darrm_opt.search import largest_count_between
 
 MAX_FITS = 1000

@@ -25,8 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from darrm_opt.accounting import gaussian_rdp_epsilon
 from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.problem import Privacy, real_number
-from darrm_opt.randomness.samplers import discrete_gaussian
-from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
 from darrm_opt.search import least_fitting
 
 Array = NDArray[np.float64]

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from darrm_opt.fork_identity import process_identity
 from darrm_opt.mechanism import BudgetSpent
 from darrm_opt.mechanism.durable_log import DurableLog
+from darrm_opt.process import process_identity
 
 Answers = TypeVar("Answers", bound=NDArray[Any])
 

@@ -20,7 +20,7 @@ from darrm_opt.bagging.teachers import ConstantVote, random_states
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_budgets import ReleaseCounter, ReopenedLog
 from darrm_opt.problem import Privacy, whole_number
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly, SystemRandomness
+from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
 
 
 class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped

@@ -11,8 +11,7 @@ from darrm_opt.budgeting.quota import most_releases
 from darrm_opt.mechanism.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
 from darrm_opt.mechanism.majority import PrivateMajority
 from darrm_opt.mechanism.release_log import ReleaseLog
-from darrm_opt.randomness.coins import ExactCoins
-from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
+from darrm_opt.randomness import ExactCoins, RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
 
 __all__ = [
     "BudgetSpent",

@@ -17,8 +17,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.release_log import ReleaseLog
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
-from darrm_opt.randomness.coins import Bits, ExactCoins
-from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.randomness import Bits, ExactCoins, RandomSource, SystemRandomness
 from darrm_opt.tables.votes import SIGNED, vote_table
 
 BLOCK = 1 << 15

@@ -24,7 +24,7 @@ from darrm_opt.accounting.cost import Cost, Parts, Quota, cost, fits, most_relea
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.randomness.source import RandomSource
+from darrm_opt.randomness import RandomSource
 
 CountTable = NDArray[np.intp]
 """Vote counts, decreasing in each row, shape (N, C)."""

@@ -17,8 +17,7 @@ from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_parameter, checked_shape
 from darrm_opt.noise import Array, NoiseFunction
-from darrm_opt.randomness.coins import ExactCoins
-from darrm_opt.randomness.source import RandomSource
+from darrm_opt.randomness import ExactCoins, RandomSource
 
 
 class NoiseFunctionMechanism(VoteMechanism):

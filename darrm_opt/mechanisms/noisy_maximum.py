@@ -36,7 +36,7 @@ from darrm_opt.mechanisms.vote_noise import (
 )
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.randomness.source import RandomSource
+from darrm_opt.randomness import RandomSource
 from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 

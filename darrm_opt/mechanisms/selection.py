@@ -28,8 +28,7 @@ from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_paramet
 from darrm_opt.mechanisms.vote_noise import gauss_legendre
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy
-from darrm_opt.randomness.samplers import exponential_chance, shuffled
-from darrm_opt.randomness.source import RandomSource
+from darrm_opt.randomness import RandomSource, exponential_chance, shuffled
 from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 

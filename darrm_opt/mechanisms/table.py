@@ -16,7 +16,7 @@ from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.design.report import guarantee
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism
 from darrm_opt.noise import Array
-from darrm_opt.randomness.source import RandomSource
+from darrm_opt.randomness import RandomSource
 from darrm_opt.tables.certificate import PluralityCertificate, verify_rule
 from darrm_opt.tables.problem import ABSTENTION, PluralityProblem
 from darrm_opt.tables.record import KIND, rule_from_record, rule_record

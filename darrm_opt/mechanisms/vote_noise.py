@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import real_number, whole_number
-from darrm_opt.randomness.samplers import discrete_gaussian, discrete_laplace
-from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian, discrete_laplace
 
 Kind = Literal["discrete", "continuous"]
 

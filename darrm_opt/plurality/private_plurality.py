@@ -15,7 +15,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.plurality.release_log import Labels, PluralityLog
-from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.randomness import RandomSource, SystemRandomness
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.solver import PluralitySolution
 from darrm_opt.tables.votes import VoteTable, count_votes

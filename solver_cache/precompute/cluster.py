@@ -57,7 +57,7 @@ class Cluster:
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         require("distributed", "A run on Dask")
-        from darrm_opt.processors import usable_processors
+        from darrm_opt.process import usable_processors
 
         self._work, self._retry_seconds = work, retry_seconds
         self._finished: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from darrm_opt.errors import SolveFailed
-from darrm_opt.processors import usable_processors
+from darrm_opt.process import usable_processors
 from solver_cache.precompute.executor import TaskEnded, TaskLost, TaskReport
 from solver_cache.precompute.worker import Event, Task, Work, perform, report_events, warm_up
 from solver_cache.process_pool.process import ProcessLost, lost, reap, start_process

@@ -58,7 +58,7 @@ def _searches(*names: str) -> tuple[str, ...]:
 ACCOUNTS = (
     *("accounting.composition.closed_forms", "accounting.composition.optimal", "accounting.bits.recursion"),
     *("accounting.release_profile", "accounting.mixture", "accounting.total"),
-    *("accounting.pld.composition", "accounting.pld.distribution", "accounting.privacy_budget", "accounting.freshness"),
+    *("accounting.pld", "accounting.privacy_budget", "accounting.freshness"),
     *("accounting.composition.randomized_response", "accounting.composition.enumeration", "accounting.cheapest"),
     *("accounting.bits.region", "accounting.bits.supporting_lines", "accounting.bits.backward_step"),
     *("accounting.bits.adversary", "accounting.law_pairs", "accounting.subsampling"),
@@ -111,7 +111,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "design.separation.first_order": ("test_first_order.py",),
     **dict.fromkeys(ACCOUNTS, ("accounting",)),
-    "randomness.coins": ("test_coins.py",),
+    "randomness": ("test_coins.py", "test_samplers.py", "test_source.py"),
     "mechanism.majority": ("test_majority.py", "test_release_log.py"),
 }
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""

@@ -22,7 +22,7 @@ from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.mechanism import PrivateMajority, ReleaseLog
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.plurality import PluralityLog, count_votes, design_releases
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly as Seeded
+from darrm_opt.randomness import SeededRandomnessForTestsOnly as Seeded
 from darrm_opt.record import problem_from_record, solution_from_record
 from solver_cache import DesignSpec, cached_solve, check, open_store
 

@@ -1,4 +1,4 @@
-"""Docstrings beyond ``__all__``: whatever the reference shows, and modules in which every function is described."""
+"""Docstrings: a full contract for whatever the reference shows; every name in backticks exists."""
 
 from __future__ import annotations
 
@@ -19,28 +19,6 @@ def test_what_the_reference_shows_is_described_completely() -> None:
         module, _, name = path.rpartition(".")
         shown = docstrings.public(importlib.import_module(module), (name,))
         found |= {of: list(docstrings.lacks(thing)) for of, thing in shown}
-    assert {of: lacks for of, lacks in found.items() if lacks} == {}
-
-
-COMPLETE_BUT_FOR_ARGUMENTS = (
-    "darrm_opt.literature.aggregation",
-    "darrm_opt.bagging",
-    "darrm_opt.comparison",
-    "darrm_opt.planning",
-    "darrm_opt.literature.dpbag",
-    "darrm_opt.literature.pate",
-    "darrm_client",
-)
-"""Packages in which every function says its units and what it raises, be it meant for others or not."""
-
-
-@pytest.mark.parametrize("package", COMPLETE_BUT_FOR_ARGUMENTS)
-def test_units_and_errors_are_told_by_every_function(package: str) -> None:
-    found: dict[str, list[str]] = {}
-    for module in docstrings.modules(package):
-        for of, thing in docstrings.public(module, docstrings.own(module)):
-            found[of] = [lack for lack in docstrings.lacks(thing) if lack.startswith(("[", "Raises", "a docstring"))]
-    assert len(found) > 5
     assert {of: lacks for of, lacks in found.items() if lacks} == {}
 
 
@@ -81,14 +59,3 @@ def test_a_name_is_found_from_its_last_module_on_and_in_the_module_that_says_it(
         "nowhere.to",
     ):
         assert not docstrings.resolves(name), name
-
-
-@pytest.mark.parametrize("package", ["api", "solver_cache"])
-def test_everything_has_a_docstring(package: str) -> None:
-    found = [(module, docstrings.own(module)) for module in docstrings.modules(package)]
-    assert [
-        of
-        for module, names in found
-        for of, thing in docstrings.public(module, names)
-        if "a docstring" in docstrings.lacks(thing)
-    ] == []

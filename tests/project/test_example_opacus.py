@@ -12,7 +12,7 @@ from support.idx_files import dataset, pictures
 from support.paths import ROOT
 
 from darrm_opt import Privacy
-from darrm_opt.literature.darrm.idx_files import find_images
+from darrm_opt.literature.darrm.teachers import find_images
 from darrm_opt.literature.he_wang_tao import as_replace_one
 
 pytest.importorskip("sklearn")

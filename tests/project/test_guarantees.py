@@ -15,13 +15,12 @@ import pytest
 from support import docstrings
 from support.paths import ROOT
 
-from darrm_opt.bagging.claims import Guarantee, PerInstanceLoss, UnsoundClaim
+from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss, UnsoundClaim
 from darrm_opt.literature.aggregation.gnmax import GnmaxNoise
 from darrm_opt.literature.aggregation.labelling import Labels
 from darrm_opt.literature.dpbag.historical import LeakingStop
 from darrm_opt.literature.he_wang_tao.printed import PrintedTheorem
-from darrm_opt.literature.pate.gnmax_data_dependent import SensitiveEpsilon, SensitiveRdp
-from darrm_opt.literature.pate.laplace_moments import DataDependentMoment
+from darrm_opt.literature.pate import DataDependentMoment, SensitiveEpsilon, SensitiveRdp
 from darrm_opt.noise import NoiseFunction
 
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
@@ -49,7 +48,7 @@ PROMISES = (
 NAMED = re.compile(r"epsilon|delta|guarantee|moment|failure|_kl$|budget|_lam_|_sigma$")
 """Names of functions in rooms without ``__all__`` that return a claim as plain numbers."""
 
-NUMBERS = ("darrm_opt.literature.aggregation", "darrm_opt.bagging", "darrm_opt.literature.he_wang_tao.earlier_bounds")
+NUMBERS = ("darrm_opt.literature.aggregation", "darrm_opt.bagging", "darrm_opt.literature.he_wang_tao.generalisation")
 """Rooms whose functions are looked through by name as well."""
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from darrm_opt.literature.darrm.setting import ACCURACY_TABLES
+from darrm_opt.literature.darrm.printed import ACCURACY_TABLES
 from tools import results
 
 pytest.importorskip("sklearn")

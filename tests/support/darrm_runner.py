@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from darrm.cli import main, progress
+from darrm.cli import main, output
 from support.paths import ROOT
 
 PROGRAM = [sys.executable, "-c", "from darrm.cli import main; main()"]
@@ -44,7 +44,7 @@ def run(*arguments: str, given: str = "") -> Result:
         contextlib.redirect_stderr(stderr),
     ):
         patch.setattr(sys, "argv", ["darrm", *arguments])
-        patch.setattr(progress, "LOG_DELAY_SECONDS", 3600.0)  # a slow machine writes nothing more
+        patch.setattr(output, "LOG_DELAY_SECONDS", 3600.0)  # a slow machine writes nothing more
         patch.setattr(sys, "stdin", io.StringIO(given))
         try:
             main()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from fractions import Fraction
 from typing import TypeVar
 
-from darrm_opt.randomness.source import RandomSource
+from darrm_opt.randomness import RandomSource
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 

@@ -77,7 +77,7 @@ def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
 
 def cache_check(url: StoreUrl = None, *, json: AsJson = False) -> None:
     """Prove every stored answer again; the exit code says whether anything is wrong. Nothing is written."""
-    from darrm.cli.progress import ProgressDisplay
+    from darrm.cli.output import ProgressDisplay
     from darrm.cli.report import as_json
 
     with closing(open_cache(url, reading=True)) as store, ProgressDisplay("proving stored answers"):
@@ -96,7 +96,7 @@ def cache_prune(
     json: AsJson = False,
 ) -> None:
     """Remove answers that would be misses anyway, and old jobs."""
-    from darrm.cli.progress import ProgressDisplay
+    from darrm.cli.output import ProgressDisplay
     from darrm.cli.report import as_json
 
     with closing(open_cache(url, reading=False)) as store, ProgressDisplay("pruning"):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer
+from darrm.cli.output import ProgressDisplay, answer
 from darrm.cli.parameters import AsJson, Fresh, VoterOptions, number, priors, total_privacy
 from darrm.cli.parser import CommandOption
-from darrm.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.bagging.bags import Bags

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer
+from darrm.cli.output import ProgressDisplay, answer
 from darrm.cli.parameters import TOTAL, AsJson, number, options_named, total_privacy
 from darrm.cli.parser import Argument, CommandOption
-from darrm.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.mechanisms import VoteMechanism

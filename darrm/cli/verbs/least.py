@@ -48,7 +48,7 @@ def least(
     """
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_writable, write_json
-    from darrm.cli.progress import ProgressDisplay
+    from darrm.cli.output import ProgressDisplay
     from darrm.cli.report import as_json
     from darrm_opt.answers.running_time import inverse_seconds
     from darrm_opt.design.inverse import least_parameter, problem_at

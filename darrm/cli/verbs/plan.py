@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer, say
+from darrm.cli.output import ProgressDisplay, answer, say
 from darrm.cli.parameters import FRESH, AsJson, number, options_named, priors, total_privacy
 from darrm.cli.parser import CommandOption
-from darrm.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.planning import Option as PlanOption

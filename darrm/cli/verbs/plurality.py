@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from darrm.cli.output import ExitCode, answer, end, say
+from darrm.cli.output import ExitCode, ProgressDisplay, answer, end, say
 from darrm.cli.parameters import AsJson, number, options_named, total_privacy
 from darrm.cli.parser import CommandOption
-from darrm.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.plurality import MechanismComparison

@@ -7,10 +7,9 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import ExitCode, answer, end, fail, say
+from darrm.cli.output import ExitCode, ProgressDisplay, answer, end, fail, say
 from darrm.cli.parameters import AsJson, StoreUrl, backends, number, options_named
 from darrm.cli.parser import Argument, CommandOption
-from darrm.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from solver_cache import Store

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from darrm.cli.output import answer, say
+from darrm.cli.output import ProgressDisplay, answer, say
 from darrm.cli.parameters import AsJson, number
 from darrm.cli.parser import Argument, CommandOption
-from darrm.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.literature.darrm.result import Reproduction

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer
+from darrm.cli.output import ProgressDisplay, answer
 from darrm.cli.parameters import TOTAL, AsJson, number, options_named, total_privacy
 from darrm.cli.parser import CommandOption
-from darrm.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from darrm_opt.literature.dpbag.experiment import AggregatorExperiment, AggregatorResult
@@ -45,7 +44,7 @@ def teach(
     record's own loss, and where the source's stopping rule would have ended.
     """
     from darrm.cli.report import as_json
-    from darrm_opt.literature.dpbag.datasets import load_dataset
+    from darrm_opt.literature.dpbag.experiment import load_dataset
     from darrm_opt.literature.dpbag.experiment import run_experiment as lesson_of
 
     total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)

@@ -309,7 +309,7 @@ def _is_table(file: str) -> bool:
 
 def _table_proof(file: str) -> Proof:
     """Return the proof of every row of a table, or what is wrong with the first row that has none."""
-    from darrm.cli.progress import ProgressDisplay
+    from darrm.cli.output import ProgressDisplay
     from solver_cache import validate_row
     from solver_cache.tables.formats import read_table
 

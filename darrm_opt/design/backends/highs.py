@@ -17,8 +17,8 @@ import numpy as np
 from darrm_opt.design.backends import Outcome, WarmStart, row_scale
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import SolveFailed
-from darrm_opt.fork_identity import process_identity
 from darrm_opt.noise import Array, Integers
+from darrm_opt.process import process_identity
 
 Option = bool | int | float | str
 

@@ -37,7 +37,7 @@ from darrm_opt.design.separation.result import (
     Settle,
 )
 from darrm_opt.noise import Array
-from darrm_opt.processors import usable_processors
+from darrm_opt.process import usable_processors
 
 SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never")
 """In the order of their numbers in the kernel."""

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.bagging.claims import Guarantee
+from darrm_opt.bagging.guarantee import Guarantee
 from darrm_opt.bagging.teacher_layout import Partition, TeacherLayout
 from darrm_opt.bagging.teachers import Estimator, collect_votes, train_teachers
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.per_instance import checked_votes
 from darrm_opt.mechanisms.vote_noise import VoteNoise, noisy_argmax
-from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.randomness import RandomSource, SystemRandomness
 
 
 class VotePlan(TeacherLayout, Protocol):

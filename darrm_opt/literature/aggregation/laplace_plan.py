@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from darrm_opt.bagging.claims import Guarantee
+from darrm_opt.bagging.guarantee import Guarantee
 from darrm_opt.bagging.teacher_layout import check_teachers
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.moments_accountant import (

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.bagging.claims import PerInstanceLoss
+from darrm_opt.bagging.guarantee import PerInstanceLoss
 from darrm_opt.bagging.teacher_layout import Partition, checked_chunks
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.moments_accountant import (

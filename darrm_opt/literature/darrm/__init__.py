@@ -1,14 +1,10 @@
 """Reproduction of the figures and tables of the paper: `reproduce` computes one, `REPRODUCTIONS` lists them.
 
     result               the result of a reproduction
-    printed              the paper's own numbers, as far as they are available
-    setting              the setting of the paper's experiments
-    gamma_figures        Figures 2, 6, 7, 8: γ and its error
-    misspecified_priors  Figure 9: voters that differ from the design's prior
-    gnmax_noise          Table 4, Figure 10: the noise of GNMax
-    cost_tables          Tables 2, 3, 5, 7, 9: the total privacy of the releases
-    idx_files            MNIST and Fashion-MNIST from files
-    teachers             the teachers and their votes
+    printed              the setting of the paper's experiments, and its own numbers as far as they are available
+    gamma_figures        Figures 2, 6, 7, 8: γ and its error; Figure 9: voters that differ from the design's prior
+    cost_tables          Tables 2, 3, 5, 7, 9: the total privacy of the releases; Table 4, Figure 10: GNMax
+    teachers             the teachers and their votes, on MNIST and Fashion-MNIST from files
     knowledge_transfer   Tables 1, 6, 8, 10: the accuracy of the released labels
     plots                the figures
 
@@ -90,14 +86,14 @@ def reproduce(name: str, *, data: str | Path | None = None, quick: bool = False,
     index = int(number)
     if kind == "figure":
         return _figure(index, quick=quick, seed=seed)
-    from darrm_opt.literature.darrm.setting import ACCURACY_TABLES
+    from darrm_opt.literature.darrm.printed import ACCURACY_TABLES
 
     if index in ACCURACY_TABLES:
         from darrm_opt.literature.darrm.knowledge_transfer import transfer
 
         return transfer(index, data=None if data is None else str(data), quick=quick, seed=seed)
     if index == 4:
-        from darrm_opt.literature.darrm.gnmax_noise import table_4
+        from darrm_opt.literature.darrm.cost_tables import table_4
 
         return table_4(quick=quick)
     from darrm_opt.literature.darrm.cost_tables import cost_table, table_3
@@ -107,11 +103,11 @@ def reproduce(name: str, *, data: str | Path | None = None, quick: bool = False,
 
 def _figure(number: int, *, quick: bool, seed: int) -> Reproduction:
     if number == 9:
-        from darrm_opt.literature.darrm.misspecified_priors import figure_9
+        from darrm_opt.literature.darrm.gamma_figures import figure_9
 
         return figure_9(quick=quick, seed=seed)
     if number == 10:
-        from darrm_opt.literature.darrm.gnmax_noise import figure_10
+        from darrm_opt.literature.darrm.cost_tables import figure_10
 
         return figure_10(quick=quick)
     from darrm_opt.literature.darrm import gamma_figures as shapes

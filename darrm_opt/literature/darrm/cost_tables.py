@@ -1,8 +1,10 @@
-"""Tables 2, 3, 5, 7 and 9: what the releases cost together. Accounting alone, no data."""
+"""Accounting without data: what the releases cost together (Tables 2, 3, 5, 7, 9); GNMax (Table 4, Figure 10)."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from darrm_opt.accounting import (
     DeltaTooSmall,
@@ -12,12 +14,13 @@ from darrm_opt.accounting import (
     total_delta_of,
 )
 from darrm_opt.design.solver import solve
-from darrm_opt.literature.aggregation.gnmax import gnmax_sigma
-from darrm_opt.literature.darrm import setting
-from darrm_opt.literature.darrm.printed import accounts, printed
+from darrm_opt.literature.aggregation.gnmax import GnmaxPlan, gnmax_sigma
+from darrm_opt.literature.darrm import printed as paper
+from darrm_opt.literature.darrm.plots import variance_figure
+from darrm_opt.literature.darrm.printed import GNMAX_ORDERS, K, accounts, printed
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, noise_function
-from darrm_opt.noise import NoiseFunction
+from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
 POINTS = 8001
@@ -60,12 +63,12 @@ def exact(noise: NoiseFunction, problem: Problem, queries: int, delta: float) ->
 
 def cost_table(number: int, *, quick: bool = False) -> Reproduction:
     """Return Table 2, 5, 7 or 9: total privacy of Q releases at one m."""
-    m = setting.COST_TABLES[number]
+    m = paper.COST_TABLES[number]
     rows = list[tuple[Cell, ...]]()
-    for dataset in ("mnist",) if quick else setting.VOTERS:
-        problem = setting.problem(m, dataset)
+    for dataset in ("mnist",) if quick else paper.VOTERS:
+        problem = paper.problem(m, dataset)
         private, ours, noisy = solve(problem).noise, solve(fixed(problem)).noise, gnmax(problem)
-        queries = setting.QUERIES[:1] if quick else setting.QUERIES
+        queries = paper.QUERIES[:1] if quick else paper.QUERIES
         rows += [_costs(f"Table {number}", dataset, problem, Q, (private, ours, noisy)) for Q in queries]
     heads = (
         *(("teachers", ""), ("Q", "d"), ("paper ε", ".3f"), ("paper's account", ".3f"), ("paper δ", ".3f")),
@@ -83,7 +86,7 @@ def cost_table(number: int, *, quick: bool = False) -> Reproduction:
         "accounting",
         (Table("Total ε of Q releases at the total δ, by each account", heads, tuple(rows)),),
         SOUND_FOR,
-        {"m": m, "K": setting.K, "slack": setting.SLACK},
+        {"m": m, "K": paper.K, "slack": paper.SLACK},
     )
 
 
@@ -91,14 +94,14 @@ def _costs(
     table: str, dataset: str, problem: Problem, Q: int, noises: tuple[NoiseFunction, NoiseFunction, NoiseFunction]
 ) -> tuple[Cell, ...]:
     private, ours, noisy = noises
-    target, voter = problem.target, setting.voter(dataset)
-    total = total_delta_of(target, Q, setting.SLACK)
+    target, voter = problem.target, paper.voter(dataset)
+    total = total_delta_of(target, Q, paper.SLACK)
     epsilon = round(target.epsilon, 4)
     return (
         dataset,
         Q,
         printed(table, "general_composition_total", epsilon=epsilon, Q=Q),
-        kov_composition(target.epsilon, target.delta, Q, setting.SLACK).epsilon,
+        kov_composition(target.epsilon, target.delta, Q, paper.SLACK).epsilon,
         printed(table, "_total_delta", Q=Q),
         total,
         optimal_composition(target.epsilon, target.delta, Q, total).epsilon,
@@ -138,3 +141,56 @@ def table_3(*, quick: bool = False) -> Reproduction:
 
 def _agrees(ours: float, papers: float, decimals: int) -> str:
     return "yes" if abs(ours - papers) <= 0.5000001 * 10**-decimals else "no"
+
+
+TARGETS = {"mnist": Privacy(0.2676, 0.0003), "fashion-mnist": Privacy(0.2556, 0.0003)}
+"""(mε, δ) of one release at m = 3, as printed in Table 2."""
+
+ORDERS = np.arange(30.5, 200.0, 0.5)
+
+
+def table_4(*, quick: bool = False) -> Reproduction:
+    """Return Table 4: σ of GNMax and its λ."""
+    return _noise("table-4", "Table 4: the noise of GNMax, m = 3", quick=quick)
+
+
+def figure_10(*, quick: bool = False) -> Reproduction:
+    """Return Figure 10: σ² over λ."""
+    return _noise("figure-10", "Figure 10: σ² of GNMax over the RDP order λ, m = 3", quick=quick)
+
+
+def variance(order: Array, target: Privacy) -> Array:
+    """Return σ² = λ/(ε − ln(1/δ)/(λ−1)), inf where it proves nothing."""
+    epsilon_left = target.epsilon - math.log(1 / target.delta) / (order - 1)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.where(epsilon_left > 0, order / np.where(epsilon_left > 0, epsilon_left, 1.0), np.inf))
+
+
+def _noise(name: str, title: str, *, quick: bool) -> Reproduction:
+    rows, curves = [], []
+    pairs = list(zip(TARGETS.items(), GNMAX_ORDERS.items(), strict=True))
+    for (dataset, target), (sigma, order) in pairs[: 1 if quick else None]:
+        grid, free = (gnmax_sigma(target.epsilon, target.delta, search=search) for search in ("grid", "continuous"))
+        at_printed_order = float(np.sqrt(variance(np.array([order]), target))[0])
+        tight = GnmaxPlan.for_target(target, n_chunks=K, n_labels=1, accountant="bits").sigma
+        rows.append((dataset, sigma, grid.sigma, order, grid.order, free.order, at_printed_order, tight))
+        curves.append((dataset, ORDERS, variance(ORDERS, target), order))
+    heads = (
+        *(("target", ""), ("paper σ", ".2f"), ("ours", ".4f"), ("paper λ", ".2f"), ("λ on the paper's grid", ".2f")),
+        *(("λ at the minimum", ".4f"), ("σ at the paper's λ", ".2f"), ("σ that one bit needs", ".3f")),
+    )
+    return Reproduction(
+        name,
+        title,
+        "accounting",
+        (Table("σ [votes] by Rényi privacy of noisy counts, one release", heads, tuple(rows)),),
+        (
+            "σ agrees. The λ printed beside it is not the minimiser: at that λ the formula gives a larger σ.",
+            (
+                "One released bit says less than two noisy counts: by the exact account of the bit a smaller σ is "
+                "enough for the same (mε, δ)."
+            ),
+        ),
+        {dataset: {"epsilon": target.epsilon, "delta": target.delta} for dataset, target in TARGETS.items()},
+        (lambda: variance_figure(title, curves)) if name.startswith("figure") else None,
+    )

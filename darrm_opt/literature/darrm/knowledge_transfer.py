@@ -20,7 +20,7 @@ from darrm_opt.baselines import subsampling
 from darrm_opt.budgeting import BestTarget, best_target, design_sequence
 from darrm_opt.design.solver import solve
 from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
-from darrm_opt.literature.darrm import setting
+from darrm_opt.literature.darrm import printed as paper
 from darrm_opt.literature.darrm.cost_tables import exact, fixed, gnmax
 from darrm_opt.literature.darrm.printed import accuracies
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
@@ -29,13 +29,12 @@ from darrm_opt.mechanism.majority import count_ones
 from darrm_opt.mechanisms.vote_noise import noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.randomness.coins import ExactCoins
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
+from darrm_opt.randomness import ExactCoins, SeededRandomnessForTestsOnly
 
 STAND_IN = Privacy(8.0, 1e-4)
 """Privacy of teachers that learn something from 23 digits each, as the paper's do from a thousand pictures."""
 
-K = setting.K
+K = paper.K
 
 NEW = "not in the paper"
 """What stands for the paper's number in a row that the paper does not have."""
@@ -77,8 +76,8 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
         InvalidInput: the folder does not hold what is needed.
         BackendUnavailable: scikit-learn (the extra ``sklearn``) is not installed.
     """
-    m = setting.ACCURACY_TABLES[number]
-    draws, queries = (2, setting.QUERIES[:1]) if quick else (setting.DRAWS, setting.QUERIES)
+    m = paper.ACCURACY_TABLES[number]
+    draws, queries = (2, paper.QUERIES[:1]) if quick else (paper.DRAWS, paper.QUERIES)
     rows, equal_rows = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
     lessons = load_teacher_votes(data, draws, queries[-1], seed)
     for lesson in lessons:
@@ -110,7 +109,7 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
             "K": K,
             "seed": seed,
             "draws": draws,
-            "slack": setting.SLACK,
+            "slack": paper.SLACK,
             "records_of_a_teacher": {lesson.dataset: lesson.part for lesson in lessons},
         },
     )
@@ -139,7 +138,7 @@ NOTES = (
 
 def labelling_methods(lesson: TeacherVotes, m: int) -> list[LabellingMethod]:
     """Return what is compared: the paper's three columns, and what it lacks."""
-    problem, voter = setting.problem(m, lesson.dataset), setting.voter(lesson.dataset)
+    problem, voter = paper.problem(m, lesson.dataset), paper.voter(lesson.dataset)
     target, plain = problem.target, NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     private = {"subsampling": subsampling(K, m), "optimal": solve(problem).noise}
     methods = [
@@ -181,7 +180,7 @@ def _deviation(values: NDArray[np.float64]) -> float:
 
 
 def _row(lesson: TeacherVotes, m: int, Q: int, method: LabellingMethod) -> tuple[Cell, ...]:
-    problem = setting.problem(m, lesson.dataset)
+    problem = paper.problem(m, lesson.dataset)
     measures = _accuracy(lesson, Q, method.voter, method.noise)
     dataset = "mnist" if lesson.dataset == "digits" else lesson.dataset
     papers = str(accuracies()[m, dataset, Q, method.column]) if method.column else NEW
@@ -189,7 +188,7 @@ def _row(lesson: TeacherVotes, m: int, Q: int, method: LabellingMethod) -> tuple
     if target is None or not method.proved:
         paper_total: Cell = "-"
     else:
-        paper_total = kov_composition(target.epsilon, target.delta, Q, setting.SLACK).epsilon
+        paper_total = kov_composition(target.epsilon, target.delta, Q, paper.SLACK).epsilon
     sound_total, account = _sound_total(method, problem, Q)
     return (lesson.dataset, Q, method.name, method.teachers, papers, *measures, paper_total, sound_total, account)
 
@@ -200,15 +199,15 @@ def _sound_total(method: LabellingMethod, problem: Problem, Q: int) -> tuple[flo
         return method.voter.epsilon, "models"
     if method.noise_target is None:
         return math.inf, "votes"
-    return exact(method.noise, fixed(problem), Q, total_delta_of(problem.target, Q, setting.SLACK)), "votes"
+    return exact(method.noise, fixed(problem), Q, total_delta_of(problem.target, Q, paper.SLACK)), "votes"
 
 
 @lru_cache(maxsize=32)
 def _designs(target: Privacy, Q: int) -> tuple[Privacy, BestTarget, GnmaxPlan, NoiseFunction]:
     """Return the paper's total for Q releases, and what is best within it: a target, GNMax, a γ for all releases."""
     total = Privacy(
-        kov_composition(target.epsilon, target.delta, Q, setting.SLACK).epsilon,
-        total_delta_of(target, Q, setting.SLACK),
+        kov_composition(target.epsilon, target.delta, Q, paper.SLACK).epsilon,
+        total_delta_of(target, Q, paper.SLACK),
     )
     voters = Problem(K, Privacy(math.inf), target, 1)
     best = best_target(K, voters.voter, Q, total, 1)
@@ -219,7 +218,7 @@ def _designs(target: Privacy, Q: int) -> tuple[Privacy, BestTarget, GnmaxPlan, N
 
 def _equal_total_rows(lesson: TeacherVotes, m: int, Q: int) -> list[tuple[Cell, ...]]:
     """Return each method at its best within the total that the paper's account gives for Q releases."""
-    target = setting.problem(m, lesson.dataset).target
+    target = paper.problem(m, lesson.dataset).target
     total, best, plan, sequence_noise = _designs(target, Q)
     plain = NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     release_text = f"({best.target.epsilon:.3g}, {best.target.delta:.2g}) a release"
@@ -233,7 +232,7 @@ def _equal_total_rows(lesson: TeacherVotes, m: int, Q: int) -> list[tuple[Cell, 
         (lesson.dataset, Q, name, teachers, *_accuracy(lesson, Q, voter, noise), total.epsilon, total.delta, remark)
         for name, teachers, voter, noise, remark in rows
     ]
-    least = exact(subsampling(K, 1), fixed(setting.problem(m, lesson.dataset)), Q, total.delta)
+    least = exact(subsampling(K, 1), fixed(paper.problem(m, lesson.dataset)), Q, total.delta)
     blank = ("-", "-", "-", total.epsilon, total.delta)
     remark = "does not fit, not even with one voter drawn" if least > total.epsilon else "fits with one voter drawn"
     cells.insert(3, (lesson.dataset, Q, "γ_Sub", "not private", *blank, remark))

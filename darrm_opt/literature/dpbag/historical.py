@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.bagging.claims import UnsoundClaim
+from darrm_opt.bagging.guarantee import UnsoundClaim
 from darrm_opt.bagging.teacher_layout import Partition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.labelling import vote_counts
@@ -34,7 +34,7 @@ from darrm_opt.literature.aggregation.moments_accountant import (
 from darrm_opt.literature.aggregation.per_instance import checked_votes, star_spread, vote_spread
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noisy_argmax
 from darrm_opt.problem import whole_number
-from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.randomness import RandomSource, SystemRandomness
 
 Star = Literal["none", "last_chunk", "adversarial"]
 

@@ -18,8 +18,7 @@ from campaigns.kill_label import kill_and_resume
 from numpy.typing import NDArray
 from support.darrm_runner import Result, refused, run, start
 
-from darrm.cli.output import ExitCode
-from darrm.cli.progress import ProgressDisplay
+from darrm.cli.output import ExitCode, ProgressDisplay
 from darrm.cli.vote_files import blocks, count_rows
 from darrm.cli.vote_files import labels as label_blocks
 from darrm_opt import Privacy, Problem, solve

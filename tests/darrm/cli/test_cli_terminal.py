@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 from support.darrm_runner import SMALL, run, start
 
-from darrm.cli import cached_solve, plurality_options, progress
+from darrm.cli import cached_solve, output, plurality_options
 from darrm.cli.cached_solve import progress_text
+from darrm.cli.output import ProgressDisplay
 from darrm.cli.parameters import DesignOptions
 from darrm.cli.parser import Command, parse
-from darrm.cli.progress import ProgressDisplay
 from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, cost, load, plurality
 from darrm_opt.design.solution import Progress
 from darrm_opt.problem import Problem
@@ -110,8 +110,8 @@ def written_to(stream: io.StringIO, total: int | None, expected: str, monkeypatc
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.01)
-    monkeypatch.setattr(progress, "LOG_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(output, "DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(output, "LOG_DELAY_SECONDS", 0.01)
     display = ProgressDisplay("planning", total)
     display.update("gnmax [does not fit]", 600)
     with display:
@@ -131,7 +131,7 @@ def test_long_work_moves_a_line_on_a_terminal(total: int | None, done: str, monk
 @pytest.mark.parametrize("why", ["log", "no Rich", "dumb"])
 def test_long_work_writes_lines_where_none_can_move(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if why == "no Rich":
-        monkeypatch.setattr(progress, "find_spec", lambda _: None)
+        monkeypatch.setattr(output, "find_spec", lambda _: None)
     stream = io.StringIO() if why == "log" else Terminal()
     monkeypatch.setattr(Console, "is_dumb_terminal", why == "dumb")
     expected = "planning: 600 of 1,000, gnmax [does not fit] (0:00:00)\n"
@@ -148,7 +148,7 @@ def test_each_line_comes_after_twice_the_time(monkeypatch: pytest.MonkeyPatch) -
 
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr(progress, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(output, "monotonic", lambda: clock[0])
     display = ProgressDisplay("planning")
     monkeypatch.setattr(display._end_event, "wait", wait)
     with display:
@@ -167,7 +167,7 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_long_solve_shows_where_it_stands(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LOG_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(output, "LOG_DELAY_SECONDS", 0.0)
     cached_solve.cached_solution(Problem.from_allowance(41, 11, 0.1), DesignOptions(cache=False))
     assert "solving" in capsys.readouterr().err
     at = Progress(round=3, rows=1234, utility=0.5, upper_bound=0.75, violation=0.1, seconds=2.0)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from darrm_opt import NoiseFunction, Privacy, Problem, verify
-from darrm_opt.accounting import mixture, total
+from darrm_opt.accounting import mixture, pld, total
 from darrm_opt.accounting.bits import recursion
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order
@@ -20,9 +20,7 @@ from darrm_opt.accounting.bits.region import outer_region, privacy_region
 from darrm_opt.accounting.cheapest import NotApplicable
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.mixture import AffectedDistribution, CountGroup, MixtureTotal, count_groups, mixture_total
-from darrm_opt.accounting.pld import composition as pld_composition
-from darrm_opt.accounting.pld import distribution
-from darrm_opt.accounting.pld.composition import common_discretisation, pld_from_profile, pld_of, symmetric_profile
+from darrm_opt.accounting.pld import common_discretisation, pld_from_profile, pld_of, symmetric_profile
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile
 from darrm_opt.baselines import subsampling
 from darrm_opt.errors import InvalidInput
@@ -193,7 +191,7 @@ def test_slopes_are_rounded_up() -> None:
 
 def test_the_guard_is_that_of_its_derivation() -> None:
     one = pld_of(Privacy(0.25, 1e-3), 0.25)
-    assert one.mass_error == pld_composition.MASS_ERROR
+    assert one.mass_error == pld.MASS_ERROR
     assert hardly_above(one.guard, one.mass_error + (one.mass.size + 4 * one.max_loss + 8) * ULP, 1e-29)
     many = one.repeated(7)
     points = 2 * max(3, many.mass.size)
@@ -226,12 +224,12 @@ def test_the_distribution_of_a_profile_is_of_one_release_unless_said_otherwise()
 def test_lengths_of_distributions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one = pld_of(Privacy(0.25, 1e-3), 0.25)
     whole = one.repeated(9)
-    monkeypatch.setattr(distribution, "MAX_CELLS", whole.mass.size)
+    monkeypatch.setattr(pld, "MAX_CELLS", whole.mass.size)
     assert one.repeated(9).mass.size == whole.mass.size
-    monkeypatch.setattr(distribution, "MAX_CELLS", whole.mass.size - 1)
+    monkeypatch.setattr(pld, "MAX_CELLS", whole.mass.size - 1)
     with pytest.raises(TooMuchWork, match=r"a PLD at discretisation 0.25 would need 19 cells, more than 18"):
         one.repeated(9)
-    monkeypatch.setattr(distribution, "MAX_CELLS", 11)
+    monkeypatch.setattr(pld, "MAX_CELLS", 11)
     with pytest.raises(TooMuchWork, match=r"would need 12 cells, more than 11"):
         one.then(one)
     with pytest.raises(InvalidInput, match=r"discretisation = 0.5 is not valid: expected 0.25, as of the first PLD"):
@@ -239,7 +237,7 @@ def test_lengths_of_distributions_are_bounded(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_no_mechanism_costs_nothing() -> None:
-    nothing = pld_composition.pld_composition_of_sequence({}, 0.1)
+    nothing = pld.pld_composition_of_sequence({}, 0.1)
     assert (nothing.privacy, nothing.guard) == (Privacy(0.0, 0.1), 0.0)
 
 
@@ -250,7 +248,7 @@ def test_a_common_discretisation_divides_what_is_written() -> None:
     assert common_discretisation([0.7]) == 0.7
     assert common_discretisation([1.0], 0.3) == pytest.approx(1 / 3, rel=1e-15)
     assert common_discretisation([1.0, 0.5], 0.3) == 0.3
-    cells = pld_composition.DEFAULT_CELLS
+    cells = pld.DEFAULT_CELLS
     assert common_discretisation([1.0, 1.0 + 1e-12]) == (1.0 + 1e-12) / cells
     for bad in (0.0, -1.0, math.inf):
         with pytest.raises(InvalidInput, match=r"discretisation"):
@@ -258,7 +256,7 @@ def test_a_common_discretisation_divides_what_is_written() -> None:
 
 
 def test_the_profile_of_a_mechanism_is_that_of_randomised_response_rounded_up() -> None:
-    profile = pld_composition.profile_of_event(Privacy(0.7, 0.01))
+    profile = pld.profile_of_event(Privacy(0.7, 0.01))
     p = Fraction(1) / (1 + Fraction(math.exp(-0.7)))
     at = np.array([-3.0, -0.7, -0.2, 0.0, 0.3, 0.7, 2.0])
     for epsilon, found in zip(at.tolist(), profile(at).tolist(), strict=True):
@@ -281,7 +279,7 @@ def test_a_symmetric_profile_holds_at_every_epsilon() -> None:
 
 def test_a_profile_that_would_take_too_many_cells_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     profile: Callable[..., object] = lambda at: np.where(at < 0, 1.0, 0.0)  # noqa: E731
-    monkeypatch.setattr(pld_composition, "MAX_CELLS", 8)
+    monkeypatch.setattr(pld, "MAX_CELLS", 8)
     assert pld_from_profile(profile, discretisation=0.25, max_loss=1.0).max_loss == 1.0  # type: ignore[arg-type]
     with pytest.raises(TooMuchWork, match=r"max_loss = 1.01 at discretisation 0.25 needs more than 8 cells"):
         pld_from_profile(profile, discretisation=0.25, max_loss=1.01)  # type: ignore[arg-type]

@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 from support.paths import DATA
 
-from darrm_opt.bagging.claims import Guarantee
-from darrm_opt.bagging.guarantee import Form, bagging_guarantee, bagging_majority_delta, bagging_max_draws
+from darrm_opt.bagging.guarantee import Form, Guarantee, bagging_guarantee, bagging_majority_delta, bagging_max_draws
 from darrm_opt.bagging.teacher_layout import Partition
 from darrm_opt.literature.aggregation.moments_accountant import (
     epsilon_from_moments,
@@ -40,7 +39,7 @@ from darrm_opt.literature.aggregation.per_instance import (
 )
 from darrm_opt.literature.aggregation.two_classes import noisy_vote_laws
 from darrm_opt.literature.dpbag.historical import leaking_stop, overspending_label_count
-from darrm_opt.literature.pate.laplace_moments import conjectured_moment, data_dependent_moment, wrong_winner_bound
+from darrm_opt.literature.pate import conjectured_moment, data_dependent_moment, wrong_winner_bound
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
 
 ROWS = list(csv.DictReader((DATA / "bagging_dpbag_expected.csv").read_text().splitlines()))

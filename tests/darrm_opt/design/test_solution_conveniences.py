@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -32,10 +33,7 @@ def test_the_html_is_well_formed_and_shows_gamma() -> None:
 
 def test_the_plot_shows_itself() -> None:
     pytest.importorskip("matplotlib")
-    from darrm_opt.figures.notebook import NotebookFigure
-
-    figure = SOLUTION.plot()
-    assert isinstance(figure, NotebookFigure)
+    figure: Any = SOLUTION.plot()
     assert figure._repr_svg_().startswith("<?xml")
     assert figure._repr_png_().startswith(b"\x89PNG")
 

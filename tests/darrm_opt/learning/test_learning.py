@@ -32,7 +32,7 @@ from darrm_opt.learning import PrivateLogisticRegression, PrivateMajorityClassif
 from darrm_opt.learning.classifier import _plain_majority  # noqa: E402
 from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
 from darrm_opt.mechanism import BudgetSpent, ReleaseLog  # noqa: E402
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly  # noqa: E402
+from darrm_opt.randomness import SeededRandomnessForTestsOnly  # noqa: E402
 
 RANDOM = "compares two random answers with each other; private answers are drawn anew for each release"
 EXEMPT = {

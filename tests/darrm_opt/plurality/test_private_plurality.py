@@ -31,7 +31,7 @@ from darrm_opt.plurality import (
     count_votes,
     solve_plurality,
 )
-from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly
+from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
 
 PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
 SOLUTION = solve_plurality(PROBLEM, "dirichlet(1)")

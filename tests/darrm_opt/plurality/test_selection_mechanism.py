@@ -25,7 +25,7 @@ from darrm_opt.plurality import (
     mechanism_class,
     mechanism_from_record,
 )
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
+from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 Counts = tuple[int, ...]
 SELECTIONS = ("permute_and_flip", "exponential")

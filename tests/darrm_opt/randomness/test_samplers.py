@@ -16,8 +16,14 @@ from support.exhaustive_chance import exact_distribution
 from darrm_opt.bagging.bags import draw_subsamples
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, VoteNoise, noisy_argmax
-from darrm_opt.randomness.samplers import discrete_gaussian, discrete_laplace, exponential_chance, shuffled
-from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly
+from darrm_opt.randomness import (
+    RandomSource,
+    SeededRandomnessForTestsOnly,
+    discrete_gaussian,
+    discrete_laplace,
+    exponential_chance,
+    shuffled,
+)
 
 
 @pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 2)])

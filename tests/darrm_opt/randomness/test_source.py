@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
+from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
 
 
 class TapeEndedError(Exception):

@@ -10,6 +10,7 @@ Source: F. He, B. Wang, D. Tao,
 
 from darrm_opt.accounting.errors import Counterexample
 from darrm_opt.literature.he_wang_tao.printed.composition import (
+    PrintedTheorem,
     composition_i_printed,
     composition_ii_printed,
     composition_iii_printed,
@@ -24,7 +25,6 @@ from darrm_opt.literature.he_wang_tao.printed.learning import (
     sgld_printed,
     sgld_step_printed,
 )
-from darrm_opt.literature.he_wang_tao.printed.theorem import PrintedTheorem
 
 __all__ = [
     "Counterexample",

@@ -10,14 +10,56 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from itertools import combinations
 
 from darrm_opt.accounting.composition.closed_forms import check_slack, kov_branches
 from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, count_events, optimal_delta_of_sequence
-from darrm_opt.accounting.errors import Counterexample
+from darrm_opt.accounting.errors import Counterexample, UnsoundBound
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.he_wang_tao.printed.theorem import PrintedTheorem, require_acknowledgement
 from darrm_opt.problem import Privacy
+
+
+@dataclass(frozen=True)
+class PrintedTheorem:
+    """The numbers of a theorem as printed. Not a guarantee: there is no way from here to a `Privacy`.
+
+    Attributes:
+        name: the theorem.
+        epsilon: total ε as printed [nats].
+        delta: total δ as printed [probability]; may be too small.
+        exact_delta: the exact optimum at the same ε, where it is known [probability].
+        counterexample: what refutes the theorem, for these very inputs where they are refuted.
+    """
+
+    name: str
+    epsilon: float
+    delta: float
+    exact_delta: float | None
+    counterexample: Counterexample
+
+    @property
+    def sound(self) -> bool:
+        """False: the theorem is refuted, even where a number of it happens to hold."""
+        return False
+
+    @property
+    def shortfall(self) -> float:
+        """By how much the printed δ is below the exact one at these inputs; 0 where it is not known to be."""
+        return 0.0 if self.exact_delta is None else max(0.0, self.exact_delta - self.delta)
+
+    @property
+    def refuted_here(self) -> bool:
+        """Whether the printed δ is below the exact one at these very inputs."""
+        return self.exact_delta is not None and self.delta < self.exact_delta * (1 - 1e-9)
+
+
+def require_acknowledgement(theorem: PrintedTheorem, instead: str, *, acknowledge_unsound: bool) -> PrintedTheorem:
+    """Return ``theorem``, or raise `UnsoundBound` if the caller has not acknowledged what it is."""
+    if acknowledge_unsound is not True:
+        raise UnsoundBound(theorem.name, theorem.counterexample, instead)
+    return theorem
+
 
 MAX_ENUMERATED = 15
 """Most mechanisms of different parameters for which theorem I's maximum is enumerated."""

@@ -9,8 +9,7 @@ from darrm_opt.accounting.composition.closed_forms import check_slack
 from darrm_opt.accounting.errors import Counterexample
 from darrm_opt.accounting.gaussian import gaussian_delta, positive_delta
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.he_wang_tao.printed.composition import second_delta
-from darrm_opt.literature.he_wang_tao.printed.theorem import PrintedTheorem, require_acknowledgement
+from darrm_opt.literature.he_wang_tao.printed.composition import PrintedTheorem, require_acknowledgement, second_delta
 from darrm_opt.literature.he_wang_tao.training import positive
 from darrm_opt.problem import whole_number
 

@@ -27,7 +27,7 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.composition.randomized_response import response_losses
 from darrm_opt.accounting.errors import DeltaTooSmall
-from darrm_opt.accounting.pld.composition import pld_composition
+from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.he_wang_tao.printed import (
     composition_i_printed,

@@ -16,7 +16,8 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_delta,
 )
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.pld.composition import (
+from darrm_opt.accounting.pld import (
+    _composed_cells,
     common_discretisation,
     pld_composition,
     pld_composition_of_sequence,
@@ -25,7 +26,6 @@ from darrm_opt.accounting.pld.composition import (
     profile_of_event,
     symmetric_profile,
 )
-from darrm_opt.accounting.pld.distribution import _composed_cells
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy

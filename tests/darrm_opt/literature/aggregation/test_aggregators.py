@@ -19,7 +19,7 @@ from darrm_opt.literature.aggregation.labelling import Labels, label_pool, label
 from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
 from darrm_opt.literature.aggregation.moments_accountant import moments_epsilon
 from darrm_opt.literature.aggregation.per_instance import per_instance_loss
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
+from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 datasets = pytest.importorskip("sklearn.datasets")
 naive_bayes = pytest.importorskip("sklearn.naive_bayes")

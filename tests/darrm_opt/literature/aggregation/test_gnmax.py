@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 from darrm_opt import Privacy
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.gnmax import GnmaxPlan, gnmax_epsilon, gnmax_sigma, gnmax_wins
-from darrm_opt.literature.aggregation.gnmax_pld import CountsProfile, gnmax_pld_epsilon
-from darrm_opt.literature.pate.gnmax_data_dependent import log_wrong_winner, sensitive_epsilon, sensitive_rdp
+from darrm_opt.literature.aggregation.gnmax import (
+    CountsProfile,
+    GnmaxPlan,
+    gnmax_epsilon,
+    gnmax_pld_epsilon,
+    gnmax_sigma,
+    gnmax_wins,
+)
+from darrm_opt.literature.pate import log_wrong_winner, sensitive_epsilon, sensitive_rdp
 from darrm_opt.mechanisms.vote_noise import GaussianNoise
 
 # ------------------------------------------------------------------------------------------- known answers

@@ -9,7 +9,7 @@ import pytest
 
 from darrm_opt.bagging.teacher_layout import Partition, hashed_partition, slot_partition
 from darrm_opt.errors import InvalidInput
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
+from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 
 def test_slots_are_balanced_and_random() -> None:

@@ -10,10 +10,9 @@ import pytest
 from support.idx_files import SIDE, dataset, idx, pictures
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.darrm.idx_files import find_images, read_idx
 from darrm_opt.literature.darrm.knowledge_transfer import transfer
-from darrm_opt.literature.darrm.setting import K
-from darrm_opt.literature.darrm.teachers import FEATURES, load_teacher_votes, public_features
+from darrm_opt.literature.darrm.printed import K
+from darrm_opt.literature.darrm.teachers import FEATURES, find_images, load_teacher_votes, public_features, read_idx
 
 pytest.importorskip("sklearn")
 

@@ -20,9 +20,17 @@ from darrm_opt.baselines import subsampling
 from darrm_opt.literature.darrm import REPRODUCTIONS, canonical, reproduce
 from darrm_opt.literature.darrm.cost_tables import fixed, gnmax
 from darrm_opt.literature.darrm.knowledge_transfer import NEW, STAND_IN, accuracy, labelling_methods
-from darrm_opt.literature.darrm.printed import GNMAX_ORDERS, accounts, accuracies, printed
+from darrm_opt.literature.darrm.printed import (
+    ACCURACY_TABLES,
+    COST_TABLES,
+    GNMAX_ORDERS,
+    K,
+    accounts,
+    accuracies,
+    printed,
+    problem,
+)
 from darrm_opt.literature.darrm.result import NOT_HERE, Reproduction
-from darrm_opt.literature.darrm.setting import ACCURACY_TABLES, COST_TABLES, K, problem
 from darrm_opt.literature.darrm.teachers import load_teacher_votes
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import IndependentVoters

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt import NoiseFunction, Privacy
-from darrm_opt.bagging.claims import Guarantee, PerInstanceLoss
+from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss
 from darrm_opt.bagging.teacher_layout import Partition, slot_partition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
@@ -33,7 +33,7 @@ from darrm_opt.literature.aggregation.per_instance import (
     star_spread,
     vote_spread,
 )
-from darrm_opt.literature.pate.laplace_moments import data_dependent_moment
+from darrm_opt.literature.pate import data_dependent_moment
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
 
 Votes = list[list[list[int]]]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from darrm_opt import Privacy
-from darrm_opt.bagging.claims import UnsoundClaim
+from darrm_opt.bagging.guarantee import UnsoundClaim
 from darrm_opt.bagging.teacher_layout import Partition, hashed_partition
 from darrm_opt.literature.aggregation.moments_accountant import moments_epsilon, saa_label_budget
 from darrm_opt.literature.aggregation.per_instance import star_spread
@@ -20,9 +20,9 @@ from darrm_opt.literature.dpbag.historical import (
     overspending_label_count,
     truncating_partition,
 )
-from darrm_opt.literature.pate.laplace_moments import conjectured_moment, data_dependent_moment
+from darrm_opt.literature.pate import conjectured_moment, data_dependent_moment
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
+from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 
 def test_the_stop_leaks() -> None:

@@ -11,9 +11,16 @@ from support.darrm_runner import refused, run
 
 from darrm_opt import Privacy
 from darrm_opt.errors import BackendUnavailable, InvalidInput
-from darrm_opt.literature.dpbag.datasets import DATASETS, MODELS, load_dataset, teacher
-from darrm_opt.literature.dpbag.experiment import AggregatorExperiment, AggregatorResult, run_experiment
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
+from darrm_opt.literature.dpbag.experiment import (
+    DATASETS,
+    MODELS,
+    AggregatorExperiment,
+    AggregatorResult,
+    load_dataset,
+    run_experiment,
+    teacher,
+)
+from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 pytest.importorskip("sklearn")
 

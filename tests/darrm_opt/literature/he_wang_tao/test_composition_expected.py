@@ -36,19 +36,17 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.composition.randomized_response import response_losses
 from darrm_opt.accounting.gaussian import gaussian_delta
-from darrm_opt.accounting.pld.composition import common_discretisation, pld_of
+from darrm_opt.accounting.pld import common_discretisation, pld_of
 from darrm_opt.accounting.subsampling import amplify_by_subsampling
-from darrm_opt.literature.he_wang_tao.earlier_bounds import (
-    dwork_rothblum_kl,
-    nissim_stemmer_failure,
-    nissim_stemmer_on_average,
-)
 from darrm_opt.literature.he_wang_tao.generalisation import (
+    dwork_rothblum_kl,
     epsilon_floor,
     failure_probability,
     kl_divergence,
     least_samples,
     multi_database,
+    nissim_stemmer_failure,
+    nissim_stemmer_on_average,
     on_average,
     on_average_excess,
     rederived_threshold,

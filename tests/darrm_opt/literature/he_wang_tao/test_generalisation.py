@@ -9,26 +9,24 @@ import pytest
 
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.he_wang_tao.earlier_bounds import (
+from darrm_opt.literature.he_wang_tao.generalisation import (
     dwork_failure,
     dwork_roth_composition,
     dwork_roth_kl,
     dwork_rothblum_kl,
-    exponential_selection,
-    nissim_stemmer_failure,
-    nissim_stemmer_on_average,
-    oneto_risk,
-    oneto_variance,
-)
-from darrm_opt.literature.he_wang_tao.generalisation import (
     epsilon_floor,
+    exponential_selection,
     failure_probability,
     high_probability,
     kl_divergence,
     least_samples,
     multi_database,
+    nissim_stemmer_failure,
+    nissim_stemmer_on_average,
     on_average,
     on_average_excess,
+    oneto_risk,
+    oneto_variance,
     rederived_threshold,
     threshold,
     total_variation,

@@ -1,4 +1,4 @@
-"""Identity of a process, and what its forked children must not inherit.
+"""Process: the processors it may use, its identity, and what its forked children must not inherit.
 
 An account in memory remembers the process that made it, so that a copy made by ``fork`` has nothing left. A file whose
 lock a process holds is closed in its children, which would hold the lock as long as they live.
@@ -34,3 +34,8 @@ def _begin_child() -> None:
 
 if hasattr(os, "register_at_fork"):  # elsewhere processes do not fork
     os.register_at_fork(after_in_child=_begin_child)
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may use, ≥ 1; where the system does not say, how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

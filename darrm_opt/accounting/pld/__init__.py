@@ -1,1 +1,0 @@
-"""Privacy loss distributions: composition by convolution, with a bound on rounding."""

@@ -1,1 +1,0 @@
-"""PATE's data-dependent bounds for Gaussian and Laplace votes."""

@@ -65,7 +65,7 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
     single = lattice_bit_values(sigma, 0.0, 1, orders)
     pair = np.max([lattice_bit_values(sigma / math.sqrt(2), offset, 1, orders) for offset in (0.0, 0.5)], axis=0)
     first = math.ceil(MIN_MEAN * sigma)
-    tail = np.max([_censored(sigma, 0.0, -first, shift, orders) for shift in (1, -1)], axis=0)
+    tail = np.max([censored_lattice(sigma, 0.0, -first, shift, orders) for shift in (1, -1)], axis=0)
     growth = np.where(orders > 1, 1 + np.abs(orders * (orders - 1)) * tail, 1.0)
     third_rare = pair + math.exp(-(MAX_SUM**2) / 4) * gaussian_divergence(mu, orders)
     outside = np.maximum(growth * single + tail, third_rare)
@@ -111,15 +111,15 @@ def lattice_bit_values(scale: float, offset: float, shift: int, orders: Array) -
     last = math.floor(GRID_END * scale)
     k = np.arange(-last, last + 1)
     p, q = (np.stack([noise.at_least(threshold), noise.below(threshold)], axis=1) for threshold in (k, k + shift))
-    tails = [_censored(scale, offset, last, step, orders) for step in (shift, -shift)]
-    return np.asarray(np.max([_divergences(p, q, orders).max(axis=0), *tails], axis=0))
+    tails = [censored_lattice(scale, offset, last, step, orders) for step in (shift, -shift)]
+    return np.asarray(np.max([pair_divergences(p, q, orders).max(axis=0), *tails], axis=0))
 
 
 class LatticeNoise:
     """Discrete Gaussian on Z + offset, indexed by whole numbers: mass at k ∝ e^(−(k + offset)²/(2·scale²))."""
 
-    def __init__(self, scale: float, offset: float) -> None:
-        self.end = math.ceil(END * scale)
+    def __init__(self, scale: float, offset: float, end: float = END) -> None:
+        self.end = math.ceil(end * scale)
         k = np.arange(-self.end, self.end + 1)
         masses = np.exp(-((k + offset) ** 2) / (2 * scale * scale))
         self.masses = masses / masses.sum()
@@ -146,17 +146,17 @@ def _inside(sigma: float, first: int, largest_sum: int, orders: Array) -> Array:
     i, j = (grid.ravel() for grid in np.indices((size, size)) + first)
     keep = i + j <= largest_sum
     i, j = i[keep], j[keep]
-    pairs = zip(*(tie_laws(sigma, *means) for means in ((i, j), (i - 1, j + 1))), strict=True)
+    noise = LatticeNoise(sigma, 0.0)
+    pairs = zip(*(tie_laws(noise, *means) for means in ((i, j), (i - 1, j + 1))), strict=True)
     return np.asarray(np.max([_largest(p, q, orders) for p, q in pairs], axis=0))
 
 
-def tie_laws(sigma: float, i: IntArray, j: IntArray) -> list[Array]:
+def tie_laws(noise: LatticeNoise, i: IntArray, j: IntArray) -> list[Array]:
     """Return the probabilities of (a, b, another class) for means i of u and j of v, for each way of breaking ties.
 
     Arrays of shape (n, 3), in this order: t_a = t_b = 0 and a wins u = v; the same and b wins; t_b = 1 and a wins; t_a
     = 1 and b wins.
     """
-    noise = LatticeNoise(sigma, 0.0)
     least, most = min(int(i.min()), int(j.min())) - 1, max(int(i.max()), int(j.max())) + 1
     means, u = np.arange(least, most + 1)[:, np.newaxis], np.arange(max(most, 0) + noise.end + 1)
     wins = noise.at(u - means) @ noise.below(u + 1 - means).T
@@ -182,9 +182,9 @@ def _largest(p: Array, q: Array, orders: Array) -> Array:
     pair attains are left out between them.
     """
     first = np.unique([*range(0, orders.size, FIRST_ORDERS), orders.size - 1])
-    coarse = _divergences(p, q, orders[first])
+    coarse = pair_divergences(p, q, orders[first])
     leaders = np.unique(coarse.argmax(axis=0))
-    best = _divergences(p[leaders], q[leaders], orders).max(axis=0)
+    best = pair_divergences(p[leaders], q[leaders], orders).max(axis=0)
     best[first] = np.maximum(best[first], coarse.max(axis=0))
     for place, (left, right) in enumerate(pairwise(first)):
         between = slice(left + 1, right)
@@ -193,12 +193,12 @@ def _largest(p: Array, q: Array, orders: Array) -> Array:
         candidates = np.any(chords * (1 + MASS_ERROR) >= best[between], axis=1)
         if np.any(candidates):
             best[between] = np.maximum(
-                best[between], _divergences(p[candidates], q[candidates], orders[between]).max(axis=0)
+                best[between], pair_divergences(p[candidates], q[candidates], orders[between]).max(axis=0)
             )
     return np.asarray(best)
 
 
-def _divergences(p: Array, q: Array, orders: Array) -> Array:
+def pair_divergences(p: Array, q: Array, orders: Array) -> Array:
     """Return H_a of pairs of laws, shape (n, cells) each, rounded up, shape (n, orders)."""
     divergences = np.zeros((p.shape[0], orders.size))
     for start in range(0, p.shape[0], CHUNK):
@@ -210,7 +210,7 @@ def _divergences(p: Array, q: Array, orders: Array) -> Array:
     return np.asarray(divergences * (1 + MASS_ERROR))
 
 
-def _censored(scale: float, offset: float, threshold: int, shift: int, orders: Array) -> Array:
+def censored_lattice(scale: float, offset: float, threshold: int, shift: int, orders: Array) -> Array:
     """Return H_a of X censored below ``threshold`` against X + shift, shape (orders,): bounds every function of it."""
     noise = LatticeNoise(scale, offset)
     values = np.arange(threshold, noise.end + 1)

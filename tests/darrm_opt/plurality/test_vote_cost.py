@@ -470,7 +470,7 @@ def test_laws_of_labels_with_ties_are_those_of_the_rule() -> None:
     weights = masses[:, np.newaxis] * masses
     i, j = (each.ravel() for each in np.meshgrid(np.arange(-3, 6), np.arange(-4, 5)))
     ways = ((0, 0, True), (0, 0, False), (0, 1, True), (1, 0, False))
-    for (t_a, t_b, a_first), laws in zip(ways, lattice.tie_laws(sigma, i, j), strict=True):
+    for (t_a, t_b, a_first), laws in zip(ways, lattice.tie_laws(lattice.LatticeNoise(sigma, 0.0), i, j), strict=True):
         for mean_u, mean_v, law in zip(i, j, laws, strict=True):
             u, v = (mean_u + k)[:, np.newaxis], (mean_v + k)[np.newaxis, :]
             a = (u >= t_a) & ((u >= v) if a_first else (u > v))

@@ -1,0 +1,351 @@
+"""Data-dependent Rényi bounds: what a fixed batch of noisy votes reveals, given the votes themselves.
+
+Where the leader of a query is far ahead, moving one vote changes its label hardly at all. `UnpublishedLoss.renyi`
+bounds, at one order, D_λ(labels on D″ ‖ labels on any neighbour of D″) for every D″ that differs from the votes at hand
+in the votes of at most ``moved`` voters, each of whom may vote anew on every query. **The bound is computed from the
+votes: it is not for publication.** What may be published with it is in `darrm_opt.accounting.propose_test_release`.
+
+A moved voter shrinks the leader's margin over each other class by at most 2, so the bound at ``moved`` is that of
+margins that are 2·moved smaller. Given M, the largest noisy count of the classes that a vote does not move between, the
+label has three cells (`lattice_cells`); H_a is jointly convex, so that of the label is at most its mean over M. The
+tables here are *envelopes* of the three cells: they fall with the margin and with the leader's distance from M, so that
+worse margins can only raise the mean. Proofs: docs/proofs.md, "An ε that the votes earn".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.accounting.labels.lattice_cells import (
+    MASS_ERROR,
+    PERIODS,
+    LatticeNoise,
+    censored_lattice,
+    lattice_bit_values,
+    pair_divergences,
+    tie_laws,
+)
+from darrm_opt.accounting.labels.noisy_bit import MIN_DISTANCE_FROM_ONE
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, loss_term
+from darrm_opt.accounting.labels.vote_cost import VoteReleases
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.problem import real_number, whole_number
+from darrm_opt.rounding import ULP
+
+REACH = 9.0
+"""How far below M [σ] a class has entries of its own; what lies beyond has a chance below 1e-18 and is charged."""
+
+MAX_SUM = 12.0
+"""Sum of the distances of two classes from M [σ] above which M hardly matters: another class wins below 1e-16."""
+
+END = 30.0
+"""Noise is summed to this many standard deviations: tables reach further into the tails than `lattice_cells`."""
+
+MIN_SIGMA, MAX_SIGMA = 1.0, 120.0
+"""Range of σ [votes] with tables of their own; beyond, a label is charged what it costs for any votes."""
+
+BLOCK = 2_000_000
+"""Numbers of an array of (queries, distances) that are worked on at a time."""
+
+CountRows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class UnpublishedLoss:
+    """Rényi loss of a fixed batch of queries, by the votes: **not for publication**.
+
+    Args:
+        counts: votes for each class in each query, shape (queries, C), C ≥ 2, each row with the same sum K ≥ 1.
+        sigma: σ ≥ 1 of the discrete Gaussian noise on each count [votes].
+        order: λ, from 1.001 on.
+        threshold: ⊥ is released unless the largest count plus noise is at least this [votes]; None: no check.
+        check_sigma: σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then.
+
+    Raises:
+        InvalidInput: a value is outside its range; votes are not shown.
+    """
+
+    counts: CountRows
+    sigma: float
+    order: float
+    threshold: float | None = None
+    check_sigma: float | None = None
+
+    def __post_init__(self) -> None:
+        counts = np.asarray(self.counts)
+        if counts.ndim != 2 or counts.shape[1] < 2 or counts.dtype.kind not in "iu" or np.any(counts < 0):
+            raise InvalidInput("counts", counts.shape, "whole numbers of votes, shape (queries, classes)")
+        if counts.size and (np.ptp(counts.sum(axis=1)) or not counts[0].sum()):
+            raise InvalidInput("counts", counts.shape, "rows with the same number of votes, at least 1")
+        order = real_number(self.order, "order", _ORDER)
+        if not 1 + MIN_DISTANCE_FROM_ONE <= order < math.inf:
+            raise InvalidInput("order", order, _ORDER)
+        if (self.threshold is None) != (self.check_sigma is None):
+            raise InvalidInput("check_sigma", self.check_sigma, "a number with a threshold, and none without")
+        VoteReleases("label", self.sigma, 1, "discrete")  # its range
+        object.__setattr__(self, "order", order)
+        ordered = np.sort(counts.astype(np.int64), axis=1)[:, ::-1]
+        rows, repeats = np.unique(ordered, axis=0, return_counts=True) if len(ordered) else (ordered, np.zeros(0))
+        object.__setattr__(self, "counts", rows)
+        object.__setattr__(self, "_repeats", repeats)
+
+    @property
+    def voters(self) -> int:
+        """K."""
+        return int(self.counts[0].sum()) if len(self.counts) else 0
+
+    def renyi(self, moved: int = 0) -> float:
+        """Return the largest D_λ [nats] of the batch over all votes that ``moved`` voters could have made of these.
+
+        Args:
+            moved: voters whose votes may all be others, ≥ 0.
+
+        Guarantees:
+            With D″ at most ``moved`` voters from D, and D′ a neighbour of D″, D_λ(batch on D″ ‖ batch on D′) is at most
+            this. It grows with ``moved``, and where D and E are neighbours, that of E at ``moved`` is at most that of D
+            at ``moved + 1``.
+        """
+        moved = whole_number(moved, "moved", "a whole number of voters, at least 0", least=0)
+        if not len(self.counts):
+            return 0.0
+        labels = self._label_losses(moved)
+        losses = labels if self.check_sigma is None else self._checked(labels, moved)
+        return float(np.dot(losses, getattr(self, "_repeats")) * (1 + (8 + len(losses)) * ULP))  # noqa: B009 - set above
+
+    def _label_losses(self, moved: int) -> Array:
+        margins = self.counts[:, :1] - self.counts[:, 1:] - 2 * moved
+        bound = _any_votes(self.sigma, self.counts.shape[1])
+        losses = np.full(len(margins), float(bound.renyi(np.array([self.order]))[0]))
+        ahead = margins[:, 0] > 0
+        if np.any(ahead) and MIN_SIGMA <= self.sigma <= MAX_SIGMA:
+            product = self.order * (self.order - 1)
+            two = self.counts.shape[1] == 2
+            envelope = label_envelope(self.sigma, self.order, two=two, largest=self.voters)
+            values = envelope.at(margins[ahead])
+            with np.errstate(over="ignore"):
+                local = np.log1p(product * values * (1 + 8 * ULP)) / (self.order - 1) * (1 + 32 * ULP)
+            losses[ahead] = np.minimum(losses[ahead], local)
+        return losses
+
+    def _checked(self, labels: Array, moved: int) -> Array:
+        """Return the losses of a check and, if it passes, a label."""
+        if self.threshold is None or self.check_sigma is None:
+            return labels
+        noise, b = LatticeNoise(self.check_sigma, 0.0), self.order - 1
+        least = math.ceil(self.threshold)
+        bound = VoteReleases("check", self.check_sigma, 1, "discrete").divergence()
+        most = float(bound.renyi(np.array([self.order]))[0])
+        losses = np.empty(len(labels))
+        for place, (largest, label) in enumerate(zip(self.counts[:, 0], labels, strict=True)):
+            tops = np.arange(max(largest - moved, 0), min(largest + moved, self.voters) + 1)
+            joint = 0.0
+            for step in (-1, 0, 1):
+                thresholds = (least - tops, least - tops - step)
+                passes, fails = ([law(at) for at in thresholds] for law in (noise.at_least, noise.below))
+                with np.errstate(all="ignore"):
+                    powers = [
+                        np.where(p > 0, np.exp(self.order * np.log(p) - b * np.log(q)), 0.0) * (1 + 3 * MASS_ERROR)
+                        for p, q in (passes, fails)
+                    ]
+                    joint = max(joint, float(np.max(powers[0] * math.exp(b * label) + powers[1])))
+            local = math.log(joint) / b * (1 + 32 * ULP) + 4 * self.order * MASS_ERROR / b if joint > 0 else 0.0
+            losses[place] = min(local, most + label) if math.isfinite(local) else most + label
+        return np.maximum(losses, 0.0)
+
+
+_ORDER = f"a finite order, at least {1 + MIN_DISTANCE_FROM_ONE:g}"
+
+
+def _any_votes(sigma: float, classes: int) -> PowerDivergence:
+    return VoteReleases("label", sigma, 1, "discrete").divergence(classes)
+
+
+@lru_cache(maxsize=16)
+def label_envelope(sigma: float, order: float, *, two: bool, largest: int) -> LabelEnvelope:
+    """Return the bounds on H_λ of a label by the leader's margins, for two classes or for more."""
+    return LabelEnvelope(sigma, order, two=two, largest=largest)
+
+
+def regions(sigma: float, largest: int) -> tuple[CountRows, CountRows, CountRows, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return margin, distances of leader and rival from M, where the rival is far below M, and where both are high.
+
+    Args:
+        sigma: σ [votes].
+        largest: largest margin.
+
+    Returns:
+        Five arrays of shape (margins, distances of the leader).
+    """
+    reach, far = math.ceil(REACH * sigma), math.ceil((REACH + MAX_SUM) * sigma)
+    gaps, places = np.indices((largest + 1, reach + far + 1))
+    leader = places - reach
+    high = 2 * leader - gaps >= MAX_SUM * sigma
+    return gaps, leader, leader - gaps, (leader - gaps < -reach) & ~high, high
+
+
+@lru_cache(maxsize=2)
+def three_cell_laws(sigma: float, largest: int, step: int) -> list[tuple[Array, Array]]:
+    """Return the laws of three cells on both sides where neither `regions` applies, for each way of breaking ties.
+
+    They serve every order.
+    """
+    _, leader, rival, low, high = regions(sigma, largest)
+    i, j = leader[~(low | high)], rival[~(low | high)]
+    noise = LatticeNoise(sigma, 0.0, END)
+    return list(zip(tie_laws(noise, i, j), tie_laws(noise, i + step, j - step), strict=True))
+
+
+class LabelEnvelope:
+    """Upper bounds on H_λ of one label over all moves of one vote, by the leader's margins over the other classes.
+
+    Args:
+        sigma: σ [votes], `MIN_SIGMA` to `MAX_SIGMA`.
+        order: λ > 1.
+        two: whether there are two classes.
+        largest: largest margin with an entry of its own [votes]; a larger one is charged as this.
+    """
+
+    def __init__(self, sigma: float, order: float, *, two: bool, largest: int) -> None:
+        self._orders = np.array([order])
+        self._product = order * (order - 1)
+        self._noise = LatticeNoise(sigma, 0.0, END)
+        self._reach, self._far = math.ceil(REACH * sigma), math.ceil((REACH + MAX_SUM) * sigma)
+        self._any = float(_any_votes(sigma, 2 if two else 3).at(self._orders)[0])
+        self._largest = min(largest, self._reach + self._far)
+        self._votes = [self._pair(sigma, step) for step in (-2, 2)]  # a vote leaves the leader, or comes to it
+        if not two:
+            self._votes = [
+                self._three_cells(sigma, pair, step) for pair, step in zip(self._votes, (-1, 1), strict=True)
+            ]
+            self._others = [self._censored(sigma, shift) for shift in (-1, 1)]
+            self._charge = float(2 * self._noise.at_least(np.array(self._reach))) * self._any
+
+    def at(self, margins: CountRows) -> Array:
+        """Return bounds on H_λ, shape (n,).
+
+        Args:
+            margins: of the leader over each other class, all at least 1, increasing in each row, shape (n, C − 1).
+        """
+        if margins.shape[1] == 1:
+            gaps = np.minimum(margins[:, 0], self._largest)
+            return np.asarray(np.minimum(np.max([table[gaps] for table in self._votes], axis=0), self._any))
+        values = np.empty(len(margins))
+        rows_at_a_time = max(1, BLOCK // (self._reach + self._far + 1))
+        for start in range(0, len(margins), rows_at_a_time):
+            rows = slice(start, start + rows_at_a_time)
+            values[rows] = np.maximum(self._with_leader(margins[rows]), self._between_others(margins[rows, :2]))
+        return np.asarray(np.minimum(values, self._any))
+
+    def _with_leader(self, margins: CountRows) -> Array:
+        """Return the largest H_λ of a vote that the leader loses to another class, or gains from it."""
+        distances = np.arange(-self._reach, self._far + 1)  # of the leader's count from M
+        not_above = [self._noise.below(gap[:, np.newaxis] + 1 - distances) for gap in margins.T]
+        most = np.zeros(len(margins))
+        for rival in range(margins.shape[1]):
+            if rival and np.array_equal(margins[:, rival], margins[:, rival - 1]):
+                continue  # the same margins have the same mean
+            # Pr[leader − M ≥ distance]: no other class has a noisy count above that. Where there is no other class
+            # than the two, M is −∞, and all of it is at the last distance.
+            chances = np.ones((len(margins), distances.size))
+            for other, chance in enumerate(not_above):
+                if other != rival:
+                    chances *= chance
+            masses = chances.copy()
+            masses[:, :-1] -= chances[:, 1:]
+            np.maximum(masses, 0.0, out=masses)
+            gaps = np.minimum(margins[:, rival], self._largest)
+            for table in self._votes:
+                means = np.einsum("nd,nd->n", masses, table[gaps])
+                most = np.maximum(most, means * (1 + 2 * MASS_ERROR) + MASS_ERROR**3 + margins.shape[1] * self._charge)
+        return most
+
+    def _between_others(self, margins: CountRows) -> Array:
+        """Return H_λ of a vote that moves between two classes behind the leader: their counts, censored below M."""
+        if margins.shape[1] < 2:
+            return np.zeros(len(margins))
+        leader = np.arange(-self._reach, self._reach + 1)  # its noise; M is at least its noisy count
+        masses = self._noise.at(leader)
+        most = np.zeros(len(margins))
+        for order in ((0, 1), (1, 0)):
+            places = [np.minimum(margins[:, [place]] + leader, self._far) + self._reach for place in order]
+            first, second = (values[at] for values, at in zip(self._others, places, strict=True))
+            means = (first + second + self._product * first * second) @ masses
+            most = np.maximum(most, means * (1 + 2 * MASS_ERROR) + self._charge)
+        return most
+
+    def _pair(self, sigma: float, step: int) -> Array:
+        """Return the largest H_λ of who has more of two noisy counts, at each margin from 0 on or any larger one.
+
+        The sum of the two noises has the same law on both sides and tells whether their difference is odd or even:
+        given that, the difference is a discrete Gaussian in steps of two.
+        """
+        margins = np.arange(self._largest + 1)
+        values = np.zeros(margins.size)
+        for odd in (0, 1):
+            noise = LatticeNoise(sigma / math.sqrt(2), odd / 2, END)
+            for won_ties in (0, 1):  # by the class behind: it wins where 2k + odd ≥ margin + 1 − won_ties
+                least = np.ceil((margins + 1 - won_ties - odd) / 2).astype(np.int64)
+                p, q = (np.stack([noise.below(k), noise.at_least(k)], axis=1) for k in (least, least + step // 2))
+                values = np.maximum(values, pair_divergences(p, q, self._orders)[:, 0])
+        return np.asarray(np.maximum.accumulate(values[::-1])[::-1])
+
+    def _three_cells(self, sigma: float, pair: Array, step: int) -> Array:
+        """Return the largest H_λ of three cells, shape (margins, distances of the leader from M), and any larger ones.
+
+        Args:
+            sigma: σ [votes].
+            pair: of the two classes alone, at each margin.
+            step: −1 where the leader loses the vote, 1 where it gains it.
+        """
+        gaps, leader, _, low, high = regions(sigma, self._largest)
+        values = np.zeros(gaps.shape)
+        # M hardly matters: given the sum of the two, which tells nothing, it is the pair, or anything where both are
+        # below M.
+        sum_noise = LatticeNoise(sigma / math.sqrt(2), 0.0, END)
+        both_below = float(sum_noise.below(np.array(1 - math.floor(MAX_SUM * sigma / 2))))
+        counts = float(gaussian_divergence(math.sqrt(2) / sigma * (1 + PERIODS), self._orders)[0])
+        alone = pair + both_below * counts
+        values[high] = alone[gaps[high]]
+        # The rival hardly ever reaches M: reveal its count where it does.
+        tail = float(censored_lattice(sigma, 0.0, self._reach, -step, self._orders)[0])
+        single = float(lattice_bit_values(sigma, 0.0, 1, self._orders)[0])
+        excess = np.arange(self._reach, self._noise.end + 1)
+        tilted = np.exp(-(self._orders[0] - 1) * -step * (2 * excess + step) / (2 * sigma * sigma))
+        reached = float(self._noise.at(excess) @ tilted) * (1 + 4 * MASS_ERROR)
+        distances = np.arange(-self._reach, self._far + 1)
+        thresholds = np.concatenate([-distances, 1 - distances])
+        p, q = (
+            np.stack([self._noise.at_least(at), self._noise.below(at)], axis=1)
+            for at in (thresholds, thresholds - step)
+        )
+        bits = pair_divergences(p, q, self._orders)[:, 0].reshape(2, -1).max(axis=0)
+        rare = tail + (1 + self._product * tail) * bits + reached * single
+        values[low] = rare[leader[low] + self._reach]
+        middle = ~(low | high)
+        laws_by_ties = three_cell_laws(sigma, self._largest, step)
+        values[middle] = np.max([pair_divergences(p, q, self._orders)[:, 0] for p, q in laws_by_ties], axis=0)
+        # At the last distance, and at the largest margin: all that lies beyond.
+        values[:, -1] = np.maximum(values[:, -1], np.maximum(alone, rare[-1]))
+        for axis in (0, 1):
+            values = np.flip(np.maximum.accumulate(np.flip(values, axis), axis=axis), axis)
+        return np.asarray(values)
+
+    def _censored(self, sigma: float, shift: int) -> Array:
+        """Return H_λ of a count, censored below M, that moves by ``shift``, at distances −reach to far below M."""
+        noise = self._noise
+        distances = np.arange(-self._reach, self._far + 1)
+        values = np.arange(-noise.end, noise.end + 1)
+        losses = shift * (2 * values - shift) / (2 * sigma * sigma)
+        ends = [loss_term((losses + sign * 3 * MASS_ERROR), self._orders) for sign in (-1, 1)]
+        terms = noise.masses * np.maximum(*ends)
+        beyond = np.concatenate([np.cumsum(terms[::-1])[::-1], [0.0]])[np.clip(distances + noise.end, 0, values.size)]
+        p, q = noise.below(distances), noise.below(distances - shift)
+        atoms = np.log(q / p)
+        atom_ends = [loss_term(atoms + sign * 3 * MASS_ERROR, self._orders) for sign in (-1, 1)]
+        return np.asarray((beyond + p * np.maximum(*atom_ends)) * (1 + 4 * MASS_ERROR))

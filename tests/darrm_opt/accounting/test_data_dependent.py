@@ -1,0 +1,113 @@
+"""Data-dependent bounds against every vote count of small problems, by laws that are enumerated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
+
+from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
+from darrm_opt.accounting.labels.vote_cost import VoteReleases
+from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.pate.gnmax_data_dependent import sensitive_rdp
+
+
+def largest_within(values: dict[tuple[int, ...], float], moved: int) -> dict[tuple[int, ...], float]:
+    """Largest value at each vote count over all that ``moved`` voters can make of it."""
+    for _ in range(moved):
+        values = {n: max(values[n], *(values[m] for m in one_vote_moved(n))) for n in values}
+    return values
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+@pytest.mark.parametrize("order", [1.5, 3.0, 8.0])
+@pytest.mark.parametrize(("K", "classes", "sigma"), [(6, 2, 1.5), (6, 3, 1.0), (12, 3, 1.3), (9, 4, 2.0)])
+def test_no_vote_count_within_reach_reveals_more(K: int, classes: int, sigma: float, order: float, moved: int) -> None:
+    counts = list(vote_counts(K, classes))
+    local = {n: max(renyi(label_law(n, sigma), label_law(m, sigma), order) for m in one_vote_moved(n)) for n in counts}
+    for n, true in largest_within(local, moved).items():
+        assert true <= UnpublishedLoss(np.array([n]), sigma, order).renyi(moved) * (1 + 1e-9) + 1e-12, n
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+@pytest.mark.parametrize("threshold", [3, 5.5])
+def test_checks_are_included(threshold: float, moved: int) -> None:
+    sigma, check_sigma, order = 1.2, 1.5, 4.0
+    counts = list(vote_counts(6, 3))
+    laws = {n: checked_law(n, sigma, threshold, check_sigma) for n in counts}
+    local = {n: max(renyi(laws[n], laws[m], order) for m in one_vote_moved(n)) for n in counts}
+    for n, true in largest_within(local, moved).items():
+        loss = UnpublishedLoss(np.array([n]), sigma, order, threshold, check_sigma)
+        assert true <= loss.renyi(moved) * (1 + 1e-9) + 1e-12, n
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_it_is_close_to_the_truth_where_the_leader_is_ahead(classes: int) -> None:
+    sigma, order, K = 20.0, 12.0, 150
+    for leader in (105, 125, 145):
+        rest, left = divmod(K - leader, classes - 1)
+        n = (leader, *(rest + (c < left) for c in range(classes - 1)))
+        true = max(renyi(label_law(n, sigma), label_law(m, sigma), order) for m in one_vote_moved(n))
+        assert true <= UnpublishedLoss(np.array([n]), sigma, order).renyi() <= 1.2 * true
+
+
+def test_it_grows_with_the_voters_moved_and_reaches_the_price_of_any_votes() -> None:
+    counts = np.random.default_rng(5).multinomial(60, [0.7, 0.2, 0.1], size=30)
+    loss = UnpublishedLoss(counts, 5.0, 8.0)
+    values = [loss.renyi(moved) for moved in range(61)]
+    assert values == sorted(values)
+    any_votes = float(VoteReleases("label", 5.0, 1, "discrete").divergence(3).renyi(np.array([8.0]))[0])
+    assert values[-1] == pytest.approx(30 * any_votes, rel=1e-9)
+
+
+def test_a_neighbour_is_within_one_more_voter() -> None:
+    random = np.random.default_rng(6)
+    for _ in range(40):
+        votes = random.choice(3, p=[0.75, 0.15, 0.1], size=(8, 30))
+        changed = votes.copy()
+        changed[:, random.integers(30)] = random.integers(3, size=8)
+        here, there = (
+            UnpublishedLoss(np.stack([(v == c).sum(axis=1) for c in range(3)], axis=1), 2.0, 5.0)
+            for v in (votes, changed)
+        )
+        for moved in range(6):
+            assert here.renyi(moved) <= there.renyi(moved + 1)
+
+
+@pytest.mark.parametrize("agreement", [0.8, 0.9, 0.96])
+def test_it_is_at_most_four_fifths_of_the_authors_algorithm(agreement: float) -> None:
+    sigma, order, K = 40.0, 20.0, 250
+    shares = [agreement, *[(1 - agreement) / 9] * 9]
+    counts = np.random.default_rng(7).multinomial(K, shares, size=50)
+    published = sum(sensitive_rdp(row, sigma, order, kind="continuous").value for row in counts)
+    assert UnpublishedLoss(counts, sigma, order).renyi() <= 0.8 * published
+
+
+def test_no_query_reveals_nothing() -> None:
+    assert UnpublishedLoss(np.zeros((0, 3), dtype=int), 2.0, 4.0).renyi() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        ({"counts": np.array([[1.5, 2.5]])}, "counts"),
+        ({"counts": np.array([[3], [3]])}, "counts"),
+        ({"counts": np.array([[2, 1], [2, 2]])}, "counts"),
+        ({"counts": np.array([[0, 0]])}, "counts"),
+        ({"sigma": 0.5}, "sigma"),
+        ({"order": 1.0}, "order"),
+        ({"order": float("inf")}, "order"),
+        ({"threshold": 2.0}, "check_sigma"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, object], argument: str) -> None:
+    valid = {"counts": np.array([[3, 1]]), "sigma": 2.0, "order": 4.0}
+    with pytest.raises(InvalidInput) as refused:
+        UnpublishedLoss(**{**valid, **change})  # type: ignore[arg-type]  # wrong on purpose
+    assert refused.value.argument == argument
+
+
+def test_a_negative_number_of_voters_is_refused() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        UnpublishedLoss(np.array([[3, 1]]), 2.0, 4.0).renyi(-1)
+    assert refused.value.argument == "moved"

@@ -1,0 +1,191 @@
+"""Propose, test, release: its (ε, δ) by every data set of small problems, and what it gives at the size of PATE."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pytest
+from support.label_laws import label_law
+
+from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
+from darrm_opt.accounting.propose_test_release import (
+    CONFIDENCE,
+    SMOOTHNESS,
+    Proposal,
+    VoteBatch,
+    propose,
+    publish_loss,
+    smooth_loss,
+)
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
+
+Votes = tuple[tuple[int, ...], ...]
+"""What each voter answers to each query: a data set, in any order of the voters."""
+
+
+def counted(votes: Votes, classes: int) -> np.ndarray:
+    return np.array([np.bincount(query, minlength=classes) for query in np.array(votes).T])
+
+
+def pass_chance(proposal: Proposal, distance: int) -> float:
+    """Pr[k + X ≥ T], by sums over the noise."""
+    x = np.arange(-60, 61)
+    weights = np.exp(-(x**2) / (2 * proposal.test_sigma**2))
+    return float(weights[distance + x >= proposal.test_threshold].sum() / weights.sum())
+
+
+@pytest.mark.parametrize(
+    ("K", "classes", "sigma", "test_sigma", "order", "total"),
+    [
+        (6, 2, 1.5, 2.0, 3.0, Privacy(2.0, 0.3)),
+        (6, 2, 1.3, 2.0, 2.5, Privacy(2.6, 0.15)),
+        (4, 3, 1.5, 2.0, 3.0, Privacy(2.2, 0.4)),
+        (6, 2, 1.0, 3.0, 2.0, Privacy(4.0, 0.05)),
+    ],
+)
+def test_it_is_private_on_every_data_set_and_neighbour(
+    K: int, classes: int, sigma: float, test_sigma: float, order: float, total: Privacy
+) -> None:
+    queries = 2
+    # The largest target, and the least threshold, that a proposal takes: nothing is left in hand.
+    threshold, target = least_threshold(total, test_sigma), largest_target(total, order, test_sigma)
+    proposal = Proposal(VoteBatch(K, classes, queries, sigma), total, order, test_sigma, threshold, target)
+    answers = list(product(range(classes), repeat=queries))
+    laws, distances = {}, set()
+    for votes in combinations_with_replacement(answers, K):
+        counts = counted(votes, classes)
+        distance = proposal.unpublished_distance(counts)
+        passes = pass_chance(proposal, distance)
+        labels = np.outer(*(label_law(tuple(map(int, row)), sigma) for row in counts)).ravel()
+        laws[votes] = np.append(passes * labels, 1 - passes)
+        distances.add(distance)
+    assert min(distances) == 0 < max(distances)  # both sides of the proof are met
+    worst = 0.0
+    for votes, law in laws.items():
+        for voter in range(K):
+            for answer in answers:
+                neighbour = tuple(sorted((*votes[:voter], *votes[voter + 1 :], answer)))
+                worst = max(worst, np.maximum(law - math.exp(total.epsilon) * laws[neighbour], 0.0).sum())
+    assert 0 < worst <= total.delta
+
+
+def largest_target(total: Privacy, order: float, test_sigma: float) -> float:
+    """By trial: the largest target that a proposal accepts, to 1e-6."""
+    batch, low, high = VoteBatch(4, 2, 1, 2.0), 0.0, total.epsilon
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        try:
+            Proposal(batch, total, order, test_sigma, 10**6, middle)
+        except InvalidInput:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def least_threshold(total: Privacy, test_sigma: float) -> int:
+    """By trial: the least threshold that a proposal accepts."""
+    batch = VoteBatch(4, 2, 1, 2.0)
+    for threshold in range(1000):
+        try:
+            Proposal(batch, total, 4.0, test_sigma, threshold, 1e-6)
+        except InvalidInput:
+            continue
+        return threshold
+    raise AssertionError
+
+
+def votes_of(agreement: float, queries: int, seed: int) -> np.ndarray:
+    shares = [agreement, *[(1 - agreement) / 9] * 9]
+    return np.random.default_rng(seed).multinomial(250, shares, size=queries)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("queries", "share"), [(286, 0.6), (1000, 0.45)])
+def test_it_pays_where_voters_agree(queries: int, share: float) -> None:
+    batch = VoteBatch(250, 10, queries, 40.0)
+    total = Privacy(share * batch.epsilon(1e-5), 1e-5)
+    proposal = propose(batch, total)
+    for seed, agreement in enumerate((0.85, 0.92, 0.96)):
+        assert proposal.pass_chance(proposal.unpublished_distance(votes_of(agreement, queries, seed))) >= 0.95
+
+
+def test_it_says_that_it_does_not_pay_for_few_voters() -> None:
+    batch = VoteBatch(11, 3, 20, 4.0)
+    proposal = propose(batch, Privacy(batch.epsilon(1e-5), 1e-5))
+    unanimous = np.tile([11, 0, 0], (20, 1))
+    assert proposal.pass_chance(proposal.unpublished_distance(unanimous)) < 0.05
+
+
+def test_the_test_is_drawn_with_its_chance() -> None:
+    proposal = propose(VoteBatch(60, 3, 20, 10.0), Privacy(3.0, 1e-3))
+    counts = np.tile([57, 2, 1], (20, 1))
+    source = SeededRandomnessForTestsOnly(3)
+    chance = proposal.pass_chance(proposal.unpublished_distance(counts))
+    passed = sum(proposal.passes(counts, source) for _ in range(200))
+    assert abs(passed - 200 * chance) <= 4 * math.sqrt(200 * chance * (1 - chance)) + 1
+
+
+def test_a_failed_test_costs_less_than_the_labels() -> None:
+    proposal = propose(VoteBatch(60, 3, 20, 10.0), Privacy(1.2, 1e-5))
+    spent = proposal.failed(1e-6)
+    assert spent.epsilon < 1.2
+    assert spent.delta == pytest.approx(1.1e-5)
+
+
+def test_a_smooth_bound_changes_by_its_smoothness() -> None:
+    random = np.random.default_rng(8)
+    for _ in range(25):
+        votes = random.choice(3, p=[0.8, 0.1, 0.1], size=(6, 25))
+        changed = votes.copy()
+        changed[:, random.integers(25)] = random.integers(3, size=6)
+        losses = [
+            UnpublishedLoss(np.stack([(v == c).sum(axis=1) for c in range(3)], axis=1), 2.0, 5.0)
+            for v in (votes, changed)
+        ]
+        here, there = (math.log(smooth_loss(loss, SMOOTHNESS)) for loss in losses)
+        assert abs(here - there) <= SMOOTHNESS * (1 + 1e-9)
+        assert smooth_loss(losses[0], SMOOTHNESS) >= losses[0].renyi()
+
+
+def test_a_published_bound_holds_as_often_as_it_says() -> None:
+    batch = VoteBatch(20, 3, 10, 3.0)
+    counts = np.tile([18, 1, 1], (10, 1))
+    source = SeededRandomnessForTestsOnly(9)
+    published = [publish_loss(batch, counts, 1e-3, source=source) for _ in range(25)]
+    true = batch.loss(counts, published[0].order).renyi()
+    holds = sum(each.renyi >= true for each in published)
+    assert holds >= 25 * CONFIDENCE - 3 * math.sqrt(25 * CONFIDENCE * (1 - CONFIDENCE))
+    assert len({each.renyi for each in published}) > 5
+    assert all(each.epsilon <= batch.epsilon(1e-3) for each in published)
+    assert published[0].spent.epsilon < 1
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (lambda: VoteBatch(0, 2, 1, 2.0), "K"),
+        (lambda: VoteBatch(5, 1, 1, 2.0), "classes"),
+        (lambda: VoteBatch(5, 2, 0, 2.0), "queries"),
+        (lambda: VoteBatch(5, 2, 1, 0.5), "sigma"),
+        (lambda: VoteBatch(5, 2, 1, 2.0, check_sigma=3.0), "check_sigma"),
+        (lambda: VoteBatch(5, 2, 1, 2.0).loss(np.array([[3, 2], [4, 1]]), 4.0), "counts"),
+        (lambda: VoteBatch(5, 2, 1, 2.0).loss(np.array([[3, 1]]), 4.0), "counts"),
+        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 0.0)), "delta"),
+        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(0.0, 1e-5)), "epsilon"),
+        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1e-3, 1e-9)), "epsilon"),
+        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), agreement=0.5), "agreement"),
+        (lambda: Proposal(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), 20.0, 5.0, 3, 0.1), "test_threshold"),
+        (lambda: Proposal(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), 20.0, 5.0, 40, 1.0), "target"),
+        (lambda: smooth_loss(UnpublishedLoss(np.array([[3, 2]]), 2.0, 4.0), 0.0), "smoothness"),
+        (lambda: publish_loss(VoteBatch(5, 2, 1, 2.0), np.array([[3, 2]]), 1e-5, sigma=0.5), "sigma"),
+    ],
+)
+def test_bad_input_is_named(make: object, argument: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        make()  # type: ignore[operator]  # each is a function without arguments
+    assert refused.value.argument == argument

@@ -1,0 +1,68 @@
+"""Laws of the label of noisy vote counts, by enumeration: nothing is shared with the product."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = tuple[int, ...]
+Law = NDArray[np.float64]
+
+
+def vote_counts(K: int, classes: int) -> Iterator[Counts]:
+    """Every way in which K votes fall."""
+    if classes == 1:
+        yield (K,)
+        return
+    for first in range(K + 1):
+        for rest in vote_counts(K - first, classes - 1):
+            yield (first, *rest)
+
+
+def one_vote_moved(counts: Counts) -> Iterator[Counts]:
+    """Every other vote count that one voter can make of these."""
+    for a in range(len(counts)):
+        for b in range(len(counts)):
+            if a != b and counts[a]:
+                yield tuple(n - (c == a) + (c == b) for c, n in enumerate(counts))
+
+
+@cache
+def label_law(counts: Counts, sigma: float) -> Law:
+    """Chances of each class: the largest count plus discrete Gaussian noise, ties broken at random."""
+    reach = math.ceil(14 * sigma)
+    noise = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
+    noise /= noise.sum()
+    at = np.zeros((len(counts), 2 * reach + max(counts) + 1))
+    for label, count in enumerate(counts):
+        at[label, count : count + noise.size] = noise
+    below = np.cumsum(at, axis=1) - at
+    chances = np.zeros(len(counts))
+    for label in range(len(counts)):
+        others = [other for other in range(len(counts)) if other != label]
+        for size in range(len(counts)):
+            for tied in combinations(others, size):
+                term = at[label].copy()
+                for other in others:
+                    term *= at[other] if other in tied else below[other]
+                chances[label] += term.sum() / (size + 1)
+    return chances
+
+
+def checked_law(counts: Counts, sigma: float, threshold: float, check_sigma: float) -> Law:
+    """Chances of each class and of ⊥, the last: a class leaves if the largest count plus noise is at least a threshold."""
+    reach = math.ceil(14 * check_sigma)
+    values = np.arange(-reach, reach + 1)
+    noise = np.exp(-(values**2) / (2 * check_sigma**2))
+    passes = float(noise[max(counts) + values >= threshold].sum() / noise.sum())
+    return np.append(passes * label_law(counts, sigma), 1 - passes)
+
+
+def renyi(p: Law, q: Law, order: float) -> float:
+    """D_λ(p‖q) [nats]."""
+    return math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)

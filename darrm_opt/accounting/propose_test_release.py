@@ -29,8 +29,7 @@ from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, rdp_delta, rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.randomness.samplers import discrete_gaussian
-from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
 from darrm_opt.rounding import ULP
 
 TEST_SIGMAS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0)

@@ -9,7 +9,7 @@ from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vo
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
 from darrm_opt.accounting.labels.vote_cost import VoteReleases
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.pate.gnmax_data_dependent import sensitive_rdp
+from darrm_opt.literature.pate import sensitive_rdp
 
 
 def largest_within(values: dict[tuple[int, ...], float], moved: int) -> dict[tuple[int, ...], float]:

@@ -21,7 +21,7 @@ from darrm_opt.accounting.propose_test_release import (
 )
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
-from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
+from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 Votes = tuple[tuple[int, ...], ...]
 """What each voter answers to each query: a data set, in any order of the voters."""

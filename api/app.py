@@ -67,7 +67,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         ):
             async with DesignService.open(store, config, shutdown, ring) as service:
                 app.state.service = service
-                app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
+                app.state.metrics = ServiceMetrics(
+                    lambda: service.pools, lambda: service.store.hits.counts, lambda: _open(app)
+                )
                 await build_task
                 async with app.state.metrics.collected():
                     yield
@@ -90,12 +92,22 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings, app.state.turns = config, FairQueue(STARTS)
     app.state.response_cache = ResponseCache()
     app.state.audit_log = None  # until it is opened
+    app.state.connections = None  # unless the server counts them
     for router in ROUTERS:
         app.include_router(router)
     add_exception_handlers(app)
     _add_middleware(app, config, ring)
     app.openapi = lambda: openapi_schema(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
+
+
+def _open(app: FastAPI) -> dict[str, float]:
+    """Return what is open now, by the name of its gauge; connections where the server counts them."""
+    found, connections = {"darrm_streams_open": app.state.service.open_streams}, app.state.connections
+    if connections is not None:
+        found["darrm_connections_open"] = connections.count
+        found |= {"darrm_received_bytes": connections.received, "darrm_unread_bytes": connections.unread}
+    return found
 
 
 def _build(app: FastAPI) -> None:

@@ -113,6 +113,11 @@ class ClientQuota:
         self._size, self._noun = size, noun
         self._counts: Counter[str] = Counter()
 
+    @property
+    def count(self) -> int:
+        """How many are running or waiting."""
+        return self._counts.total()
+
     @contextmanager
     def reserve(self, client: Client | None) -> Iterator[None]:
         """Hold a place within the block; what the server computes for itself (None) is not counted.
@@ -124,7 +129,7 @@ class ClientQuota:
         if client is None:
             yield
             return
-        if self._counts.total() >= self._size:
+        if self.count >= self._size:
             raise Overloaded(
                 f"{self._size} {self._noun} are running or waiting, which is as many as this server accepts."
             )

@@ -17,7 +17,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
@@ -103,6 +111,40 @@ _WAITING = Gauge(
 _IN_FLIGHT = Gauge(
     "darrm_requests_open", "Requests being answered now.", registry=REGISTRY, multiprocess_mode="livesum"
 )
+
+
+_LAG = Histogram(
+    "darrm_loop_lag_seconds",
+    "How much later than asked the event loop wakes up: what every request waits at least [s].",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+    registry=REGISTRY,
+)
+
+_GAUGES = {
+    name: Gauge(name, description, registry=REGISTRY, multiprocess_mode="livesum")
+    for name, description in (
+        ("darrm_connections_open", "Connections that are open."),
+        ("darrm_streams_open", "Event streams that are open."),
+        ("darrm_received_bytes", "Bytes of requests that are not answered yet."),
+        ("darrm_unread_bytes", "Bytes of answers that clients do not read."),
+        ("process_resident_memory_bytes", "Resident memory of the workers [bytes]."),
+        ("process_virtual_memory_bytes", "Virtual memory of the workers [bytes]."),
+        ("process_open_fds", "Open file descriptors of the workers."),
+        ("process_max_fds", "File descriptors that they may have open together."),
+    )
+}
+_GAUGES["process_start_time_seconds"] = Gauge(
+    "process_start_time_seconds",
+    "When the oldest worker started [s since 1970-01-01 UTC].",
+    registry=REGISTRY,
+    multiprocess_mode="livemin",
+)
+"""Gauges that are set every second."""
+
+_PROCESSOR = Counter("process_cpu_seconds", "Processor time of the workers [s].", registry=REGISTRY)
+
+_PROCESS = ProcessCollector(registry=None)
+"""This process as Prometheus's client library sees it; empty where there is no /proc."""
 
 
 def count_request(method: str, route: str, status: int, seconds: float) -> None:
@@ -269,19 +311,29 @@ def _is_alive(process: int) -> bool:
 COLLECT_SECONDS = 1.0
 """Time between collections of the service's own counts [s]."""
 
+LAG_SECONDS = 0.1
+"""Time between two looks at the event loop [s]."""
+
 
 class ServiceMetrics:
-    """Metrics that the service's parts count themselves: lookups in the store, solver processes.
+    """Metrics that the service's parts count themselves: lookups in the store, solver processes, what is open.
 
     Args:
         pools: returns the state of the process pools, by name.
         lookups: returns the store's counts of lookups, by result.
+        open_counts: returns what is open now, by the name of its gauge.
     """
 
-    def __init__(self, pools: Callable[[], Mapping[str, PoolState]], lookups: Callable[[], Mapping[Any, int]]) -> None:
-        self._pools, self._lookups = pools, lookups
+    def __init__(
+        self,
+        pools: Callable[[], Mapping[str, PoolState]],
+        lookups: Callable[[], Mapping[Any, int]],
+        open_counts: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        self._pools, self._lookups, self._open_counts = pools, lookups, open_counts
         self._last_pools: Mapping[str, PoolState] = {}
         self._last_lookups: Mapping[str, int] = {}
+        self._processor_seconds = 0.0
 
     def collect(self) -> None:
         """Add what has changed since the last call."""
@@ -290,18 +342,34 @@ class ServiceMetrics:
         for result, times in lookups.items():
             count_lookups(result, times - self._last_lookups.get(result, 0))
         self._last_pools, self._last_lookups = pools, lookups
+        for name, value in self._open_counts().items():
+            _GAUGES[name].set(value)
+        for metric in _PROCESS.collect():
+            (sample,) = metric.samples
+            if sample.name in _GAUGES:
+                _GAUGES[sample.name].set(sample.value)
+            else:  # its processor time
+                _PROCESSOR.inc(max(0.0, sample.value - self._processor_seconds))
+                self._processor_seconds = sample.value
 
     @asynccontextmanager
     async def collected(self) -> AsyncIterator[None]:
         """Collect every second within the block, so that the numbers are current whichever worker is asked."""
-
-        async def repeat() -> None:
-            while True:
-                self.collect()
-                await asyncio.sleep(COLLECT_SECONDS)
-
-        task = asyncio.create_task(repeat())
+        tasks = [asyncio.create_task(self._collect_forever()), asyncio.create_task(_observe_lag())]
         try:
             yield
         finally:
-            task.cancel()
+            for task in tasks:
+                task.cancel()
+
+    async def _collect_forever(self) -> None:
+        while True:
+            self.collect()
+            await asyncio.sleep(COLLECT_SECONDS)
+
+
+async def _observe_lag() -> None:
+    while True:
+        due = time.monotonic() + LAG_SECONDS
+        await asyncio.sleep(LAG_SECONDS)
+        _LAG.observe(max(0.0, time.monotonic() - due))

@@ -82,9 +82,10 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
         print(warning, file=sys.stderr)  # noqa: T201 — before there is a log
     _ = settings.solver_memory  # refused here, where there is not enough
     host = listening.getsockname()[0]
+    is_local = ipaddress.ip_address(host.partition("%")[0]).is_loopback
     if settings.keys is not None:
         list_keys(settings.keys)
-    elif not (settings.public or ipaddress.ip_address(host.partition("%")[0]).is_loopback):
+    elif not (settings.public or is_local):
         raise InvalidInput(
             "host",
             host,
@@ -99,6 +100,8 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
             f"1 with DARRM_CACHE_URL={settings.cache_url}",
             "Workers share answers and jobs through a database.",
         )
+    if not (is_local or settings.trusted_proxies):
+        print(_NO_PROXY.format(host), file=sys.stderr)  # noqa: T201 — as above
     check_audit_log(settings.audit_log)
     store = open_store(settings.cache_url)
     try:
@@ -139,6 +142,11 @@ def serve(settings: Settings, listening: socket.socket) -> None:
         except SystemExit as end:  # how uvicorn says that the application did not start
             raise ListenError(_NOT_STARTED) from end
 
+
+_NO_PROXY = (
+    "Other machines can connect to {} without a reverse proxy: in plain text, and with no other limits than those of "
+    "this process. deploy/nginx.conf is one; list its address in DARRM_TRUSTED_PROXIES."
+)
 
 _NOT_STARTED = "The server did not start; its log says why."
 

@@ -8,6 +8,7 @@ import functools
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -26,6 +27,8 @@ from api.settings import Settings
 from darrm_opt import __version__
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from fastapi import FastAPI
 
 _LOG = logging.getLogger("api.worker")
@@ -52,7 +55,8 @@ class WorkerConfig(uvicorn.Config):
             unread_bytes=settings.max_unread_bytes,
         )
         self.open = OpenConnections(limits)
-        super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **options)
+        make = functools.partial(create_worker_app, settings, self.open)
+        super().__init__(make, factory=True, log_config=None, **options)
 
 
 def worker_config(settings: Settings) -> WorkerConfig:
@@ -84,34 +88,46 @@ def run_worker(settings: Settings, listening: socket.socket) -> None:
     """
     logs.configure(settings)
     sys.setswitchinterval(SWITCH_SECONDS)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # else what follows the shutdown is not done
+        threading.Thread(target=_stop_with_parent, args=(parent, listening), daemon=True).start()
     try:
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and then passes the signal on
             uvicorn.Server(worker_config(settings)).run(sockets=[listening])
     finally:
+        if parent is not None and settings.run_folder is not None and not parent.is_alive():
+            shutil.rmtree(settings.run_folder, ignore_errors=True)  # which it would have removed
         logs.drain()
 
 
-def create_worker_app(settings: Settings) -> FastAPI:
-    """Return the application of a worker, which stops gracefully when its parent process is gone.
+def create_worker_app(settings: Settings, connections: OpenConnections) -> FastAPI:
+    """Return the application of a worker.
+
+    Args:
+        settings: of the service.
+        connections: that the worker has open, for the metrics.
 
     Raises:
         SystemExit: it cannot be made. Said in uvicorn's way, so that a worker that cannot start is not started again.
     """
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_stop_with_parent, args=(parent.sentinel,), daemon=True).start()
     loop = type(asyncio.get_running_loop()).__module__
     _LOG.info("worker starts", extra={"pid": os.getpid(), "loop": loop, "version": __version__})
     try:
         from api.app import create_app
 
-        return create_app(settings)
+        app = create_app(settings)
     except Exception:  # noqa: BLE001 — whatever it is, the log has it
         _LOG.exception("the application cannot be made")
         sys.exit(STARTUP_FAILURE)
+    app.state.connections = connections
+    return app
 
 
-def _stop_with_parent(sentinel: int) -> None:
-    wait([sentinel])
+def _stop_with_parent(parent: BaseProcess, listening: socket.socket) -> None:
+    """Stop gracefully when the parent process is gone; its port is free at once, for the next server."""
+    wait([parent.sentinel])
+    with contextlib.suppress(OSError):  # another worker has done it
+        listening.shutdown(socket.SHUT_RD)
     _LOG.warning("the process that started this worker is gone; stopping")
     os.kill(os.getpid(), signal.SIGTERM)

@@ -293,6 +293,11 @@ class DesignService(ServiceResources):
         """Yield the job in its present state, then whenever it changes, until it is finished or the server stops."""
         return self._events.subscribe(job)
 
+    @property
+    def open_streams(self) -> int:
+        """How many event streams are open."""
+        return self._streams.count
+
     def reserve_stream(self) -> AbstractContextManager[None]:
         """Hold one of the event streams that a client may have open within the block.
 

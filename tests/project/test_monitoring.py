@@ -57,7 +57,7 @@ def exposed() -> dict[str, set[str]]:
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_every_metric_and_label_that_is_asked_exists(name: str, exposed: dict[str, set[str]]) -> None:
     expression = EXPRESSIONS[name]
-    named = re.findall(r"\b(darrm_\w+|up)\b", expression)
+    named = re.findall(r"\b(darrm_\w+|process_\w+|up)\b", expression)
     assert named
     known = {"instance", "job"}
     for metric in set(named) - {"up"}:

@@ -17,9 +17,11 @@ import pytest
 from support.darrm_runner import refused, run
 from support.paths import ROOT
 from support.served import Answer, Served, connected_from, received, serving, status_from
+from support.service import alive, children, command_line, gone
 
 from api.access.keys import create_key, revoke_key
 from api.observability import metrics
+from api.server.run import ListenError, listen
 from api.settings import PREFIX, Settings, mask_password, misspelt_settings
 from darrm.cli.output import ExitCode
 
@@ -100,7 +102,7 @@ def test_it_does_not_serve_other_machines_without_keys_unless_told() -> None:
         ([], {"DARRM_KEYS": "keys.json"}, 401),
     ],
 )
-def test_it_serves_other_machines_when_told(
+def test_it_serves_other_machines_when_told_and_asks_for_a_proxy(
     tmp_path: Path, arguments: list[str], settings: dict[str, str], status: int
 ) -> None:
     create_key(tmp_path / "keys.json", "alice")
@@ -109,6 +111,15 @@ def test_it_serves_other_machines_when_told(
         assert service.ask("/healthz").status == 200
         assert service.ask("/openapi.json").status == 200
         assert service.ask(GAMMA).status == service.ask(GAMMA, X_Forwarded_For="10.1.2.3").status == status
+    (said,) = [line for line in service.log if not line.startswith("{")]
+    assert said.startswith("Other machines can connect to 0.0.0.0 without a reverse proxy: in plain text, ")
+
+
+def test_behind_a_proxy_it_asks_for_none(tmp_path: Path) -> None:
+    arguments = ("--host", "0.0.0.0", "--no-keys")  # noqa: S104 — only for this test
+    with serving(tmp_path, *arguments, DARRM_TRUSTED_PROXIES="127.0.0.2") as service:
+        pass
+    assert [line for line in service.log if not line.startswith("{")] == []
 
 
 def test_a_keys_file_that_is_not_there_stops_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -189,7 +200,7 @@ def test_the_documentation_has_every_setting_in_its_own_words() -> None:
 def test_the_documentation_has_every_metric() -> None:
     made_later = {"darrm_jobs_queued", "darrm_jobs_running", "darrm_jobs_oldest_seconds", "darrm_build_info"}
     names = {family.name for family in metrics.REGISTRY.collect()} | made_later
-    told = {name.removesuffix("_total") for name in re.findall(r"`(darrm_\w+)`", DOCS)}
+    told = {name.removesuffix("_total") for name in re.findall(r"`((?:darrm|process)_\w+)`", DOCS)}
     assert names == told
 
 
@@ -555,6 +566,54 @@ def test_other_sites_and_proxies_do_not_ask_in_somebodys_name(shared: Served) ->
         problem(refused, 401, "key-needed")
         assert "DARRM_PUBLIC" in refused.json()["detail"]
     assert shared.ask("/healthz", X_Forwarded_For="10.1.2.3").status == 200
+
+
+def test_a_killed_supervisor_leaves_its_port_and_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    surroundings = {"TMPDIR": str(tmp_path / "temporary"), "DARRM_CACHE_URL": f"sqlite:///{tmp_path / 'store.sqlite'}"}
+    with serving(tmp_path, "--workers", "2", **surroundings) as service:
+        assert service.ask("/healthz").status == 200
+        assert list((tmp_path / "temporary").glob("darrm-*"))
+        tree, port = children(), service.address[1]
+        workers = [pid for pid in tree[service.process.pid] if b"spawn_main" in command_line(pid)]
+        with service.connect() as kept:  # of a client in the middle of its request
+            kept.sendall(b"GET /healthz HTTP/1.1\r\n")
+            service.process.kill()
+            service.process.wait()
+            end = time.monotonic() + 60
+            while True:
+                with contextlib.suppress(ListenError):
+                    listen("127.0.0.1", port).close()
+                    break
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            assert any(map(alive, workers))  # the port is free before they have ended
+        gone(workers, 60)
+        assert list((tmp_path / "temporary").glob("darrm-*")) == []
+
+
+def test_what_is_open_is_counted(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_METRICS="open") as service:
+
+        def counted(name: str) -> float:
+            text = service.ask("/metrics").body.decode()
+            return float(next(line.split()[1] for line in text.splitlines() if line.startswith(f"{name} ")))
+
+        with service.connect() as idle, service.connect() as sending:
+            idle.sendall(b"GET ")
+            sending.sendall(
+                b"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + b" " * 50_000
+            )
+            end = time.monotonic() + 60
+            while counted("darrm_connections_open") != 3 or counted("darrm_received_bytes") < 50_000:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        assert counted("process_resident_memory_bytes") > 2**25
+        assert counted("process_cpu_seconds_total") > 0.1
+        assert 10 < counted("process_open_fds") < counted("process_max_fds")
+        assert abs(counted("process_start_time_seconds") - time.time()) < 3600
+        assert counted("darrm_loop_lag_seconds_count") > 0
+        assert counted("darrm_unread_bytes") == counted("darrm_streams_open") == 0
 
 
 def test_a_misspelt_setting_is_named_at_the_start(shared: Served) -> None:

@@ -1,9 +1,8 @@
 # The service in an image: `docker build -t darrm .`, then `docker run -p 127.0.0.1:8000:8000 -v darrm:/cache darrm`.
 # Which way of running it is meant for what, and what of this file was exercised: docs/container.md.
 
-# A tag moves; a digest does not. For a build that can be repeated give both:
-#   --build-arg PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm@sha256:…
-ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+# A tag moves; a digest does not. Another base, such as a newer one: --build-arg PYTHON_IMAGE=…@sha256:…
+ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 # ------------------------------------------------------------------------ the first stage builds and is thrown away
 FROM ${PYTHON_IMAGE} AS build
@@ -42,6 +41,7 @@ RUN python -m hatchling build -t wheel \
     && pip --python /opt/darrm/bin/python install --no-cache-dir --no-deps --no-index dist/*.whl \
     && /opt/darrm/bin/python -c 'import darrm, psycopg, scipy.special; darrm.create_app()' \
     && install -d -o 10001 -g 10001 /made/cache
+COPY deploy/health.sh /opt/darrm/bin/health
 
 # --------------------------------------------------------------------------------------------- the image that runs
 FROM ${PYTHON_IMAGE}
@@ -75,6 +75,6 @@ VOLUME /cache
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
+    CMD ["health", "8000", "/healthz"]
 ENTRYPOINT ["darrm"]
 CMD ["serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -31,5 +31,5 @@ class ReadOnlyCache(CacheError):
 ELSEWHERE = "Set DARRM_CACHE_URL to another place, or to 'off' to store nothing."
 """Advice that fits wherever the place itself cannot be mended from here."""
 
-DAMAGED = "Its file is damaged; it is only a cache: move it away, and answers are solved again."
+DAMAGED = "Its file is damaged: move it away. Answers are solved again; jobs, webhooks and tags in it are lost."
 """Advice for a file that is not what it was."""

@@ -10,9 +10,11 @@ line, so any rotation serves. What cannot be written, as the disk is full, is ke
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -34,6 +36,9 @@ MAX_WAITING_LINES = 10_000
 
 RETRY_SECONDS = 1.0
 """Time between attempts to write to a file that could not be written [s]."""
+
+MIN_FREE_BYTES = 2**16
+"""Room on the disk below which the next lines may not fit [bytes]."""
 
 MAX_PATH_LENGTH = 512
 """Longest path that is written in full [characters]."""
@@ -115,6 +120,13 @@ class AuditFile(logs.LogStream):
         if len(self._queue) >= self._max_lines:
             metrics.count_audit_loss()
         return super().write(line)
+
+    def find_trouble(self) -> str:
+        """Return why a line could not be written now, in words; "" if it could: a full disk shows before it is met."""
+        with contextlib.suppress(OSError):  # the file was moved: the next line makes it
+            if not self.trouble and shutil.disk_usage(self.path).free < MIN_FREE_BYTES:
+                return os.strerror(errno.ENOSPC)
+        return self.trouble
 
     def last(self, count: int) -> list[dict[str, Any]]:
         """Return the last lines of the file, the newest first; blocks.

@@ -114,7 +114,8 @@ async def get_gamma_by_id(
         if record is None:
             raise NotCached(f"No γ is stored under the id {id[:80]}. Ask for its problem at /v1/gamma.")
         body = _encode_and_cache({"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request))
-    return conditional_response(body, request, IMMUTABLE)
+    caching = IMMUTABLE if request.app.state.settings.keys is None else f"private, {IMMUTABLE}"
+    return conditional_response(body, request, caching)
 
 
 async def _design(params: DesignRequest, form: str, request: Request, query: tuple[str, ...] = ()) -> Response:

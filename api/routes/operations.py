@@ -142,7 +142,7 @@ class ReadinessCheck:
                 )
                 self._findings = {"database": database, "solver": solver, "queue": queue}
                 if isinstance(self._log, audit.AuditFile):
-                    trouble = self._log.trouble
+                    trouble = self._log.find_trouble()
                     self._findings["audit"] = f"it cannot be written: {trouble}" if trouble else "ok"
                 self._last_check = time.monotonic()
             return self._findings

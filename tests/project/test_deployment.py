@@ -49,17 +49,44 @@ def variables(text: str) -> set[str]:
 # ------------------------------------------------------------------------------------------------------- all of them
 
 
+DIGEST = re.compile(r"[\w./-]+(:[\w.-]+)?@sha256:[0-9a-f]{64}")
+
+
+def images() -> dict[str, str]:
+    """Return every image that is not built here, by where it is named."""
+    found = {f"{name}": container["image"] for name, container in CONTAINERS.items()}
+    found |= {
+        f"compose.yaml: {name}": each["image"] for name, each in COMPOSE["services"].items() if "build" not in each
+    }
+    for name in ("Dockerfile", "deploy/Dockerfile"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        bases = dict(re.findall(r"^ARG (\w+_IMAGE)=(.+)$", text, re.MULTILINE))
+        for base in re.findall(r"^FROM (\S+)", text, re.MULTILINE):
+            found[f"{name}: {base}"] = bases[base.strip("${}")] if base.startswith("$") else base
+    return found
+
+
+@pytest.mark.parametrize("place", images())
+def test_every_image_has_a_digest(place: str) -> None:
+    assert DIGEST.fullmatch(images()[place]), f"a tag moves: {images()[place]}"
+
+
+@pytest.mark.parametrize("image", ["python:3.11", "debian", "a/b:1@sha256:12", "registry.example:5000/x:1"])
+def test_a_tag_is_no_digest(image: str) -> None:
+    assert not DIGEST.fullmatch(image)
+
+
 @pytest.mark.parametrize("path", ["Dockerfile", "compose.yaml", "docs/container.md", *KUBERNETES], ids=str)
 def test_every_variable_that_is_named_exists(path: str | Path) -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {URL_VARIABLE, KEY_VARIABLE}
     named = variables((ROOT / path).read_text(encoding="utf-8")) - {"DARRM_PORT"}  # what a Service's link would make
-    assert named
+    assert named or path in KUBERNETES  # the proxy has none
     assert named <= known
 
 
 def test_every_path_that_is_asked_is_a_route() -> None:
     texts = [DOCKERFILE, *(path.read_text(encoding="utf-8") for path in [ROOT / "compose.yaml", *KUBERNETES])]
-    asked = {path for text in texts for path in re.findall(r"(?:127\.0\.0\.1:8000|path: )(/[a-z]+)", text)}
+    asked = {path for text in texts for path in re.findall(r"(?:127\.0\.0\.1:8000|path: |\"8000\", \")(/[a-z]+)", text)}
     assert asked == {"/healthz", "/readyz"}
     assert asked <= set(create_app(Settings(cache_url="memory")).openapi()["paths"])
 
@@ -111,17 +138,22 @@ def test_the_services_lock_is_part_of_the_other() -> None:
 
 
 def test_compose_confines_both() -> None:
-    assert set(COMPOSE["services"]) == {"darrm", "database"}
+    assert set(COMPOSE["services"]) == {"proxy", "darrm", "database"}
     for service in COMPOSE["services"].values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["healthcheck"]["test"][0] == "CMD"
         assert {"cpus", "memory", "pids"} == set(service["deploy"]["resources"]["limits"])
-        assert set(service["secrets"]) <= set(COMPOSE["secrets"])
+        assert {each if isinstance(each, str) else each["source"] for each in service["secrets"]} <= set(
+            COMPOSE["secrets"]
+        )
         assert set(service["networks"]) <= set(COMPOSE["networks"])
-    assert COMPOSE["services"]["darrm"]["ports"] == ["127.0.0.1:8000:8000"]
-    assert "ports" not in COMPOSE["services"]["database"]
+    assert COMPOSE["services"]["proxy"]["ports"] == ["${HTTPS_PORT:-443}:8443"]  # the only way in
+    assert not [name for name in ("darrm", "database") if "ports" in COMPOSE["services"][name]]
+    (front,) = COMPOSE["networks"]["front"]["ipam"]["config"]
+    assert COMPOSE["services"]["darrm"]["environment"]["DARRM_TRUSTED_PROXIES"] == front["subnet"]
+    assert set(COMPOSE["services"]["proxy"]["networks"]) & set(COMPOSE["services"]["darrm"]["networks"]) == {"front"}
     assert COMPOSE["networks"]["back"]["internal"] is True
     assert "password" not in COMPOSE["services"]["darrm"]["environment"]["DARRM_CACHE_URL"]
 
@@ -136,11 +168,22 @@ def test_a_pod_is_confined(name: str) -> None:
     assert context["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["terminationGracePeriodSeconds"] > Settings.model_fields["stop_seconds"].default
     mounted = {volume["name"] for volume in pod["volumes"]}
-    assert {m["name"] for c in CONTAINERS.values() if c["name"] == "darrm" for m in c["volumeMounts"]} >= {
-        "cache",
-        "tmp",
-    }
-    assert {"cache", "tmp"} <= mounted
+    assert {m["name"] for c in pod["containers"] for m in c.get("volumeMounts", [])} <= mounted
+    if any(container["name"] == "darrm" for container in pod["containers"]):
+        assert {"cache", "tmp"} <= mounted
+
+
+def test_the_proxy_of_the_cluster_finds_what_the_image_expects() -> None:
+    (proxy,) = [container for container in CONTAINERS.values() if container["name"] == "proxy"]
+    text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    folder, configuration = re.findall(r'"-p", "(\S+)", "-c", "(\S+)/nginx.conf"', text)[0]
+    assert {mount["mountPath"] for mount in proxy["volumeMounts"]} == {folder, f"{configuration}/tls"}
+    port = proxy["ports"][0]["containerPort"]
+    assert f"EXPOSE {port}" in text
+    nginx = (ROOT / "deploy" / "nginx.conf").read_text(encoding="utf-8")
+    assert f"listen {port} " in nginx
+    assert "server darrm:8000 " in nginx  # the name and port of the service, in compose and in the cluster
+    assert proxy["readinessProbe"]["exec"]["command"][1] in nginx
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
@@ -151,7 +194,6 @@ def test_a_container_is_confined_and_bounded(name: str) -> None:
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
     assert "memory" in container["resources"]["limits"]
-    assert not container["image"].endswith(":latest")
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -135,7 +135,7 @@ def test_the_overlay_fits_its_base() -> None:
     assert {volume["name"] for volume in patched["spec"]["volumes"]} <= {
         v["name"] for v in deployment["spec"]["volumes"]
     }
-    assert overlay["images"][0]["name"] == original["image"].rpartition(":")[0]
+    assert overlay["images"][0]["name"] == original["image"].partition("@")[0]
     port = original["ports"][0]["containerPort"]
     assert there["Service", "darrm"]["spec"]["ports"][0]["port"] == port
     annotations = patched["metadata"]["annotations"]

@@ -45,6 +45,7 @@ OTHER_PROGRAMS = re.compile(
 
 OF_OTHER_PROGRAMS = (
     "docs/container.md",
+    "docs/deploy.md",
     "docs/mutation.md",
     "docs/faults.md",
     "docs/soundness.md",

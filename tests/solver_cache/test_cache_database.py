@@ -105,7 +105,7 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     path.write_bytes(b"these are my notes\n" * 500)
-    with pytest.raises(CacheError, match=r"file is not a database\. Its file is damaged; .* move it away"):
+    with pytest.raises(CacheError, match=r"file is not a database\. Its file is damaged: move it away"):
         open_store(f"sqlite:///{path}")
     assert path.read_bytes() == b"these are my notes\n" * 500
 
@@ -333,7 +333,7 @@ def test_a_truncated_file_never_gives_a_wrong_answer(tmp_path: Path) -> None:
         else:
             assert verify(PROBLEM, answer.solution.gamma).margin >= 0
             outcomes.add(answer.decision)
-    refused = "Its file is damaged; it is only a cache: move it away, and answers are solved again."
+    refused = "Its file is damaged: move it away. Answers are solved again; jobs, webhooks and tags in it are lost."
     assert refused in outcomes
     assert outcomes <= {refused, "hit", "miss", "damaged"}
 

@@ -143,6 +143,15 @@ def test_a_full_disk_is_told_and_nothing_is_lost_until_too_many_wait(
     assert [entry["status"] for entry in log.last(2)] == [207, 206]  # neither the cut line nor the count is an entry
 
 
+def test_a_full_disk_is_told_before_a_line_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = AuditFile(tmp_path / "audit.jsonl")
+    assert log.find_trouble() == ""
+    monkeypatch.setattr(audit, "MIN_FREE_BYTES", 2**80)
+    assert log.find_trouble() == os.strerror(errno.ENOSPC)
+    log.path.unlink()
+    assert log.find_trouble() == ""  # the next line makes it
+
+
 def test_a_server_whose_audit_log_cannot_be_written_says_so_and_answers(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     path.symlink_to("/dev/full")

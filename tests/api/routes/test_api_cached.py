@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from api.access.keys import create_key
 from api.app import create_app
 from api.errors.problem_details import MEDIA_TYPE
 from api.settings import Settings
@@ -45,6 +46,13 @@ def client(url: str, told: dict[str, Any]) -> Iterator[TestClient]:
     assert not told["cached"]
     with TestClient(create_app(Settings(cache_url=url, solve="off"))) as opened:
         yield opened
+
+
+def test_an_answer_to_a_key_is_for_no_shared_cache(url: str, told: dict[str, Any], tmp_path: Path) -> None:
+    _, key = create_key(tmp_path / "keys.json", "alice")
+    with TestClient(create_app(Settings(cache_url=url, solve="off", keys=tmp_path / "keys.json"))) as opened:
+        answer = opened.get(f"/v1/gamma/{told['id']}", headers={"X-API-Key": key})
+    assert (answer.status_code, answer.headers["cache-control"]) == (200, "private, max-age=31536000, immutable")
 
 
 def test_an_id_has_one_answer_for_ever(client: TestClient, told: dict[str, Any]) -> None:

@@ -94,9 +94,9 @@ def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
     """
     K = whole_number(K, "K", _VOTERS)
     max_voters = K - 1 + K % 2
-    mean = real_number(voters, "voters", f"a mean number of voters above 0, at most {max_voters}")
-    if not 0 < mean <= max_voters:
-        raise InvalidInput("voters", voters, f"a mean number of voters above 0, at most {max_voters}")
+    mean = real_number(
+        voters, "voters", f"a mean number of voters above 0, at most {max_voters}", above=0, most=max_voters
+    )
     if mean <= 1:
         return NoiseFunction(subsampling(K, 1).values * mean)
     fewer = min(2 * int((mean - 1) / 2) + 1, max(1, max_voters - 2))

@@ -70,9 +70,7 @@ class IndependentVoters:
     tau: int | None = None
 
     def __post_init__(self) -> None:
-        lower = real_number(self.lower, "lower", _LOWER)
-        if not 0 <= lower < 1:
-            raise InvalidInput("lower", self.lower, _LOWER)
+        lower = real_number(self.lower, "lower", _LOWER, least=0, below=1)
         object.__setattr__(self, "lower", lower + 0.0)
         if self.tau is not None:
             tau = whole_number(self.tau, "tau", "a whole number of grid points, at least 1")
@@ -119,9 +117,7 @@ class SharedBeta:
         accepted = f"a number from {MIN_SHAPE:g} to {MAX_SHAPE:g}"
         for argument in ("a", "b"):
             value = getattr(self, argument)
-            number = real_number(value, argument, accepted)
-            if not MIN_SHAPE <= number <= MAX_SHAPE:
-                raise InvalidInput(argument, value, accepted)
+            number = real_number(value, argument, accepted, least=MIN_SHAPE, most=MAX_SHAPE)
             object.__setattr__(self, argument, number)
 
     def folded(self, K: int) -> Array:

@@ -250,25 +250,53 @@ def number_of_voters(value: Any) -> int:
     return K
 
 
-def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) -> int:
-    """Return ``value`` as an int ≥ ``least``; refuse booleans, floats and text. An array without axes is its number."""
-    if type(value) is int and value >= least:
+def whole_number(
+    value: Any, argument: str, accepted: str, *, least: int = 1, most: float = math.inf, advice: str = ""
+) -> int:
+    """Return ``value`` as an int in ``least``..``most``; refuse booleans, floats and text.
+
+    An array without axes is its number. ``advice`` is what the error adds for a number outside the range.
+    """
+    if type(value) is int and least <= value <= most:
         return value
-    value = _number_of(value)
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InvalidInput(argument, value, accepted)
-    return int(value)
+    number = _number_of(value)
+    if isinstance(number, bool) or not isinstance(number, numbers.Integral):
+        raise InvalidInput(argument, number, accepted)
+    whole = int(number)
+    if not least <= whole <= most:
+        raise InvalidInput(argument, number, accepted, advice)
+    return whole
 
 
-def real_number(value: Any, argument: str, accepted: str) -> float:
-    """Return ``value``, a real number or a ``Decimal``, as a float.
+def real_number(
+    value: Any,
+    argument: str,
+    accepted: str,
+    *,
+    least: float = -math.inf,
+    above: float | None = None,
+    most: float = math.inf,
+    below: float | None = None,
+    advice: str = "",
+) -> float:
+    """Return ``value``, a real number or a ``Decimal``, as a float between two bounds: closed, or open where given so.
 
     Booleans, NaN, text, and what would become 0 or infinite are refused. Every account takes its numbers through here,
-    and so notices if this thread's arithmetic is unsafe (`check_arithmetic`).
+    and so notices if this thread's arithmetic is unsafe (`check_arithmetic`). ``advice`` is what the error adds for a
+    number outside the range.
     """
     check_arithmetic()
-    if type(value) is float and not math.isnan(value):  # nearly always, and the abstract classes take their time
-        return value
+    number = value if type(value) is float else _as_float(value, argument, accepted)  # the abstract classes take time
+    if math.isnan(number):
+        raise InvalidInput(argument, value, accepted)
+    at_an_open_end = (above is not None and number <= above) or (below is not None and number >= below)
+    if at_an_open_end or not least <= number <= most:
+        raise InvalidInput(argument, value, accepted, advice)
+    return number
+
+
+def _as_float(value: Any, argument: str, accepted: str) -> float:
+    """Return a number of another type as a float, unless that would make it 0 or infinite."""
     value = _number_of(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
         raise InvalidInput(argument, value, accepted, out_of_range(value) if isinstance(value, str) else "")
@@ -276,7 +304,7 @@ def real_number(value: Any, argument: str, accepted: str) -> float:
         number = float(value)
     except (OverflowError, ValueError) as err:  # a whole number beyond every double; a signalling NaN
         raise InvalidInput(argument, value, accepted) from err
-    if math.isnan(number) or (number in {0.0, math.inf, -math.inf} and number != value):
+    if number in {0.0, math.inf, -math.inf} and number != value:
         raise InvalidInput(argument, value, accepted)
     return number
 
@@ -287,19 +315,11 @@ def _number_of(value: Any) -> Any:
 
 
 def _epsilon(value: Any, argument: str) -> float:
-    accepted = "a number of nats, at least 0 (inf: not private)"
-    number = real_number(value, argument, accepted)
-    if number < 0:
-        raise InvalidInput(argument, value, accepted)
-    return number + 0.0  # -0.0 becomes 0.0
+    return real_number(value, argument, "a number of nats, at least 0 (inf: not private)", least=0) + 0.0  # no -0.0
 
 
 def _probability(value: Any, argument: str) -> float:
-    accepted = "a probability in [0, 1)"
-    number = real_number(value, argument, accepted)
-    if not 0 <= number < 1:
-        raise InvalidInput(argument, value, accepted)
-    return number + 0.0
+    return real_number(value, argument, "a probability in [0, 1)", least=0, below=1) + 0.0
 
 
 def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | None) -> float:
@@ -323,10 +343,7 @@ def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | Non
         raise InvalidInput("m", m, "exactly one of m and target_epsilon", "The target ε is m·epsilon.")
     if target_epsilon is not None:
         return _protects(_epsilon(target_epsilon, "target_epsilon"))
-    accepted = "a privacy allowance, a real number above 0"
-    allowance = real_number(m, "m", accepted)
-    if not 0 < allowance < math.inf:
-        raise InvalidInput("m", m, accepted)
+    allowance = real_number(m, "m", "a privacy allowance, a real number above 0", above=0, below=math.inf)
     return _protects(allowance * epsilon)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 
 from darrm_opt.accounting.composition.optimal import least_epsilon, non_negative
-from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import real_number
 from darrm_opt.rounding import ULP, up
@@ -106,14 +105,8 @@ def gaussian_epsilon_tail(mu: float, delta: float) -> float:
 
 def positive_delta(delta: float) -> float:
     """Return a checked δ in (0, 1)."""
-    number = real_number(delta, "delta", "a probability above 0 and below 1")
-    if not 0 < number < 1:
-        raise InvalidInput("delta", delta, "a probability above 0 and below 1")
-    return number
+    return real_number(delta, "delta", "a probability above 0 and below 1", above=0, below=1)
 
 
 def _check_shift(mu: float) -> float:
-    number = real_number(mu, "mu", _MU)
-    if not 0 < number < math.inf:
-        raise InvalidInput("mu", mu, _MU)
-    return number
+    return real_number(mu, "mu", _MU, above=0, below=math.inf)

@@ -116,9 +116,7 @@ class AffectedDistribution:
             K: voters, ≥ 1.
         """
         K = whole_number(K, "K", "a whole number of voters, at least 1")
-        count = whole_number(count, "count", f"a number of voters in 0..{K}", least=0)
-        if count > K:
-            raise InvalidInput("count", count, f"a number of voters in 0..{K}")
+        count = whole_number(count, "count", f"a number of voters in 0..{K}", least=0, most=K)
         return cls(tuple(float(r == count) for r in range(K + 1)))
 
     @classmethod

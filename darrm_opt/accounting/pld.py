@@ -371,10 +371,7 @@ def _sort_key(item: tuple[Privacy, int]) -> tuple[float, float]:
 
 
 def _check_discretisation(discretisation: float) -> float:
-    number = real_number(discretisation, "discretisation", _DISCRETISATION)
-    if not 0 < number < math.inf:
-        raise InvalidInput("discretisation", discretisation, _DISCRETISATION)
-    return number
+    return real_number(discretisation, "discretisation", _DISCRETISATION, above=0, below=math.inf)
 
 
 def _pmf() -> Any:

@@ -47,9 +47,7 @@ def gaussian_rdp(sigma: float, orders: ArrayLike = ORDERS, sensitivity: float = 
     """
     alphas = _check_orders(orders)
     distance = _finite(sensitivity, "sensitivity", "a finite distance, at least 0")
-    deviation = real_number(sigma, "sigma", "a finite standard deviation above 0")
-    if not 0 < deviation < math.inf:
-        raise InvalidInput("sigma", sigma, "a finite standard deviation above 0")
+    deviation = real_number(sigma, "sigma", "a finite standard deviation above 0", above=0, below=math.inf)
     ratio = max(distance / deviation, MIN_RATIO) if distance else 0.0
     return np.asarray(alphas * (ratio * ratio) / 2 * (1 + 8 * ULP))
 

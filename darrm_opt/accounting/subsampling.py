@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.rounding import ULP, up
 
@@ -38,7 +37,4 @@ def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
 
 def _check_rate(rate: float) -> float:
     accepted = "a share of the records, above 0 and at most 1"
-    number = real_number(rate, "rate", accepted)
-    if not 0 < number <= 1:
-        raise InvalidInput("rate", rate, accepted)
-    return number
+    return real_number(rate, "rate", accepted, above=0, most=1)

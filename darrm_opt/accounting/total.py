@@ -408,7 +408,4 @@ def total_delta_of(privacy: Privacy, queries: int, slack: float) -> float:
 
 def probability(value: float, argument: str) -> float:
     """Return ``value`` in [0, 1) as a float, or raise `InvalidInput` naming the argument."""
-    number = real_number(value, argument, "a probability in [0, 1)")
-    if not 0 <= number < 1:
-        raise InvalidInput(argument, value, "a probability in [0, 1)")
-    return number
+    return real_number(value, argument, "a probability in [0, 1)", least=0, below=1)

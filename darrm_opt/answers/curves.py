@@ -53,10 +53,7 @@ def epsilon_grid(target_epsilon: float, points: Any) -> list[float]:
 
 def _number_of_points(points: Any) -> int:
     accepted = f"a whole number of points, from 2 to {MAX_POINTS}"
-    count = whole_number(points, "points", accepted, least=2)
-    if count > MAX_POINTS:
-        raise InvalidInput("points", points, accepted)
-    return count
+    return whole_number(points, "points", accepted, least=2, most=MAX_POINTS)
 
 
 def allowance_grid(K: int, most: int) -> list[float]:

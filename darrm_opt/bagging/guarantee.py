@@ -257,9 +257,7 @@ def bagging_majority_delta(K: int, member_delta: float) -> float:
     K = whole_number(K, "K", "an odd number of members, at least 1")
     if K % 2 == 0:
         raise InvalidInput("K", K, "an odd number of members", "An even number can tie.")
-    Delta = real_number(member_delta, "member_delta", "a probability in [0, 1)")
-    if not 0 <= Delta < 1:
-        raise InvalidInput("member_delta", member_delta, "a probability in [0, 1)")
+    Delta = real_number(member_delta, "member_delta", "a probability in [0, 1)", least=0, below=1)
     return float_above(one_minus_power(1 - Fraction(Delta), (K + 1) // 2))
 
 
@@ -282,15 +280,11 @@ def bagging_max_draws(n: int, *, delta: float, epsilon: float | None = None, rep
     9922
     """
     n = whole_number(n, "n", "a number of records, at least 2", least=2)
-    delta = real_number(delta, "delta", "a probability in [0, 1)")
-    if not 0 <= delta < 1:
-        raise InvalidInput("delta", delta, "a probability in [0, 1)")
+    delta = real_number(delta, "delta", "a probability in [0, 1)", least=0, below=1)
     delta_limit = as_written(delta)
     epsilon_limit = None
     if epsilon is not None:
-        epsilon = real_number(epsilon, "epsilon", "a finite number of nats, at least 0")
-        if not 0 <= epsilon < float("inf"):
-            raise InvalidInput("epsilon", epsilon, "a finite number of nats, at least 0")
+        epsilon = real_number(epsilon, "epsilon", "a finite number of nats, at least 0", least=0, below=float("inf"))
         epsilon_limit = as_written(epsilon)
 
     def fits(count: int) -> bool:

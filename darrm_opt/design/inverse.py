@@ -238,8 +238,7 @@ def check_digits(digits: int) -> None:
     Raises:
         InvalidInput: naming digits.
     """
-    if whole_number(digits, "digits", _DIGITS, least=MIN_DIGITS) > MAX_DIGITS:
-        raise InvalidInput("digits", digits, _DIGITS)
+    whole_number(digits, "digits", _DIGITS, least=MIN_DIGITS, most=MAX_DIGITS)
 
 
 class _Grid:
@@ -268,13 +267,9 @@ def _requested_measure(utility: float | None, agreement: float | None) -> tuple[
     if (utility is None) == (agreement is None):
         raise InvalidInput("utility", utility, "a share in (0, 1], or an agreement in (0.5, 1], and not both")
     if agreement is None:
-        share = real_number(utility, "utility", accepted := "a share in (0, 1]")
-        if not 0 < share <= 1:
-            raise InvalidInput("utility", utility, accepted)
+        share = real_number(utility, "utility", "a share in (0, 1]", above=0, most=1)
         return "utility", share
-    chance = real_number(agreement, "agreement", accepted := "a probability in (0.5, 1]")
-    if not 0.5 < chance <= 1:
-        raise InvalidInput("agreement", agreement, accepted)
+    chance = real_number(agreement, "agreement", "a probability in (0.5, 1]", above=0.5, most=1)
     return "agreement", chance
 
 

@@ -174,9 +174,7 @@ def _build(name: str, parameters: Mapping[str, Any]) -> ScenarioObjective:
     values: dict[str, float] = {}
     for key, value in parameters.items():
         if key in ("lower", "upper"):
-            values[key] = real_number(value, key, "a probability in [0, 1]")
-            if not 0 <= values[key] <= 1:
-                raise InvalidInput(key, value, "a probability in [0, 1]")
+            values[key] = real_number(value, key, "a probability in [0, 1]", least=0, most=1)
         else:
             least = {"seed": 0, "points": 2}.get(key, 1)
             accepted = f"a whole number in {least}..{2**53 if key == 'seed' else MAX_SCENARIOS}"

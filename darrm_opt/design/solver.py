@@ -145,8 +145,7 @@ def check_choices(
             *others, last = (f"'{choice}'" for choice in choices)
             raise InvalidInput(argument, value, f"{', '.join(others)} or {last}")
     check_backend(backend, time_limit)
-    if not 0 < real_number(tolerance, "tolerance", "a gap in (0, 1)") < 1:
-        raise InvalidInput("tolerance", tolerance, "a gap in (0, 1)")
+    real_number(tolerance, "tolerance", "a gap in (0, 1)", above=0, below=1)
     if method == "enumerate" and ConstraintGenerator(problem).size > MAX_ENUMERATED_ROWS:
         raise InvalidInput(
             "method",
@@ -165,8 +164,8 @@ def check_backend(backend: str, time_limit: float | None) -> None:
     if backend not in BACKENDS:
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
     seconds = "seconds above 0"
-    if time_limit is not None and not real_number(time_limit, "time_limit", seconds) > 0:
-        raise InvalidInput("time_limit", time_limit, seconds)
+    if time_limit is not None:
+        real_number(time_limit, "time_limit", seconds, above=0)
 
 
 class Solver:

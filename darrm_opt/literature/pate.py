@@ -220,9 +220,7 @@ def sensitive_rdp(
     >>> sensitive_rdp([250, 0], 40.0, 5.0).applies, sensitive_rdp([6, 5], 21.46, 5.0).applies
     (True, False)
     """
-    order = real_number(order, "order", "a finite order, above 1")
-    if not 1 < order < math.inf:
-        raise InvalidInput("order", order, "a finite order, above 1")
+    order = real_number(order, "order", "a finite order, above 1", above=1, below=math.inf)
     r = whole_number(affected, "affected", "a number of votes, at least 1")
     variance = (float(positive_fraction(sigma, "sigma")) / r) ** 2
     data_independent = order / variance * GUARD

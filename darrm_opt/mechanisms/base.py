@@ -386,12 +386,8 @@ def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
         return None
     queries = whole_number(record.get("queries"), "queries", "a whole number of releases, at least 1")
     accepted = "a finite number of nats, at least 0"
-    epsilon = real_number(record.get("total_epsilon"), "total_epsilon", accepted)
-    delta = real_number(record.get("total_delta"), "total_delta", "a probability in [0, 1)")
-    if not 0 <= epsilon < math.inf:
-        raise InvalidInput("total_epsilon", epsilon, accepted)
-    if not 0 <= delta < 1:
-        raise InvalidInput("total_delta", delta, "a probability in [0, 1)")
+    epsilon = real_number(record.get("total_epsilon"), "total_epsilon", accepted, least=0, below=math.inf)
+    delta = real_number(record.get("total_delta"), "total_delta", "a probability in [0, 1)", least=0, below=1)
     return queries, Privacy(epsilon, delta)
 
 
@@ -399,12 +395,8 @@ def checked_shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:
     """Return voters, classes and votes that a record can move, checked."""
     K = whole_number(K, "K", "a whole number of voters, at least 1")
     accepted = f"a whole number of classes, 2 to {MAX_CLASSES:,}"
-    classes = whole_number(classes, "classes", accepted, least=2)
-    if classes > MAX_CLASSES:
-        raise InvalidInput("classes", classes, accepted)
-    affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}")
-    if affected > K:
-        raise InvalidInput("affected", affected, f"a whole number of votes in 1..{K}")
+    classes = whole_number(classes, "classes", accepted, least=2, most=MAX_CLASSES)
+    affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}", most=K)
     return K, classes, affected
 
 

@@ -113,9 +113,7 @@ class NoisyMaximum(VoteMechanism):
         self.threshold = self.check_sigma = None
         if threshold is not None and check_sigma is not None:
             accepted = "a finite number of votes"
-            self.threshold = real_number(threshold, "threshold", accepted)
-            if not math.isfinite(self.threshold):
-                raise InvalidInput("threshold", threshold, accepted)
+            self.threshold = real_number(threshold, "threshold", accepted, above=-math.inf, below=math.inf)
             self.check_sigma = checked_parameter(check_sigma, "check_sigma", (MIN_DISCRETE_SIGMA, math.inf), _SIGMA)
         if cap is not None:
             self.cap = whole_number(cap, "cap", "a whole number of labels, at least 1")

@@ -226,9 +226,7 @@ def positive_fraction(value: Fraction | float, argument: str) -> Fraction:
     Raises:
         InvalidInput: it is not.
     """
-    number = real_number(value, argument, "a positive finite number")
-    if not 0 < number < math.inf:
-        raise InvalidInput(argument, value, "a positive finite number")
+    number = real_number(value, argument, "a positive finite number", above=0, below=math.inf)
     return value if isinstance(value, Fraction) else Fraction(number)
 
 

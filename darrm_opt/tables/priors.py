@@ -248,9 +248,7 @@ class PluralityObjective:
         if self.ties not in ("excluded", "any"):
             raise InvalidInput("ties", self.ties, "'excluded' or 'any'")
         accepted = "a number at least 0"
-        price = real_number(self.price, "price", accepted)
-        if not 0 <= price < math.inf:
-            raise InvalidInput("price", self.price, accepted)
+        price = real_number(self.price, "price", accepted, least=0, below=math.inf)
         object.__setattr__(self, "price", price + 0.0)
 
     def weights(self, cells: Histograms) -> tuple[Array, float]:
@@ -379,7 +377,4 @@ def _log_beta(alpha: float, beta: float) -> float:
 
 def _shape(value: Any, argument: str) -> float:
     accepted = f"a number from {MIN_SHAPE:g} to {MAX_SHAPE:g}"
-    number = real_number(value, argument, accepted)
-    if not MIN_SHAPE <= number <= MAX_SHAPE:
-        raise InvalidInput(argument, value, accepted)
-    return number
+    return real_number(value, argument, accepted, least=MIN_SHAPE, most=MAX_SHAPE)

@@ -78,12 +78,9 @@ class PluralityProblem:
 
     def __init__(self, K: int, classes: int, target: Privacy, affected: int = 1, *, abstention: bool = False) -> None:
         accepted = f"a whole number of classes, 2 to {MAX_CLASSES}"
-        classes = whole_number(classes, "classes", accepted, least=2)
-        if classes > MAX_CLASSES:
-            raise InvalidInput("classes", classes, accepted)
+        classes = whole_number(classes, "classes", accepted, least=2, most=MAX_CLASSES)
         accepted = f"a whole number of voters, 1 to {MAX_VOTERS}"
-        if whole_number(K, "K", accepted) > MAX_VOTERS:
-            raise InvalidInput("K", K, accepted)
+        whole_number(K, "K", accepted, most=MAX_VOTERS)
         if not isinstance(abstention, bool):
             raise InvalidInput("abstention", abstention, "True or False")
         # Two-class voters with the same target: the one place where numbers become canonical.

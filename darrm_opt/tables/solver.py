@@ -113,8 +113,8 @@ def solve_plurality(
     start = time.perf_counter()
     if not isinstance(problem, PluralityProblem):
         raise InvalidInput("problem", problem, "a PluralityProblem")
-    if time_limit is not None and not real_number(time_limit, "time_limit", "seconds, above 0") > 0:
-        raise InvalidInput("time_limit", time_limit, "seconds, above 0")
+    if time_limit is not None:
+        real_number(time_limit, "time_limit", "seconds, above 0", above=0)
     deadline = math.inf if time_limit is None else start + time_limit
     goal = as_objective(objective)
     cells = problem.histograms

@@ -133,10 +133,7 @@ def _check_count(k: int) -> int:
 
 
 def _check_slack_or_zero(slack: float) -> float:
-    number = real_number(slack, "slack", "a probability in [0, 1)")
-    if not 0 <= number < 1:
-        raise InvalidInput("slack", slack, "a probability in [0, 1)")
-    return number
+    return real_number(slack, "slack", "a probability in [0, 1)", least=0, below=1)
 
 
 BRANCH_ULPS = 64
@@ -288,10 +285,7 @@ def loss_tail(epsilon: float, k: int, total_epsilon: float) -> float:
 
 def check_slack(slack: float) -> float:
     """Return a checked slack in (0, 1]."""
-    number = real_number(slack, "slack", "a probability above 0, at most 1")
-    if not 0 < number <= 1:
-        raise InvalidInput("slack", slack, "a probability above 0, at most 1")
-    return number
+    return real_number(slack, "slack", "a probability above 0, at most 1", above=0, most=1)
 
 
 def _branches(counts: Counter[Privacy], slack: float) -> tuple[float, float, float]:

@@ -237,10 +237,7 @@ def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, flo
 
 def non_negative(value: float, argument: str, accepted: str) -> float:
     """Return ``value`` ≥ 0 as a float, or raise `InvalidInput`."""
-    number = real_number(value, argument, accepted)
-    if number < 0:
-        raise InvalidInput(argument, value, accepted)
-    return number
+    return real_number(value, argument, accepted, least=0)
 
 
 def _delta(epsilon: float, delta: float, k: int, total_epsilon: float) -> float:

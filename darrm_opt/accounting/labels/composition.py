@@ -165,9 +165,7 @@ def bounded_range_divergence(width: float) -> PowerDivergence:
     >>> round(float(bounded_range_divergence(1.0).renyi(np.array([2.0]))[0]), 2)
     0.24
     """
-    width = real_number(width, "width", "a finite number of nats above 0")
-    if not 0 < width < math.inf:
-        raise InvalidInput("width", width, "a finite number of nats above 0")
+    width = real_number(width, "width", "a finite number of nats above 0", above=0, below=math.inf)
     steps = np.arange(RANGE_STEPS + 1) * (width / RANGE_STEPS)
     upper, lower = np.expm1(steps[1:]), np.expm1(steps[:-1] - width)  # ratios − 1
     spread = upper - lower

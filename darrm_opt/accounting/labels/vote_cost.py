@@ -72,9 +72,7 @@ class VoteReleases:
             raise InvalidInput("kind", self.kind, "'label' or 'check'")
         if self.noise not in ("gaussian", "discrete"):
             raise InvalidInput("noise", self.noise, "'gaussian' or 'discrete'")
-        sigma = real_number(self.sigma, "sigma", _SIGMA)
-        if not MIN_SIGMA <= sigma <= MAX_SIGMA:
-            raise InvalidInput("sigma", self.sigma, _SIGMA)
+        sigma = real_number(self.sigma, "sigma", _SIGMA, least=MIN_SIGMA, most=MAX_SIGMA)
         if self.noise == "discrete" and sigma < MIN_DISCRETE_SIGMA:
             raise InvalidInput("sigma", self.sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote where the noise is discrete")
         object.__setattr__(self, "sigma", sigma)

@@ -160,9 +160,7 @@ def gnmax_wins(K: int, ones: int, sigma: float, kind: Kind = "continuous") -> fl
     0.641
     """
     K = whole_number(K, "K", "a number of voters, at least 1")
-    ones = whole_number(ones, "ones", f"a number of votes in 0..{K}", least=0)
-    if ones > K:
-        raise InvalidInput("ones", ones, f"a number of votes in 0..{K}")
+    ones = whole_number(ones, "ones", f"a number of votes in 0..{K}", least=0, most=K)
     return GaussianNoise.of_sigma(sigma).wins(2 * ones - K, kind)
 
 

@@ -78,9 +78,7 @@ class LaplacePlan:
         whole_number(self.n_labels, "n_labels", "a number of labels, at least 0", least=0)
         check_teachers(self)
         object.__setattr__(self, "lam", checked_lam(self.lam))
-        delta = real_number(self.delta, "delta", "a probability in [0, 1)")
-        if not 0 <= delta < 1:
-            raise InvalidInput("delta", self.delta, "a probability in [0, 1)")
+        real_number(self.delta, "delta", "a probability in [0, 1)", least=0, below=1)
         if self.accountant not in ("best", "moments", "two_class", "bits"):
             raise InvalidInput("accountant", self.accountant, "'best', 'moments', 'two_class' or 'bits'")
         if self.accountant in ("two_class", "bits") and self.n_classes != 2:

@@ -72,9 +72,7 @@ def moment_increment(lam: float, order: float, m: float = 1.0) -> float:
     1.0
     """
     lam = checked_lam(lam)
-    m = real_number(m, "m", "a spread in [0, 1]")
-    if not 0 <= m <= 1:
-        raise InvalidInput("m", m, "a spread in [0, 1]")
+    m = real_number(m, "m", "a spread in [0, 1]", least=0, most=1)
     order = float(checked_orders([order])[0])
     return 2 * lam * lam * m * m * order * (order + 1)
 
@@ -271,10 +269,7 @@ def checked_epsilon(epsilon: float) -> float:
     Raises:
         InvalidInput: it is not.
     """
-    number = real_number(epsilon, "epsilon", "a positive finite number of nats")
-    if not 0 < number < math.inf:
-        raise InvalidInput("epsilon", epsilon, "a positive finite number of nats")
-    return number
+    return real_number(epsilon, "epsilon", "a positive finite number of nats", above=0, below=math.inf)
 
 
 def log_one_over(delta: float) -> float:
@@ -283,7 +278,12 @@ def log_one_over(delta: float) -> float:
     Raises:
         InvalidInput: it is outside.
     """
-    number = real_number(delta, "delta", "a probability strictly between 0 and 1")
-    if not 0 < number < 1:
-        raise InvalidInput("delta", delta, "a probability strictly between 0 and 1", "At delta = 0 use `pure_epsilon`.")
+    number = real_number(
+        delta,
+        "delta",
+        "a probability strictly between 0 and 1",
+        above=0,
+        below=1,
+        advice="At delta = 0 use `pure_epsilon`.",
+    )
     return -math.log(number)

@@ -105,10 +105,7 @@ def doubling_rule_holds(epsilon: float, rate: float) -> bool:
 
 def positive(value: float, argument: str, accepted: str) -> float:
     """Return a checked finite number above 0."""
-    number = real_number(value, argument, accepted)
-    if not 0 < number < math.inf:
-        raise InvalidInput(argument, value, accepted)
-    return number
+    return real_number(value, argument, accepted, above=0, below=math.inf)
 
 
 def sgld(

@@ -71,6 +71,7 @@ def calibrate(
     value = min(guess, most)
     for count in range(MAX_STEPS):
         result, cost = make(value)
+        # Only a value that was evaluated and fits is ever returned, so nothing rests on the cost being monotone.
         if cost <= budget:
             lower = Calibration(value, cost, result)
             if value >= most or cost >= budget * (1 - precision):
@@ -82,12 +83,14 @@ def calibrate(
         if lower is None:
             if value < MIN_SHARE * most:
                 break
+            # By the ratio of budget and cost, with a margin; by half at least, and not to 0 where the cost is infinite.
             value *= min(0.5, max(0.01, 0.9 * budget / cost))
         elif upper is None:
             value = min(most, value * min(4.0, max(1.1, 1.05 * budget / cost)) if cost > 0 else 4 * value)
         elif upper[0] - lower.value <= precision * upper[0]:
             break
         else:
+            # A chord may creep along a convex cost: every third step halves the interval instead.
             value = _next_value(lower, upper, budget * (1 - precision / 2), halve=count % 3 == 2)
     return lower
 

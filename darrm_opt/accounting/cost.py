@@ -138,6 +138,7 @@ def cost_of_parts(parts: Parts, delta: float) -> Cost:
     runs = [(bounds, count) for bounds, count in parts if count]
     if not runs:
         return Cost(0.0, delta, "nothing is released", {})
+    # An account of the whole needs its kind of bound for every part: with one missing it says nothing of the others.
     first: dict[str, Callable[[], Privacy]] = {}
     privacies = [(privacy, count) for bounds, count in runs if (privacy := bounds.event()) is not None]
     if len(privacies) == len(runs):

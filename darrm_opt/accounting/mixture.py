@@ -139,6 +139,8 @@ class AffectedDistribution:
         with localcontext(Context(prec=DIGITS, Emin=MIN_EMIN)):
             complement = Decimal((1 - q).numerator) / Decimal((1 - q).denominator)
             odds = Decimal(q.numerator) / Decimal((1 - q).numerator)  # one denominator
+            # In decimals, term by term: each is off by a few units of the 60th digit for each voter, so the next double
+            # above the nearest is above the exact term. Binomial coefficients of a large K are beyond every double.
             chances = [complement**K]
             for r in range(K):
                 chances.append(chances[-1] * (K - r) / (r + 1) * odds)
@@ -165,6 +167,8 @@ class AffectedDistribution:
             Σ over parts of chance·D_count + what is left out is at least Σ_r Pr[r]·D_r for every D that grows from
             D_0 = 0 to at most 1.
         """
+        # The far end of the distribution is charged as a sure loss, as far as the slack pays for it: else each of its
+        # counts would cost a recursion.
         last, beyond = self.K, 0.0
         while last > 0 and (far_chance := up(beyond + self.chances[last], 1)) <= slack:
             last, beyond = last - 1, far_chance if self.chances[last] else beyond
@@ -175,6 +179,7 @@ class AffectedDistribution:
             and (near_chance := near_chance + self.chances[first]) <= NEAR_END_CHANCE
         ):
             first += 1
+        # D grows with the count, so a group is covered by its largest one.
         ends = np.unique(np.linspace(last, first, min(most, last - first + 1)).round().astype(int)).tolist()
         groups, start = [], 1
         for end in ends if last else ():

@@ -141,6 +141,7 @@ class Pld:
         first, second = self.mass.to_dense_pmf(), other.mass.to_dense_pmf()
         points = 2 * (first.size + second.size)
         self._afford(points)
+        # Two transforms forward and one back, each off by √N·η in the sum of the masses.
         fourier = 3 * math.sqrt(points) * FFT_ERROR * math.log2(points)
         error = self.mass_error + other.mass_error * (1 + self.mass_error) + fourier
         return Pld(

@@ -125,6 +125,8 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
         for _, count in parts:
             states *= count + 1
         updates = states * sum(region.moves.shape[0] for region, _ in parts)
+    # The recursion over several γ has a state for every way to have used some of each, as the adversary chooses the
+    # order.
     points = min(most_points, int(MAX_BITS_WORK / updates))
     if points < MIN_POINTS:
         raise TooMuchWork(
@@ -316,6 +318,7 @@ def total_privacy_of_sequence(
     if not counts:
         return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0, fresh)
     queries = sum(counts.values())
+    # Whether an answer composes at the voters' own privacy depends on the number of answers in all, not of one γ.
     majorities: Counter[NoisyMajority] = Counter()
     for release, count in counts.items():
         majorities[release.effective(queries, fresh=fresh)] += count
@@ -326,6 +329,7 @@ def total_privacy_of_sequence(
     if majorities != counts and all(voter.epsilon < math.inf for _, voter, _ in voters):
         accounts["models"] = partial(_models, voters, total_delta)
     totals, refused = evaluate(accounts)
+    # Where voters are taken as not private, an adversary against those is none against the releases: no lower bound.
     at_least = attained_by_adversary(majorities, total_delta) if majorities == counts else None
     return ReleaseTotal(total_delta, totals, refused, at_least, fresh)
 

@@ -142,6 +142,7 @@ class CuttingPlanes:
 
     def _run(self, stage: Stage) -> Status:
         if self.incumbent is not None and not stage.bounding:
+            # An earlier stage may have searched the incumbent less closely than this one does.
             self._search_incumbent(self.incumbent, stage)
         for _ in range(MAX_ROUNDS):
             status, answer, bound = self._maximise(stage)
@@ -157,9 +158,12 @@ class CuttingPlanes:
             if self._reaches_gap(stage):
                 return Status.OPTIMAL
             if not len(cuts):
+                # The answer is optimal among those that the solver sees, at knots: the gap closes only with more of
+                # them.
                 if stage.gap > 0 and self.program.refine(self._goal.weights, KNOTS_SHARE * stage.gap):
                     continue
                 return Status.SEARCH_LIMIT if stage.bounding else Status.OPTIMAL
+            # A row that was far from binding is found again by the search, should it matter after all.
             self.program.drop_slack_rows()
             self._add(cuts)
         return Status.SEARCH_LIMIT if stage.bounding else Status.ITERATION_LIMIT

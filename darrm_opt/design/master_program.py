@@ -281,6 +281,8 @@ class MasterProgram:
                 + STEP_ERROR
             )
             distance = abs(self._constraint.q - loosest.q) + 4 * self._constraint.K * shift
+            # γ ≤ 1 in every entry, so a row that moves by a vector changes its sum by the 1-norm at most: |q − q′| for
+            # the factor of the first mass, and 2K times the shift of the positions for each of the two masses.
             extra = float(positive[multiset_rows].sum()) * (max(0.0, loosest.limit - self._constraint.limit) + distance)
         return dual_bound(self._to_variables(weights), rows, limits, positive, self._constraint.K) + extra * (
             1 + STEP_ERROR

@@ -232,6 +232,7 @@ class Solver:
             if status is not Status.OPTIMAL:
                 break
             status = self.loop.run(stage)
+        # From here on only the grace counts: what the search has found by its deadline is still proved and bounded.
         self.clock.begin_proof()
         with self.clock.measure("certify"):
             noise, certificate, status = self._best(status)
@@ -239,6 +240,7 @@ class Solver:
             utility = self.goal.utility(noise)
             upper_bound = self._upper_bound(status, utility)
             self.program.close()
+        # No cut was left, and yet the bound stays above: rounding hides the rest, and more rounds would not help.
         if status is Status.OPTIMAL and upper_bound - utility > max(self._tolerance, OPTIMAL_GAP):
             status = Status.ROUNDING_LIMIT
         self.clock.seconds["total"] = self.clock.elapsed
@@ -386,6 +388,9 @@ class Solver:
         loosest, exact = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
         goal, program, bound = self.goal.goal, self.program, 1.0
         if status in {Status.OPTIMAL, Status.SEARCH_LIMIT}:
+            # Usually the same rows and variables bind for the utility as for the canonical goal; then a system of
+            # equations gives its multipliers without another solve. Any multipliers prove a bound; these prove a close
+            # one.
             multipliers = program.multipliers_for(goal.weights)
             if multipliers is not None:
                 bound = program.bound_for(loosest, goal.weights, multipliers, exact=exact) + goal.offset

@@ -91,6 +91,8 @@ def _noisy_maximum(
     """
     K = cells.K
     largest = rate * K
+    # Neighbouring counts lie `rate` units of noise apart. Laplace's density has its edge at a count, so a panel must
+    # end there, or no rule converges fast; and a panel wider than a unit would need more nodes than `NODES`.
     panels = max(1, math.ceil(rate / 1.0))  # at most one unit of noise a panel
     ends = np.concatenate(
         [
@@ -99,16 +101,19 @@ def _noisy_maximum(
             largest + np.arange(math.ceil(reach) + 1) * (reach / math.ceil(reach)),
         ]
     )
+    # Where counts lie close together their panels are narrow, and a third of the nodes is enough.
     nodes, shares = gauss_legendre(NODES if rate >= 0.2 else 8)
     widths = np.diff(ends)
     z = (ends[:-1, None] + widths[:, None] * nodes).ravel()
     dz = (widths[:, None] * shares).ravel()
     counts = np.arange(K + 1)
+    # All cells with the same count share the same two functions of z: K + 1 rows serve every partition.
     f = density(z[None, :] - rate * counts[:, None])  # by count: shape (K + 1, nodes)
     F = below(z[None, :] - rate * counts[:, None])
     # Φ is kept above 0 so that the product of all can be divided by one; where that matters f is 0 anyway.
     votes, silent = np.maximum(cells.values, 0), cells.values == ABSTENTION
     factors = np.maximum(F, SMALLEST)[votes]
+    # The product over all classes, once for each partition; a cell then divides its own class out again.
     product = np.multiply.reduceat(factors ** np.where(silent, 0, cells.multiplicities)[:, None], cells.starts, axis=0)
     table: Array = (product[cells.owners] / factors * f[votes]) @ dz
     table[silent] = 0.0

@@ -252,6 +252,8 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
             f"at most {MAX_PARTITIONS:,} partitions; {K} votes among {classes} classes have {count}",
             "Use a noisy maximum, which needs no table: see darrm_opt.plurality.NoisyMaximum.",
         )
+    # Classes with equal counts are released with equal probability, by symmetry: one cell for each distinct count of a
+    # partition is enough, and its multiplicity says how many classes share it.
     all_partitions = tuple(partitions(K, classes))
     starts: list[int] = []
     values: list[int] = []
@@ -273,6 +275,7 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
         for change in changes(partition, affected):
             after = tuple(count + gain for count, gain in zip(partition, change, strict=True))
             places_after = places[numbers[tuple(sorted(after, reverse=True))]]
+            # Classes with the same counts before and after enter the constraint as one group with a size.
             groups = Counter((places[number][v], places_after[w]) for v, w in zip(partition, after, strict=True))
             edge = [(v, w, size) for (v, w), size in groups.items()]
             if len(edges) == MAX_EDGES:
@@ -284,6 +287,7 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
                     "darrm_opt.plurality.NoisyMaximum.",
                 )
             edges.append([*edge, (places[number][ABSTENTION], places_after[ABSTENTION], 1)] if abstention else edge)
+    # Edges differ in length: unused places have size 0 and add nothing to a sum over the outputs.
     width = max((len(edge) for edge in edges), default=1)
     packed = np.zeros((3, len(edges), width), dtype=np.intp)
     for row, edge in enumerate(edges):

@@ -96,6 +96,8 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
             if b == 0:
                 constants[vertex] += a * (1 + _ROUNDING)  # V(0) = 1
                 continue
+            # V falls, so a position that is too far to the left errs upward: what is subtracted covers the rounding of
+            # both logarithms and of the division.
             shift = math.log(b) - math.log(a)
             position = shift / step
             position -= 4 * ULP * (1 + abs(math.log(a)) + abs(shift)) / step + 4 * ULP * abs(position)
@@ -113,6 +115,7 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
                 a * (1 - share) * (1 + _ROUNDING),
                 a * share * (1 + _ROUNDING),
             )
+    # Cells to the left of the grid, x < 1, come from V(x) = 1 − x + x·V(1/x); those to the right have the last value.
     left = max(0, -int(cells.min(initial=0)))
     outside = -step * np.arange(1, left + 1)
     scale, offset = np.exp(outside) * (1 + _ROUNDING), -np.expm1(outside) * (1 + _ROUNDING)
@@ -137,6 +140,7 @@ def backward_step(values: Array, moves: Moves) -> Array:
 
 def _backward_step(values: Array, moves: Moves) -> Array:
     points = values.size
+    # V falls: its last value is an upper bound beyond the end of the grid, and beyond its mirror image on the left.
     grid_values = np.empty(moves.left + points + moves.right)
     grid_values[moves.left : moves.left + points] = values
     grid_values[moves.left + points :] = values[-1]
@@ -144,6 +148,7 @@ def _backward_step(values: Array, moves: Moves) -> Array:
     mirror[: points - 1] = values[1 : moves.left + 1]
     grid_values[: moves.left] = (moves.offset + moves.scale * mirror)[::-1]
     best, part = np.zeros(points), np.empty(points)
+    # The same operations in the same order as in `bits.c`: the totals of both agree to the last bit.
     for constant, cells, weights, far in zip(
         moves.constants.tolist(), moves.cells.tolist(), moves.weights.tolist(), moves.far.tolist(), strict=True
     ):

@@ -130,16 +130,21 @@ def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERR
         )
     weights = np.concatenate([p, q])
     losses = np.log(np.where(weights > 0, np.concatenate([q, p]), 1.0) / np.where(weights > 0, weights, 1.0))
+    # What a loss may be off by: the relative errors of both probabilities (2·error to first order), the rounding of the
+    # quotient and that of the logarithm.
     margin = 3 * error + 8 * ULP * (1 + float(np.max(np.abs(losses))))
     largest = float(np.max(np.abs(losses))) + margin
 
     def bounds(orders: Array) -> Array:
         divergences = np.zeros((weights.shape[0], orders.size))
         for outcome in range(weights.shape[1]):
+            # χ_a falls up to ℓ = 0 and rises from there: on an interval of losses it is largest at an end.
             ends = [loss_term(losses[:, [outcome]] + sign * margin, orders) for sign in (-1, 1)]
             divergences += weights[:, [outcome]] * (1 + error) * np.maximum(*ends)
         return np.asarray(divergences.max(axis=0) * (1 + 16 * weights.shape[1] * ULP))
 
+    # √(2H_½) is about the size of a loss, so the orders that decide a composed ε lie within a few of its inverses of ½.
+    # Near order 1 the terms cancel, and a bound is worth little.
     orders = 0.5 + TABLE_ORDERS / math.sqrt(2 * float(bounds(np.array([0.5]))[0]))
     orders = orders[np.abs(orders - 1) >= MIN_DISTANCE_FROM_ONE]
     return PowerDivergence(orders, bounds(orders), largest, "laws of all pairs", within_gaussian=False)

@@ -91,8 +91,11 @@ def gaussian_cost(release: PowerDivergence, count: int, slack: float) -> Gaussia
         s = unit * MIN_RELEASES * GRID_RATIO**position
         return s, _increment(release, s, slack)
 
+    # A function of noisy counts costs at most what the counts do, μ² each: that needs no proof, and s = 0 to begin
+    # with.
     if release.within_gaussian:
         return _accumulated(0.0, unit, 0, increment_at, count, slack)
+    # Other releases need some variance to begin with. Which is best depends on their number: a few are tried.
     starts = [(increment_at(position)[0], increment_at(position)[1], position + 1) for position in HEAD_STARTS]
     costs = [_accumulated(*start, increment_at, count, slack) for start in starts if start[1] < math.inf]
     return min(costs, key=lambda cost: cost.variance, default=GaussianCost(math.inf, 0.0))
@@ -110,6 +113,7 @@ def _accumulated(
 
     An increment with which s_0 = 0 begins is that of noisy counts, and has η = 0.
     """
+    # t(s), once proved at a grid point, holds at every larger s: it may be used from there on, and only falls.
     spent, done, charged, counts = start, 0, 0, increment
     while done < count:
         next_s, next_increment = increment_at(position)

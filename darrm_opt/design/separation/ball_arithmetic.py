@@ -125,6 +125,7 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
         by_y = by_x
         for ny in range(ball.affected - nx + 1):
             for multiset, upper in ball.skeletons(by_y, nx, ny):
+                # Upper ends are numbers; two balls that overlap have no order.
                 if worst is None or upper > worst:
                     worst, worst_counts = upper, multiset
             by_y = ball.step(by_y, ball.y) if len(by_y) > 1 else by_y

@@ -66,11 +66,14 @@ def search_by_reach(
     Source: ours; "Reach" of the documentation's proofs.
     """
     n, q, Delta = rows.n, constraint.q, constraint.corners.Delta
+    # h bounds the blossom of one side over all voters near an end; its mirror image is that of the other side. The sum
+    # of both bounds every multiset of a skeleton.
     best, place = _reach(rows.values, Delta, collector)
     n1 = np.arange(n + 1)
     a, a1 = np.divmod(place, n + 1)
     b1, b = np.divmod(place[:, ::-1], n + 1)
     values = q * best + best[:, ::-1]
+    # Where the voters that attain both maxima fit beside each other, they are a multiset, and the bound is its value.
     is_multiset = (a + b <= n - n1) & (a1 + b1 <= n1)
     i, k = np.nonzero(is_multiset & (values > collector.floor))
     counts = np.zeros((i.size, 8), dtype=np.int64)
@@ -157,6 +160,7 @@ def offer_worst_of_skeleton(
     best = np.full(count, -np.inf)
     split = np.zeros((count, 4), dtype=np.int64)
     for budget, budget_prime, p_part, p_prime_part in _splits(on_data, on_neighbour, *ends):
+        # The two blossoms share nothing but the numbers of voters that each may take at either end.
         joint = (q * p_part + p_prime_part).reshape(count, -1)
         indices = joint.argmax(axis=1)
         values = joint[np.arange(count), indices]

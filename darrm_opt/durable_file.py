@@ -28,9 +28,6 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
         path: the file to be written; its folder must exist.
         mode: permissions of a new file; None: the usual ones (the umask's).
 
-    Raises:
-        OSError: it cannot be written.
-
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(Path(folder, "answer")) as draft:
@@ -85,9 +82,6 @@ def regular_target(path: str | os.PathLike[str]) -> Path | None:
     """Return the regular file to which a path leads through links; None where it is written through.
 
     The file may not exist yet.
-
-    Raises:
-        OSError: links lead in a circle.
     """
     target = Path(os.path.realpath(path))
     try:

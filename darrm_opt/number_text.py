@@ -28,9 +28,6 @@ def number_in(text: str) -> int | float | None:
 def double_in(text: str) -> float:
     """Return ``float(text)``.
 
-    Raises:
-        ValueError: it spells no number, or one that would become 0 or infinite.
-
     >>> double_in("1e-400")
     Traceback (most recent call last):
     ValueError: 1e-400 cannot be read. It is not 0, and closer to 0 than every other double.

@@ -49,9 +49,6 @@ def require(module: str, feature: str) -> Any:
         module: its full name, such as ``sklearn.datasets``.
         feature: the feature that needs it; the message begins with it.
 
-    Raises:
-        BackendUnavailable: it is not installed; the message says what to install.
-
     >>> require("sklearn.base", "an example").__name__
     'sklearn.base'
     """
@@ -61,14 +58,7 @@ def require(module: str, feature: str) -> Any:
 
 @contextmanager
 def needed_by(feature: str) -> Iterator[None]:
-    """Turn the failed import of an optional package into an error that says what to install.
-
-    Args:
-        feature: the feature that imports it; the message begins with it.
-
-    Raises:
-        BackendUnavailable: an optional package is not installed.
-    """
+    """Turn the failed import of an optional package into an error that says what to install."""
     try:
         yield
     except ImportError as err:
@@ -79,14 +69,7 @@ def needed_by(feature: str) -> Iterator[None]:
 
 
 def posix_only(feature: str) -> None:
-    """Refuse what needs file locks or inherited descriptors where there are none.
-
-    Args:
-        feature: the feature that needs them; the message begins with it.
-
-    Raises:
-        BackendUnavailable: this is no POSIX system.
-    """
+    """Refuse what needs file locks or inherited descriptors where there are none."""
     try:
         import fcntl  # noqa: F401
     except ImportError as err:
@@ -94,12 +77,7 @@ def posix_only(feature: str) -> None:
 
 
 def missing_package(err: ImportError, feature: str) -> BackendUnavailable | None:
-    """Return the error that says what to install, or None for what is no optional package.
-
-    Args:
-        err: a failed import.
-        feature: the feature that needed it; the message begins with it.
-    """
+    """Return the error that says what to install, or None for what is no optional package."""
     entry = EXTRAS.get((err.name or "").partition(".")[0])
     if entry is None:
         return None

@@ -279,9 +279,6 @@ def vote_histogram(blocks: Iterable[Any]) -> Histogram:
     Returns:
         ``counts[l]`` rows with l ones, l = 0..K. As private as the votes are: what is computed from it is no release.
 
-    Raises:
-        InvalidInput: no such matrix, or no row with a majority.
-
     >>> vote_histogram([[[1, 1, 0], [0, 0, 0]], [[1, 1, 1], [0, 1, 1]]]).counts
     (1.0, 0.0, 2.0, 1.0)
     """

@@ -53,11 +53,7 @@ def problem_from_record(record: dict[str, Any]) -> Problem:
 
 
 def check_allowance(m: Any, problem: Problem) -> None:
-    """Refuse an ``m`` that contradicts the rest of its problem; None says nothing.
-
-    Raises:
-        InvalidInput: naming ``m``.
-    """
+    """Refuse an ``m`` that contradicts the rest of its problem; None says nothing."""
     if m is None or m == problem.m:
         return
     if problem.m is None:
@@ -104,11 +100,7 @@ def solution_record(solution: Solution) -> dict[str, Any]:
 
 
 def solution_from_record(record: dict[str, Any]) -> Solution:
-    """Return the solution that `solution_record` wrote; its certificate is read, not proved again.
-
-    Raises:
-        InvalidInput: not such a record, another format, or a field out of range.
-    """
+    """Return the solution that `solution_record` wrote; its certificate is read, not proved again."""
     if not isinstance(record, dict):
         raise InvalidInput("record", record, "a JSON object as written by darrm-opt")
     if _field(record, "format") != FORMAT:

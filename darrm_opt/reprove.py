@@ -55,11 +55,7 @@ class ReproofFailed(DarrmError):
 
 
 def read_solution(record: Any) -> Solution:
-    """Return the solution that plain data states, unproved; anything may be in ``record``.
-
-    Raises:
-        ReproofFailed: it is no record of a solution.
-    """
+    """Return the solution that plain data states, unproved; anything may be in ``record``."""
     try:
         solution = solution_from_record(record)
         numbers = (solution.utility, solution.upper_bound, *solution.statistics.seconds.values())
@@ -81,10 +77,6 @@ def reprove(solution: Solution, spec: DesignSpec) -> Solution:
 
     Guarantees:
         The γ returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
-
-    Raises:
-        NotPrivate: γ is not private for the problem.
-        ReproofFailed: anything else does not hold.
     """
     if (solution.problem, solution.objective, solution.shape) != (spec.problem, spec.objective, spec.shape):
         raise ReproofFailed("question", "it answers another question")
@@ -145,11 +137,7 @@ def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
 
 
 def check_utility(claim: float, noise: NoiseFunction, spec: DesignSpec) -> float:
-    """Return the utility of γ under the objective of ``spec``.
-
-    Raises:
-        ReproofFailed: the answer states another one.
-    """
+    """Return the utility of γ under the objective of ``spec``."""
     K = spec.problem.K
     utility = spec.objective.linear_goal(K).utility(noise.values[K // 2 + 1 :])
     if not math.isclose(utility, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):

@@ -82,11 +82,7 @@ def progress_text(progress: Progress) -> str:
 
 
 def check_affordable(problem: Problem, design: DesignOptions) -> None:
-    """Refuse, before any work, a solve without a time limit that is expected to take longer than `MAX_SECONDS`.
-
-    Raises:
-        InvalidInput: names K, the estimate, and the largest K that would fit.
-    """
+    """Refuse, before any work, a solve without a time limit that is expected to take longer than `MAX_SECONDS`."""
     if design.time_limit is None:
         objective = _objective(design.objective)
         refuse_slow(
@@ -107,9 +103,6 @@ def refuse_slow(
         objective: what is maximised.
         seconds: expected time of the work [s], from that of one solve and the problem.
         advice: what else can be asked.
-
-    Raises:
-        InvalidInput: names K, the estimate, and the largest K that would fit.
     """
     if problem.K <= MAX_UNCHECKED_K:
         return

@@ -74,9 +74,6 @@ def write_whole(path: str | Path, content: bytes) -> None:
     """Write ``content`` beside ``path`` and move it there in one step (`replacing`).
 
     A reader sees the old file or the new one.
-
-    Raises:
-        OSError: it cannot be written; names ``path``.
     """
     from darrm_opt.durable_file import replacing
 
@@ -88,22 +85,14 @@ def write_whole(path: str | Path, content: bytes) -> None:
 
 
 def write_json(path: str | Path, content: object) -> None:
-    """Write ``content`` as JSON for readers and programs, indented; the rest as `write_whole`.
-
-    Raises:
-        OSError: it cannot be written; names ``path``.
-    """
+    """Write ``content`` as JSON for readers and programs, indented; the rest as `write_whole`."""
     import json
 
     write_whole(path, f"{json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)}\n".encode())
 
 
 def read_text(source: str) -> str:
-    """Return what is in the file ``source``, or on stdin for ``-``.
-
-    Raises:
-        InvalidInput: the file cannot be read, or is not UTF-8 text.
-    """
+    """Return what is in the file ``source``, or on stdin for ``-``."""
     if source == "-" and sys.stdin is None:
         raise InvalidInput("FILE", source, "a readable file, or - for stdin", "Stdin is closed.")
     try:
@@ -117,9 +106,6 @@ def json_documents(text: str) -> list[Any]:
     r"""Return the JSON values of a text, one after the other: one answer, or a line for each.
 
     A number that JSON has not and a name that occurs twice in one object are refused: readers differ in what they take.
-
-    Raises:
-        ValueError: it is not JSON.
 
     >>> json_documents('{"K": 3}'), json_documents('[1]\n[2]')
     ([{'K': 3}], [[1], [2]])
@@ -143,11 +129,7 @@ def json_documents(text: str) -> list[Any]:
 
 
 def json_document(text: str) -> Any:
-    """Return the one JSON value of a text, as `json_documents`.
-
-    Raises:
-        ValueError: it is not JSON, or holds more than one value.
-    """
+    """Return the one JSON value of a text, as `json_documents`."""
     documents = json_documents(text)
     if len(documents) > 1:
         raise ValueError(f"it holds {len(documents)} values, and one is expected")

@@ -35,11 +35,7 @@ _GET_IT = (
 
 
 def formal_checker() -> Path:
-    """Return the path of the checker.
-
-    Raises:
-        BackendUnavailable: it is not there; the message says how to get it.
-    """
+    """Return the path of the checker."""
     setting = os.environ.get(VARIABLE)
     path = shutil.which(setting or PROGRAM)
     if path is None:

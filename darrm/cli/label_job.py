@@ -70,18 +70,7 @@ class LabelResult:
 
 
 def check_label_files(votes: str, output: str, K: int, classes: int | None, rows: int) -> int:
-    """Return the number of rows in a file of votes, all of which was read, before a release log is created.
-
-    Args:
-        votes: path of the votes.
-        output: path of the labels.
-        K: voters.
-        classes: C, for votes among more than two answers.
-        rows: rows of a block.
-
-    Raises:
-        InvalidInput: a file is not what is accepted, or the votes have no rows.
-    """
+    """Return the number of rows in a file of votes, all of which was read, before a release log is created."""
     check_format(output, "output")
     if Path(output).exists() and not _hidden_path(output, "job").exists():
         raise _labelled_already(output)

@@ -69,11 +69,7 @@ def option_of(argument: str) -> str:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn an error into one message on stderr and the verb's exit code; an unforeseen one into its traceback.
-
-    Raises:
-        SystemExit: with the code.
-    """
+    """Turn an error into one message on stderr and the verb's exit code; an unforeseen one into its traceback."""
     try:
         yield
     except KeyboardInterrupt:
@@ -105,21 +101,13 @@ def reported() -> Iterator[None]:
 
 
 def fail(message: str, code: ExitCode) -> NoReturn:
-    """Say ``message`` on stderr and end the verb.
-
-    Raises:
-        SystemExit: always.
-    """
+    """Say ``message`` on stderr and end the verb."""
     say(f"Error: {message}")
     sys.exit(code)
 
 
 def end(code: ExitCode) -> None:
-    """End the verb with ``code``, if it says more than that it is done.
-
-    Raises:
-        SystemExit: unless done.
-    """
+    """End the verb with ``code``, if it says more than that it is done."""
     if code is not ExitCode.DONE:
         sys.exit(code)
 

@@ -96,11 +96,7 @@ class VoterOptions:
         return tuple(field.name for field in fields(self) if getattr(self, field.name) != field.default)
 
     def problem(self, **instead: Any) -> Problem:
-        """Return the problem that the options name, with ``instead`` in place of some.
-
-        Raises:
-            InvalidInput: naming the argument, its value and what is accepted.
-        """
+        """Return the problem that the options name, with ``instead`` in place of some."""
         from darrm_opt.problem import Problem
 
         return Problem.from_allowance(

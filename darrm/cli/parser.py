@@ -177,9 +177,6 @@ def parse_verb(words: Sequence[str], verbs: Sequence[str]) -> tuple[str, Sequenc
     """Return the verb that the first words name, of one word or of two, and the words behind it.
 
     ``words`` is not empty. For the name of a group of subcommands alone, or with a request for help, it is that name.
-
-    Raises:
-        UsageError: there is none of that name.
     """
     word, *rest = words
     if word.startswith("-"):

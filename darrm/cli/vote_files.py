@@ -50,11 +50,7 @@ _NPY_HEADER = 128
 
 
 def check_format(path: str, argument: str) -> str:
-    """Return what a file's name ends in.
-
-    Raises:
-        InvalidInput: in none of `FORMATS`.
-    """
+    """Return what a file's name ends in."""
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         raise InvalidInput(argument, path, "a name ending in " + ", ".join(FORMATS))
@@ -327,11 +323,7 @@ class LabelFile:
 
 @contextmanager
 def labels(path: Path, suffix: str, *, classes: bool = False) -> Iterator[LabelFile]:
-    """Open a file for labels, anew; when this ends well the file is whole and on the disk.
-
-    Raises:
-        OSError: it cannot be written, by its name.
-    """
+    """Open a file for labels, anew; when this ends well the file is whole and on the disk."""
     with errors_naming(path), path.open("wb") as file:
         writing = LabelFile(file, suffix, classes=classes)
         try:

@@ -112,19 +112,11 @@ class Cost:
 def cost(mechanism: Accountable, releases: int, delta: float) -> Cost:
     """Return what so many releases of a mechanism cost together.
 
-    Args:
-        mechanism: what releases.
-        releases: Q ≥ 0, each chosen freely in view of the earlier answers.
-        delta: δ of all together [probability], in [0, 1).
-
     Returns:
         The least ε of all accounts that apply, and its account.
 
     Guarantees:
         Sound for every adaptive sequence of up to so many releases, for voters that are not private; ε is rounded up.
-
-    Raises:
-        InvalidInput: a number is outside its range.
 
     Source: each account has its own (docs/accounting.md).
     """
@@ -214,17 +206,7 @@ def fits(mechanism: Accountable, releases: int, total: Privacy) -> bool:
 
 
 def bits_epsilon(parts: Sequence[tuple[BitRegion, int]], delta: float, points: int = POINTS) -> float:
-    """Return ε [nats] of single-bit releases in any order by the exact recursion, on at most so many grid points.
-
-    Args:
-        parts: region of one bit, and how many there are.
-        delta: δ of all together [probability], in [0, 1).
-        points: grid points.
-
-    Raises:
-        DeltaTooSmall: no finite ε is proved at this δ.
-        TooMuchWork: too many releases for this account.
-    """
+    """Return ε [nats] of single-bit releases in any order by the exact recursion, on at most so many grid points."""
     vertices = sum(region.moves.shape[0] for region, _ in parts)
     states = parts[0][1] if len(parts) == 1 else math.prod(count + 1 for _, count in parts)
     affordable = min(points, int(MAX_UPDATES / (states * vertices)))

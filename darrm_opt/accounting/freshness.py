@@ -48,9 +48,6 @@ def effective_voters(problem: Problem, queries: int, *, fresh: bool) -> Problem:
         ``problem`` itself, or, for private voters that were trained once and answer more than one query, the same
         voters taken as not private.
 
-    Raises:
-        InvalidInput: ``fresh`` is not a bool.
-
     >>> voters = Problem(5, Privacy(0.3), Privacy(0.1))
     >>> [effective_voters(voters, Q, fresh=fresh).voter.epsilon for Q, fresh in ((1, False), (2, True), (2, False))]
     [0.3, 0.3, inf]

@@ -61,11 +61,7 @@ class LawPairs:
         return self._largest_excess(math.exp(epsilon) * (1 - 2 * ULP))
 
     def epsilon(self, delta: float) -> float:
-        """Return ε of one release [nats] at ``delta`` [probability] in [0, 1), rounded up.
-
-        Raises:
-            DeltaTooSmall: no finite ε is proved at this δ.
-        """
+        """Return ε of one release [nats] at ``delta`` [probability] in [0, 1), rounded up."""
         if delta == 0 and self.finite:
             return self.max_loss
         return epsilon_at_delta(self.delta, delta, self.max_loss, _LEAK)

@@ -109,12 +109,7 @@ class AffectedDistribution:
 
     @classmethod
     def exactly(cls, count: int, K: int) -> AffectedDistribution:
-        """Return the distribution of a record that affects exactly ``count`` of K voters.
-
-        Args:
-            count: in 0..K.
-            K: voters, ≥ 1.
-        """
+        """Return the distribution of a record that affects exactly ``count`` of K voters."""
         K = whole_number(K, "K", "a whole number of voters, at least 1")
         count = whole_number(count, "count", f"a number of voters in 0..{K}", least=0, most=K)
         return cls(tuple(float(r == count) for r in range(K + 1)))
@@ -216,11 +211,7 @@ class MixtureTotal:
         return [part.chance * delta(epsilon) for part, delta in zip(self.parts, self.deltas, strict=True)]
 
     def epsilon(self, delta: float) -> float:
-        """Return ε [nats] at ``delta`` [probability] in [0, 1).
-
-        Raises:
-            DeltaTooSmall: δ is below the probability of an infinite loss.
-        """
+        """Return ε [nats] at ``delta`` [probability] in [0, 1)."""
         delta = Privacy(0.0, delta).delta
         floor = self.delta(self.max_loss)
         if floor > delta:
@@ -350,13 +341,6 @@ def estimated_epsilon(
     noise: NoiseFunction, problem: Problem, queries: int, total_delta: float, distribution: AffectedDistribution
 ) -> float:
     """Return an estimate from below of the total ε of releases at a total δ.
-
-    Args:
-        noise: γ.
-        problem: K and the voters count.
-        queries: Q ≥ 1.
-        total_delta: allowed in total [probability], in [0, 1).
-        distribution: of the number of voters that one record affects.
 
     Returns:
         ε [nats], ``inf`` where there is none.

@@ -299,11 +299,7 @@ class NoisyMajority:
 
     @property
     def privacy(self) -> Privacy:
-        """(ε, δ) of one release: the ε that its profile proves at the target's δ.
-
-        Raises:
-            DeltaTooSmall: no finite ε is proved at that δ.
-        """
+        """(ε, δ) of one release: the ε that its profile proves at the target's δ."""
         delta = self.problem.target.delta
         return Privacy(self.profile.epsilon(delta), delta)
 

@@ -151,12 +151,6 @@ def cheapest_total(
 
     The exact recursion on bits is the least of all where it is affordable; elsewhere the PLD of the profile and the
     optimal composition of (ε, δ) compete. (inf, "none") if nothing is proved at that δ.
-
-    Args:
-        majority: γ, and voters whose releases compose.
-        queries: Q ≥ 1.
-        total_delta: δ of all releases together [probability], in [0, 1).
-        points: grid points of the recursion.
     """
     counts = Counter({majority: queries})
     accounts = {"optimal": partial(optimal_total, counts, total_delta)}

@@ -42,9 +42,6 @@ def composition_to_dict(
         release: the γ that is released; with it also ``profile``, ``bits`` and ``total_privacy``, and ``models`` for
             voters that were trained once, which the other accounts then take as not private.
         fresh: whether the voters of the release are (`darrm_opt.problem.FRESH`).
-
-    Raises:
-        InvalidInput: a number is outside its range.
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     if queries > MAX_RELEASES:

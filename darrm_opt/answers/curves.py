@@ -32,12 +32,6 @@ MAX_POINTS = 100_001
 def p_grid(points: Any) -> list[float]:
     """Return ``points`` probabilities from 0.5 to 1, evenly spaced; below 0.5 the errors are the same.
 
-    Args:
-        points: how many, 2 to `MAX_POINTS`.
-
-    Raises:
-        InvalidInput: another number of points.
-
     >>> p_grid(3)
     [0.5, 0.75, 1.0]
     """
@@ -58,9 +52,6 @@ def _number_of_points(points: Any) -> int:
 
 def allowance_grid(K: int, most: int) -> list[float]:
     """Return whole allowances from 1 to ⌈(K+1)/2⌉, where pure-DP voters need no noise, at most ``most`` of them.
-
-    Raises:
-        InvalidInput: K is not a number of voters.
 
     >>> allowance_grid(11, 25), allowance_grid(101, 4)
     ([1, 2, 3, 4, 5, 6], [1, 18, 34, 51])
@@ -92,9 +83,6 @@ def error_curves_over_m(solutions: Sequence[Solution], baselines: Sequence[str] 
     """Return both errors of each solution and of the baselines (None: the usual), averaged over the objective's prior.
 
     A tv error that has no closed form under the prior is None, and so is a baseline where it has no meaning.
-
-    Raises:
-        InvalidInput: the objective is over scenarios and has no prior.
     """
     tables = [
         {

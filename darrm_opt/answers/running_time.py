@@ -106,13 +106,7 @@ def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
 
 
 def estimate_to_dict(spec: DesignSpec, cost: CostEstimate, *, stored: bool) -> dict[str, Any]:
-    """Return the expected cost of a design as plain data; what is stored already takes no time.
-
-    Args:
-        spec: what is asked.
-        cost: of `estimate_cost`.
-        stored: whether its answer is stored.
-    """
+    """Return the expected cost of a design as plain data; what is stored already takes no time."""
     return {
         "id": spec.key,
         "problem": problem_record(spec.problem),
@@ -235,11 +229,7 @@ SUBSAMPLED_RELEASE_SECONDS = 2e-4
 def comparison_account_seconds(
     problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any], *, fresh: bool = False
 ) -> float:
-    """Return the expected time of a comparison's accounts [s]; it grows with the releases.
-
-    Raises:
-        TooMuchWork: it is refused anyway.
-    """
+    """Return the expected time of a comparison's accounts [s]; it grows with the releases."""
     steps = _steps_of_draw(problem, queries, total, draw, fresh=fresh)
     if steps is None:
         return COMPARISON_ACCOUNTS * (ACCOUNT_SECONDS + ACCOUNT_RELEASE_SECONDS[fresh] * queries)
@@ -249,11 +239,7 @@ def comparison_account_seconds(
 def _steps_of_draw(
     problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any], *, fresh: bool
 ) -> float | None:
-    """Return the size of one account where voters are subsampled, None where they are not.
-
-    Raises:
-        TooMuchWork: it is too large.
-    """
+    """Return the size of one account where voters are subsampled, None where they are not."""
     from darrm_opt.accounting.freshness import effective_voters
     from darrm_opt.bagging.bags import checked_bags
     from darrm_opt.comparison.compare import check_comparable, mixture_steps
@@ -270,11 +256,7 @@ SEARCHED_DECADES = 6
 
 
 def inverse_seconds(solve_time: float, digits: int) -> float:
-    """Return the expected time of the inverse question [s]: a solve for each step of a bisection among decimal numbers.
-
-    Raises:
-        InvalidInput: a number of digits that is not searched.
-    """
+    """Return the expected time of the inverse question [s]: a solve for each step of a bisection of decimals."""
     check_digits(digits)
     return solve_time * math.log2(SEARCHED_DECADES * 9 * 10.0 ** (digits - 1))
 

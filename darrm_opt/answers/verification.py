@@ -73,10 +73,6 @@ def verify_answer(content: Any, spec: DesignSpec) -> VerifiedAnswer:
 
     Guarantees:
         The γ returned is private for ``spec.problem``, exactly as its bits are; its utility is its own.
-
-    Raises:
-        NotPrivate: γ is not private for the problem that was asked.
-        VerificationFailed: anything else does not hold.
     """
     try:
         solution = read_solution(content)
@@ -103,23 +99,14 @@ def verify_answer(content: Any, spec: DesignSpec) -> VerifiedAnswer:
 
 
 def verify_gamma(gamma: Any, problem: Problem) -> NoiseFunction:
-    """Return a γ that stands in an answer, proved private for ``problem``.
-
-    Raises:
-        NotPrivate: it is not.
-        VerificationFailed: it is no γ.
-    """
+    """Return a γ that stands in an answer, proved private for ``problem``."""
     noise = parse_gamma(gamma, problem.K)
     verify(problem, noise)
     return noise
 
 
 def parse_gamma(gamma: Any, K: int) -> NoiseFunction:
-    """Return a γ that stands in an answer.
-
-    Raises:
-        VerificationFailed: it is no γ for K voters.
-    """
+    """Return a γ that stands in an answer."""
     if not isinstance(gamma, list) or not all(isinstance(value, int | float) for value in gamma):
         raise VerificationFailed("The answer has something else where a γ should be.")
     try:
@@ -129,11 +116,7 @@ def parse_gamma(gamma: Any, K: int) -> NoiseFunction:
 
 
 def parse_problem(record: Any) -> Problem:
-    """Return a problem that stands in an answer.
-
-    Raises:
-        VerificationFailed: it is none.
-    """
+    """Return a problem that stands in an answer."""
     try:
         return problem_from_record(record)
     except (DarrmError, ArithmeticError, TypeError, ValueError) as err:
@@ -141,22 +124,14 @@ def parse_problem(record: Any) -> Problem:
 
 
 def member(record: Any, name: str) -> Any:
-    """Return a member of an answer, or of a record in it.
-
-    Raises:
-        VerificationFailed: it has none of that name.
-    """
+    """Return a member of an answer, or of a record in it."""
     if not isinstance(record, dict) or name not in record:
         raise VerificationFailed(f"The answer lacks {name}: is this a darrm-opt service of this version?")
     return record[name]
 
 
 def members(value: Any, kind: type[dict[str, Any] | list[Any]]) -> Collection[Any]:
-    """Return the values of an object, or the items of a list, in an answer.
-
-    Raises:
-        VerificationFailed: it is none.
-    """
+    """Return the values of an object, or the items of a list, in an answer."""
     if not isinstance(value, kind):
         raise VerificationFailed(f"The answer has {type(value).__name__} where {kind.__name__} should be.")
     return list(value.values()) if isinstance(value, dict) else value
@@ -170,12 +145,7 @@ def verify_curves(answer: Any, problem: Problem) -> dict[str, Any]:
 
 
 def verify_tradeoff(answer: Any, problems: Sequence[Problem]) -> dict[str, Any]:
-    """Return a trade-off, one point for each problem, in order, with a γ that is private for it.
-
-    Raises:
-        VerificationFailed: there are others.
-        NotPrivate: a γ is not.
-    """
+    """Return a trade-off, one point for each problem, in order, with a γ that is private for it."""
     points = members(member(answer, "points"), list)
     if len(points) != len(problems):
         raise VerificationFailed("The answer does not have one point for each allowance.")
@@ -234,10 +204,6 @@ def verify_profile(
         problem: what was asked.
         noise_sent: the γ that was sent, private or not; None where γ_opt was asked for.
         epsilons: where it was asked [nats]; None where that was left to the other side.
-
-    Raises:
-        VerificationFailed: it is for another γ, or at other ε.
-        NotPrivate: γ_opt is not.
     """
     from darrm_opt.design.privacy_profile import privacy_profile
 
@@ -254,11 +220,7 @@ def verify_profile(
 
 
 def verify_certificate(answer: Any, problem: Problem) -> None:
-    """Refuse an answer that is no certificate for the problem.
-
-    Raises:
-        VerificationFailed: it is none.
-    """
+    """Refuse an answer that is no certificate for the problem."""
     if member(answer, "private") is not True or parse_problem(member(answer, "problem")) != problem:
         raise VerificationFailed("The answer is no proof of what was asked.")
 
@@ -269,9 +231,6 @@ def verify_budget(answer: Any, body: dict[str, Any]) -> None:
     Args:
         answer: a comparison or a plan.
         body: the request, as `requests.budget_body` and `requests.draw_body` state it.
-
-    Raises:
-        VerificationFailed: it is such an answer, or does not say what it is about.
     """
     voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
     draw = {name: body[name] for name in DRAW} if "n" in body else None
@@ -330,12 +289,7 @@ def verify_plan(answer: Any, problem: Problem, body: dict[str, Any], *, trained_
 
 
 def verify_plurality(answer: Any, problem: PluralityProblem) -> dict[str, Any]:
-    """Return a plurality rule, private for the problem that was asked.
-
-    Raises:
-        VerificationFailed: it is for another problem, or no rule.
-        NotPrivate: it is not.
-    """
+    """Return a plurality rule, private for the problem that was asked."""
     from darrm_opt.tables.record import rule_from_record
 
     try:

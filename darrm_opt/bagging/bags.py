@@ -75,11 +75,7 @@ class Bags:
         return float_above(self._chance)
 
     def affected_distribution(self, K: int) -> AffectedDistribution:
-        """Return the distribution of the number of K models that one record affects.
-
-        Raises:
-            InvalidInput: K disjoint subsamples need more than n records.
-        """
+        """Return the distribution of the number of K models that one record affects."""
         K = whole_number(K, "K", "a whole number of voters, at least 1")
         if self.sampling == "independent":
             return AffectedDistribution.binomial(K, self._chance)
@@ -152,9 +148,6 @@ def draw_subsamples(
 
     Guarantees:
         Every sequence (with replacement) or ordered subset (without) is equally likely.
-
-    Raises:
-        InvalidInput: as `bagging_guarantee`.
 
     >>> [len(members) for members in draw_subsamples(100, 10, 3)]
     [10, 10, 10]

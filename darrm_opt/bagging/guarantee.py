@@ -241,15 +241,8 @@ def bagging_majority_delta(K: int, member_delta: float) -> float:
     one: (K−1)/2 members always vote 1, the others only if they drew the record. The bit changes
     unless all of those missed it.
 
-    Args:
-        K: members, odd, ≥ 1.
-        member_delta: Δ of one member [probability], in [0, 1).
-
     Returns:
         1 − (1−Δ)^((K+1)/2), rounded up; attained, and far below the 1 − (1−Δ)^K of all the models.
-
-    Raises:
-        InvalidInput: K even or below 1, or Δ out of range.
 
     >>> bagging_majority_delta(5, 0.1) < 1 - 0.9**5
     True
@@ -272,9 +265,6 @@ def bagging_max_draws(n: int, *, delta: float, epsilon: float | None = None, rep
 
     Guarantees:
         M draws satisfy the bound and M + 1 do not, decided without floating point.
-
-    Raises:
-        InvalidInput: an argument outside its range.
 
     >>> bagging_max_draws(50_000, delta=0.18, epsilon=0.2)
     9922

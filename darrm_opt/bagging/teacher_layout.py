@@ -100,11 +100,7 @@ class Partition:
 
 
 def check_teachers(plan: TeacherLayout) -> None:
-    """Refuse a plan whose teachers cannot be.
-
-    Raises:
-        InvalidInput: a number is below 1 (classes: 2), or no kind of neighbours.
-    """
+    """Refuse a plan whose teachers cannot be."""
     whole_number(plan.n_chunks, "n_chunks", "a number of chunks, at least 1")
     whole_number(plan.n_partitions, "n_partitions", "a number of partitions, at least 1")
     whole_number(plan.n_classes, "n_classes", "a number of classes, at least 2", least=2)
@@ -129,9 +125,6 @@ def slot_partition(
 
     Returns:
         A table with chunks of ⌊n/n_chunks⌋ or ⌈n/n_chunks⌉ records.
-
-    Raises:
-        InvalidInput: more chunks than records, or a number below 1.
 
     >>> slot_partition(7, 3, 2).chunks.shape
     (7, 2)
@@ -186,9 +179,6 @@ def checked_chunks(chunks: Any, n_chunks: int) -> NDArray[np.int64]:
     Args:
         chunks: chunk numbers, shape (n_records, n_partitions), each in 0..n_chunks−1.
         n_chunks: chunks of a partition, ≥ 1.
-
-    Raises:
-        InvalidInput: it is none.
     """
     array = np.asarray(chunks)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iu":

@@ -94,9 +94,6 @@ def collect_votes(
 
     Returns:
         shape (n_partitions, n_chunks, n_queries), positions in ``classes``. Not private: never publish.
-
-    Raises:
-        InvalidInput: a prediction that is not a class.
     """
     classes = checked_classes(classes)
     votes = [[class_numbers(np.asarray(t.predict(pool)), classes, "prediction") for t in row] for row in teachers]
@@ -126,11 +123,7 @@ def train_student(
 
 
 def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the classes, at least two and all different.
-
-    Raises:
-        InvalidInput: they are not.
-    """
+    """Return the classes, at least two and all different."""
     labels = tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
     if len(labels) < 2 or len(set(labels)) != len(labels):
         raise InvalidInput("classes", classes, "at least two different classes")
@@ -144,9 +137,6 @@ def class_numbers(labels: NDArray[Any], classes: tuple[Any, ...], argument: str)
         labels: shape (n_records,).
         classes: all that there may be.
         argument: what the labels are called in the message.
-
-    Raises:
-        InvalidInput: a label is none of them.
     """
     numbers = {label: number for number, label in enumerate(classes)}
     try:
@@ -189,12 +179,7 @@ def train_one(
 
 
 def random_states(estimator: Any, place: tuple[int, int, int]) -> dict[str, int]:
-    """Return a value for each parameter ``random_state`` of an estimator that is None, decided by its place alone.
-
-    Args:
-        estimator: with scikit-learn's ``get_params``.
-        place: public whole numbers.
-    """
+    """Return a value for each parameter ``random_state`` of an estimator that is None, decided by its place alone."""
     state = int(np.random.SeedSequence(place).generate_state(1)[0])
     parameters = estimator.get_params().items()
     return {name: state for name, value in parameters if name.split("__")[-1] == "random_state" and value is None}

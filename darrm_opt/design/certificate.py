@@ -95,11 +95,7 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
 
 
 def certificate_of(worst: WorstCase, constraint: PrivacyConstraint) -> Certificate:
-    """Return the certificate of a search whose bound is within the limit.
-
-    Raises:
-        UnsafeArithmetic: the bounds on rounding do not hold in this thread.
-    """
+    """Return the certificate of a search whose bound is within the limit."""
     check_arithmetic()
     return Certificate(
         worst.method,
@@ -170,9 +166,6 @@ def repair(
         constraint: the privacy constraint.
         deadline: when to give up [s], by `time.perf_counter`.
         search_again: whether a scaled γ is searched even where the search of γ proves it (`scaled_worst_case`).
-
-    Raises:
-        TimeLimitReached: the deadline has passed [s, by `time.perf_counter`].
     """
     if worst.bound <= constraint.limit:
         return noise, certificate_of(worst, constraint)

@@ -233,11 +233,7 @@ _DIGITS = f"a whole number of digits, {MIN_DIGITS} to {MAX_DIGITS}"
 
 
 def check_digits(digits: int) -> None:
-    """Refuse a number of digits that `least_parameter` does not search.
-
-    Raises:
-        InvalidInput: naming digits.
-    """
+    """Refuse a number of digits that `least_parameter` does not search."""
     whole_number(digits, "digits", _DIGITS, least=MIN_DIGITS, most=MAX_DIGITS)
 
 

@@ -151,9 +151,6 @@ class Objective:
             Non-negative, sums to 1 up to rounding; relative error of an entry below 1e-12 for
             K ≤ 5001 down to 1e-290 (smaller ones may be stored as 0).
 
-        Raises:
-            InvalidInput: K is not a whole number ≥ 1, or does not fit the counts.
-
         Source: Algorithm 5 of the paper for `rectangular`, in closed form.
 
         >>> shared(1, 1).weights(3).tolist()

@@ -144,9 +144,6 @@ def over_scenarios(scenarios: ArrayLike, masses: ArrayLike | None = None, *, wor
 def parse_scenarios(text: str) -> ScenarioObjective | None:
     """Return the scenario objective that ``text`` names, or None if it names another kind of objective.
 
-    Raises:
-        InvalidInput: a parameter is unknown or out of range.
-
     >>> parse_scenarios("minimax(points=11)") == minimax(points=11)
     True
     """

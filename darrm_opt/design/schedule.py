@@ -180,11 +180,7 @@ class SolveClock:
             self.proof_deadline = time.perf_counter() + self.grace
 
     def check(self) -> None:
-        """Give up if it is time.
-
-        Raises:
-            TimeLimitReached: the deadline has passed.
-        """
+        """Give up if it is time."""
         if time.perf_counter() > self.deadline:
             raise TimeLimitReached
 

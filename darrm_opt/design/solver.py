@@ -134,11 +134,7 @@ def check_choices(
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
 ) -> None:
-    """Refuse arguments that `solve` does not accept, before any work.
-
-    Raises:
-        InvalidInput: naming the argument, its value and what is accepted.
-    """
+    """Refuse arguments that `solve` does not accept, before any work."""
     a_problem(problem)
     for argument, value, choices in (("shape", shape, SHAPES), ("method", method, METHODS)):
         if value not in choices:
@@ -156,11 +152,7 @@ def check_choices(
 
 
 def check_backend(backend: str, time_limit: float | None) -> None:
-    """Refuse a backend or a time limit that `solve` does not accept for any problem.
-
-    Raises:
-        InvalidInput: naming the argument, its value and what is accepted.
-    """
+    """Refuse a backend or a time limit that `solve` does not accept for any problem."""
     if backend not in BACKENDS:
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
     seconds = "seconds above 0"
@@ -268,11 +260,7 @@ class Solver:
         return Status.OPTIMAL
 
     def _start(self) -> Status:
-        """Start with multisets that almost always bind, or, where a search is expensive, with the best monotone γ.
-
-        Raises:
-            TimeLimitReached: the deadline has passed.
-        """
+        """Start with multisets that almost always bind, or, where a search is expensive, with the best monotone γ."""
         if self.clock.limit is not None and not is_quick(self._problem):
             self._secure_fallback(monotone=not self._expensive)
         if self._expensive:
@@ -365,11 +353,7 @@ class Solver:
         return *(proof if self.goal.utility(proof[0]) >= fallback_utility else self.fallback), status
 
     def _prove_incumbent(self) -> tuple[NoiseFunction, Certificate]:
-        """Return the incumbent, scaled until its privacy is proved.
-
-        Raises:
-            TimeLimitReached: the time of the last proof is over.
-        """
+        """Return the incumbent, scaled until its privacy is proved."""
         incumbent, deadline = self.loop.incumbent, self.clock.proof_deadline
         if incumbent is None or not incumbent.complete:
             noise = self.loop.noise
@@ -426,11 +410,7 @@ class Solver:
 
 
 def check_time_limit(problem: Problem, clock: SolveClock) -> None:
-    """Refuse, before any work, a problem for which not even a closed form could be proved within the limit.
-
-    Raises:
-        InvalidInput: naming the limit, and about how long the proof takes.
-    """
+    """Refuse, before any work, a problem for which not even a closed form could be proved within the limit."""
     if clock.limit is None:
         return
     from darrm_opt.design.closed_forms import monotone_search_seconds  # solves without a limit do without

@@ -97,9 +97,6 @@ def solve_sweep(
 
     Guarantees:
         The same solutions as one `solve` after another; only faster.
-
-    Raises:
-        InvalidInput: an argument is outside what `solve` accepts.
     """
     deadline = None if total_time_limit is None else time.monotonic() + total_time_limit
     rows: Counts | None = None

@@ -43,9 +43,6 @@ def gamma_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | No
     Args:
         solution: its γ is drawn as "optimal".
         baselines: further noise functions for the same K, by name (`darrm_opt.baselines`).
-
-    Raises:
-        BackendUnavailable: matplotlib is not installed.
     """
     figure, (axes,) = sheet(solution.problem, 1)
     draw_gamma(axes, _curves(solution, baselines))
@@ -62,9 +59,6 @@ def error_figure(
         solution: its γ is drawn as "optimal".
         baselines: further noise functions for the same K, by name.
         measure: "tv_error" (the paper's) or "disagreement".
-
-    Raises:
-        BackendUnavailable: matplotlib is not installed.
     """
     figure, (axes,) = sheet(solution.problem, 1)
     draw_error(axes, _curves(solution, baselines), measure)
@@ -76,9 +70,6 @@ def comparison_figure(solution: Solution, baselines: Mapping[str, NoiseFunction]
     """Draw γ and its tv error side by side, beside the baselines.
 
     Source: Figure 2 of the paper.
-
-    Raises:
-        BackendUnavailable: matplotlib is not installed.
     """
     figure, (left, right) = sheet(solution.problem, 2)
     draw_gamma(left, _curves(solution, baselines))
@@ -88,11 +79,7 @@ def comparison_figure(solution: Solution, baselines: Mapping[str, NoiseFunction]
 
 
 def errors_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
-    """Draw both measures of error side by side, over the probability p that all voters share.
-
-    Raises:
-        BackendUnavailable: matplotlib is not installed.
-    """
+    """Draw both measures of error side by side, over the probability p that all voters share."""
     figure, panels = sheet(solution.problem, 2)
     for axes, measure in zip(panels, MEASURES, strict=True):
         draw_error(axes, _curves(solution, baselines), measure)
@@ -107,9 +94,6 @@ def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str,
         problem: any of the problems: its K and voters stand in the title.
         ms: allowances, ascending.
         errors: by the noise function's name: for each measure one number for each m, None where it has none.
-
-    Raises:
-        BackendUnavailable: matplotlib is not installed.
     """
     figure, panels = sheet(problem, 2, title=voters(problem))
     x = np.array(ms, dtype=np.float64)
@@ -134,9 +118,6 @@ def mechanisms_figure(comparison: Comparison) -> Figure:
 
     Args:
         comparison: from `darrm_opt.comparison.compare.compare`; mechanisms that do not fit are named, without a bar.
-
-    Raises:
-        BackendUnavailable: matplotlib is not installed.
     """
     problem, total = comparison.problem, comparison.total
     queries = f"{comparison.queries} release" + ("s" if comparison.queries > 1 else "")

@@ -204,15 +204,8 @@ FORMATS = ("png", "svg", "pdf")
 def render(figure: Figure, file_format: str) -> bytes:
     """Return a figure as the bytes of a file.
 
-    Args:
-        figure: from a function of this package.
-        file_format: one of `FORMATS`.
-
     Guarantees:
         The same figure gives the same bytes: no dates, no random identifiers.
-
-    Raises:
-        InvalidInput: another format.
     """
     check_drawable(file_format)
     import matplotlib as mpl
@@ -225,12 +218,7 @@ def render(figure: Figure, file_format: str) -> bytes:
 
 
 def check_drawable(file_format: str) -> None:
-    """Refuse, before any work, what `render` could not draw.
-
-    Raises:
-        InvalidInput: not one of `FORMATS`.
-        BackendUnavailable: matplotlib is not installed.
-    """
+    """Refuse, before any work, what `render` could not draw."""
     if file_format not in FORMATS:
         raise InvalidInput("plot", file_format, "one of the formats " + ", ".join(FORMATS))
     require("matplotlib", "Drawing")

@@ -61,9 +61,6 @@ def wrong_winner_bound(margins: Sequence[float], lam: float) -> float:
         margins: lead over each other class [votes], ≥ 0; for DPBag divide counts by n_partitions.
         lam: λ > 0 [1/votes].
 
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: Papernot et al. 2017, Lemma 4; exact for two classes.
 
     >>> round(wrong_winner_bound([100], 0.02), 12)
@@ -82,11 +79,6 @@ def data_dependent_moment(margins: Sequence[float], lam: float, order: float) ->
     """Return the moment of one SAA vote given the vote, or the data-independent 2λ²l(l+1) if that is less.
 
     The moment is ln((1−q)·((1−q)/(1−e^{2λ}q))^l + q·e^{2λl}).
-
-    Args:
-        margins: lead of the winning class over each other class [votes].
-        lam: λ > 0 [1/votes].
-        order: l ≥ 1.
     """
     return _moment(margins, lam, order, 1.0, proven=True)
 
@@ -181,11 +173,6 @@ class SensitiveEpsilon:
 def log_wrong_winner(counts: Sequence[int] | NDArray[Any], sigma: float, kind: Kind = "discrete") -> float:
     """Return ln q, q ≥ Pr[the leading class does not win]: ½·Σ erfc((n* − n_c)/2σ) over the others.
 
-    Args:
-        counts: votes per class [votes].
-        sigma: σ > 0 [votes].
-        kind: the noise that is drawn, or the continuous form of the source.
-
     Source: Papernot et al. 2018, Proposition 7; exact for two classes.
     """
     votes = sorted(checked_counts(counts))
@@ -204,16 +191,6 @@ def sensitive_rdp(
 
     Precondition: μ₂ > 1, ln(1/q) > ε₂, and q ≤ e^((μ₂−1)ε₂)/(μ₁/(μ₁−1)·μ₂/(μ₂−1))^μ₂, which puts q where the
     bound grows with it. Where it fails the data-independent bound is returned.
-
-    Args:
-        counts: votes per class, at least two classes [votes].
-        sigma: σ > 0 [votes].
-        order: λ > 1.
-        affected: votes r that one record can move, ≥ 1.
-        kind: the noise that is drawn, or the continuous form of the source.
-
-    Raises:
-        InvalidInput: a number is outside its range.
 
     Source: Papernot et al. 2018, Theorem 6 with Proposition 10.
 

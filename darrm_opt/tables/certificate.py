@@ -85,9 +85,6 @@ def excess(problem: PluralityProblem, rule: PluralityRule) -> Excess:
 
     Guarantees:
         Never below the exact value.
-
-    Raises:
-        InvalidInput: the rule is for other voters, classes or outputs.
     """
     if (rule.K, rule.classes, rule.abstention) != (problem.K, problem.classes, problem.abstention):
         raise InvalidInput(

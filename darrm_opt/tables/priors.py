@@ -272,17 +272,7 @@ class PluralityObjective:
 
 
 def sample_counts(prior: PluralityPrior, K: int, classes: int, size: int) -> VoteTable:
-    """Return vote counts drawn from a prior, decreasing, shape (size, C): for sizes at which they cannot all be listed.
-
-    Args:
-        prior: `Favoured`, `FavouredBeta` or `Dirichlet`.
-        K: voters.
-        classes: C.
-        size: draws ≥ 1, always the same ones.
-
-    Raises:
-        InvalidInput: another prior, or a chance below 1/C.
-    """
+    """Return vote counts drawn from a prior, decreasing, shape (size, C), where they are too many to be listed."""
     rng = np.random.default_rng(0)
     if isinstance(prior, Dirichlet):
         chances = rng.dirichlet(np.full(classes, prior.alpha), size)

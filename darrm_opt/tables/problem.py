@@ -152,10 +152,6 @@ def partitions(K: int, classes: int) -> Iterator[Partition]:
 def changes(partition: Partition, affected: int) -> Iterator[Partition]:
     """Yield every way in which a record can change the counts, up to exchanging classes of equal count.
 
-    Args:
-        partition: the counts, decreasing.
-        affected: votes that can move, ≥ 1.
-
     Yields:
         The change of each count; they sum to 0, and those of one sign to at most ``affected``.
     """

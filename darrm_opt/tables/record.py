@@ -32,11 +32,7 @@ def problem_record(problem: PluralityProblem) -> dict[str, Any]:
 
 
 def problem_from_record(record: Any) -> PluralityProblem:
-    """Return the problem of a record.
-
-    Raises:
-        InvalidInput: not a record of a problem.
-    """
+    """Return the problem of a record."""
     try:
         return PluralityProblem(
             record["K"],
@@ -82,12 +78,7 @@ def plurality_record(solution: PluralitySolution) -> dict[str, Any]:
 
 
 def rule_from_record(record: Any) -> tuple[PluralityProblem, PluralityRule, PluralityCertificate]:
-    """Return the problem and rule of a record, proved here; what the record claims of them is not believed.
-
-    Raises:
-        InvalidInput: not such a record.
-        NotPrivate: its rule is not private for its problem.
-    """
+    """Return the problem and rule of a record, proved here; what the record claims of them is not believed."""
     accepted = f"a record of kind {KIND!r} and format {FORMAT}"
     if not isinstance(record, dict) or record.get("kind") != KIND or record.get("format") != FORMAT:
         raise InvalidInput("rule", type(record).__name__, accepted)

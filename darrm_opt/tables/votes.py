@@ -19,11 +19,7 @@ TRANSPOSED = "Is the table transposed? A row is a release, a column a voter."
 
 
 def vote_table(votes: Any, K: int | None) -> NDArray[Any]:
-    """Return votes as an array of shape (N, K), whatever it holds; None: of any number of columns but 0.
-
-    Raises:
-        InvalidInput: another shape.
-    """
+    """Return votes as an array of shape (N, K), whatever it holds; None: of any number of columns but 0."""
     accepted = f"an array of shape (N, {'K' if K is None else K}), one column for each voter"
     try:
         table = np.asarray(votes)
@@ -42,9 +38,6 @@ def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
         votes: class of each voter, whole numbers 0..C−1 (or floats equal to them), shape (N, K).
         K: voters; None: as many as there are columns.
         classes: C.
-
-    Raises:
-        InvalidInput: another shape, or something that is not a class.
     """
     table = vote_table(votes, K)
     # Every element is looked at, whatever the others are.

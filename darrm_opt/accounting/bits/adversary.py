@@ -51,9 +51,6 @@ def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> flo
         A lower bound on every sound account, if each pair can be shown as it is stored. It is no guarantee of privacy:
         it shows how far an account can be from the truth.
 
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: the definition of (ε, δ)-indistinguishability; ours.
 
     >>> from darrm_opt.accounting.bits.region import inner_region

@@ -115,9 +115,6 @@ def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "out
 
     Guarantees:
         Its vertices are those of the pairs' convex hull, rounded outward (so it contains every pair) or inward.
-
-    Raises:
-        InvalidInput: no pair, or a number outside [0, 1].
     """
     if not pairs or not all(0 <= chance <= 1 for pair in pairs for chance in pair):
         raise InvalidInput(

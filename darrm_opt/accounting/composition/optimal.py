@@ -210,10 +210,6 @@ def epsilon_at_delta(
         flat_from: the ε from which δ is constant [nats].
         reason: the reason for the least δ, for the message.
         guess: as in `least_epsilon`.
-
-    Raises:
-        InvalidInput: no such δ.
-        DeltaTooSmall: no finite ε is proved at this δ.
     """
     delta = Privacy(0.0, delta).delta
     floor = delta_at(flat_from)
@@ -323,11 +319,7 @@ def total_loss(counts: Mapping[Privacy, int]) -> float:
 
 
 def sequence_losses(counts: Mapping[Privacy, int]) -> Losses:
-    """Return the loss of the randomised responses of all mechanisms together.
-
-    Raises:
-        TooMuchWork: more than `MAX_TERMS` terms.
-    """
+    """Return the loss of the randomised responses of all mechanisms together."""
     by_epsilon: Counter[float] = Counter()
     for event, count in counts.items():
         if event.epsilon > 0:
@@ -357,11 +349,7 @@ def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
 
 
 def check_total_delta(counts: Mapping[Privacy, int], total_delta: float) -> tuple[float, float]:
-    """Return the checked total δ and the least possible one, which it is not below.
-
-    Raises:
-        DeltaTooSmall: total_delta < 1 − Π(1−δ_i).
-    """
+    """Return the checked total δ and the least possible one, which it is not below."""
     total_delta, floor = Privacy(0.0, total_delta).delta, leak_of(counts)
     if total_delta < floor:
         raise DeltaTooSmall(total_delta, floor, "each mechanism may leak with its own delta")

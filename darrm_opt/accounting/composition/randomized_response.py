@@ -69,10 +69,6 @@ class Losses:
 def response_losses(epsilon: float, k: int) -> Losses:
     """Return the privacy loss of k-fold ε-randomised response.
 
-    Args:
-        epsilon: of one response [nats], finite, ≥ 0.
-        k: number of responses, ≥ 0.
-
     Guarantees:
         Every mass is at least the exact one, and above it by a relative 1e-9 at most for k ≤ 10⁶.
 

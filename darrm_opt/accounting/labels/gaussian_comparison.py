@@ -133,11 +133,6 @@ def last_order(unit: float, s: float, slack: float) -> float:
 
     For a release that is a function of a Gaussian mechanism.
 
-    Args:
-        unit: μ² of the noisy counts.
-        s: at least 2μ².
-        slack: η.
-
     Source: n_s·H ≤ μ²/(2√(2πs))·exp(−s(a−1)²/2 + a(a−1)μ²/2), which falls in a once (a−1)(s−μ²) ≥ μ²/2; with b = a−1 it
     is η where ½(s−μ²)b² − ½μ²b = ln(μ²/(2√(2πs)η)).
     """

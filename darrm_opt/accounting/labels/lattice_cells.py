@@ -53,11 +53,7 @@ CHUNK = 20_000
 
 @lru_cache(maxsize=16)
 def lattice_label_divergence(sigma: float) -> PowerDivergence:
-    """Return a bound on H_a of one label among any number of classes, discrete Gaussian noise, one vote moved.
-
-    Args:
-        sigma: σ ≥ 1 [votes], the parameter of the discrete Gaussian.
-    """
+    """Return a bound on H_a of one label among any number of classes, discrete Gaussian noise, one vote moved."""
     if not MIN_SIGMA <= sigma <= MAX_SIGMA:
         return lattice_counts(math.sqrt(2) / sigma)
     mu = math.sqrt(2) / sigma * (1 + PERIODS)

@@ -95,12 +95,7 @@ def gaussian_divergence(shift: float, orders: Array) -> Array:
 
 
 def loss_term(losses: Array, orders: Array) -> Array:
-    """Return χ_a(ℓ), rounded up; both arguments broadcast; orders are ≥ ½ and not within 1e-3 of 1.
-
-    Args:
-        losses: ℓ = ln(Q_c/P_c) [nats].
-        orders: a.
-    """
+    """Return χ_a(ℓ), rounded up; both arguments broadcast; orders are ≥ ½ and not within 1e-3 of 1."""
     b = orders - 1
     with np.errstate(over="ignore"):
         towards, away = np.expm1(-b * losses), b * np.expm1(losses)

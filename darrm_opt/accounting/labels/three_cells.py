@@ -77,9 +77,6 @@ IntArray = NDArray[np.int64]
 def label_divergence(sigma: float) -> PowerDivergence:
     """Return a bound on H_a of one label among any number of classes, Gaussian noise σ on each count, one vote moved.
 
-    Args:
-        sigma: σ > 0 [votes].
-
     Guarantees:
         At least the supremum over all counts, numbers of classes, and both orders of the neighbours, given that SciPy's
         ndtr and owens_t are as accurate as `CELL_ERROR` and `TAIL_ERROR` say.

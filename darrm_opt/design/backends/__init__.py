@@ -107,12 +107,7 @@ class Backend(Protocol):
 
 
 def open_backend(name: str, entries: int) -> Backend:
-    """Return an empty program on the named solver.
-
-    Raises:
-        InvalidInput: unknown name.
-        BackendUnavailable: the solver is not installed, or has no licence.
-    """
+    """Return an empty program on the named solver."""
     if name not in BACKENDS:
         raise InvalidInput("backend", name, "one of " + ", ".join(BACKENDS))
     entry = BACKENDS[name]

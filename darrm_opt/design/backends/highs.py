@@ -110,9 +110,6 @@ def new_highs(options: dict[str, Option]) -> highspy.Highs:
 
     Guarantees:
         HiGHS 1.10 to 1.16 write nothing to stdout, neither here nor later.
-
-    Raises:
-        SolveFailed: HiGHS refuses an option.
     """
     solver: highspy.Highs = _SilentHighs()  # type: ignore[no-untyped-call]
     for name, value in (OPTIONS | options).items():

@@ -72,12 +72,7 @@ class Search(ctypes.Structure):
 
 @cache
 def kernel() -> ctypes.CDLL | None:
-    """Return the library; None where NumPy is to search. Looked for once in a process.
-
-    Raises:
-        InvalidInput: ``DARRM_KERNEL`` says none of `CHOICES`.
-        BackendUnavailable: it insists on a library that is not there.
-    """
+    """Return the library; None where NumPy is to search. Looked for once in a process."""
     choice = os.environ.get("DARRM_KERNEL", "auto") or "auto"
     if choice not in CHOICES:
         raise InvalidInput("DARRM_KERNEL", choice, "auto, c or numpy")

@@ -35,10 +35,6 @@ UNDERFLOW_SLACK = 2.0**-1060
 def rounding_error(steps: int, largest: float) -> float:
     """Return a bound on |computed − exact| of H after ``steps`` de Casteljau steps.
 
-    Args:
-        steps: number of steps, 0..10⁶.
-        largest: max|g| over the coefficients, in [0, 1].
-
     Returns:
         Absolute error bound; 0 exactly when g is 0.
 

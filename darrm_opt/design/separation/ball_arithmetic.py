@@ -113,9 +113,6 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
 
     For each (nx, ny) the blossom's tables are built once and every multiset is looked up in them: O(K³) for Δ = 0,
     O(K⁷) for Δ > 0. Affordable to K of about 100 and 15.
-
-    Raises:
-        BackendUnavailable: python-flint is not installed.
     """
     ball = BallConstraint(problem)
     by_x = [ball.exact(value) for value in noise.signed]

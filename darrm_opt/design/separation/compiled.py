@@ -70,9 +70,6 @@ def search_columns(
         collector: takes what is found.
         settle: as in `pruned.search_pruned`.
         width: if given, only min(nx, ny) ≤ width is searched, and nothing is proved.
-
-    Raises:
-        TimeLimitReached: the collector's deadline has passed.
     """
     r = constraint.affected
     collector.tick()

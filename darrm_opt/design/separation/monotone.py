@@ -40,11 +40,6 @@ MAX_MATRIX_GIB = 4.0
 def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Collector) -> WorstCase:
     """Offer the worst multiset for every i; complete if g is non-decreasing.
 
-    Args:
-        signed: g(0..K), non-decreasing.
-        constraint: the privacy constraint, any Δ.
-        collector: takes what is found.
-
     Raises:
         InvalidInput: more voters are affected than the memory for a search with their Δ allows.
     """

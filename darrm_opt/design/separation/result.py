@@ -128,23 +128,14 @@ class Collector:
         return self._deadline - time.perf_counter()
 
     def check(self, outcome: int) -> None:
-        """Give up if the compiled kernel did.
-
-        Raises:
-            TimeLimitReached: the deadline has passed.
-            MemoryError: there is no memory for the search.
-        """
+        """Give up if the compiled kernel did."""
         if outcome == OUT_OF_TIME:
             raise TimeLimitReached
         if outcome != DONE:
             raise MemoryError
 
     def tick(self) -> None:
-        """Give up if it is time; searches call this every few milliseconds.
-
-        Raises:
-            TimeLimitReached: the deadline has passed.
-        """
+        """Give up if it is time; searches call this every few milliseconds."""
         if time.perf_counter() > self._deadline:
             raise TimeLimitReached
 

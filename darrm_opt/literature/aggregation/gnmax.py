@@ -128,12 +128,6 @@ def gnmax_sigma(
 def gnmax_epsilon(sigma: float, delta: float, *, queries: int = 1, affected: int = 1) -> float:
     """Return ε at δ of Q releases by RDP, least over all orders λ > 1, rounded up.
 
-    Args:
-        sigma: σ > 0 [votes].
-        delta: [probability], in (0, 1).
-        queries: Q ≥ 0 releases, adaptive or not.
-        affected: votes r that one record can move, ≥ 1.
-
     Source: ρ + 2√(ρ·ln(1/δ)) with ρ = Q·r²/σ², the minimum of λρ + ln(1/δ)/(λ−1) (Bun, Steinke 2016).
 
     >>> round(gnmax_epsilon(21.46, 0.0003), 4)
@@ -152,9 +146,6 @@ def gnmax_wins(K: int, ones: int, sigma: float, kind: Kind = "continuous") -> fl
         ones: votes for 1, in 0..K.
         sigma: σ > 0 [votes].
         kind: ``continuous`` as the papers: Φ((2·ones − K)/(√2σ)); ``discrete`` as drawn here.
-
-    Raises:
-        InvalidInput: a number is outside its range.
 
     >>> round(gnmax_wins(11, 11, 21.46), 3)
     0.641

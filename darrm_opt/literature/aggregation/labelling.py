@@ -63,9 +63,6 @@ def label_pool(votes: Any, partition: Partition, plan: VotePlan, *, source: Rand
     Guarantees:
         ``guarantee`` holds for the labels, for neighbours as ``plan.adjacency`` says, as long as the pool and its
         order do not depend on the private data.
-
-    Raises:
-        InvalidInput: votes, partition and plan that disagree, or too few queries.
     """
     votes = checked_votes(votes, partition, plan.n_classes)
     partition.check_plan(plan)
@@ -102,9 +99,6 @@ def label_with_teachers(
         plan: noise, number of labels and cost.
         classes: all classes, a public list of plan.n_classes.
         source: where chance comes from; None for the operating system.
-
-    Raises:
-        InvalidInput: arguments that disagree or are out of range.
 
     Source: Jordon, Yoon, van der Schaar, Algorithm 1 with the number of labels fixed in advance.
     """

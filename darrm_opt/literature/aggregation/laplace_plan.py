@@ -131,9 +131,6 @@ class LaplacePlan:
         Guarantees:
             ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.
 
-        Raises:
-            InvalidInput: both ``lam`` and ``n_labels``, or a number out of range.
-
         >>> LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=250, accountant="moments").n_labels
         263
         """

@@ -63,9 +63,6 @@ def moment_increment(lam: float, order: float, m: float = 1.0) -> float:
         order: l > 0.
         m: spread of the votes of a record's teachers, in [0, 1]; 1 is the worst case.
 
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: Jordon et al., Theorems 4 and 5; ε₀-DP has ε₀²/2-zCDP (Bun, Steinke 2016), ε₀ = 2λm.
 
     >>> moment_increment(0.5, 1)
@@ -89,9 +86,6 @@ def moments_epsilon(weight: float, lam: float, delta: float, orders: Iterable[fl
     Returns:
         ε [nats]; 0 for no queries.
 
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: Jordon et al., Theorems 2 to 4, with the common factor l(l+1) taken out.
 
     >>> round(moments_epsilon(264, 0.008, 1e-3), 4)
@@ -113,12 +107,6 @@ def saa_label_budget(epsilon: float, delta: float, lam: float, *, orders: Iterab
     The number depends on public parameters only, so it may be fixed in advance and published. It never
     overspends; for the rule as printed in the source, which does, see `historical`.
 
-    Args:
-        epsilon: [nats], > 0.
-        delta: [probability], in (0, 1).
-        lam: λ > 0 [1/votes].
-        orders: moment orders l ≥ 1.
-
     Returns:
         The largest T with ``moments_epsilon(T, lam, delta) <= epsilon``; 0 if ε ≤ `epsilon_floor`.
 
@@ -137,10 +125,6 @@ def saa_label_budget(epsilon: float, delta: float, lam: float, *, orders: Iterab
 def epsilon_floor(delta: float, orders: Iterable[float] = ORDERS) -> float:
     """Return the ε below which the moments accountant affords nothing: ln(1/δ) over the largest order [nats].
 
-    Args:
-        delta: [probability], in (0, 1).
-        orders: moment orders l ≥ 1.
-
     >>> round(epsilon_floor(1e-3), 5)
     0.08635
     """
@@ -150,17 +134,8 @@ def epsilon_floor(delta: float, orders: Iterable[float] = ORDERS) -> float:
 def saa_lam_for(n_labels: int, epsilon: float, delta: float, *, orders: Iterable[float] = ORDERS) -> float:
     """Return the largest λ (least noise) at which ``n_labels`` labels cost at most (ε, δ), rounded down.
 
-    Args:
-        n_labels: T ≥ 1.
-        epsilon: [nats], above `epsilon_floor`.
-        delta: [probability], in (0, 1).
-        orders: moment orders l ≥ 1.
-
     Returns:
         λ with ``moments_epsilon(n_labels, λ, delta) <= epsilon``.
-
-    Raises:
-        InvalidInput: ε at or below the floor, or an argument out of range.
 
     >>> round(saa_lam_for(100, 1.0, 1e-5), 6)
     0.010201
@@ -183,14 +158,7 @@ def saa_lam_for(n_labels: int, epsilon: float, delta: float, *, orders: Iterable
 
 
 def epsilon_from_moments(moments: Array, n_queries: int, delta: float, orders: Iterable[float] = ORDERS) -> float:
-    """Return ε of ``n_queries`` queries whose moments are ``moments`` each: min over l of (T·α(l) + ln(1/δ))/l.
-
-    Args:
-        moments: α(l) per order.
-        n_queries: T ≥ 0.
-        delta: [probability], in (0, 1).
-        orders: the orders of ``moments``.
-    """
+    """Return ε of ``n_queries`` queries whose moments are ``moments`` each: min over l of (T·α(l) + ln(1/δ))/l."""
     n_queries = whole_number(n_queries, "n_queries", "a whole number, at least 0", least=0)
     if n_queries == 0:
         return 0.0
@@ -231,10 +199,6 @@ def law_moments(laws: LawPairs, orders: Iterable[float] = ORDERS) -> Array:
 def pure_composition(epsilon: float, delta: float) -> Callable[[int], float]:
     """Return the function from a number of pure ε-private queries to their least total ε at δ: optimal composition.
 
-    Args:
-        epsilon: ε of one query [nats].
-        delta: δ of all together [probability], in [0, 1).
-
     Source: Kairouz, Oh, Viswanath 2015; far below the moments 2λ²l(l+1), which know of a query only that it is pure.
     """
 
@@ -247,11 +211,7 @@ def pure_composition(epsilon: float, delta: float) -> Callable[[int], float]:
 
 
 def checked_orders(orders: Iterable[float]) -> Array:
-    """Return the orders as an array; at least one, each a finite number ≥ 1.
-
-    Raises:
-        InvalidInput: they are not.
-    """
+    """Return the orders as an array; at least one, each a finite number ≥ 1."""
     values = list(orders)
     if not values or not all(math.isfinite(l) and l >= 1 for l in values):
         raise InvalidInput("orders", values, "at least one order, each a finite number, at least 1")
@@ -264,20 +224,12 @@ def checked_lam(lam: float) -> float:
 
 
 def checked_epsilon(epsilon: float) -> float:
-    """Return ε [nats], positive and finite.
-
-    Raises:
-        InvalidInput: it is not.
-    """
+    """Return ε [nats], positive and finite."""
     return real_number(epsilon, "epsilon", "a positive finite number of nats", above=0, below=math.inf)
 
 
 def log_one_over(delta: float) -> float:
-    """Return ln(1/δ) for δ in (0, 1) [probability].
-
-    Raises:
-        InvalidInput: it is outside.
-    """
+    """Return ln(1/δ) for δ in (0, 1) [probability]."""
     number = real_number(
         delta,
         "delta",

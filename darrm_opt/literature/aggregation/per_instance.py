@@ -70,9 +70,6 @@ def vote_spread(votes: Any, chunks: Any, n_classes: int) -> NDArray[np.float64]:
     Returns:
         shape (n_records, n_queries), in [1 − ⌊k/C⌋/k, 1].
 
-    Raises:
-        InvalidInput: shapes that disagree, or a vote or chunk out of range.
-
     >>> vote_spread([[[0], [1]], [[1], [1]]], [[0, 0]], 2)
     array([[0.5]])
     """
@@ -112,9 +109,6 @@ def star_spread(votes: Any, n_classes: int, rule: StarRule = "adversarial") -> N
 
     Returns:
         shape (n_queries,), in [0, 1].
-
-    Raises:
-        InvalidInput: votes of another shape, or no such rule.
     """
     votes, _ = _checked_arrays(votes, np.zeros((1, np.shape(votes)[0]), dtype=np.int64), n_classes)
     k = votes.shape[0]
@@ -151,9 +145,6 @@ def per_instance_loss(
     Returns:
         The loss of the worst neighbour. Not differential privacy, and not to be published.
 
-    Raises:
-        InvalidInput: shapes that disagree, or an argument out of range.
-
     Source: Jordon et al., Theorem 4, and Theorem 5 with the placement-safe m(x;*).
     """
     checked_votes(votes, partition, n_classes)
@@ -169,12 +160,6 @@ def record_losses(
     weights: list[Fraction], lam: float, delta: float, *, orders: Iterable[float] = ORDERS
 ) -> NDArray[np.float64]:
     """Return each record's own ε at δ from its weight S(u). Private: never publish.
-
-    Args:
-        weights: from `record_weights`.
-        lam: λ of the noise [1/votes].
-        delta: [probability], in (0, 1).
-        orders: moment orders l ≥ 1.
 
     Returns:
         shape (n_records,) [nats].
@@ -197,9 +182,6 @@ def checked_votes(votes: Any, partition: Partition, n_classes: int) -> IntArray:
         votes: shape (n_partitions, n_chunks, n_queries), each in 0..n_classes−1.
         partition: who taught whom.
         n_classes: ≥ 2.
-
-    Raises:
-        InvalidInput: they are none, or not those of the partition's teachers.
     """
     array, _ = _checked_arrays(votes, partition.chunks, n_classes)
     if array.shape[1] != partition.n_chunks:

@@ -38,12 +38,6 @@ POINTS = 4001
 def noisy_vote_laws(K: int, noise: VoteNoise, affected: int = 1, kind: Kind = "discrete") -> BitPairs:
     """Return the pairs of one bit: the winner of K votes plus noise on each of two counts.
 
-    Args:
-        K: teachers in all (chunks times partitions), ≥ 1.
-        noise: noise added to each count.
-        affected: votes that one record can move (one per partition), ≥ 1.
-        kind: the noise that is drawn, or the continuous form of the sources.
-
     Raises:
         InvalidInput: a number out of range, or so little noise that an answer's probability is below 1e-300.
 
@@ -79,12 +73,6 @@ def composed_epsilon(laws: BitPairs, queries: int, delta: float, *, points: int 
 
 def vote_costs(laws: BitPairs, delta: float, orders: Iterable[float], *, exact: bool) -> Costs:
     """Return the function from a number of releases to what they cost at ``delta``, by each account that applies.
-
-    Args:
-        laws: of one bit.
-        delta: δ of all together [probability], in [0, 1).
-        orders: moment orders l ≥ 1.
-        exact: include `composed_epsilon`, which is slower.
 
     Returns:
         T ↦ [(ε, which account), …].

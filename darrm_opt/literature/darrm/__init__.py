@@ -51,9 +51,6 @@ REPRODUCTIONS = {
 def canonical(name: str) -> str:
     """Return the name as in `REPRODUCTIONS`: "Figure 2" and "table2" are names too.
 
-    Raises:
-        InvalidInput: there is no such figure or table here.
-
     >>> canonical("Table 10")
     'table-10'
     """

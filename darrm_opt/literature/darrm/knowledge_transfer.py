@@ -71,10 +71,6 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
         data: a folder with the IDX files of MNIST or Fashion-MNIST; None: digits alone.
         quick: two draws of 20 queries.
         seed: of the draws, the training and the coins: a test on public data, not a release.
-
-    Raises:
-        InvalidInput: the folder does not hold what is needed.
-        BackendUnavailable: scikit-learn (the extra ``sklearn``) is not installed.
     """
     m = paper.ACCURACY_TABLES[number]
     draws, queries = (2, paper.QUERIES[:1]) if quick else (paper.DRAWS, paper.QUERIES)

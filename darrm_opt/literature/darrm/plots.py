@@ -30,11 +30,7 @@ HATCHES = ("", "//", "..", "xx")
 
 
 def shapes_figure(title: str, panels: Sequence[tuple[str, Mapping[str, NoiseFunction]]]) -> Figure:
-    """Draw γ over l and, below it, the tv error over p, for each panel.
-
-    Raises:
-        BackendUnavailable: matplotlib is not installed.
-    """
+    """Draw γ over l and, below it, the tv error over p, for each panel."""
     across = len(panels) if len(panels) <= PANELS_A_ROW else 3
     down = -(-len(panels) // across)
     figure, grid = _grid(title, 2 * down, across)

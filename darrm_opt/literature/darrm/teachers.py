@@ -63,9 +63,6 @@ class Images:
 def read_idx(path: str | Path) -> Bytes:
     """Return the bytes of an IDX file in their shape.
 
-    Args:
-        path: the file; one whose name ends in .gz is unpacked.
-
     Raises:
         InvalidInput: it cannot be read, is no IDX file of bytes, or is cut short or too long.
     """
@@ -89,9 +86,6 @@ def find_images(folder: str | Path) -> list[Images]:
     """Return the datasets in a folder: in folders of their names (and ``raw`` below, as torchvision has it), or itself.
 
     Files that lie in ``folder`` itself are taken for MNIST, or Fashion-MNIST if the folder's name says so.
-
-    Raises:
-        InvalidInput: no dataset is there, or its files do not fit together.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -243,10 +237,6 @@ def load_teacher_votes(folder: str | None, draws: int, queries: int, seed: int) 
         draws: ≥ 1.
         queries: of each draw, 1..`HELD_OUT`.
         seed: ≥ 0.
-
-    Raises:
-        InvalidInput: the folder does not hold what is needed.
-        BackendUnavailable: scikit-learn (the extra ``sklearn``) is not installed.
     """
     lessons = [digits()]
     if folder is not None:
@@ -279,9 +269,6 @@ def public_features(pixels: Array, labels: NDArray[Any]) -> Any:
     Args:
         pixels: shape (n, pixels), in [0, 1].
         labels: shape (n,).
-
-    Raises:
-        InvalidInput: there are no pictures of other classes.
     """
     public = pixels[~np.isin(labels, CLASSES)]
     if len(public) < 2:

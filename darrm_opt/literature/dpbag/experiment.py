@@ -71,10 +71,6 @@ def load_dataset(name: str, held_out: int, *, seed: int = 0) -> BundledData:
         name: one of `DATASETS`.
         held_out: points of the pool, at least 1 and fewer than there are records.
         seed: ≥ 0.
-
-    Raises:
-        InvalidInput: a name or number that is not accepted.
-        BackendUnavailable: scikit-learn (the extra ``sklearn``) is not installed.
     """
     if name not in DATASETS:
         raise InvalidInput("data", name, "one of " + ", ".join(DATASETS))
@@ -95,12 +91,7 @@ def load_dataset(name: str, held_out: int, *, seed: int = 0) -> BundledData:
 
 
 def teacher(model: str) -> Estimator:
-    """Return an untrained teacher.
-
-    Raises:
-        InvalidInput: not one of `MODELS`.
-        BackendUnavailable: scikit-learn (the extra ``sklearn``) is not installed.
-    """
+    """Return an untrained teacher."""
     estimator: Estimator
     if model == "naive-bayes":
         estimator = require("sklearn.naive_bayes", _WHAT).GaussianNB(var_smoothing=1e-2)
@@ -186,10 +177,6 @@ def run_experiment(
     Guarantees:
         Each aggregator's labels by themselves have its guarantee, for neighbours that replace one record. Whoever sees
         the labels of several pays for each of them.
-
-    Raises:
-        InvalidInput: a number out of range, such as more chunks than records.
-        BackendUnavailable: scikit-learn is not installed.
     """
     source = source or SystemRandomness()
     Q = len(data.truth)

@@ -52,12 +52,6 @@ def overspending_label_count(epsilon: float, delta: float, lam: float, *, orders
     It exceeds `moments_accountant.saa_label_budget` by 1, and costs more than ε: at λ = 2/250, δ = 1e-3 the published
     264 labels cost ε = 1.0003 where 1 was allowed.
 
-    Args:
-        epsilon: [nats], > 0.
-        delta: [probability], in (0, 1).
-        lam: λ > 0 [1/votes].
-        orders: moment orders l ≥ 1.
-
     Returns:
         The first T ≥ 1 whose ε reaches ``epsilon``: max over l of ⌈(ε − ln(1/δ)/l)/(2λ²(l+1))⌉.
 

@@ -187,12 +187,6 @@ def threshold(epsilon: float) -> float:
 def rederived_threshold(privacy: Privacy) -> float:
     """Return 2ε + [ε + 1 − e^(−2ε) + e^(−2ε)kδ]/(1−ε), k = ⌈εe^ε/δ⌉, rounded up: 6ε to 7ε.
 
-    Args:
-        privacy: 0 < δ ≤ ε < 1.
-
-    Raises:
-        InvalidInput: outside that range.
-
     Source: ours, from the proof of Theorem 1; checked numerically, not peer reviewed.
     """
     epsilon, delta = privacy.epsilon, positive_delta(privacy.delta)
@@ -210,9 +204,6 @@ def failure_probability(privacy: Privacy, *, sides: Sides = "two") -> float:
         privacy: 0 < ε < 2 (at 2 the printed claim is a probability above 1), δ > 0.
         sides: "two" or "one".
 
-    Raises:
-        InvalidInput: outside that range.
-
     Source: He, Wang, Tao, Theorem 1; its proof gives β for each side.
     """
     epsilon, delta = privacy.epsilon, positive_delta(privacy.delta)
@@ -226,14 +217,7 @@ def failure_probability(privacy: Privacy, *, sides: Sides = "two") -> float:
 
 
 def least_samples(privacy: Privacy) -> int:
-    """Return the least N with N ≥ (2/ε²)·ln(16e^ε/δ), the precondition of `high_probability`.
-
-    Args:
-        privacy: ε > 0 finite, δ > 0.
-
-    Raises:
-        InvalidInput: outside that range.
-    """
+    """Return the least N with N ≥ (2/ε²)·ln(16e^ε/δ), the precondition of `high_probability`."""
     epsilon, delta = privacy.epsilon, positive_delta(privacy.delta)
     if not 0 < epsilon < math.inf:
         raise InvalidInput("epsilon", epsilon, "a finite number of nats above 0")
@@ -242,10 +226,6 @@ def least_samples(privacy: Privacy) -> int:
 
 def epsilon_floor(samples: int, delta: float) -> float:
     """Return the least ε that N records allow: (1 + √(1 + 2N·ln(16/δ)))/N, rounded up.
-
-    Args:
-        samples: N ≥ 1.
-        delta: in (0, 1).
 
     Source: the precondition of Theorem 1 with equality; why such bounds fall like √(log N/N) and no faster.
     """

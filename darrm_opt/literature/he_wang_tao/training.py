@@ -78,9 +78,6 @@ def noisy_training(
         steps: T ≥ 1.
         delta: δ of one step for the batch it sees, in (0, 1).
         bound: "exact" (the Gaussian's own profile) or "tail" (the closed form above it).
-
-    Raises:
-        InvalidInput: a number is outside its range.
     """
     records = whole_number(records, "records", "a whole number of records, at least 1")
     batch = whole_number(batch, "batch", "a whole number of records, at least 1")

@@ -93,10 +93,6 @@ def composition_i_printed(events: Events, slack: float, *, acknowledge_unsound: 
         slack: s, in (0, 1].
         acknowledge_unsound: must be True.
 
-    Raises:
-        UnsoundBound: always, unless acknowledged; carries the counterexample.
-        InvalidInput: too many different mechanisms.
-
     Counterexample: `LEAK`.
     """
     counts = count_events(events)
@@ -128,9 +124,6 @@ def composition_ii_printed(
         slack: s, in (0, 1].
         acknowledge_unsound: must be True.
 
-    Raises:
-        UnsoundBound: always, unless acknowledged; carries the counterexample.
-
     Counterexample: `LEAK`.
     """
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
@@ -146,10 +139,6 @@ def composition_iii_printed(
     """Return composition theorem III (Corollary 3) as printed: false. As II, with the tail for s and E = third branch.
 
     Counterexample: `RESPONSE`, whose tail the printed sign makes smaller by the factor e^(E+kε).
-
-    Raises:
-        UnsoundBound: always, unless acknowledged; carries the counterexample.
-        InvalidInput: E ≥ kε, where the printed tail is not defined.
     """
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
     counts = count_events({Privacy(epsilon, delta): k})
@@ -171,10 +160,6 @@ def loss_tail_printed(epsilon: float, k: int, slack: float, *, acknowledge_unsou
     e^(−(E+kε)/2) [2kε/((1+e^ε)(kε−E))]^k [(kε+E)/(kε−E)]^(−(E+kε)/(2ε)) at E = third branch for ``slack``.
 
     Counterexample: `RESPONSE`.
-
-    Raises:
-        UnsoundBound: always, unless acknowledged; carries the counterexample.
-        InvalidInput: E ≥ kε, where it is not defined.
     """
     return composition_iii_printed(epsilon, 0.0, k, slack, acknowledge_unsound=acknowledge_unsound)
 

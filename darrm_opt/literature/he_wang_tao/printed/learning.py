@@ -58,9 +58,6 @@ def sgld_step_printed(
         delta: of one step, in (0, 1).
         acknowledge_unsound: must be True.
 
-    Raises:
-        UnsoundBound: always, unless acknowledged.
-
     Counterexample: the Gaussian mechanism itself, by its exact profile.
     """
     batch, shift = _shift(batch, lipschitz, sigma)
@@ -93,9 +90,6 @@ def sgld_printed(
         slack: s, in (0, 1].
         acknowledge_unsound: must be True.
 
-    Raises:
-        UnsoundBound: always, unless acknowledged.
-
     Counterexample: `SGLD_RUN`. Besides the factor 2, the rule (2qε, qδ) for a sampled step fails for ε above 1.256.
     """
     rate, step, total = _sgld_total(records, batch, lipschitz, sigma, steps, delta, slack)
@@ -118,10 +112,6 @@ def sgld_last_term_printed(
     """Return the last term of Theorem 7's δ as printed: false, with qe for 2qe and the sign error of theorem III.
 
     e^(−(E+qTe)/2) [2qTe/((1+e^(qe))(qTe−E))]^T [(qTe+E)/(qTe−E)]^(−(E+qTe)/(2qe)).
-
-    Raises:
-        UnsoundBound: always, unless acknowledged.
-        InvalidInput: E ≥ qTe, where it is not defined.
 
     Counterexample: `SGLD_RUN`.
     """
@@ -158,9 +148,6 @@ def federated_step_printed(
         delta: of one round, in (0, 1).
         radical: the reading.
         acknowledge_unsound: must be True.
-
-    Raises:
-        UnsoundBound: always, unless acknowledged.
 
     Counterexample: replacing one client, by the Gaussian's exact profile at shift 2/(τσ).
     """
@@ -203,9 +190,6 @@ def federated_printed(
         radical: how far the radical of e extends; ``sum`` as it is typeset.
         acknowledge_unsound: must be True.
 
-    Raises:
-        UnsoundBound: always, unless acknowledged.
-
     Counterexample: `FEDERATED_RUN`.
     """
     rounds = whole_number(rounds, "rounds", "a whole number of rounds, at least 1")
@@ -220,9 +204,6 @@ def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsoun
     """Return Theorem 1 as printed: P[|R̂ − R| < 9ε] > 1 − β, β = e^(−ε)(δ/ε)ln(2/ε); ``epsilon`` = 9ε, ``delta`` = β.
 
     Its proof gives β for one side only, so two sides need 2β, and for ε ≥ 2 the claim is a probability of 1 or more.
-
-    Raises:
-        UnsoundBound: always, unless acknowledged.
 
     Counterexample: `IMPOSSIBLE`.
     """

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm_opt.accounting import gaussian_rdp_epsilon
+from darrm_opt.accounting.rdp import gaussian_rdp_epsilon
 from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian

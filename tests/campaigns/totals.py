@@ -39,9 +39,9 @@ from darrm_opt.accounting import (
     PrivacyBudget,
     Release,
     TooMuchWork,
-    exact_epsilon,
     total_privacy_of_sequence,
 )
+from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.baselines import (
     double_subsampling,
     subsampling,

@@ -6,13 +6,10 @@ import math
 
 import numpy as np
 
-from darrm_opt.accounting import (
-    DeltaTooSmall,
-    exact_epsilon,
-    kov_composition,
-    optimal_composition,
-    total_delta_of,
-)
+from darrm_opt.accounting import DeltaTooSmall
+from darrm_opt.accounting.composition.closed_forms import kov_composition
+from darrm_opt.accounting.composition.optimal import optimal_composition
+from darrm_opt.accounting.total import exact_epsilon, total_delta_of
 from darrm_opt.design.solver import solve
 from darrm_opt.literature.aggregation.gnmax import GnmaxPlan, gnmax_sigma
 from darrm_opt.literature.darrm import printed as paper

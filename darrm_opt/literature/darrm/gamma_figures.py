@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from darrm_opt.accounting import kov_composition
+from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.baselines import double_subsampling, plain_majority, randomized_response, subsampling
 from darrm_opt.comparison.baselines import MAX_SCALING

@@ -15,7 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting import kov_composition, total_delta_of
+from darrm_opt.accounting.composition.closed_forms import kov_composition
+from darrm_opt.accounting.total import total_delta_of
 from darrm_opt.baselines import subsampling
 from darrm_opt.budgeting import BestTarget, best_target, design_sequence
 from darrm_opt.design.solver import solve

@@ -18,18 +18,10 @@ import pytest
 from support.exact import distribution
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
-from darrm_opt.accounting import (
-    FRESH,
-    Release,
-    compose_models,
-    exact_epsilon,
-    optimal_delta,
-    privacy_map,
-    total_privacy,
-    total_privacy_of_sequence,
-)
-from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence
+from darrm_opt.accounting import FRESH, Release, compose_models, privacy_map, total_privacy, total_privacy_of_sequence
+from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence, optimal_delta
 from darrm_opt.accounting.freshness import effective_voters, models_account
+from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.budgeting import best_target, design_sequence
 from darrm_opt.budgeting.quota import is_proved
 from darrm_opt.comparison.compare import compare

@@ -13,8 +13,9 @@ from campaigns.pages import write_part
 from support.transcripts import Fresh, Once, best_strategy, chances, corner_pairs, least_epsilon, shown_pairs
 
 from darrm_opt import NoiseFunction, Privacy, Problem
-from darrm_opt.accounting import Release, optimal_delta
+from darrm_opt.accounting import Release
 from darrm_opt.accounting.composition.enumeration import adaptive_bits_delta, exp_fraction
+from darrm_opt.accounting.composition.optimal import optimal_delta
 
 SEEDS = range(1000, 1012)
 

@@ -25,7 +25,9 @@ from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from darrm_opt import Privacy, Problem, solve, verify  # noqa: E402
-from darrm_opt.accounting import BudgetUnreadable, exact_epsilon, gaussian_delta  # noqa: E402
+from darrm_opt.accounting import BudgetUnreadable  # noqa: E402
+from darrm_opt.accounting.gaussian import gaussian_delta  # noqa: E402
+from darrm_opt.accounting.total import exact_epsilon  # noqa: E402
 from darrm_opt.design.solution import Solution  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
 from darrm_opt.learning import PrivateLogisticRegression, PrivateMajorityClassifier, voting_plan  # noqa: E402

@@ -16,7 +16,8 @@ from scipy import stats
 from support.auditor import Auditor, at_least, at_most
 
 from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, Solution, solve
-from darrm_opt.accounting import BudgetExceeded, PrivacyBudget, exact_epsilon
+from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
+from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import ExactCoins, PrivateMajority, SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.mechanism.majority import BLOCK, checked_votes

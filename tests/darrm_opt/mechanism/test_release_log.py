@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from support.paths import ROOT
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
-from darrm_opt.accounting import BudgetUnreadable, PrivacyBudget, Release, exact_epsilon
+from darrm_opt.accounting import BudgetUnreadable, PrivacyBudget, Release
+from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.budgeting.quota import is_proved
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import (

@@ -18,7 +18,9 @@ from api.app import create_app
 from api.settings import Settings
 from darrm_client import DarrmClient, VerificationFailed
 from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
-from darrm_opt.accounting import DeltaTooSmall, compose_models, exact_epsilon, optimal_composition
+from darrm_opt.accounting import DeltaTooSmall, compose_models
+from darrm_opt.accounting.composition.optimal import optimal_composition
+from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accuracy import disagreement
 from darrm_opt.answers.accounting import plan_to_dict
 from darrm_opt.answers.running_time import plan_account_seconds, plan_seconds

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from darrm_opt import Privacy, Problem, verify
-from darrm_opt.accounting import TooMuchWork, exact_epsilon
+from darrm_opt.accounting import TooMuchWork
 from darrm_opt.accounting.mixture import mixture_epsilon
+from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging.bags import Bags
 from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.budgeting import best_target

@@ -14,7 +14,8 @@ from support.paths import DATA
 
 import darrm_opt.literature.darrm
 from darrm_opt import InvalidInput, Privacy, Problem
-from darrm_opt.accounting import exact_epsilon, kov_composition, total_delta_of
+from darrm_opt.accounting.composition.closed_forms import kov_composition
+from darrm_opt.accounting.total import exact_epsilon, total_delta_of
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.baselines import subsampling
 from darrm_opt.literature.darrm import REPRODUCTIONS, canonical, reproduce

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Literal
@@ -36,9 +37,24 @@ from support.service import Service, children, service
 from api.access.keys import create_key
 from campaigns.attack import MAX_RATIO, SHORT, p99
 from campaigns.pages import write_part
+from darrm_opt.process import usable_processors
 
 PART = "## Denial of service"
 """Heading of this campaign's part of the page."""
+
+INTRODUCTION = """{part}
+
+`make attack` (`tests/campaigns/denial.py`): each attack on a new server with its default limits, by itself
+("naked") and behind the shipped nginx. Attackers come back at once when they are cut off. Meanwhile a polite
+client with a key asks for certificates, on a connection that it keeps and on new ones, and for `/healthz`
+inside. Limits: memory of the service at most 400 MiB; p99 of a certificate at most 0.5 s naked, 0.1 s or five
+times idle behind the proxy; `/healthz` at most 1 s; no failure; the same again ten seconds after. A short
+form of the attacks is part of the tests (`test_denial.py`).
+
+{seconds:g} s each, {date}, {processors} processors, load average {before:.0f} before and {after:.0f} after:
+
+"""
+"""What stands above the table."""
 
 Door = Literal["naked", "proxy"]
 
@@ -330,7 +346,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--door", choices=DOORS)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args(arguments)
-    findings = []
+    findings, before = [], os.getloadavg()[0]
     for attack in ATTACKS:
         for door in DOORS:
             if attack.name not in (options.only or [attack.name]) or options.door not in {None, door}:
@@ -341,7 +357,15 @@ def main(arguments: list[str]) -> int:
             sys.stdout.write(table(findings[-1:]).splitlines()[-1] + "\n")
             sys.stdout.flush()
     if options.write:
-        write_part(options.write, PART, f"{PART}\n\n{table(findings)}\n")
+        introduction = INTRODUCTION.format(
+            part=PART,
+            seconds=options.seconds,
+            date=datetime.now(UTC).date(),
+            processors=usable_processors(),
+            before=before,
+            after=os.getloadavg()[0],
+        )
+        write_part(options.write, PART, f"{introduction}{table(findings)}\n")
     return int(any(finding.wrong() for finding in findings))
 
 

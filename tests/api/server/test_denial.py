@@ -26,6 +26,24 @@ def proxied() -> Iterator[Site]:
         yield under
 
 
+NAKED = [attack for attack in WITH_SQLITE if attack.addresses <= 3 and not attack.keyed]
+"""The attacks before authentication, where the server's own HTTP code is; those of many addresses only take longer."""
+
+
+@pytest.fixture(scope="module")
+def naked() -> Iterator[Site]:
+    with site("naked") as under:
+        yield under
+
+
+@pytest.mark.parametrize("attack", NAKED, ids=lambda attack: attack.name)
+def test_naked_nothing_fails(naked: Site, attack: Attack) -> None:
+    found = measure(naked, attack, SCALE, SECONDS, recovery=0.5)
+    assert found.attackers.opened > 0
+    assert found.during.failures == found.after.failures == []
+    assert max(found.peak, found.left) < MAX_MEMORY
+
+
 @needs_proxy
 @pytest.mark.parametrize("attack", WITH_SQLITE, ids=lambda attack: attack.name)
 def test_behind_the_proxy_nothing_fails(proxied: Site, attack: Attack) -> None:

@@ -1,0 +1,123 @@
+"""Sizing of the service: requests and solves in a time, and memory, by workers.
+
+    PYTHONPATH=tests python -m campaigns.sizing [--seconds 10] [--workers 1 2]
+
+A server with its default settings and a SQLite file. Reads: wrk asks for one stored γ on 16 connections. Certificates
+and solves: eight clients ask, each anew as soon as it has its answer; every problem is a new one. Memory is what the
+server and all its processes hold together, shared pages counted once (PSS).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from support.service import Service, children, service
+
+READ = "/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
+
+CERTIFICATE = {"K": 11, "m": 1, "epsilon": 0.1, "gamma": 12 * [0.01]}
+
+CLIENTS = 8
+
+
+def memory(pid: int) -> int:
+    """Return the memory of a process and its descendants, shared pages counted once [MiB]."""
+    tree, family = children(), [pid]
+    for parent in family:  # grows while it is walked
+        family += tree.get(parent, [])
+    kilobytes = 0
+    for each in family:
+        try:
+            text = Path(f"/proc/{each}/smaps_rollup").read_text(encoding="ascii")
+        except OSError:  # it has ended
+            continue
+        kilobytes += int(re.findall(r"^Pss: +(\d+)", text, re.MULTILINE)[0])
+    return kilobytes // 1024
+
+
+def reads(server: Service, seconds: float) -> float:
+    """Return the stored γ that are read in a second."""
+    server.client.get(READ).raise_for_status()
+    command = ["wrk", "-t1", "-c16", f"-d{seconds:g}s", server.url + READ]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "Non-2xx" not in output, output
+    return float(re.findall(r"Requests/sec: +([\d.]+)", output)[0])
+
+
+def posted(server: Service, path: str, bodies: Iterator[dict[str, Any]], seconds: float) -> float:
+    """Return the answers to posted requests in a second, of clients that each ask anew."""
+    end, answered, lock = time.monotonic() + seconds, [0], threading.Lock()
+
+    def ask() -> None:
+        connection = HTTPConnection(server.client.base_url.host, server.client.base_url.port or 0, timeout=300)
+        while time.monotonic() < end:
+            with lock:
+                body = next(bodies)
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            response.read()
+            assert response.status == 200, response.status
+            answered[0] += 1
+        connection.close()
+
+    began = time.monotonic()
+    threads = [threading.Thread(target=ask) for _ in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answered[0] / (time.monotonic() - began)
+
+
+def problems(K: int) -> Iterator[dict[str, Any]]:
+    """Yield problems, each a new one."""
+    return ({"K": K, "m": 3, "epsilon": 0.1 + number / 100_000, "Delta": 1e-5} for number in count(1))
+
+
+def row(workers: int, seconds: float) -> str:
+    """Return the row of the table for so many workers."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"DARRM_WORKERS": str(workers), "DARRM_WAIT_SECONDS": "60", "DARRM_JOB_RATE": "0"}
+        with service(f"sqlite:///{folder}/store.sqlite", Path(folder), **settings) as server:
+            at_rest = memory(server.process.pid)
+            measures: list[Callable[[], float]] = [
+                lambda: reads(server, seconds),
+                lambda: posted(server, "/v1/verify", (CERTIFICATE for _ in count()), seconds),
+                lambda: 60 * posted(server, "/v1/gamma", problems(11), seconds),
+                lambda: 60 * posted(server, "/v1/gamma", problems(101), seconds),
+            ]
+            figures = [f"{measure():,.0f}" for measure in measures]
+            return f"| {workers} | {' | '.join(figures)} | {at_rest} | {memory(server.process.pid)} |"
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    options = parser.parse_args(arguments)
+    assert shutil.which("wrk") is not None, "wrk is not installed"
+    titles = ["workers", "stored γ [1/s]", "certificates [1/s]", "γ of 11 voters [1/min]", "γ of 101 voters [1/min]"]
+    titles += ["memory at rest [MiB]", "memory after it [MiB]"]
+    sys.stdout.write(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n")
+    for workers in options.workers:
+        sys.stdout.write(row(workers, options.seconds) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.refusals import refused
 from support.strategies import ProblemCase, problem_cases
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
@@ -349,7 +350,7 @@ def test_a_number_beyond_every_double(name: str) -> None:
 
 
 def test_a_long_value_is_shown_in_part() -> None:
-    with pytest.raises(InvalidInput, match=r"^K = 'aaa.*a… is not valid"):
+    with refused("K"):
         problem(K="a" * 1000)
 
 
@@ -426,5 +427,5 @@ def test_a_number_may_be_of_any_kind(number: Any) -> None:
     [Decimal("nan"), Decimal("sNaN"), Decimal(-1), np.array([0.3]), np.array(True), np.array("0.3"), np.bool_(True)],
 )
 def test_what_is_no_number_is_refused_whatever_holds_it(number: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"^epsilon = .* is not valid: expected a number of nats"):
+    with refused("epsilon"):
         Privacy(number)

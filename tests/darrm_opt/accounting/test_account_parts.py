@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem, verify
 from darrm_opt.accounting import mixture, pld, total
@@ -53,7 +54,7 @@ def test_between_grid_points_a_total_is_the_chord_in_the_odds() -> None:
             assert hardly_above(CURVE.delta(0.5 * cell + inside), left + share * (right - left) - 1e-15)
     assert BitTotal(0.5, np.zeros(3), guaranteed=True).delta(0.2) == 0.0
     assert BitTotal(0.5, np.full(3, 1.0), guaranteed=True).delta(0.2) == 1.0
-    with pytest.raises(InvalidInput, match=r"epsilon = -0.1 is not valid: expected a number of nats, at least 0"):
+    with refused("epsilon"):
         CURVE.delta(-0.1)
 
 
@@ -89,9 +90,9 @@ def test_releases_that_are_not_made_cost_nothing_and_bad_ones_are_named() -> Non
     assert not compose_bits([(region, 1)], points=3).values.flags.writeable
     with pytest.raises(InvalidInput, match=r"parts = .* expected pairs \(BitRegion, count\)"):
         compose_bits([("region", 1)])  # type: ignore[list-item]
-    with pytest.raises(InvalidInput, match=r"count = -1 .* a whole number of releases, at least 0"):
+    with refused("count"):
         compose_bits([(region, -1)])
-    with pytest.raises(InvalidInput, match=r"points = 2 .* a whole number of grid points, at least 3"):
+    with refused("points"):
         compose_bits([(region, 1)], points=2)
 
 
@@ -232,7 +233,7 @@ def test_lengths_of_distributions_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pld, "MAX_CELLS", 11)
     with pytest.raises(TooMuchWork, match=r"would need 12 cells, more than 11"):
         one.then(one)
-    with pytest.raises(InvalidInput, match=r"discretisation = 0.5 is not valid: expected 0.25, as of the first PLD"):
+    with refused("discretisation"):
         one.then(pld_of(Privacy(0.5), 0.5))
 
 
@@ -251,7 +252,7 @@ def test_a_common_discretisation_divides_what_is_written() -> None:
     cells = pld.DEFAULT_CELLS
     assert common_discretisation([1.0, 1.0 + 1e-12]) == (1.0 + 1e-12) / cells
     for bad in (0.0, -1.0, math.inf):
-        with pytest.raises(InvalidInput, match=r"discretisation"):
+        with refused("discretisation"):
             common_discretisation([1.0], bad)
 
 
@@ -351,10 +352,10 @@ def test_laws_of_affected_voters_are_checked() -> None:
         with pytest.raises(InvalidInput, match=r"chances"):
             AffectedDistribution(bad)
     for count, K in ((4, 3), (-1, 3)):
-        with pytest.raises(InvalidInput, match=r"count = .* a number of voters in 0\.\.3"):
+        with refused("count"):
             AffectedDistribution.exactly(count, K)
     for chance in (-0.1, 1.1):
-        with pytest.raises(InvalidInput, match=r"chance = .* a probability in \[0, 1\]"):
+        with refused("chance"):
             AffectedDistribution.binomial(3, chance)
 
 
@@ -368,7 +369,7 @@ def test_few_counts_where_each_is_dear() -> None:
     assert count_groups(voters, 1, law, 0.1)[1] <= 4e-4
     with pytest.raises(InvalidInput, match=r"distribution = 60 .* a distribution over 0\.\.5 voters"):
         mixture_total(np.zeros(6), Problem(5, Privacy(0.3), Privacy(1.0)), 2, law)
-    with pytest.raises(InvalidInput, match=r"queries = 0 .* a whole number of releases, at least 1"):
+    with refused("queries"):
         mixture_total(np.zeros(61), voters, 0, law)
 
 
@@ -406,9 +407,9 @@ def test_totals_of_nothing_and_of_too_much() -> None:
     nothing = total.total_privacy(release, 0, 0.0, fresh=True)
     assert {each.epsilon for each in nothing.totals.values()} == {0.0}
     assert (nothing.epsilon_at_least, nothing.refused, nothing.fresh) == (0.0, {}, True)
-    with pytest.raises(InvalidInput, match=r"queries = 1000000001 .* at most 1000000000 releases"):
+    with refused("queries"):
         total.total_privacy(release, 10**9 + 1, 0.0)
-    with pytest.raises(InvalidInput, match=r"total_delta = 1.0 .* a probability in \[0, 1\)"):
+    with refused("total_delta"):
         total.total_privacy(release, 1, 1.0)
     assert total.exact_epsilon(release.noise, release.problem, 0, 0.0) == 0.0
     assert total.total_privacy(release, 2, 1e-6).fresh is False

@@ -237,13 +237,13 @@ def test_designs_for_voters_that_were_trained_once() -> None:
 
 def test_compare_uses_freshness() -> None:
     voters, total = Problem(5, Privacy(1.0), Privacy(1.0), 3), Privacy(2.0, 1e-3)
-    once, fresh = compare(voters, 10, total), compare(voters, 10, total, fresh=True)
+    once, fresh = compare(voters, 4, total), compare(voters, 4, total, fresh=True)
     assert (once.fresh, fresh.fresh) == (False, True)
-    taken = compare(Problem(5, Privacy(math.inf), Privacy(1.0), 3), 10, total)
+    taken = compare(Problem(5, Privacy(math.inf), Privacy(1.0), 3), 4, total)
     for row, other in zip(once.rows, taken.rows, strict=True):
         assert row.name == other.name
         assert (row.utility or 0.0) == pytest.approx(other.utility or 0.0, rel=1e-3)
-    rows = {row.name: row for row in compare(Problem(5, Privacy(1.0), Privacy(1.0), 2), 10, total).rows}
+    rows = {row.name: row for row in compare(Problem(5, Privacy(1.0), Privacy(1.0), 2), 4, total).rows}
     assert rows["majority"].utility == 1.0
     assert rows["majority"].epsilon is not None
     assert rows["majority"].epsilon <= 2.0

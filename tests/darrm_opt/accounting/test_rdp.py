@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
 from darrm_opt.accounting import rdp as rdp_module
 from darrm_opt.accounting.rdp import ORDERS, Conversion, gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
@@ -154,7 +155,7 @@ def test_numbers_outside_their_ranges_are_named(argument: str, values: list[Any]
         ):
             rdp_epsilon([1.0], delta, [2.0])
     unknown: Any = "best"
-    with pytest.raises(InvalidInput, match=r"^conversion = 'best' is not valid: expected 'tight' or 'standard'"):
+    with refused("conversion", "'best'"):
         rdp_epsilon([1.0], 0.1, [2.0], conversion=unknown)
 
 
@@ -168,5 +169,5 @@ def test_orders_outside_their_range_are_named(orders: Any) -> None:
 
 @pytest.mark.parametrize("rdp", [[1.0], [1.0, -0.1], [1.0, math.nan], [[1.0, 1.0]], []])
 def test_divergences_that_do_not_fit_are_named(rdp: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"^rdp = .* expected 2 divergences of at least 0, one for each order"):
+    with refused("rdp"):
         rdp_epsilon(rdp, 1e-5, [2.0, 3.0])

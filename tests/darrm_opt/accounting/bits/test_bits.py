@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.refusals import refused
 
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region, privacy_region
@@ -243,9 +244,9 @@ def test_errors() -> None:
     for delta in (1.0, -0.1, math.nan):
         with pytest.raises(InvalidInput, match=rf"^delta = {delta} is not valid: expected a probability in \[0, 1\)"):
             compose_bits([(region, 10)]).epsilon(delta)
-    with pytest.raises(InvalidInput, match="count = -1"):
+    with refused("count"):
         compose_bits([(region, -1)])
-    with pytest.raises(InvalidInput, match="points = 2"):
+    with refused("points"):
         compose_bits([(region, 1)], points=2)
     with pytest.raises(InvalidInput, match="parts = "):
         compose_bits([(Privacy(0.3), 1)])  # type: ignore[list-item]
@@ -273,5 +274,5 @@ def test_bad_pairs_are_named(pairs: list[float]) -> None:
 
 
 def test_regions_without_privacy_are_rejected() -> None:
-    with pytest.raises(InvalidInput, match="epsilon = inf"):
+    with refused("epsilon"):
         privacy_region(Privacy(math.inf))

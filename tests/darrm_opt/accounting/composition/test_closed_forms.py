@@ -8,6 +8,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 import pytest
+from support.refusals import refused
 
 from darrm_opt.accounting.composition import closed_forms
 from darrm_opt.accounting.composition.closed_forms import (
@@ -142,7 +143,7 @@ def test_a_tail_at_its_ends() -> None:
     for wrong in ((-0.1, 2, 0.1), (0.1, -1, 0.1), (0.1, 2, -0.1), (math.inf, 2, 0.1)):
         with pytest.raises(InvalidInput):
             loss_tail(*wrong)
-    with pytest.raises(InvalidInput, match=r"total_epsilon = -0.1 is not valid: expected a number of nats, at least 0"):
+    with refused("total_epsilon"):
         loss_tail(0.1, 2, -0.1)
 
 
@@ -163,7 +164,7 @@ def test_rounding_covers_what_its_derivation_counts() -> None:
 @pytest.mark.parametrize("slack", [0.0, 1.0 + 1e-15, -1e-9, math.nan, "much", True])
 @pytest.mark.parametrize("form", [kov_branches, kov_composition_of_sequence])
 def test_a_slack_of_a_sequence_is_above_0_and_at_most_1(form: object, slack: object) -> None:
-    with pytest.raises(InvalidInput, match=r"slack = .* expected a probability above 0, at most 1"):
+    with refused("slack"):
         form({Privacy(0.1): 2}, slack)  # type: ignore[operator]
 
 
@@ -171,7 +172,7 @@ def test_a_slack_of_the_closed_form_may_be_0_and_not_1() -> None:
     assert kov_composition(0.1, 0.0, 2, 0) == basic_composition(0.1, 0.0, 2)
     assert kov_composition(0.01, 0.0, 10**6, 1 - 1e-9).epsilon < 10**4
     for wrong in (1.0, -1e-300):
-        with pytest.raises(InvalidInput, match=r"slack = .* expected a probability in \[0, 1\)"):
+        with refused("slack"):
             kov_composition(0.1, 0.0, 2, wrong)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.refusals import refused
 
 from darrm_opt.accounting.composition import optimal, randomized_response
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
@@ -313,9 +314,9 @@ def test_an_epsilon_is_asked_for_at_a_probability() -> None:
 
 def test_bad_totals_and_events_are_named() -> None:
     for wrong in (-1.0, "1"):
-        with pytest.raises(InvalidInput, match=r"total_epsilon = .* expected a number of nats, at least 0"):
+        with refused("total_epsilon"):
             optimal_delta(0.1, 0.0, 3, wrong)  # type: ignore[arg-type]
-        with pytest.raises(InvalidInput, match=r"total_epsilon = .* expected a number of nats, at least 0"):
+        with refused("total_epsilon"):
             optimal_delta_of_sequence([Privacy(0.1)], wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"events = .*expected Privacy"):
         optimal_delta_of_sequence([(0.1, 0.2)], 1.0)  # type: ignore[list-item]
@@ -323,7 +324,7 @@ def test_bad_totals_and_events_are_named() -> None:
 
 def test_so_many_mechanisms_that_their_losses_do_not_fit_in_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(randomized_response, "MAX_WINDOW", 4095)
-    with pytest.raises(InvalidInput, match=r"k = 987654 .* few enough mechanisms"):
+    with refused("k"):
         optimal_delta(1e-3, 0.0, 987_654, 0.5)
     with pytest.raises(InvalidInput, match="few enough mechanisms"):
         optimal_delta(1e-12, 0.0, 10**15, 0.5)

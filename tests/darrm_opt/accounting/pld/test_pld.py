@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
 from darrm_opt.accounting.composition.optimal import (
     least_possible_delta,
@@ -135,7 +136,7 @@ def test_profiles_add_to_other_mechanisms() -> None:
     both = one.repeated(3).then(pld_of(Privacy(0.2), step))
     exact = optimal_composition_of_sequence({Privacy(0.3, 1e-4): 3, Privacy(0.2): 1}, 1e-3).epsilon
     assert exact <= both.epsilon(1e-3) <= exact + 1e-6
-    with pytest.raises(InvalidInput, match=r"discretisation = 0\.02 is not valid: expected 0\.01, as of the first PLD"):
+    with refused("discretisation"):
         one.then(pld_of(Privacy(0.2), 0.02))
 
 
@@ -164,7 +165,7 @@ def test_extremes() -> None:
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan"), True])
 def test_bad_discretisations_are_named(bad: float) -> None:
-    with pytest.raises(InvalidInput, match=r"discretisation = .* is not valid: expected a number of nats above 0"):
+    with refused("discretisation"):
         pld_composition(0.3, 0.0, 2, 1e-3, discretisation=bad)
 
 
@@ -189,9 +190,9 @@ def test_sequences_compose_every_class() -> None:
     found = pld_composition_of_sequence(events, 0.01).privacy.epsilon
     exact = optimal_composition_of_sequence(events, 0.01).epsilon
     assert exact <= found <= exact * (1 + 1e-6)
-    with pytest.raises(InvalidInput, match=r"delta = 2\.0 is not valid"):
+    with refused("delta"):
         pld_composition_of_sequence(events, 2.0, -1.0)  # the total is the first to be checked
-    with pytest.raises(InvalidInput, match=r"k = 2\.0 is not valid"):
+    with refused("k"):
         pld_composition(0.1, 0.0, 2.0, 0.1)  # type: ignore[arg-type]
 
 
@@ -223,7 +224,7 @@ def test_a_profile_is_asked_no_further_than_its_grid() -> None:
 
 
 def test_bad_profiles_are_named() -> None:
-    with pytest.raises(InvalidInput, match=r"max_loss = -1\.0"):
+    with refused("max_loss"):
         pld_from_profile(lambda epsilons: 0 * epsilons, discretisation=0.25, max_loss=-1.0)
     for wrong in (-1e-9, 1.1):  # in one place
 
@@ -245,7 +246,7 @@ def test_profiles_and_discretisations_at_their_ends() -> None:
 def test_bad_questions_to_a_distribution_are_named() -> None:
     pld = pld_of(Privacy(0.5), 0.5)
     for epsilon in (-0.1, "0.1"):
-        with pytest.raises(InvalidInput, match=r"epsilon = .* a number of nats, at least 0"):
+        with refused("epsilon"):
             pld.delta(epsilon)  # type: ignore[arg-type]
     for k in (0, 2.0):
         with pytest.raises(InvalidInput, match=f"k = {k} .* a whole number of mechanisms, at least 1"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.bagging.bags import draw_subsamples
@@ -56,13 +57,15 @@ def accuracy(labels: Any, truth: Any) -> float:
     return float((labels == truth[: len(labels)]).mean())
 
 
-@pytest.fixture(params=["digits", "cancer"])
+@pytest.fixture
 def data(request: pytest.FixtureRequest) -> dict[str, Any]:
     found: dict[str, Any] = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.mark.parametrize("method", ["SAA", "DPBag-", "GNMax"])
+@pytest.mark.parametrize(
+    ("data", "method"), [("digits", "SAA"), ("cancer", "DPBag-"), ("digits", "GNMax")], indirect=["data"]
+)
 def test_aggregators_label_real_data(data: dict[str, Any], method: str) -> None:
     n_partitions = 3 if method == "DPBag-" else 1
     common: dict[str, Any] = {"n_chunks": 25, "n_partitions": n_partitions, "n_labels": T, "accountant": "bits"}
@@ -198,7 +201,7 @@ def test_labelling_is_checked() -> None:
     partition = Partition([[0], [1], [2]], 3, "replace")
     with pytest.raises(InvalidInput, match=r"at least plan\.n_labels = 6 queries"):
         label_pool(votes, partition, LaplacePlan(6, 0.5, 3))
-    with pytest.raises(InvalidInput, match="n_chunks = 3 is not valid: expected 4, as the plan says"):
+    with refused("n_chunks", "3"):
         label_pool(votes, partition, LaplacePlan(2, 0.5, 4))
     with pytest.raises(InvalidInput, match="expected 'add_remove', as the plan says"):
         label_pool(votes, partition, LaplacePlan(2, 0.5, 3, adjacency="add_remove"))
@@ -241,7 +244,7 @@ def test_training_is_checked(X: Any, y: Any, classes: Any, message: str) -> None
 def test_students_and_predictions_are_checked() -> None:
     with pytest.raises(InvalidInput, match="between 1 and 2 labels"):
         train_student(tree.DecisionTreeClassifier(), [[0.0], [1.0]], [])
-    with pytest.raises(InvalidInput, match="prediction = 7 is not valid: expected one of the classes"):
+    with refused("prediction", "7"):
         collect_votes([[ConstantVote(7)]], [[0.0]])
     constant = train_student(tree.DecisionTreeClassifier(), [[0.0], [1.0]], [1, 1], classes=("a", "b"))
     assert constant.predict([[0.0]]).tolist() == ["b"]

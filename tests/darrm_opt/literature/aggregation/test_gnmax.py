@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.errors import InvalidInput
@@ -114,9 +115,9 @@ def test_pld_agrees_with_google_and_with_the_continuous_mechanism() -> None:
 def test_pld_of_many_classes_and_refusals() -> None:
     assert gnmax_pld_epsilon(10.0, 1e-4, n_classes=10) == gnmax_pld_epsilon(10.0, 1e-4)
     assert gnmax_pld_epsilon(10.0, 1e-4, queries=0) == 0
-    with pytest.raises(InvalidInput, match="affected = 2 is not valid: expected 1 vote with more than two classes"):
+    with refused("affected", "2"):
         gnmax_pld_epsilon(10.0, 1e-4, affected=2, n_classes=3)
-    with pytest.raises(InvalidInput, match=r"sigma = .* at most 10000 votes"):
+    with refused("sigma"):
         gnmax_pld_epsilon(1e5, 1e-4)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss
@@ -133,7 +134,7 @@ def test_budget_is_the_largest_that_fits(epsilon: float, delta: float, lam: floa
 @given(st.floats(0.2, 20), st.floats(1e-6, 0.2), st.integers(1, 10**6))
 def test_lambda_for_returns_to_the_start(epsilon: float, delta: float, n_labels: int) -> None:
     if epsilon <= epsilon_floor(delta) * 1.001:
-        with pytest.raises(InvalidInput, match=r"epsilon = .* which ln\(1/delta\) over the largest order costs"):
+        with refused("epsilon"):
             saa_lam_for(n_labels, epsilon * 0.99, delta)
         return
     lam = saa_lam_for(n_labels, epsilon, delta)
@@ -196,7 +197,7 @@ def test_pure_plans_and_many_classes() -> None:
     best = LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=100, n_classes=10)
     assert best.n_labels > 90
     assert best.guarantee.basis == "Laplace noise, optimal composition"
-    with pytest.raises(InvalidInput, match="accountant = 'bits' is not valid: expected 'best' or 'moments' unless"):
+    with refused("accountant", "'bits'"):
         LaplacePlan(1, 0.1, 10, n_classes=3, accountant="bits")
 
 
@@ -210,15 +211,15 @@ def test_an_unaffordable_plan_says_so() -> None:
 
 
 def test_plans_are_checked() -> None:
-    with pytest.raises(InvalidInput, match="n_labels = 3 is not valid: expected lam or n_labels, not both"):
+    with refused("n_labels", "3"):
         LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=5, lam=0.1, n_labels=3)
-    with pytest.raises(InvalidInput, match="n_chunks = 0"):
+    with refused("n_chunks"):
         LaplacePlan(1, 0.1, 0)
-    with pytest.raises(InvalidInput, match="lam = 0 is not valid: expected a positive finite number"):
+    with refused("lam", "0"):
         LaplacePlan(1, 0, 5)
-    with pytest.raises(InvalidInput, match=r"delta = 1 is not valid: expected a probability in \[0, 1\)"):
+    with refused("delta", "1"):
         LaplacePlan(1, 0.1, 5, delta=1)
-    with pytest.raises(InvalidInput, match="adjacency = 'both'"):
+    with refused("adjacency"):
         LaplacePlan(1, 0.1, 5, adjacency="both")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"epsilon .* is not valid: expected a positive finite number of nats"):
         LaplacePlan.for_target(Privacy(0.0, 1e-3), n_chunks=5)

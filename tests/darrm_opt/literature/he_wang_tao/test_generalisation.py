@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
 from darrm_opt.errors import InvalidInput
@@ -70,7 +71,7 @@ def test_multi_database() -> None:
     alpha, probability = multi_database(Privacy(0.1, 1e-6), 10)
     assert (round(alpha, 8), probability) == (0.30000905, 0.1)
     assert multi_database(Privacy(0.5, 1e-6), 1) == (1.0, 1.0)
-    with pytest.raises(InvalidInput, match=r"epsilon = 1\.2 .*above 0 and at most 1"):
+    with refused("epsilon"):
         multi_database(Privacy(1.2), 1)
 
 
@@ -109,7 +110,7 @@ def test_thresholds_and_failures() -> None:
     assert rederived_threshold(Privacy(0.05, 0.05)) <= 7 * 0.05
     for epsilon in (1e-3, 0.05, 1 / 9):
         assert rederived_threshold(Privacy(epsilon, 1e-6)) < threshold(epsilon)
-    with pytest.raises(InvalidInput, match=r"epsilon = 2\.0 .*the printed failure probability is negative"):
+    with refused("epsilon"):
         failure_probability(Privacy(2.0, 1e-6))
     with pytest.raises(InvalidInput, match="at least delta and below 1"):
         rederived_threshold(Privacy(0.01, 0.5))

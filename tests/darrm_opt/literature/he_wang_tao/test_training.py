@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_epsilon_tail
@@ -124,11 +125,11 @@ def test_bad_training_is_named(changed: dict[str, Any], message: str) -> None:
 
 
 def test_bad_steps_are_named() -> None:
-    with pytest.raises(InvalidInput, match="adjacency = 'add'"):
+    with refused("adjacency"):
         federated(10, 2, 1.0, 1, 1e-6, adjacency="add")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"mu = 0\.0"):
+    with refused("mu"):
         gaussian_delta(0.0, 1.0)
-    with pytest.raises(InvalidInput, match=r"rate = 1\.5"):
+    with refused("rate"):
         amplify_by_subsampling(Privacy(0.1), 1.5)
 
 
@@ -187,7 +188,7 @@ def test_bad_curves_are_named(rdp: list[float], orders: list[float], message: st
 
 
 def test_bad_rdp_inputs_are_named() -> None:
-    with pytest.raises(InvalidInput, match="sigma = 0"):
+    with refused("sigma"):
         gaussian_rdp(0.0)
-    with pytest.raises(InvalidInput, match="conversion = 'best'"):
+    with refused("conversion"):
         rdp_epsilon([0.1], 1e-5, [2.0], conversion="best")  # type: ignore[arg-type]

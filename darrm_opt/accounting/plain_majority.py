@@ -18,7 +18,7 @@ from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import compose_models, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import bits_total
+from darrm_opt.accounting.total import bits_total, optimal_total_of_profile
 from darrm_opt.baselines import plain_majority_sharp
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
@@ -59,8 +59,10 @@ def plain_majority_total(
     return (epsilon, account) if epsilon < math.inf else (math.inf, "none")
 
 
-def answers_total(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> tuple[float, str]:
-    """Return the total ε of majorities whose answers compose [nats], and its account: "votes" or "bits".
+def answers_total(
+    problem: Problem, queries: int, total_delta: float, *, fresh: bool, quick: bool = False
+) -> tuple[float, str]:
+    """Return the total ε of majorities whose answers compose [nats], and its account: "votes", "bits" or "optimal".
 
     (inf, "none") for voters that are not private, and for several answers of voters that were trained once: one record
     can then turn a majority with certainty.
@@ -70,6 +72,7 @@ def answers_total(problem: Problem, queries: int, total_delta: float, *, fresh: 
         queries: Q ≥ 1 majorities.
         total_delta: δ of all of them together [probability], in [0, 1).
         fresh: see `freshness.FRESH`.
+        quick: leave out the accounts whose time grows with Q.
     """
     if effective_voters(problem, queries, fresh=fresh).voter.epsilon == math.inf:
         return math.inf, "none"
@@ -78,9 +81,11 @@ def answers_total(problem: Problem, queries: int, total_delta: float, *, fresh: 
         epsilon = plain_majority_sharp(problem.K, problem.voter, problem.affected).epsilon
         votes = Privacy(min(votes.epsilon, multiple_up(queries, epsilon)), total_delta)
     majority = NoisyMajority(_ones(problem.K), problem)
-    return cheapest(
-        {"votes": lambda: votes, "bits": lambda: bits_total(Counter({majority: queries}), total_delta, POINTS)}
-    )
+    if quick:
+        released = "optimal", lambda: optimal_total_of_profile(majority, queries, total_delta)
+    else:
+        released = "bits", lambda: bits_total(Counter({majority: queries}), total_delta, POINTS)
+    return cheapest(dict([("votes", lambda: votes), released]))
 
 
 def private_model_count(problem: Problem, total: Privacy) -> int:

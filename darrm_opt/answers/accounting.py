@@ -227,6 +227,7 @@ def _option_to_dict(option: Option) -> dict[str, Any]:
     return {
         "mechanism": option.mechanism,
         "fits": option.fits,
+        "outcome": option.outcome,
         "accuracy": option.accuracy,
         "queries": option.queries,
         "spent": None if option.spent is None else _privacy_to_dict(option.spent),

@@ -52,6 +52,9 @@ ESTIMATE_PRECISION, PRECISION = 3e-3, 1e-3
 SHARES = (1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.0, 1.0)
 """First points of the curve: δ as a share of the largest δ."""
 
+QUICK_SHARES = (0.0, 0.2, 0.6)
+"""The same of a quick search."""
+
 END_PRECISION = 0.1
 """Relative precision of that largest δ: it only says where to look."""
 
@@ -94,6 +97,7 @@ def best_target(
     objective: AnyObjective | str = "rectangular",
     *,
     fresh: bool = False,
+    quick: bool = False,
     stop: Callable[[], bool] = never_stop,
 ) -> BestTarget:
     """Return the target of one release with which γ_opt is most useful while all releases fit a total budget.
@@ -107,6 +111,7 @@ def best_target(
         objective: what γ_opt maximises.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
             False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+        quick: leave out the accounts whose time grows with Q, and look at fewer targets: seconds for any Q.
         stop: called between the steps of the search; if it returns True, the best target so far is returned.
 
     Returns:
@@ -141,9 +146,9 @@ def best_target(
         )
     # From here on the voters are those that compose; if they are not private, freshness makes no difference.
     voters = effective_voters(voters, queries, fresh=fresh)
-    search = _TargetSearch(voters, queries, total, as_objective(objective), stop)
+    search = _TargetSearch(voters, queries, total, as_objective(objective), stop, quick=quick)
     solution = search.best()
-    cost, account = least_cost(Release.of(solution), queries, total.delta, fresh=fresh)
+    cost, account = least_cost(Release.of(solution), queries, total.delta, fresh=fresh, quick=quick)
     target = solution.problem.target
     if cost > total.epsilon and queries * Fraction(target.delta) <= Fraction(total.delta):
         cost, account = sum_of_epsilons(target, queries), "simple"
@@ -163,14 +168,20 @@ def sum_of_epsilons(target: Privacy, queries: int) -> float:
 
 
 def least_cost(
-    release: Release, queries: int, total_delta: float, *, fresh: bool = False, points: int = POINTS
+    release: Release,
+    queries: int,
+    total_delta: float,
+    *,
+    fresh: bool = False,
+    points: int = POINTS,
+    quick: bool = False,
 ) -> tuple[float, str]:
     """Return the total ε of ``queries`` releases at a total δ, and the name of the account that proves it.
 
     `cheapest_total` of voters whose releases compose, or the models together where they were trained once.
     """
     models = models_account(release.problem, queries, total_delta, fresh=fresh).epsilon, "models"
-    cost = cheapest_total(release.effective(queries, fresh=fresh), queries, total_delta, points)
+    cost = cheapest_total(release.effective(queries, fresh=fresh), queries, total_delta, points, quick=quick)
     return models if models[0] < cost[0] else cost
 
 
@@ -237,8 +248,10 @@ class _TargetSearch:
         total: Privacy,
         objective: AnyObjective,
         stop: Callable[[], bool] = never_stop,
+        *,
+        quick: bool = False,
     ) -> None:
-        self._stop = stop
+        self._stop, self._quick = stop, quick
         self._problem, self._queries, self._total, self._objective = problem, queries, total, objective
         self._curve: dict[float, _CurvePoint] = {}  # by δ, as far as it is known
         self._rows: Counts | None = None
@@ -251,10 +264,10 @@ class _TargetSearch:
         guess = min(0.5, self._total.epsilon / (4 * self._queries) + self._total.delta / self._queries)
         calibration = self._calibrate(lambda delta: self._estimated_cost(0.0, delta), 1 - 1e-9, guess, END_PRECISION)
         max_delta = 0.0 if calibration is None else calibration.value
-        for share in SHARES:
+        for share in QUICK_SHARES if self._quick else SHARES:
             if not self._stop():
                 self._explore(share * max_delta)
-        for _ in range(MAX_REFINEMENTS):
+        for _ in range(1 if self._quick else MAX_REFINEMENTS):
             if not self._stop():
                 self._explore(self._next_delta())
         best = self._equal_share()
@@ -290,7 +303,9 @@ class _TargetSearch:
         """Return the δ of the best estimates, apart from each other: neighbouring estimates miss the same pairs."""
         finalists: list[float] = []
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
-            if len(finalists) < MAX_FINALISTS and all(abs(delta - other) > MIN_SPACING * other for other in finalists):
+            if len(finalists) < (1 if self._quick else MAX_FINALISTS) and all(
+                abs(delta - other) > MIN_SPACING * other for other in finalists
+            ):
                 finalists.append(delta)
         return finalists
 
@@ -379,11 +394,14 @@ class _TargetSearch:
 
     def _cost(self, solution: Solution) -> float:
         # the voters are already those that compose
-        return cheapest_total(Release.of(solution), self._queries, self._total.delta, POINTS)[0]
+        release = Release.of(solution)
+        return cheapest_total(release, self._queries, self._total.delta, POINTS, quick=self._quick)[0]
 
     def _estimated_cost(self, epsilon: float, delta: float) -> tuple[Solution, float]:
         """Return γ_opt at a target, and an estimate of the total ε of Q releases."""
         solution = self._solve(epsilon, delta)
+        if self._quick:
+            return solution, self._cost(solution)
         assert self._rows is not None  # noqa: S101 - for the type checker: a solve has just set them
         constraint = PrivacyConstraint.of(solution.problem)
         cost = estimated_cost(solution.noise, constraint, self._rows, self._queries, self._total.delta)

@@ -13,15 +13,21 @@ from darrm_opt.accounting import DeltaTooSmall, PrivacyBudget, Release, TooMuchW
 from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.freshness import models_account
 from darrm_opt.accounting.release_profile import NoisyMajority, Released
-from darrm_opt.accounting.total import MAX_RELEASES, bits_total
+from darrm_opt.accounting.total import MAX_RELEASES, bits_total, cheapest_total
 from darrm_opt.problem import Privacy
-from darrm_opt.search import largest_count_between
+from darrm_opt.search import largest_count, largest_count_between
 
 PRECISION = 0.01
 """The count is found to this share of itself, from below: each step of the exact account takes up to seconds."""
 
 MAX_BY_BITS = 20_000
 """Most releases for which the exact account on bits is computed: beyond, it would take minutes."""
+
+MIN_TOO_MANY = 100
+"""The same where it is to be quick."""
+
+MAX_EVENTS = 10**6
+"""Most releases that the optimal composition of the profile is asked for."""
 
 MAX_WORK = 40_000_000
 """Grid points × releases of one step of the exact account: about a second."""
@@ -30,7 +36,7 @@ MAX_POINTS, MIN_POINTS = 40_001, 2_001
 """Grid points of the exact account; fewer only make its bound larger."""
 
 
-def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool = False) -> Quota:
+def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool = False, quick: bool = False) -> Quota:
     """Return how many releases of a γ fit in ``budget``.
 
     Args:
@@ -38,6 +44,7 @@ def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool 
         budget: total (ε, δ) of all releases, ε finite.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
             False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+        quick: leave out the accounts whose time grows with the count.
 
     Returns:
         A count that fits; up to 1 % more may.
@@ -60,7 +67,7 @@ def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool 
     if models_account(release.problem, MAX_RELEASES, budget.delta, fresh=fresh).epsilon <= budget.epsilon:
         return Quota(MAX_RELEASES, "models")
     majority = release.effective(MAX_RELEASES, fresh=fresh)
-    quota = _largest_count(majority, account)
+    quota = _largest_count(majority, account, MIN_TOO_MANY if quick else MAX_BY_BITS)
     if quota.queries or majority is release:
         return quota
     single_account = _account(release, 1, account)  # a single release has no earlier one: the voters' own privacy holds
@@ -76,18 +83,19 @@ def is_proved(release: Release, quota: Quota, budget: Privacy, *, fresh: bool) -
     return _account(release.effective(quota.queries, fresh=fresh), quota.queries, PrivacyBudget(budget)) is not None
 
 
-def _largest_count(majority: NoisyMajority, account: PrivacyBudget) -> Quota:
+def _largest_count(majority: NoisyMajority, account: PrivacyBudget, most_by_bits: int) -> Quota:
     """Return how many releases fit, for voters whose releases compose."""
     try:
         by_events = account.affordable(majority.privacy)
     except DeltaTooSmall:
         by_events = 0
+    by_events = max(by_events, largest_count(lambda count: _fits_quickly(majority, count, account.budget), MAX_EVENTS))
     fitting = by_events
-    # The cheap account gives a lower end; from there upwards the expensive one, which is the tightest.
+    # The cheap accounts give a lower end; from there upwards the expensive one, which is the tightest.
     too_many = max(1, fitting + 1 if fitting < 10 else 2 * fitting)
-    while too_many <= MAX_BY_BITS and _fits(majority, too_many, account.budget):
+    while too_many <= most_by_bits and _fits(majority, too_many, account.budget):
         fitting, too_many = too_many, 2 * too_many
-    if too_many <= MAX_BY_BITS:
+    if too_many <= most_by_bits:
         fitting = largest_count_between(
             lambda count: _fits(majority, count, account.budget), fitting, too_many, PRECISION
         )
@@ -99,7 +107,13 @@ def _account(majority: NoisyMajority, queries: int, account: PrivacyBudget) -> s
     with suppress(DeltaTooSmall):
         if account.fits(majority.privacy, queries):
             return "optimal"
+    if _fits_quickly(majority, queries, account.budget):
+        return "optimal"
     return "bits" if _fits(majority, queries, account.budget) else None
+
+
+def _fits_quickly(majority: NoisyMajority, queries: int, budget: Privacy) -> bool:
+    return cheapest_total(majority, queries, budget.delta, quick=True)[0] <= budget.epsilon
 
 
 def _fits(majority: NoisyMajority, queries: int, budget: Privacy) -> bool:

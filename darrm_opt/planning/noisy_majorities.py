@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.closed_forms import basic_composition
@@ -23,7 +24,7 @@ from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.options import Mechanism, Option
-from darrm_opt.planning.request import PlanRequest
+from darrm_opt.planning.request import MAX_EXACT_QUERIES, PlanRequest
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 
 POINTS = 2001
@@ -31,9 +32,6 @@ POINTS = 2001
 
 PRECISION, PURE_PRECISION = 5e-3, 1e-7
 """Share of the budget that a calibration may leave unused; at a total δ of 0, of the parameter."""
-
-MAX_QUERIES = 500
-"""Most queries for which every mechanism is compared: each account takes seconds, and γ_opt gains with every query."""
 
 NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
@@ -68,6 +66,7 @@ def optimal(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option
         voters.affected,
         request.objective,
         fresh=request.fresh,
+        quick=request.quick,
         stop=request.stop,
     )
     target, spent, account = best.target, best.total, best.account
@@ -141,7 +140,7 @@ def _optimal_of_count(request: PlanRequest, budget: Privacy, voters: Problem) ->
         noise_and_cost, request.total.epsilon, MAX_SHARE, guess=1.0, precision=PRECISION, stop=request.stop
     )
     if best is None:
-        return Option.unfit("optimal", request, TIME_IS_UP if request.stop() else NOTHING_FITS)
+        return nothing_fits("optimal", request)
     target = scaled(best.value)
     why = (
         f"Every release is {guarantee(target, '.4g')} for a record that affects {voters.affected} of the voters; "
@@ -152,11 +151,15 @@ def _optimal_of_count(request: PlanRequest, budget: Privacy, voters: Problem) ->
 
 def optimal_sequence(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option:
     """Return a γ made for all Q releases at once, at least as accurate as the ``seeds`` that fit."""
+    name: Mechanism = "optimal_sequence"
     if request.queries == 1 and request.affected_distribution is None:
-        return Option.unfit("optimal_sequence", request, "One release is no sequence: see optimal.")
+        return replace(optimal(request), mechanism=name, why="One release is no sequence: it is that of optimal.")
     if request.total.delta == 0:
         why = "At a total δ of 0 the releases' ε add up, and the best split is an equal one: see optimal."
-        return Option.unfit("optimal_sequence", request, why)
+        return Option.unfit(name, request, why, "not computed")
+    if request.quick:
+        why = f"A γ of its own for more than {MAX_EXACT_QUERIES:,} queries takes too long: see optimal."
+        return Option.unfit(name, request, why, "not computed")
     if request.affected_distribution is not None:
         check_comparable(request.released, request.queries, request.total, request.affected_distribution)
     design = design_sequence(
@@ -189,10 +192,17 @@ def calibrated(name: Mechanism, request: PlanRequest) -> Option:
     budget, guess = request.total.epsilon, min(most, 1 / request.K)
     best = calibrate(noise_and_cost, budget, most, guess=guess, precision=PRECISION, stop=request.stop)
     if best is None:
-        return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
+        return nothing_fits(name, request)
     epsilon, account = cost(best.result, request)
     words = kind.of_information(request.K, 2, best.value).words
     return _option(name, request, best.result, epsilon, account, f"{words} {request.composing()}")
+
+
+def nothing_fits(name: Mechanism, request: PlanRequest) -> Option:
+    """Return an option of which no setting fits, or none was found in time."""
+    if request.stop():
+        return Option.unfit(name, request, TIME_IS_UP, "not computed")
+    return Option.unfit(name, request, NOTHING_FITS)
 
 
 def _calibrated_for_fixed_votes(name: Mechanism, request: PlanRequest) -> Option:
@@ -227,7 +237,7 @@ def _calibrated_without_delta(name: Mechanism, request: PlanRequest) -> Option:
     guess = min(most, 1 / request.K)
     best = calibrate(noise_and_cost, total.epsilon, most, guess=guess, precision=PURE_PRECISION, stop=request.stop)
     if best is None:
-        return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
+        return nothing_fits(name, request)
     spent = basic_composition(problem.target.epsilon, 0.0, queries)
     words = kind.of_information(request.K, 2, best.value).words
     why = (
@@ -251,7 +261,8 @@ def cost(noise: NoiseFunction, request: PlanRequest) -> tuple[float, str]:
     """Return the total ε of Q releases of any γ at the total δ, and its account; ``inf`` if nothing is proved."""
     if request.affected_distribution is not None:
         return _mixture_cost(noise, request, request.affected_distribution)
-    return cheapest_total(NoisyMajority(noise, request.released), request.queries, request.total.delta, POINTS)
+    majority = NoisyMajority(noise, request.released)
+    return cheapest_total(majority, request.queries, request.total.delta, POINTS, quick=request.quick)
 
 
 def _mixture_cost(noise: NoiseFunction, request: PlanRequest, distribution: AffectedDistribution) -> tuple[float, str]:

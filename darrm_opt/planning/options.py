@@ -21,6 +21,9 @@ Mechanism = str
 MECHANISMS: tuple[Mechanism, ...] = ("majority", "fewer_voters", "optimal", "optimal_sequence", *calibrated_names())
 """The mechanisms that the planner compares; the simpler first."""
 
+Outcome = Literal["fits", "does not fit", "not computed", "does not apply"]
+"""What is known of a mechanism: a setting that fits, that none does, nothing, or that it is no release of its own."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
@@ -38,6 +41,7 @@ class Option:
         noise: γ of one release; None if the plain majority (of some voters) is released.
         problem: voters and (ε, δ) for which `verify` proves γ; None likewise.
         solution: γ with its certificate, if it is the γ_opt of one target.
+        outcome: whether it fits, and where it does not, whether that is known.
     """
 
     mechanism: Mechanism
@@ -50,17 +54,19 @@ class Option:
     noise: NoiseFunction | None = None
     problem: Problem | None = None
     solution: Solution | None = None
+    outcome: Outcome = "fits"
 
     @classmethod
-    def unfit(cls, mechanism: Mechanism, request: PlanRequest, why: str) -> Option:
-        """Return an option of which no setting is within the total.
+    def unfit(cls, mechanism: Mechanism, request: PlanRequest, why: str, outcome: Outcome = "does not fit") -> Option:
+        """Return an option without a setting that is proved to be within the total.
 
         Args:
             mechanism: which one.
             request: the question.
             why: the reason, as text.
+            outcome: whether no setting is within the total, or what else is the matter.
         """
-        return cls(mechanism=mechanism, voters=request.K, why=why)
+        return cls(mechanism=mechanism, voters=request.K, why=why, outcome=outcome)
 
     @property
     def fits(self) -> bool:

@@ -35,17 +35,18 @@ def fewer_voters(request: PlanRequest) -> Option:
     """
     name: Mechanism = "fewer_voters"
     if not request.private:
-        return Option.unfit(name, request, "Voters that are not private stay so, however few of them vote.")
+        why = "Voters that are not private stay so, however few of them vote."
+        return Option.unfit(name, request, why, "does not apply")
     if request.fresh:
         why = "Voters with fresh randomness can be drawn anew for each query, which is subsampling."
-        return Option.unfit(name, request, why)
+        return Option.unfit(name, request, why, "does not apply")
     voter, total = request.voter, request.total
     n = private_model_count(request.voters, total)
     if n == 0:
         why = f"One model alone is ({voter.epsilon:.4g}, {voter.delta:.4g})-DP, which is more than the total."
         return Option.unfit(name, request, why)
     if n == request.affected:
-        return Option.unfit(name, request, "All voters fit: see majority.")
+        return Option.unfit(name, request, "All voters fit: see majority.", "does not apply")
     why = (
         f"Keep any {n} of the {request.K} models, chosen without looking at the data, and discard the others: a record "
         f"affects at most {n} of them, and {n} together are within the total. Their plain majority is post-processing, "
@@ -99,7 +100,7 @@ def _from_models(request: PlanRequest) -> Option:
 def _from_fresh_answers(request: PlanRequest) -> Option:
     """Return the majority of fresh answers, by the cheapest account of Q of them."""
     K, Q, total = request.K, request.queries, request.total
-    epsilon, account = answers_total(request.voters, Q, total.delta, fresh=request.fresh)
+    epsilon, account = answers_total(request.voters, Q, total.delta, fresh=request.fresh, quick=request.quick)
     answers = "One plain majority costs" if Q == 1 else f"{Q:,} plain majorities cost"
     if not epsilon <= total.epsilon:
         cost = (

@@ -115,8 +115,7 @@ def plan(
         warnings += (NO_DELTA,)
     if best is not None and best.accuracy is not None and best.accuracy >= request.least_accuracy:
         return Plan(request, tuple(options), "noisy majority", _advice(best, request), (), warnings)
-    noise = next((option.noise for option in options if option.fits and option.noise is not None), None)
-    changes = suggestions(request, noise)
+    changes = suggestions(request, [option.noise for option in options if option.fits and option.noise is not None])
     advice = " ".join([_no_option_advice(best, request), *(suggestion.words for suggestion in changes)])
     return Plan(request, tuple(options), "none", advice, changes, warnings)
 
@@ -154,18 +153,14 @@ def _order(mechanism: Mechanism) -> int:
 
 def _option(mechanism: Mechanism, request: PlanRequest, options: list[Option]) -> Option:
     if request.stop():
-        return Option.unfit(mechanism, request, noisy.TIME_IS_UP)
-    if mechanism not in _QUICK and request.queries > noisy.MAX_QUERIES:
-        return Option.unfit(
-            mechanism, request, f"Not computed for more than {noisy.MAX_QUERIES:,} queries: see optimal."
-        )
+        return Option.unfit(mechanism, request, noisy.TIME_IS_UP, "not computed")
     seeds = [option.noise for option in options if option.noise is not None]
     try:
         if mechanism in _SEEDED:
             return _SEEDED[mechanism](request, seeds)
         return _EVALUATORS.get(mechanism, partial(noisy.calibrated, mechanism))(request)
     except TooMuchWork as err:
-        return Option.unfit(mechanism, request, f"Not computed: {err}")
+        return Option.unfit(mechanism, request, f"Not computed: {err}", "not computed")
 
 
 _EVALUATORS: dict[Mechanism, Callable[[PlanRequest], Option]] = {
@@ -176,9 +171,6 @@ _EVALUATORS: dict[Mechanism, Callable[[PlanRequest], Option]] = {
 
 _SEEDED = {"optimal": noisy.optimal, "optimal_sequence": noisy.optimal_sequence}
 """Mechanisms that start from the others, evaluated after them in this order."""
-
-_QUICK = {"majority", "fewer_voters", "optimal", "gnmax"}
-"""Mechanisms that are compared for any number of queries, the others for up to `noisy.MAX_QUERIES` only."""
 
 
 def _check_mechanisms(mechanisms: Iterable[str]) -> tuple[Mechanism, ...]:
@@ -195,7 +187,7 @@ def _rank(option: Option) -> tuple[bool, float, int]:
 
 
 def _advice(best: Option, request: PlanRequest) -> str:
-    accuracy = f"Right with probability {best.accuracy:.4f} under the prior {request.objective.name}."
+    accuracy = f"Right with probability {best.accuracy:.4f} under the prior {request.prior_text}."
     action = {
         "optimal": "Release γ_opt of one target",
         "optimal_sequence": "Release the γ made for all queries together",

@@ -29,6 +29,9 @@ from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 MAX_QUERIES = 10**9
 """Most queries of one plan, as in every account."""
 
+MAX_EXACT_QUERIES = 500
+"""Most queries for which the accounts whose time grows with their number are used."""
+
 _PRIOR = "the text of an objective that has a prior, such as rectangular, shared(2,5) or histogram(9,1,0,2)"
 
 
@@ -126,9 +129,19 @@ class PlanRequest:
         return self.objective.prior
 
     @property
+    def prior_text(self) -> str:
+        """The prior as it is written."""
+        return str(self.objective).removesuffix(" agreement")
+
+    @property
     def affected_distribution(self) -> AffectedDistribution | None:
         """Distribution of the number of voters that one record affects, if a draw decides it."""
         return None if self.bags is None else self.bags.affected_distribution(self.K)
+
+    @property
+    def quick(self) -> bool:
+        """Whether only accounts are used that take as long for any number of queries."""
+        return self.queries > MAX_EXACT_QUERIES
 
     @property
     def private(self) -> bool:

@@ -1,18 +1,20 @@
 """Suggestions: fewer queries or a larger total that make an option useful if none is. Each is proved, none a guess.
 
-The given γ is scaled up until it is accurate enough; then the accounts give how many releases of it fit the total, and
-the total of all queries. Both hold; another γ may need slightly less.
+Each given γ is scaled up until it is accurate enough; then the accounts give how many releases of it fit the total, and
+the total of all queries. γ_opt made for that many queries is scaled likewise, as its shape depends on their number. All
+hold; another γ may need slightly less.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.budgeting.best_target import least_cost
+from darrm_opt.budgeting.best_target import best_target, least_cost
 from darrm_opt.budgeting.quota import most_releases
 from darrm_opt.design.report import text_above
 from darrm_opt.noise import NoiseFunction
@@ -22,64 +24,85 @@ from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
 from darrm_opt.search import least_fitting
 
+MAX_SHAPES = 3
+"""Options whose γ are scaled where accounts are quick; elsewhere one."""
+
 MAX_FACTOR = 2.0**60
 """Largest factor by which a γ is scaled."""
 
 
-def suggestions(request: PlanRequest, noise: NoiseFunction | None) -> tuple[Suggestion, ...]:
+def suggestions(request: PlanRequest, noises: Sequence[NoiseFunction]) -> tuple[Suggestion, ...]:
     """Return changes of the request that give the wanted accuracy.
 
     Args:
         request: the question.
-        noise: γ of the most accurate option, which is not accurate enough; None if there is none.
+        noises: γ of the options that fit, the most accurate first; none is accurate enough.
     """
-    candidates = [_private_models_total(request)]
-    release = None if noise is None else _accurate_release(noise, request)
-    if release is not None:
-        accuracy = request.accuracy(release.noise)
-        candidates += [_fewer_queries(release, accuracy, request), _larger_total(release, accuracy, request)]
+    releases = [_accurate_release(noise, request) for noise in noises[: MAX_SHAPES if request.quick else 1]]
+    accurate = [release for release in releases if release is not None]
+    fewer = [_fewer_queries(release, request) for release in accurate]
+    if request.quick and (most := max((each.queries or 0 for each in fewer if each is not None), default=0)):
+        design = best_target(
+            request.released.K,
+            request.released.voter,
+            most,
+            request.total,
+            request.released.affected,
+            request.objective,
+            fresh=request.fresh,
+            quick=True,
+            stop=request.stop,
+        )
+        if (release := _accurate_release(design.solution.noise, request)) is not None:
+            accurate.append(release)
+            fewer.append(_fewer_queries(release, request))
+    larger = [_larger_total(release, request) for release in accurate]
+    candidates = [
+        _private_models_total(request),
+        max((each for each in fewer if each is not None), key=lambda each: each.queries or 0, default=None),
+        min((each for each in larger if each is not None), key=lambda each: each.total.epsilon, default=None),
+    ]
     return tuple(suggestion for suggestion in candidates if suggestion is not None)
 
 
 def _accurate_release(noise: NoiseFunction, request: PlanRequest) -> Release | None:
-    """Return the γ scaled until it is accurate enough, if one release of it can be proved private."""
+    """Return the γ scaled until it is just accurate enough, if one release of it can be proved private."""
 
     def scaled(factor: float) -> NoiseFunction:
         return NoiseFunction(np.minimum(noise.values * factor, 1.0), request.K)
 
-    low, high = 1.0, 1.0
+    low, high = 0.0, 1.0
     while request.accuracy(scaled(high)) < request.least_accuracy:
         low, high = high, 2 * high
         if high > MAX_FACTOR:
             return None
-    if high > low:
-        high = least_fitting(lambda factor: request.accuracy(scaled(factor)) >= request.least_accuracy, low, high)
+    high = least_fitting(lambda factor: request.accuracy(scaled(factor)) >= request.least_accuracy, low, high)
     accurate_noise = scaled(high)
     problem = provable_problem(accurate_noise, request)
     return None if problem is None else Release(accurate_noise, problem)
 
 
-def _fewer_queries(release: Release, accuracy: float, request: PlanRequest) -> Suggestion | None:
+def _fewer_queries(release: Release, request: PlanRequest) -> Suggestion | None:
     if request.affected_distribution is not None:
         return None  # a quota assumes the largest number of affected voters, not its distribution
-    most = most_releases(release, request.total, fresh=request.fresh).queries
+    most = most_releases(release, request.total, fresh=request.fresh, quick=request.quick).queries
     if not 1 <= most < request.queries:
         return None
     words = f"Ask {most:,} {'query' if most == 1 else 'queries'} instead of {request.queries:,}."
-    return Suggestion("queries", most, request.total, accuracy, words)
+    return Suggestion("queries", most, request.total, request.accuracy(release.noise), words)
 
 
-def _larger_total(release: Release, accuracy: float, request: PlanRequest) -> Suggestion | None:
+def _larger_total(release: Release, request: PlanRequest) -> Suggestion | None:
     total = request.total
     if request.affected_distribution is None:
-        epsilon, _ = least_cost(release, request.queries, total.delta, fresh=request.fresh)
+        epsilon, _ = least_cost(release, request.queries, total.delta, fresh=request.fresh, quick=request.quick)
     else:
         epsilon, _ = cost(release.noise, request)
     if not total.epsilon < epsilon <= MAX_TARGET_EPSILON:
         return None
     larger = Privacy(float(text_above(epsilon, ".4g")), total.delta)  # rounded up to the digits that the text shows
     words = f"Allow a total ε of {larger.epsilon:g} at the same δ."
-    return Suggestion("total", request.queries, larger, accuracy, words)
+    return Suggestion("total", request.queries, larger, request.accuracy(release.noise), words)
 
 
 def _private_models_total(request: PlanRequest) -> Suggestion | None:

@@ -205,7 +205,7 @@ def _save(plan: Plan, output: str) -> None:
 
 
 def _option_text(option: PlanOption) -> str:
-    outcome = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
+    outcome = option.outcome if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
     return f"{option.mechanism} {outcome}"
 
 
@@ -238,10 +238,19 @@ def _text(plan: Plan, output: str | None) -> str:
         f"{guarantee(request.total)} in all."
     )
     heads = ["mechanism", "accuracy", "queries", "ε spent", "proved by"]
-    reasons = [f"{option.mechanism:<19} {option.why}" for option in plan.options if option is not plan.best]
+    # what all of them share is said once: by the advice, or below
+    composing = request.composing()
+    reasons = [
+        f"{option.mechanism:<19} {option.why.removesuffix(composing).rstrip()}"
+        for option in plan.options
+        if option is not plan.best
+    ]
+    if composing not in plan.advice and any(option.why.endswith(composing) for option in plan.options):
+        reasons += ["", composing]
     if assumption := assumed_text(request.voters, request.queries, fresh=request.fresh):
         reasons += ["", assumption]
-    text = "\n".join([head, "", plan.advice, "", columns(heads, map(_row, plan.options)), "", *reasons])
+    law = f"Accuracy: how often the answer is the majority, where votes fall as the prior {request.prior_text} has it."
+    text = "\n".join([head, "", plan.advice, "", law, columns(heads, map(_row, plan.options)), "", *reasons])
     return text + _next_step(plan, output)
 
 
@@ -249,7 +258,7 @@ def _row(option: PlanOption) -> list[str]:
     from darrm.cli.report import text_above
 
     if not option.fits or option.spent is None:
-        return [option.mechanism, "-", "-", "does not fit", "-"]
+        return [option.mechanism, "-", "-", option.outcome, "-"]
     return [
         option.mechanism,
         f"{option.accuracy:.4f}",

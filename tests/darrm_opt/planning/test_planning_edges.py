@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,13 +14,17 @@ import pytest
 
 from darrm_opt import Privacy, Problem, verify
 from darrm_opt.accounting import TooMuchWork
+from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.mixture import mixture_epsilon
-from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.accounting.release_profile import NoisyMajority
+from darrm_opt.accounting.total import bits_total, cheapest_total, exact_epsilon
 from darrm_opt.bagging.bags import Bags
 from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.budgeting import best_target
 from darrm_opt.budgeting.sequence_design import design_sequence
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import noisy_majorities as noisy
 from darrm_opt.planning import plan, planner
 from darrm_opt.planning.options import MECHANISMS, Option
@@ -76,7 +81,6 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
         ("fewer_voters", INF, 9, Privacy(0.5, 1e-3), 3, False, "Voters that are not private stay so"),
         ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, False, "The models' own Δ, of 3 of them together"),
         ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, True, "No finite ε is proved at that δ"),
-        ("subsampling", Privacy(0.1), 501, Privacy(0.5, 1e-4), 3, True, "Not computed for more than 500 queries"),
     ],
 )
 def test_options_that_do_not_fit_give_the_reason(
@@ -85,6 +89,57 @@ def test_options_that_do_not_fit_give_the_reason(
     option = only(mechanism, 5, voter, queries, total, affected, fresh=fresh)
     assert (option.fits, option.accuracy, option.spent) == (False, None, None)
     assert option.why.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "voter", "queries", "total", "affected", "fresh", "outcome"),
+    [
+        ("optimal_sequence", Privacy(0.1), 501, Privacy(0.5, 1e-4), 3, True, "not computed"),
+        ("optimal_sequence", INF, 3, Privacy(1.0), 1, False, "not computed"),
+        ("fewer_voters", Privacy(0.1), 9, Privacy(0.5, 1e-3), 3, True, "does not apply"),
+        ("majority", Privacy(0.1), 9, Privacy(0.1, 1e-3), 3, True, "does not fit"),
+        ("optimal_sequence", Privacy(0.5), 1, Privacy(1.0, 1e-5), 5, True, "fits"),
+    ],
+)
+def test_what_was_not_computed_is_not_said_not_to_fit(
+    mechanism: str, voter: Privacy, queries: int, total: Privacy, affected: int, fresh: bool, outcome: str
+) -> None:
+    option = only(mechanism, 5, voter, queries, total, affected, fresh=fresh)
+    assert (option.outcome, option.fits) == (outcome, outcome == "fits")
+
+
+@pytest.mark.parametrize("voter", [Privacy(0.1), INF], ids=str)
+def test_many_queries_have_every_mechanism_with_its_proof(voter: Privacy) -> None:
+    queries, total = 100_000, Privacy(3.0, 1e-3)
+    found = plan(11, voter, queries, total, 1 if voter is INF else 11, fresh=True)
+    calibrated = {option.mechanism: option for option in found.options if option.noise is not None}
+    assert {"optimal", *calibrated_names()} <= {*calibrated}
+    for option in calibrated.values():
+        assert option.spent is not None
+        assert option.noise is not None
+        assert option.problem is not None
+        assert verify(option.problem, option.noise).margin >= 0
+        assert 0.9 * total.epsilon < option.spent.epsilon <= total.epsilon
+        region = NoisyMajority(option.noise, found.request.released).profile.inner  # what neighbours do show
+        attained = attained_epsilon([(region, 2000)], total.delta)
+        assert attained <= option.spent.epsilon
+    fewer = next(each for each in found.suggestions if each.change == "queries")
+    assert fewer.queries is not None
+    again = plan(
+        11, voter, fewer.queries, total, 1 if voter is INF else 11, fresh=True, mechanisms=("optimal", "gnmax")
+    )
+    assert again.verdict == "noisy majority"
+
+
+@pytest.mark.parametrize("queries", [7, 600])
+def test_the_quick_account_is_never_below_the_exact_one(queries: int) -> None:
+    total_delta = 1e-3
+    for voters in (Problem(11, Privacy(0.1), Privacy(1.0)), Problem(11, INF, Privacy(1.0), 1)):
+        for share in (0.01, 0.1):
+            majority = NoisyMajority(NoiseFunction(np.full(12, share), 11), voters)
+            exact = bits_total(Counter({majority: queries}), total_delta)
+            quick, _ = cheapest_total(majority, queries, total_delta, quick=True)
+            assert exact.epsilon * (1 - 1e-6) <= quick <= 1.02 * exact.epsilon
 
 
 def test_mechanisms_that_take_too_much_work_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,9 @@ DEFAULT_PRIOR = "dirichlet(1)"
 VOTE_ROWS = 65_536
 """Rows of a file of votes that are read at a time."""
 
+NEAR_CHANCE = 0.5
+"""Share by which a mechanism has to be right more often than a class at random."""
+
 DISJOINT = "Where teachers or models have disjoint parts of the data, a record moves 1."
 
 
@@ -135,7 +138,8 @@ def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> No
         for option in design.options
     ]
     heads = ["mechanism", "right", "wrong", "abstained", "utility", "ε", "parameters"]
-    law = "the prior" if design.samples is None else f"{design.samples:,} votes drawn from the prior"
+    prior = str(design.objective.prior)
+    law = f"the prior {prior}" if design.samples is None else f"{design.samples:,} votes drawn from the prior {prior}"
     lines = [
         (
             f"{design.K} voters, {design.classes} classes, {count_text(design.queries, 'query', 'queries')}, "
@@ -153,6 +157,13 @@ def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> No
         for option in design.options
         if option.gap is not None
     ]
+    if best.right < (1 + NEAR_CHANCE) / design.classes:
+        lines.append(
+            f"useless    the best is right about as often as a class at random (1/{design.classes}): "
+            "ask fewer queries, allow a larger total, or give the --prior of your votes"
+        )
+    if design.total.delta == 0:
+        lines.append("left out   Gaussian noise (gnmax), which no total δ of 0 allows: --total-delta 1e-9 includes it")
     if output is not None:
         lines.append(
             f"written    {best.name.replace('_', ' ')}: "

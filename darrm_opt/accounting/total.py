@@ -106,10 +106,12 @@ def optimal_total_of_profile(majority: NoisyMajority, queries: int, total_delta:
     Raises:
         DeltaTooSmall: no finite ε is proved at this δ.
     """
-    profile, target = majority.profile, majority.privacy
+    profile = majority.profile
     lines = profile.epsilons[np.linspace(0, len(profile.epsilons) - 1, MAX_PROFILE_POINTS).astype(int)]
     epsilons = sorted({*np.maximum(lines, 0.0).tolist(), profile.max_loss}, reverse=True)
-    points = [(epsilon, profile.delta(epsilon)) for epsilon in epsilons] + [(target.epsilon, target.delta)]
+    points = [(epsilon, profile.delta(epsilon)) for epsilon in epsilons]
+    with suppress(DeltaTooSmall):  # none at the δ of its target
+        points.append((majority.privacy.epsilon, majority.privacy.delta))
     best, errors = None, []
     for epsilon, delta in points:
         if (

@@ -16,7 +16,7 @@ from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.planning import noisy_majorities as noisy
 from darrm_opt.planning import plain_majority as plain
 from darrm_opt.planning.options import MECHANISMS, Mechanism, Option, Plan
-from darrm_opt.planning.request import PlanRequest
+from darrm_opt.planning.request import MAX_EXACT_QUERIES, PlanRequest
 from darrm_opt.planning.suggestions import suggestions
 from darrm_opt.problem import Privacy, real_number
 
@@ -221,6 +221,11 @@ def _warnings(request: PlanRequest) -> tuple[str, ...]:
         warnings.append(
             "fresh: this is valid only if every voter draws new randomness for every query, independently of the "
             "others. For models that are trained once and then queried it is not, and the total would be wrong."
+        )
+    if request.quick:
+        warnings.append(
+            f"For more than {MAX_EXACT_QUERIES} queries every total is proved by accounts that are quick at any number "
+            "of them; `compose` and `cost` may prove some per cent less."
         )
     if request.K % 2 == 0:
         warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")

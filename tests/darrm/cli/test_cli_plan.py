@@ -124,3 +124,21 @@ def test_compare_and_plan_agree_on_whether_noise_is_needed(
         assert table.rows[0].utility == pytest.approx(1.0)
     elif fewer is not None:
         assert f"with probability {fewer.accuracy:.4f}" in table.without_noise
+
+
+def test_a_plan_among_classes_names_its_prior_and_says_what_is_useless_or_left_out() -> None:
+    voters = ("--K", "20", "--classes", "5", "--affected", "1")
+    useless = run("plan", *voters, "--queries", "200", "--total-epsilon", "1").stdout
+    assert "the prior dirichlet(1.0)" in useless
+    assert "useless    the best is right about as often as a class at random (1/5)" in useless
+    assert "left out   Gaussian noise (gnmax)" in useless
+    useful = run("plan", *voters, "--queries", "1", "--total-epsilon", "3", "--total-delta", "1e-5").stdout
+    assert "useless" not in useful
+    assert "left out" not in useful
+
+
+def test_what_all_mechanisms_share_is_said_once_and_the_prior_is_named() -> None:
+    budget = ("--queries", "3", "--total-epsilon", "1", "--total-delta", "1e-5")
+    text = run("plan", "--K", "5", "--epsilon", "0.5", "--affected", "3", *budget).stdout
+    assert text.count("answer with the same randomness every time") == 1
+    assert "where votes fall as the prior rectangular has it." in text

@@ -61,7 +61,7 @@ function present({ advice, options, warnings, queries, fresh, voters }) {
   const caption = `Each mechanism for ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
   const cells = options.map((option) => [
     mechanismName(option.mechanism),
-    option.fits ? percent(option.accuracy, 1) : option.outcome,
+    option.fits ? percent(option.accuracy, 1) : (option.outcome ?? "does not fit"),
     option.fits ? (option.queries === null ? "no limit" : String(option.queries)) : "–",
     roundedUp(option.spent?.epsilon),
   ]);

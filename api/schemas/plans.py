@@ -76,8 +76,9 @@ class OptionAnswer(AnswerModel):
         "optimal_sequence: one γ for all queries at once."
     )
     fits: bool = Field(description="Whether any amount of it is within the total.")
-    outcome: Literal["fits", "does not fit", "not computed", "does not apply"] = Field(
-        description="The same, and where it does not fit, whether that is known."
+    outcome: Literal["fits", "does not fit", "not computed", "does not apply"] | None = Field(
+        default=None,
+        description="The same, and where it does not fit, whether that is known; null: of an earlier release.",
     )
     accuracy: FiniteFloat | None = Field(
         description="Pr[release = majority that was voted] over the prior [probability]; null where it does not fit."

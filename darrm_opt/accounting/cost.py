@@ -9,28 +9,29 @@ A mechanism states what is proved of one release (`ReleaseBounds`); every accoun
     renyi     sums of Rényi divergences, of labels and not of counts
     gaussian  the Gaussian comparison: no more than one Gaussian mechanism, and a negligible δ
 
+Where records are drawn anew for every release (`sampling`), `sampled` has the accounts, and "pld" is one more.
+
 Each account is a theorem about the same releases, so the least ε is a proof too. `most_releases` goes the other way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from typing import Protocol
 
 from darrm_opt.accounting.bits.recursion import compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion
-from darrm_opt.accounting.cheapest import evaluate
-from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.accounting.cheapest import evaluate, event_accounts
+from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
+from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
+from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.rounding import as_written, decimal_above
 from darrm_opt.search import largest_count_between
 
 POINTS = 8001
@@ -47,6 +48,9 @@ MAX_RELEASES = 10**7
 
 PRECISION = 0.01
 """The number of releases that fit is found to this share of itself, from below, and exactly by accounts in `CHEAP`."""
+
+HIGH_CHANCE = 0.1
+"""Chance of a record to be in a sample from which the accounts that ignore sampling are asked too."""
 
 CHEAP = ("simple", "optimal")
 """Accounts that take next to no time."""
@@ -87,8 +91,19 @@ Parts = Sequence[tuple[ReleaseBounds, int]]
 class Accountable(Protocol):
     """What can be accounted for: a mechanism."""
 
+    K: int
+    affected: int
+
     def bounds(self, releases: int) -> Parts:
         """Return what is proved of so many releases."""
+        ...
+
+    def moved(self, votes: int) -> ReleaseBounds | None:
+        """Return what is proved of one release where a record moves so many votes; None where nothing is."""
+        ...
+
+    def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
+        """Return the laws of one answer without a record and with it, in one of two values; None if not known."""
         ...
 
 
@@ -109,8 +124,22 @@ class Cost:
     epsilons: dict[str, float]
 
 
-def cost(mechanism: Accountable, releases: int, delta: float) -> Cost:
+def cost(
+    mechanism: Accountable,
+    releases: int,
+    delta: float,
+    sampling: Sampling | None = None,
+    *,
+    skip: Collection[str] = (),
+) -> Cost:
     """Return what so many releases of a mechanism cost together.
+
+    Args:
+        mechanism: what releases.
+        releases: Q ≥ 0, each chosen freely in view of the earlier answers.
+        delta: δ of all together [probability], in [0, 1).
+        sampling: how the records are drawn anew for every release; None: every record is in every release.
+        skip: accounts of sampled releases that are not asked, where a first estimate is enough.
 
     Returns:
         The least ε of all accounts that apply, and its account.
@@ -122,7 +151,9 @@ def cost(mechanism: Accountable, releases: int, delta: float) -> Cost:
     """
     releases = whole_number(releases, "releases", "a whole number of releases, at least 0", least=0)
     delta = Privacy(0.0, real_number(delta, "delta", "a probability in [0, 1)")).delta
-    return cost_of_parts(mechanism.bounds(releases), delta)
+    if sampling is None:
+        return cost_of_parts(mechanism.bounds(releases), delta)
+    return _sampled_cost(mechanism, releases, delta, sampling, skip)
 
 
 def cost_of_parts(parts: Parts, delta: float) -> Cost:
@@ -134,7 +165,7 @@ def cost_of_parts(parts: Parts, delta: float) -> Cost:
     first: dict[str, Callable[[], Privacy]] = {}
     privacies = [(privacy, count) for bounds, count in runs if (privacy := bounds.event()) is not None]
     if len(privacies) == len(runs):
-        first |= {"simple": partial(_simple, privacies, delta), "optimal": partial(_optimal, privacies, delta)}
+        first |= event_accounts(privacies, delta)
     all_laws = [(bounds.laws(), count) for bounds, count in runs if bounds.laws is not None]
     if len(all_laws) == len(runs):
         if sum(count for _, count in runs) == 1:
@@ -154,7 +185,34 @@ def cost_of_parts(parts: Parts, delta: float) -> Cost:
                 }
             )
             totals |= more
+    return _least({name: total.epsilon for name, total in totals.items()}, delta)
+
+
+def _sampled_cost(
+    mechanism: Accountable, releases: int, delta: float, sampling: Sampling, skip: Collection[str]
+) -> Cost:
+    """Return what releases cost whose records are drawn anew for each; as `cost`."""
+    if not releases:
+        return cost_of_parts((), delta)
+    accounts = sampled_accounts(
+        mechanism.moved,
+        partial(mechanism.triples, sampling),
+        lambda each: cost_of_parts(mechanism.bounds(sampling.labels), each).epsilon,
+        sampling,
+        mechanism.K,
+        mechanism.affected,
+        releases,
+        delta,
+    )
+    totals, _ = evaluate({name: account for name, account in accounts.items() if name not in skip})
     epsilons = {name: total.epsilon for name, total in totals.items()}
+    # A sample hides, and never shows: what is proved of releases that every record is in holds for sampled ones.
+    if sampling.scheme not in EACH_VOTER and (not epsilons or sampling.chance >= HIGH_CHANCE):
+        epsilons |= {f"{name}, unsampled": each for name, each in cost(mechanism, releases, delta).epsilons.items()}
+    return _least(epsilons, delta)
+
+
+def _least(epsilons: dict[str, float], delta: float) -> Cost:
     epsilon, account = min(((value, name) for name, value in epsilons.items()), default=(math.inf, "none"))
     return Cost(epsilon, delta, account if epsilon < math.inf else "none", epsilons)
 
@@ -173,19 +231,20 @@ class Quota:
     account: str
 
 
-def most_releases(mechanism: Accountable, total: Privacy) -> Quota:
+def most_releases(mechanism: Accountable, total: Privacy, sampling: Sampling | None = None) -> Quota:
     """Return how many releases of a mechanism fit in a total (ε, δ), up to `PRECISION` from below.
 
     Args:
         mechanism: what releases.
         total: (ε, δ) of all together, ε finite.
+        sampling: as for `cost`.
 
     Returns:
         At most `MAX_RELEASES`; 0 if not even one release fits.
     """
     lower, upper, guess, account = 0, MAX_RELEASES + 1, 1, "none"
     while upper - lower > max(1.0, PRECISION * lower):
-        spent = cost(mechanism, guess, total.delta)
+        spent = cost(mechanism, guess, total.delta, sampling)
         within = spent.epsilon <= total.epsilon
         if within:
             lower, account = guess, spent.account
@@ -196,13 +255,13 @@ def most_releases(mechanism: Accountable, total: Privacy) -> Quota:
         aim = guess * ratio**2 * (1 + PRECISION / 2 if within else 1 - PRECISION / 2)
         guess = min(max(math.floor(aim), lower + 1), upper - 1)
     if account in CHEAP and upper - lower > 1:
-        lower = largest_count_between(lambda count: fits(mechanism, count, total), lower, upper)
+        lower = largest_count_between(lambda count: fits(mechanism, count, total, sampling), lower, upper)
     return Quota(lower, account)
 
 
-def fits(mechanism: Accountable, releases: int, total: Privacy) -> bool:
+def fits(mechanism: Accountable, releases: int, total: Privacy, sampling: Sampling | None = None) -> bool:
     """Return whether so many releases of a mechanism are proved to fit in a total (ε, δ)."""
-    return cost(mechanism, releases, total.delta).epsilon <= total.epsilon
+    return cost(mechanism, releases, total.delta, sampling).epsilon <= total.epsilon
 
 
 def bits_epsilon(parts: Sequence[tuple[BitRegion, int]], delta: float, points: int = POINTS) -> float:
@@ -213,25 +272,6 @@ def bits_epsilon(parts: Sequence[tuple[BitRegion, int]], delta: float, points: i
     if affordable < MIN_POINTS:
         raise TooMuchWork(f"{states * vertices:.3g} steps of the exact recursion on bits take too long.")
     return compose_bits_any_order(parts, points=affordable).epsilon(delta)
-
-
-def _simple(privacies: Sequence[tuple[Privacy, int]], delta: float) -> Privacy:
-    """Return the sums of ε and δ, of the numbers as written."""
-    total_delta = sum((count * as_written(privacy.delta) for privacy, count in privacies), Fraction(0))
-    if total_delta > as_written(delta):
-        raise DeltaTooSmall(delta, float(total_delta), "the deltas of the releases add up")
-    epsilon = sum((count * as_written(privacy.epsilon) for privacy, count in privacies), Fraction(0))
-    return Privacy(decimal_above(epsilon), delta)
-
-
-def _optimal(privacies: Sequence[tuple[Privacy, int]], delta: float) -> Privacy:
-    if len(privacies) == 1:
-        ((privacy, count),) = privacies
-        return optimal_composition(privacy.epsilon, privacy.delta, count, delta)
-    counts: dict[Privacy, int] = {}
-    for privacy, count in privacies:
-        counts[privacy] = counts.get(privacy, 0) + count
-    return optimal_composition_of_sequence(counts, delta)
 
 
 def _bits(all_laws: Sequence[tuple[LawPairs, int]], delta: float) -> Privacy:

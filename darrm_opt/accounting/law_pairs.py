@@ -60,6 +60,21 @@ class LawPairs:
         epsilon = min(non_negative(epsilon, "epsilon", "a number of nats, at least 0"), MAX_TARGET_EPSILON)
         return self._largest_excess(math.exp(epsilon) * (1 - 2 * ULP))
 
+    def deltas(self, epsilons: Array, rare: float = 0.0) -> Array:
+        """Return δ of one release at any real ε's [nats], rounded up, shape as given.
+
+        Args:
+            epsilons: shape (n,).
+            rare: answers with P up to it are left out, and what they had of P is given to Q's answers in their shares:
+                a law that differs from P by at most answers·rare.
+        """
+        p, q = self.bounds
+        p = np.where(p > rare, p * (1 + ULP), 0.0)
+        q = q * (1 - ULP)
+        slopes = np.exp(epsilons) * (1 - 2 * ULP) - p.shape[1] * rare * (1 + 4 * ULP)
+        excesses = [float(np.maximum(p - slope * q, 0.0).sum(axis=1).max()) for slope in slopes.tolist()]
+        return np.asarray(np.minimum(1.0, np.array(excesses) * (1 + 2 * p.shape[1] * ULP)))
+
     def epsilon(self, delta: float) -> float:
         """Return ε of one release [nats] at ``delta`` [probability] in [0, 1), rounded up."""
         if delta == 0 and self.finite:
@@ -86,10 +101,15 @@ class LawPairs:
         return table_divergence(self.on_data, self.on_neighbour, max(self.error, TABLE_ERROR))
 
     @property
-    def _bounds(self) -> tuple[Array, Array]:
-        """P rounded up and Q rounded down."""
+    def bounds(self) -> tuple[Array, Array]:
+        """P rounded up and Q rounded down, shape (pairs, answers) each."""
         error = self.error + ULP
         return np.minimum(1.0, self.on_data * (1 + error)), self.on_neighbour * (1 - error)
+
+    @property
+    def _bounds(self) -> tuple[Array, Array]:
+        """The same of as many answers as are needed."""
+        return self.bounds
 
     def _largest_excess(self, slope: float) -> float:
         """Return the largest Σ (p − slope·q)₊ of a pair, in [0, 1]; rounding only raises it."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Self
@@ -20,8 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.calibrate import Calibration, calibrate
-from darrm_opt.accounting.cost import Cost, Parts, Quota, cost, fits, most_releases
+from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds, cost, fits, most_releases
+from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR
+from darrm_opt.accounting.sampled import LawTriples
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.sampled_votes import listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness import RandomSource
@@ -37,6 +41,9 @@ MAX_CLASSES = 2**15
 
 PRECISION, PURE_PRECISION = 1e-5, 1e-12
 """Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
+
+SAMPLED_PRECISION, SLOW = 1e-3, ("pld",)
+"""The same where records are sampled and δ > 0, and the accounts that take most of the time there."""
 
 BUILT_IN = {
     name: f"darrm_opt.mechanisms.{place}"
@@ -100,6 +107,41 @@ class VoteMechanism(ABC):
         Args:
             releases: how many.
         """
+
+    def moved(self, votes: int) -> ReleaseBounds | None:
+        """Return what is proved of one release where a record moves so many votes; None where nothing is.
+
+        Args:
+            votes: 1..K.
+        """
+        parts = (self if votes == self.affected else self.of(self.K, self.classes, self.value, votes)).bounds(1)
+        return parts[0][0] if len(parts) == 1 else None
+
+    def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
+        """Return the laws of one answer without a record and with it, in one of two values.
+
+        Args:
+            sampling: how the records are drawn.
+
+        Returns:
+            None where they are too many, or not known.
+        """
+        return listed_triples(
+            self.class_chances, self.K, self.classes, self.affected, sampling.neighbours, PROBABILITY_ERROR
+        )
+
+    def class_chances(self, counts: CountTable) -> Array | None:
+        """Return Pr[each class is released], and Pr[⊥] last if it can be, of what is drawn.
+
+        Args:
+            counts: decreasing vote counts, shape (N, C).
+
+        Returns:
+            Shape (N, C) or (N, C + 1), each to a relative error of `PROBABILITY_ERROR`; None where that is not
+            computed.
+        """
+        del counts
+        return None
 
     @abstractmethod
     def leader_chances(self, counts: CountTable) -> Array:
@@ -184,6 +226,7 @@ class VoteMechanism(ABC):
         releases: int,
         *,
         affected: int = 1,
+        sampling: Sampling | None = None,
         precision: float = PRECISION,
     ) -> Self:
         """Return the mechanism at the most useful value of its parameter at which so many releases fit in a total.
@@ -194,10 +237,11 @@ class VoteMechanism(ABC):
             total: (ε, δ) of all releases, ε > 0 and finite.
             releases: Q ≥ 1.
             affected: votes that one record can move.
+            sampling: how the records are drawn anew for every release; None: every record is in every release.
             precision: relative distance of the parameter, or of the cost, from the best.
 
         Guarantees:
-            ``calibrated(...).epsilon(releases, total.delta) <= total.epsilon``.
+            ``calibrated(...).epsilon(releases, total.delta, sampling) <= total.epsilon``.
 
         Raises:
             InvalidInput: a number is outside its range, or no value of the parameter fits.
@@ -206,14 +250,25 @@ class VoteMechanism(ABC):
             raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")
         K, classes, affected = checked_shape(K, classes, affected)
         releases = whole_number(releases, "releases", "a whole number of releases, at least 1")
-        most = cls.most_information(K, classes)
+        # Samples allow more than a release that every record is in: no mechanism's range is made for them.
+        low, high = cls.range_for(K, classes) if sampling is None else cls.limits
+        most = high if cls.increases else 1 / low
 
-        def make(information: float) -> tuple[Self, float]:
+        def make(information: float, skip: Sequence[str] = ()) -> tuple[Self, float]:
             mechanism = cls.of_information(K, classes, information, affected)
-            return mechanism, mechanism.epsilon(releases, total.delta)
+            return mechanism, cost(mechanism, releases, total.delta, sampling, skip=skip).epsilon
 
         precision = precision if total.delta else PURE_PRECISION
         share = total.epsilon / affected / (5 * math.sqrt(releases) if total.delta else 2 * releases)
+        if sampling is not None:
+            share = min(1.0, share / sampling.chance)
+            if total.delta:
+                # Convolutions take most of the time: without them first, which is nearly right.
+                near = calibrate(
+                    partial(make, skip=SLOW), total.epsilon, most, guess=min(most, share), precision=SAMPLED_PRECISION
+                )
+                share = share if near is None else near.value
+                precision = max(precision, SAMPLED_PRECISION)
         found: Calibration[Self] | None = calibrate(
             make, total.epsilon, most, guess=min(most, share), precision=precision
         )
@@ -252,36 +307,44 @@ class VoteMechanism(ABC):
         chances = self.leader_chances(np.array([[ones, self.K - ones] for ones in ahead]))
         return NoiseFunction.from_upper_half((2 * chances - 1).clip(0.0, 1.0), self.K)
 
-    def cost(self, releases: int, delta: float) -> Cost:
+    def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
         """Return what so many releases cost together at δ, by the least of all accounts.
 
         Args:
             releases: how many.
             delta: δ of all together [probability].
+            sampling: how the records are drawn anew for every release; None: every record is in every release.
         """
-        return cost(self, releases, delta)
+        return cost(self, releases, delta, sampling)
 
-    def epsilon(self, releases: int, delta: float) -> float:
+    def epsilon(self, releases: int, delta: float, sampling: Sampling | None = None) -> float:
         """Return ε of so many releases together at δ, proved, rounded up [nats].
 
         Args:
             releases: how many.
             delta: δ of all together [probability].
+            sampling: as for `cost`.
         """
-        return self.cost(releases, delta).epsilon
+        return self.cost(releases, delta, sampling).epsilon
 
-    def fits(self, budget: Privacy, releases: int) -> bool:
+    def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
         """Return whether so many releases are proved to fit in a total (ε, δ).
 
         Args:
             budget: the total.
             releases: how many.
+            sampling: as for `cost`.
         """
-        return fits(self, releases, budget)
+        return fits(self, releases, budget, sampling)
 
-    def most_releases(self, budget: Privacy) -> Quota:
-        """Return how many releases are proved to fit in a total (ε, δ), and by which account."""
-        return most_releases(self, budget)
+    def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
+        """Return how many releases are proved to fit in a total (ε, δ), and by which account.
+
+        Args:
+            budget: the total.
+            sampling: as for `cost`.
+        """
+        return most_releases(self, budget, sampling)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VoteMechanism) and self.record() == other.record()

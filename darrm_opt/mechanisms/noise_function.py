@@ -70,6 +70,23 @@ class NoiseFunctionMechanism(VoteMechanism):
         """
         return [(ReleaseBounds(laws=partial(_bit_pairs, self._noise, self.affected)), releases)]
 
+    def moved(self, votes: int) -> ReleaseBounds:
+        """Return what is proved of one release where a record moves so many votes.
+
+        Args:
+            votes: 1..K.
+        """
+        return ReleaseBounds(laws=partial(_bit_pairs, self._noise, votes))
+
+    def class_chances(self, counts: CountTable) -> Array:
+        """Return Pr[each class is released], shape (N, 2).
+
+        Args:
+            counts: decreasing vote counts, shape (N, 2).
+        """
+        lead = np.where(counts[:, 0] == counts[:, 1], 0.0, self._noise.values[counts[:, 0]])
+        return np.stack([(1 + lead) / 2, (1 - lead) / 2], axis=1)
+
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[a leader is released], shape (N,)."""
         return np.asarray(

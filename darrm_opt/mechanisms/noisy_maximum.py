@@ -11,6 +11,7 @@ Source of the samplers: Canonne, Kamath, Steinke 2020.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, Literal
@@ -21,8 +22,11 @@ from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.cost import Parts, ReleaseBounds
 from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.labels.sampled_cells import sampled_cells
 from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases
 from darrm_opt.accounting.law_pairs import BitPairs
+from darrm_opt.accounting.sampled import LawTriples
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
 from darrm_opt.mechanisms.continuous_noise import gaussian_table, laplace_table
@@ -63,7 +67,10 @@ MAX_NODES, MAX_NODES_SMOOTH = 24, 8
 
 SMOOTH_SCALE = 4.0
 
-_SIGMA = "a standard deviation, a finite number of votes, at least 1"
+MAX_REACH, MAX_ROWS = 400, 300
+"""Largest reach of noise, and most vote counts, whose chances are computed for every class."""
+
+_SIGMA = "a standard deviation, a finite number of votes, at least 0.2"
 
 
 class NoisyMaximum(VoteMechanism):
@@ -72,10 +79,10 @@ class NoisyMaximum(VoteMechanism):
     Args:
         K: voters, ≥ 1.
         classes: C, 2 to `darrm_opt.mechanisms.base.MAX_CLASSES`.
-        sigma: σ ≥ 1 of the noise on each count [votes] (between two classes without a threshold ≥ `MIN_BIT_SIGMA`);
-            taken at its exact value.
+        sigma: σ ≥ `MIN_BIT_SIGMA` of the noise on each count [votes], taken at its exact value. Among more than two
+            classes, σ below 1 has accounts only where records are drawn anew for every query.
         threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
-        check_sigma: σ₁ ≥ 1 of the check's noise [votes]; needed with a threshold, and only then.
+        check_sigma: σ₁ ≥ `MIN_BIT_SIGMA` of the check's noise [votes]; needed with a threshold, and only then.
         affected: votes that one record can move, 1..K.
         cap: most labels over all releases, ≥ 1, with a threshold only; None: as many as there are releases.
             A release log counts them.
@@ -106,15 +113,14 @@ class NoisyMaximum(VoteMechanism):
         cap: int | None = None,
     ) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
-        least = MIN_BIT_SIGMA if self.classes == 2 and threshold is None else MIN_DISCRETE_SIGMA
-        self.sigma = checked_parameter(sigma, "sigma", (least, math.inf), _SIGMA)
+        self.sigma = checked_parameter(sigma, "sigma", (MIN_BIT_SIGMA, math.inf), _SIGMA)
         if (threshold is None) != (check_sigma is None):
             raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, and none without")
         self.threshold = self.check_sigma = None
         if threshold is not None and check_sigma is not None:
             accepted = "a finite number of votes"
             self.threshold = real_number(threshold, "threshold", accepted, above=-math.inf, below=math.inf)
-            self.check_sigma = checked_parameter(check_sigma, "check_sigma", (MIN_DISCRETE_SIGMA, math.inf), _SIGMA)
+            self.check_sigma = checked_parameter(check_sigma, "check_sigma", (MIN_BIT_SIGMA, math.inf), _SIGMA)
         if cap is not None:
             self.cap = whole_number(cap, "cap", "a whole number of labels, at least 1")
             if threshold is None:
@@ -183,6 +189,35 @@ class NoisyMaximum(VoteMechanism):
             return [(label, labels)]
         check = ReleaseBounds(divergence=partial(self._divergence, "check", self.check_sigma))
         return [(label, labels), (check, releases)]
+
+    def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
+        """Return the laws of one answer without a record and with it: listed, or those of any votes for a label.
+
+        Args:
+            sampling: how the records are drawn.
+        """
+        listed = super().triples(sampling)
+        if listed is None and self.threshold is None and self.affected == 1:
+            return sampled_cells(self.sigma, self.classes, sampling.neighbours)
+        return listed
+
+    def class_chances(self, counts: CountTable) -> Array | None:
+        """Return Pr[each class is released], and Pr[⊥] last with a threshold; None where σ is small or large.
+
+        Args:
+            counts: decreasing vote counts, shape (N, C).
+        """
+        noise = LatticeNoise(self.sigma, 0.0)
+        if len(counts) > MAX_ROWS or noise.end < self.K or noise.end > MAX_REACH:
+            return None
+        chances = class_chances(counts, noise, noise.end)
+        if self.threshold is None or self.check_sigma is None:
+            return chances
+        check = LatticeNoise(self.check_sigma, 0.0)
+        least = np.ceil(self.threshold - counts[:, :1]).astype(np.intp)
+        if np.any(np.abs(least) >= check.end):
+            return None
+        return np.hstack([chances * check.at_least(least), check.below(least)])
 
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[one of the leaders has the largest noisy count], shape (N,): where no check fails."""
@@ -298,6 +333,17 @@ class LaplaceMaximum(VoteMechanism):
         each = Privacy(float_above(2 * self.affected / Fraction(self.scale)))
         laws = partial(_bit_pairs, self.noise, self.K, self.affected) if _is_bit(self, self.noise) else None
         return [(ReleaseBounds(each, laws), releases)]
+
+    def class_chances(self, counts: CountTable) -> Array | None:
+        """Return Pr[each class is released]; None where the scale is small or large.
+
+        Args:
+            counts: decreasing vote counts, shape (N, C).
+        """
+        noise = _LaplaceLattice(self.scale)
+        if len(counts) > MAX_ROWS or noise.end < self.K + 10 or noise.end > MAX_REACH:
+            return None
+        return class_chances(counts, noise, noise.end + self.K)
 
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[one of the leaders has the largest noisy count], shape (N,)."""
@@ -428,6 +474,30 @@ def leader_chances(
             product = product * factors[places[:, column]]
         chances[rows] = step * ((product @ ds) @ noise.at(x))
     return np.asarray(np.minimum(chances * leaders, 1.0))
+
+
+def class_chances(counts: CountTable, noise: LatticeNoise | _LaplaceLattice, reach: int) -> Array:
+    """Return Pr[each class has the largest noisy count], ties broken uniformly, shape (N, C).
+
+    As `leader_chances`, for every class and every value of the noise: sums of positive terms, so that small chances
+    keep their digits.
+
+    Args:
+        counts: vote counts, shape (N, C).
+        noise: law on whole numbers.
+        reach: values on each side of a count.
+    """
+    values = np.arange(-reach, int(counts.max()) + reach + 1)
+    s, ds = gauss_legendre(counts.shape[1] // 2 + 1)
+    votes, places = np.unique(counts, return_inverse=True)
+    places = places.reshape(counts.shape)
+    at = noise.at(values - votes[:, None])
+    factors = noise.below(values - votes[:, None])[:, :, None] + s * at[:, :, None]
+    chances = np.empty(counts.shape)
+    for row, each in enumerate(places):
+        for place in range(counts.shape[1]):
+            chances[row, place] = at[each[place]] @ (np.prod(factors[np.delete(each, place)], axis=0) @ ds)
+    return np.minimum(chances, 1.0)
 
 
 def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:

@@ -87,6 +87,22 @@ class SelectionMechanism(VoteMechanism):
     def table(cells: Histograms, rate: float) -> Array:
         """Return the probabilities of each cell at a rate ≥ 0, shape (cells,)."""
 
+    def class_chances(self, counts: CountTable) -> Array | None:
+        """Return Pr[each class is released], shape (N, C).
+
+        Args:
+            counts: decreasing vote counts, shape (N, C).
+        """
+        if self.rate * self.K > MIN_EXPONENT:
+            return None
+        weights, _ = _weights(counts, self.rate)
+        return self.shared_out(weights)
+
+    @staticmethod
+    @abstractmethod
+    def shared_out(weights: Array) -> Array:
+        """Return Pr[each class is released] from e^(−rate·lag) of each, shape (N, C)."""
+
     @abstractmethod
     def divergence(self) -> PowerDivergence | None:
         """Return a bound on the power divergences beyond that of (ε, 0)-DP, if there is one."""
@@ -169,6 +185,16 @@ class PermuteAndFlip(SelectionMechanism):
             product *= 1 - weights[:, column, None] * s
         return np.asarray(np.minimum(leaders * (product @ ds), 1.0))
 
+    @staticmethod
+    def shared_out(weights: Array) -> Array:
+        """Return a_c·∫₀¹ Π_{j≠c} (1 − a_j·s) ds, as `table`: of positive factors, so small chances keep digits."""
+        s, ds = gauss_legendre(weights.shape[1] // 2 + 1)
+        misses = 1 - weights[:, :, None] * s
+        others = np.stack(
+            [np.prod(np.delete(misses, place, axis=1), axis=1) for place in range(weights.shape[1])], axis=1
+        )
+        return np.asarray(weights * (others @ ds))
+
     def divergence(self) -> PowerDivergence | None:
         """Return None: its losses have no narrower range than (ε, 0)-DP allows."""
         return None
@@ -224,6 +250,11 @@ class ExponentialMechanism(SelectionMechanism):
         """Return Pr[one of the leaders is released], shape (N,)."""
         weights, leaders = _weights(counts, self.rate)
         return np.asarray(leaders / weights.sum(axis=1))
+
+    @staticmethod
+    def shared_out(weights: Array) -> Array:
+        """Return each weight over the sum of all."""
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def divergence(self) -> PowerDivergence | None:
         """Return the bound for losses in a range of width 2·rate·affected."""

@@ -73,6 +73,25 @@ class RuleMechanism(VoteMechanism):
         exact = self.classes == 2 or self.problem.target.delta == 0 or releases == 1
         return [(ReleaseBounds(self.problem.target, (lambda: self._laws) if exact else None), releases)]
 
+    def moved(self, votes: int) -> ReleaseBounds:
+        """Return what is proved of one release where a record moves so many votes.
+
+        Args:
+            votes: 1..K.
+        """
+        return ReleaseBounds(
+            self.problem.target if votes <= self.affected else None, lambda: rule_laws(self.rule, votes)
+        )
+
+    def class_chances(self, counts: CountTable) -> Array:
+        """Return Pr[each class is released], and of ⊥ last if it can be.
+
+        Args:
+            counts: decreasing vote counts, shape (N, C).
+        """
+        places = [self.rule.cell_of(partition) for partition in counts.tolist()]
+        return np.asarray(self.rule.nearest[np.array(places)])
+
     @cached_property
     def _laws(self) -> LawPairs:
         return rule_laws(self.rule, self.affected)

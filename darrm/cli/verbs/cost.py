@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import ProgressDisplay, answer
 from darrm.cli.parameters import TOTAL, AsJson, number, options_named, total_privacy
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
+    from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.mechanisms import VoteMechanism
 
 
@@ -82,12 +83,69 @@ class ParameterOptions:
         return found.parameter if found.parameter in {option.name for option in fields(self)} else "value"
 
 
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How the records are drawn anew for every query, as typed."""
+
+    records: Annotated[
+        str | None,
+        CommandOption("--records", "Records of which every query has a fresh, secret sample.", "COUNT"),
+    ] = None
+    sample: Annotated[
+        str | None,
+        CommandOption("--sample", "Records drawn for one query (by each voter, with each-voter).", "COUNT"),
+    ] = None
+    sampling: Annotated[
+        str | None,
+        CommandOption(
+            "--sampling",
+            "poisson, without-replacement, each-voter or each-voter-with-replacement.",
+            "SCHEME",
+            otherwise="poisson",
+        ),
+    ] = None
+    neighbours: Annotated[
+        str | None,
+        CommandOption(
+            "--neighbours", "add-remove or replace-one.", "RELATION", otherwise="add-remove with poisson, else replace-one"
+        ),
+    ] = None
+    labels: Annotated[
+        str | None,
+        CommandOption("--labels", "Labels that one sample serves, such as the tokens of a text.", "COUNT", otherwise="1"),
+    ] = None
+
+    def value(self) -> Sampling | None:
+        """Return the sampling; None if every record is in every query.
+
+        Raises:
+            InvalidInput: an option without --records, or a value out of its range.
+        """
+        from darrm_opt.accounting.sampling import Sampling
+        from darrm_opt.errors import InvalidInput
+
+        typed = {option.name: getattr(self, option.name) for option in fields(self)}
+        if self.records is None:
+            for name, text in typed.items():
+                if text is not None:
+                    raise InvalidInput(name, text, "nothing without --records")
+            return None
+        return Sampling(
+            number(self.records),
+            number(self.sample),
+            scheme=cast("Any", self.sampling or "poisson"),
+            neighbours=cast("Any", self.neighbours),
+            labels=number(self.labels or "1"),
+        )
+
+
 _CHECKS = ("threshold", "check_sigma", "cap")
 
 
 def cost(
     mechanism: Annotated[str, Argument("NAME", "The mechanism: gnmax, laplace, or another one of the registry.")],
     parameters: ParameterOptions,
+    drawn_anew: SamplingOptions,
     K: Annotated[str | None, CommandOption("--K", "Number of voters.", "COUNT")] = None,
     classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT")] = "2",
     queries: Annotated[str, CommandOption("--queries", "Releases that share the total.", "COUNT")] = "1",
@@ -114,7 +172,8 @@ def cost(
 
     With a parameter and --delta: the least ε that any account proves, for votes of voters that are not private. With
     --total-epsilon and --total-delta: the most useful parameter within the total. What is accounted for is what
-    `darrm label` draws.
+    `darrm label` draws. With --records and --sample, every query has a fresh and secret sample of the records, and
+    costs less.
     """
     from darrm.cli.files import check_writable, write_json
     from darrm.cli.report import as_json, guarantee
@@ -126,7 +185,7 @@ def cost(
     check_writable(output, "output")
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
-    shape = (number(K), number(classes), number(affected))
+    shape, sampling = (number(K), number(classes), number(affected)), drawn_anew.value()
     if parameters.is_given(found):
         for name, text in (("total_epsilon", total_epsilon), ("total_delta", total_delta)):
             if text is not None:
@@ -136,13 +195,17 @@ def cost(
     else:
         total = total_privacy(total_epsilon, total_delta or "0")
         with ProgressDisplay("calibrating"), options_named(**TOTAL, releases="queries"):
-            drawn = found.calibrated(*shape[:2], total, number(queries), affected=shape[2])
+            drawn = found.calibrated(
+                *shape[:2], total, number(queries), affected=shape[2], sampling=sampling
+            )
         total_at = total.delta
     with ProgressDisplay("accounting"), options_named(releases="queries"):
-        found_cost = drawn.cost(number(queries), total_at)
+        found_cost = drawn.cost(number(queries), total_at, sampling)
     if output is not None:
         proved = total or Privacy(found_cost.epsilon, found_cost.delta)
         fields = planned_fields(number(queries), proved) if proved.epsilon < float("inf") else {}
+        if sampling is not None:
+            fields |= {"sampling": sampling.record()}
         write_json(output, drawn.record() | fields)
     record = {
         "mechanism": mechanism,
@@ -151,12 +214,15 @@ def cost(
         "delta": found_cost.delta,
         "account": found_cost.account,
     }
+    if sampling is not None:
+        record["sampling"] = sampling.record()
     if json:
         answer(as_json(record))
     elif found_cost.account == "none":
         answer(f"{drawn.words} No account proves a finite ε at δ = {found_cost.delta:g}.")
     else:
         together = guarantee(Privacy(found_cost.epsilon, found_cost.delta))
+        sampled = "" if sampling is None else f" With {sampling.words} ({sampling.neighbours}),"
         answer(
-            f"{drawn.words} {number(queries)} releases are {together} together, by the account {found_cost.account}."
+            f"{drawn.words}{sampled} {number(queries)} releases are {together} together, by the account {found_cost.account}."
         )

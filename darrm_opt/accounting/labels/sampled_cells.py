@@ -1,0 +1,191 @@
+"""Sampled cells: the laws of a label of noisy counts without a record and with it, whatever the number of classes.
+
+As in `lattice_cells`: given the largest noisy count M of the classes that no vote moves between, and how many of them
+have it, the label is a function of the noisy counts of a, b (and c) relative to M, which are whole numbers with whole
+means. A record votes a where it is not in the sample, b where it is, or c in its other value: so all triples of laws
+are mixtures of those listed here, with the same weights, and every jointly convex functional is at most the largest.
+
+Ties are broken at random. A class that ties with m of the others wins with chance ∫ s^m ds = 1/(m+1), two of them with
+1/(m+2) each, three with 1/(m+3): weights w₁ ≥ w₂ ≥ w₃. For m = 1, 2, … up to `MAX_TIED` they are listed; beyond, they
+lie in the simplex 0 ≤ w₃ ≤ w₂ ≤ w₁ ≤ 1/(MAX_TIED + 2), and so do the laws between those of its corners.
+
+Noise is cut off `END` standard deviations from 0, which changes it by less than `CUT` in total variation. Then beyond
+some distance from M the label is as if there were no others, or as if a class were not there, and the means that
+matter are finitely many. Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from darrm_opt.accounting.labels.lattice_cells import MASS_ERROR
+from darrm_opt.accounting.labels.three_cells import IntArray
+from darrm_opt.accounting.sampled import LawTriples
+from darrm_opt.accounting.sampling import Neighbours
+from darrm_opt.noise import Array
+
+MIN_SIGMA = 0.3
+"""Least σ [votes]: below it, ratios of probabilities are beyond doubles."""
+
+END = 9.0
+"""Standard deviations at which the noise is cut off."""
+
+CUT = 2.5e-19
+"""Bound on Pr[|X| > END·σ] of the discrete Gaussian, whose tail from m on is at most that of N(0, σ²) from m − 1 on."""
+
+MAX_TIED = 6
+"""Most of the other classes that tie for the largest of them and are listed."""
+
+MAX_TRIPLES = 1_500_000
+"""Most triples that are listed: some seconds for an account."""
+
+
+@lru_cache(maxsize=4)
+def sampled_cells(sigma: float, classes: int, neighbours: Neighbours | None) -> list[LawTriples] | None:
+    """Return all triples of laws of a label with discrete Gaussian noise, one vote of one record.
+
+    Args:
+        sigma: σ > 0 [votes], the parameter of the discrete Gaussian.
+        classes: C ≥ 2.
+        neighbours: whether there is a third law.
+
+    Returns:
+        Families of two, three or four cells; None where σ is too small, or the triples too many.
+    """
+    reach = math.ceil(END * sigma)
+    width, replace = 2 * reach + 4, neighbours == "replace-one"
+    count = len(_tie_weights(classes - 2)) * width**2 * (2 if replace else 1)
+    count += (len(_tie_weights(classes - 3)) * width**3 + 4 * width**2 if classes > 2 else 0) if replace else 0
+    if sigma < MIN_SIGMA or count > MAX_TRIPLES:
+        return None
+    noise = _CutNoise(sigma, reach)
+    two = [_two_cells(noise), *([_three_cells(noise, classes - 2)] if classes > 2 else [])]
+    error, missing = 4 * MASS_ERROR, classes * CUT
+    if not replace:
+        return [LawTriples(off, on, error=error, missing=missing) for off, on in two]
+    # A record that votes as the one in its place did, in one of its two values.
+    families = [(off, off, on) for off, on in two] + [(off, on, off) for off, on in two]
+    if classes > 2:
+        families.append(_three_alone(noise))
+    if classes > 3:
+        families.append(_four_cells(noise, classes - 3))
+    return [LawTriples(*laws, error=error, missing=missing) for laws in families]
+
+
+class _CutNoise:
+    """Discrete Gaussian cut off at ``reach``; laws of its sums with means around 0."""
+
+    def __init__(self, sigma: float, reach: int) -> None:
+        self.reach = reach
+        k = np.arange(-reach, reach + 1)
+        masses = np.exp(-(k * k) / (2 * sigma * sigma))
+        self.masses = masses / masses.sum()
+        self.means = np.arange(-reach - 2, reach + 2)
+        """Means relative to M: with a vote more the first never reaches it, and with none more the last is above it."""
+
+    def at(self, x: IntArray, mean: IntArray) -> Array:
+        """Return Pr[noise + mean = x], shape (x, mean)."""
+        k = x[:, np.newaxis] - mean + self.reach
+        return np.where((k >= 0) & (k <= 2 * self.reach), self.masses[np.clip(k, 0, 2 * self.reach)], 0.0)
+
+    def below(self, x: IntArray, mean: IntArray) -> Array:
+        """Return Pr[noise + mean < x], shape (x, mean)."""
+        sums = np.concatenate([[0.0], np.cumsum(self.masses)])
+        return np.asarray(sums[np.clip(x[:, np.newaxis] - mean + self.reach, 0, 2 * self.reach + 1)])
+
+
+def _tie_weights(others: int) -> list[tuple[float, float, float]]:
+    """Return (w₁, w₂, w₃) of one to ``others`` classes that share the largest count of the others."""
+    weights = [(1 / (m + 1), 1 / (m + 2), 1 / (m + 3)) for m in range(1, min(others, MAX_TIED) + 1)]
+    if others > MAX_TIED:
+        x = 1 / (MAX_TIED + 2)
+        weights += [(0.0, 0.0, 0.0), (x, 0.0, 0.0), (x, x, 0.0), (x, x, x)]
+    return weights
+
+
+def _two_cells(noise: _CutNoise) -> tuple[Array, Array]:
+    """Return the laws of two classes by the lead of a: with its vote for a, and for b."""
+    masses = np.convolve(noise.masses, noise.masses)  # of the difference
+    end = 2 * noise.reach
+    behind = np.cumsum(masses) - masses / 2  # Pr[difference < d], and half of a tie
+    wins = np.concatenate([np.zeros(3), behind, np.ones(3)])  # of a, from lead −end − 3 on
+    lead = np.arange(-end, end + 3) + end + 3  # as places in wins
+    off, on = (np.stack([wins[place], wins[::-1][place]], axis=1) for place in (lead, lead - 2))
+    return off, on
+
+
+def _three_cells(noise: _CutNoise, others: int) -> tuple[Array, Array]:
+    """Return the laws of (a, b, another class) at all means: with a record's vote for a, and for b."""
+    means = noise.means
+    x = np.arange(1, 2 * noise.reach + 3)
+    at, below = noise.at(x, means), noise.below(x, means)
+    above = at.T @ (below + at / 2)  # a wins above M
+    at0, below0 = noise.at(np.array([0]), means)[0], noise.below(np.array([0]), means)[0]
+    alone, both = np.outer(at0, below0), np.outer(at0, at0)
+    laws = []
+    for w1, w2, _ in _tie_weights(others):
+        wins = above + w1 * alone + w2 * both
+        rest = np.outer(below0, below0) + (1 - w1) * (alone + alone.T) + (1 - 2 * w2) * both
+        laws.append(np.stack([wins, wins.T, rest], axis=-1))
+    off = np.concatenate([law[1:, :-1].reshape(-1, 3) for law in laws])
+    return off, np.concatenate([law[:-1, 1:].reshape(-1, 3) for law in laws])
+
+
+def _four_cells(noise: _CutNoise, others: int) -> tuple[Array, Array, Array]:
+    """Return the laws of (a, b, c, another class) at all means: with a record's vote for a, for b, and for c."""
+    means = noise.means
+    x = np.arange(1, 2 * noise.reach + 3)
+    at, below = noise.at(x, means), noise.below(x, means)
+    at0, below0 = noise.at(np.array([0]), means)[0], noise.below(np.array([0]), means)[0]
+    above = _first_of_three(at, below)
+    alone = np.einsum("i,j,k->ijk", at0, below0, below0)
+    two = np.einsum("i,j,k->ijk", at0, at0, below0)  # a and b tie at M
+    three = np.einsum("i,j,k->ijk", at0, at0, at0)
+    none = np.einsum("i,j,k->ijk", below0, below0, below0)
+    turn, swap = (1, 0, 2), (2, 1, 0)
+    laws = []
+    for w1, w2, w3 in _tie_weights(others):
+        pairs = [two, two.transpose(0, 2, 1), two.transpose(2, 1, 0)]  # ab, ac, cb
+        a = above + w1 * alone + w2 * (pairs[0] + pairs[1]) + w3 * three
+        b, c = a.transpose(turn), a.transpose(swap)
+        single = alone + alone.transpose(turn) + alone.transpose(swap)
+        rest = none + (1 - w1) * single + (1 - 2 * w2) * (pairs[0] + pairs[1] + pairs[2]) + (1 - 3 * w3) * three
+        laws.append(np.stack([a, b, c, rest], axis=-1))
+    return _of_one_vote(laws, 4)
+
+
+def _three_alone(noise: _CutNoise) -> tuple[Array, Array, Array]:
+    """Return the laws of (a, b, c) where no other class can win, by their means relative to that of a.
+
+    Means that are further apart than the noise reaches leave out a class; then one more step changes nothing.
+    """
+    end = 2 * noise.reach + 3
+    means, zero = np.arange(-end, end + 1), np.zeros(1, dtype=np.intp)
+    x = np.arange(-end - noise.reach, end + noise.reach + 1)
+    at, below = noise.at(x, means), noise.below(x, means)
+    at_a, below_a = noise.at(x, zero), noise.below(x, zero)
+    one = (at_a * below).T @ at
+    a = (at_a * below).T @ below + (one + one.T) / 2 + (at_a * at).T @ at / 3
+    b = at.T @ (below_a * below + (at_a * below + below_a * at) / 2 + at_a * at / 3)
+    law = np.stack([a, b, b.T], axis=-1)
+    # A vote more for a is one less for both others, relative to a.
+    off, on, other = (each.reshape(-1, 3) for each in (law[:-2, :-2], law[2:, 1:-1], law[1:-1, 2:]))
+    return off, on, other
+
+
+def _first_of_three(at: Array, below: Array) -> Array:
+    """Return Pr[a has the largest count of three, above M], ties at random, shape (means, means, means)."""
+    one = np.einsum("xj,xk->xjk", at, below)
+    rest = np.einsum("xj,xk->xjk", below, below) + (one + one.transpose(0, 2, 1)) / 2
+    rest += np.einsum("xj,xk->xjk", at, at) / 3
+    return np.asarray(np.tensordot(at, rest, axes=(0, 0)))
+
+
+def _of_one_vote(laws: list[Array], cells: int) -> tuple[Array, Array, Array]:
+    """Return laws, shape (means, means, means, cells), with a vote for a, for b, and for c."""
+    off = np.concatenate([law[1:, :-1, :-1].reshape(-1, cells) for law in laws])
+    on = np.concatenate([law[:-1, 1:, :-1].reshape(-1, cells) for law in laws])
+    return off, on, np.concatenate([law[:-1, :-1, 1:].reshape(-1, cells) for law in laws])

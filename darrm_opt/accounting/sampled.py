@@ -1,0 +1,353 @@
+"""Sampled releases: what answers cost whose records are drawn anew for every query (`sampling`).
+
+With A the law of the answer where the record is not in the sample, and B, B′ where it is, in either of two values,
+neighbours show the pairs
+
+    add-remove     (A, (1−q)A + qB) throughout a transcript, or its reverse throughout: each is composed, the larger
+                   taken
+    replace-one    ((1−q)A + qB, (1−q)A + qB′)
+
+after any history, since the sample is fresh. `LawTriples` lists all (A, B, B′) where they are known; else the generic
+bound of Balle, Barthe and Gaboardi 2018 holds for any mechanism. The accounts:
+
+    simple, optimal  a pure ε becomes ln(1 + q(e^ε − 1)), or the largest loss of the sampled pairs
+    laws             one release: the exact δ of the sampled pairs
+    renyi            sums of Rényi divergences of the sampled pairs
+    pld              convolution of the distribution that the largest δ of the sampled pairs defines
+
+Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm_opt.accounting.cheapest import event_accounts
+from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.pld import pld_from_profile, profile_of_event, symmetric_profile
+from darrm_opt.accounting.rdp import rdp_epsilon
+from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.accounting.subsampling import amplify_by_subsampling
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import ULP, up
+
+if TYPE_CHECKING:
+    from darrm_opt.accounting.cost import ReleaseBounds
+
+SLACK_SHARE = 1e-3
+"""Share of δ for answers that are too rare to be looked at, and for noise that is cut off."""
+
+FIRST_ORDERS: Array = 1 + np.geomspace(0.05, 1000, 40)
+"""Orders at which Rényi divergences are computed first; `NEXT_ORDERS` more lie around the best of them."""
+FIRST_ORDERS.setflags(write=False)
+
+NEXT_ORDERS = 9
+
+LEAST_LOSS, KNOTS = 1e-7, 160
+"""Least ε above 0 at which a profile is computed, and at how many each side; between two of them by the chord."""
+
+MAX_LOSS = 60.0
+"""Largest ε at which a profile is computed."""
+
+STEP_SHARE, MAX_STEPS = 0.3, 50_000
+"""Discretisation of a PLD in standard deviations of one release's loss, and the most steps to its largest loss."""
+
+RARE_SHARE, RARE_BELOW = 1e-4, 1e-4
+"""Share of δ that a cut at a largest loss may cost in all, and chance of losses below its negative."""
+
+
+@dataclass(frozen=True, eq=False)
+class LawTriples:
+    """Triples (A, B, B′) of laws of one answer: a record that is not in the sample, and in it in either of two values.
+
+    Attributes:
+        off: A, shape (triples, answers).
+        on: B, likewise.
+        other: B′, likewise, or None for add-remove.
+        error: relative error of each probability.
+        missing: total variation by which the laws may differ from those that are drawn.
+    """
+
+    off: Array
+    on: Array
+    other: Array | None = None
+    error: float = 0.0
+    missing: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("off", "on", "other"):
+            laws = getattr(self, name)
+            if laws is not None:
+                object.__setattr__(self, name, np.minimum(laws, 1.0))  # sums of probabilities, rounded
+
+    def pairs(self, rate: float) -> list[LawPairs]:
+        """Return the sampled pairs: of each direction on its own for add-remove, else of both together."""
+        error = self.error + 4 * ULP  # of a mixture: two products and a sum of positive numbers
+        on = np.minimum((1 - rate) * self.off + rate * self.on, 1.0)
+        if self.other is None:
+            return [LawPairs(self.off, on, error=error), LawPairs(on, self.off, error=error)]
+        other = np.minimum((1 - rate) * self.off + rate * self.other, 1.0)
+        return [LawPairs(on, other, error=error)]
+
+
+def sampled_accounts(
+    bounds: Callable[[int], ReleaseBounds | None],
+    triples: Callable[[], Sequence[LawTriples] | None],
+    together: Callable[[float], float],
+    sampling: Sampling,
+    K: int,
+    affected: int,
+    releases: int,
+    delta: float,
+) -> dict[str, Callable[[], Privacy]]:
+    """Return the accounts of sampled releases, by name.
+
+    Args:
+        bounds: what is proved of one release where a record moves so many votes; None where nothing is.
+        triples: all triples of laws, in one or several families, or None where they are not known.
+        together: ε at a δ of the labels that one sample serves, as if every record were in it.
+        sampling: how the records are drawn.
+        K: voters.
+        affected: votes that a record in the sample can move.
+        releases: Q ≥ 1.
+        delta: δ of all together.
+    """
+    if sampling.scheme in EACH_VOTER:
+        return _each_voter(bounds, sampling, K, releases, delta)
+    queries = -(-releases // sampling.labels)
+    if sampling.labels > 1:
+        return _texts(together, sampling, queries, delta)
+    accounts: dict[str, Callable[[], Privacy]] = {}
+    release = bounds(affected)
+    event = None if release is None else release.event()
+    families = triples()
+    pairs = [] if families is None else [family.pairs(sampling.chance) for family in families]
+    missing = max((family.missing for family in families or ()), default=0.0)
+    if event is not None:
+        event = amplify_by_subsampling(event, sampling.chance)
+    if pairs and not missing and all(laws.finite for family in pairs for laws in family):
+        largest = max(laws.max_loss for family in pairs for laws in family)
+        event = min(event or Privacy(largest), Privacy(largest), key=lambda each: (each.delta > 0, each.epsilon))
+    if event is not None:
+        accounts |= event_accounts([(event, queries)], delta)
+    if pairs and delta > 0:
+        # Each direction is composed on its own: a record that one side has, it has in every query.
+        directions = [list(laws) for laws in zip(*pairs, strict=True)]
+        accounts |= {
+            name: partial(_worst, account, directions, missing, queries, delta)
+            for name, account in (
+                ("laws", _one_release) if queries == 1 else ("renyi", _renyi),
+                ("pld", _convolution),
+            )
+            if queries > 1 or name == "laws"
+        }
+    return accounts
+
+
+Direction = Sequence[LawPairs]
+"""Pairs (P, Q) of several families, in one direction."""
+
+Account = Callable[[Direction, int, float], float]
+
+
+def _worst(account: Account, directions: Sequence[Direction], missing: float, queries: int, delta: float) -> Privacy:
+    """Return the larger ε of the directions, at what δ leaves for `missing` noise."""
+    epsilon = max(account(direction, queries, delta * (1 - SLACK_SHARE)) for direction in directions)
+    # Transcripts of other noise differ by queries·missing on either side, and the right one counts e^ε times.
+    lost = (1 + math.exp(min(epsilon, 700.0))) * queries * missing
+    if lost > SLACK_SHARE * delta * (1 - 8 * ULP):
+        raise DeltaTooSmall(delta, lost, "noise that is cut off")
+    return Privacy(epsilon, delta)
+
+
+def _one_release(direction: Direction, queries: int, delta: float) -> float:
+    del queries
+    return max(laws.epsilon(delta) for laws in direction)
+
+
+def _renyi(direction: Direction, queries: int, delta: float) -> float:
+    """Return ε by Rényi sums of the pairs.
+
+    Answers with P at most some η are left out: with their pair revealed, a transcript has one of them with chance at
+    most queries·answers·η, which δ pays for. What is left is a measure below P, whose sums multiply as those of P do.
+    """
+    rare = _rare(direction, queries, delta)
+    left = delta * (1 - SLACK_SHARE) * (1 - 8 * ULP)
+    logs = [_logarithms(laws, rare) for laws in direction]
+
+    def epsilon(orders: Array) -> tuple[float, float]:
+        largest = np.max([_log_moments(*each, orders) for each in logs], axis=0)
+        divergences = queries * np.maximum(largest, 0.0) / (orders - 1) * (1 + 16 * ULP * orders / (orders - 1))
+        known = np.isfinite(divergences)
+        if not known.any():
+            return math.inf, float(orders[0])
+        return rdp_epsilon(divergences[known], left, orders[known])
+
+    first, best = epsilon(FIRST_ORDERS)
+    if first == math.inf:
+        raise DeltaTooSmall(delta, delta, "an answer that only one of two neighbours can give")
+    place = int(np.searchsorted(FIRST_ORDERS, best))
+    around = FIRST_ORDERS[max(0, place - 1)], FIRST_ORDERS[min(place + 1, FIRST_ORDERS.size - 1)]
+    again = 1 + np.geomspace(around[0] - 1, around[1] - 1, NEXT_ORDERS + 2)[1:-1]
+    return min(first, epsilon(again)[0])
+
+
+def _rare(direction: Direction, queries: int, delta: float) -> float:
+    """Return the chance up to which an answer is left out, so that δ pays `SLACK_SHARE` for all of them."""
+    return SLACK_SHARE * delta / (queries * max(laws.on_data.shape[1] for laws in direction))
+
+
+def _logarithms(laws: LawPairs, rare: float) -> tuple[Array, Array]:
+    """Return ln P and ln Q of the answers that are not rare, −∞ and 0 where they are; P rounded up and Q down."""
+    p, q = laws.bounds
+    kept = p > rare
+    with np.errstate(divide="ignore"):
+        return np.where(kept, np.log(np.where(kept, p, 1.0)), -np.inf), np.where(kept, np.log(q), 0.0)
+
+
+def _log_moments(log_p: Array, log_q: Array, orders: Array) -> Array:
+    """Return the largest ln Σ P^a·Q^(1−a) of the pairs at each order, rounded up, shape (orders,)."""
+    finite = np.concatenate([log_p[np.isfinite(log_p)], log_q[np.isfinite(log_q)]])
+    size = 1 + float(np.max(np.abs(finite), initial=0.0))
+    sums = np.empty(orders.size)
+    for place, order in enumerate(orders.tolist()):
+        with np.errstate(over="ignore"):
+            sums[place] = np.exp(order * log_p - (order - 1) * log_q).sum(axis=1).max()
+    with np.errstate(divide="ignore"):
+        # An exponent errs by its terms in ulps, and the sum by as much.
+        return np.asarray(np.log(sums) + 16 * ULP * (orders * size + log_p.shape[1]))
+
+
+def _convolution(direction: Direction, queries: int, delta: float) -> float:
+    """Return ε by the PLD of the pair that the largest δ of the pairs defines.
+
+    Rare answers are left out as in `_renyi`: with r of P left out, P̃ + rQ is a law that differs from P by r.
+    """
+    rare = _rare(direction, queries, delta)
+    knots = _knots(direction, rare)
+    deltas = np.max([laws.deltas(knots, rare) for laws in direction], axis=0)
+    return _composed(_chords(knots, deltas), knots, deltas, queries, delta * (1 - SLACK_SHARE) * (1 - 8 * ULP))
+
+
+def _knots(direction: Direction, rare: float) -> Array:
+    """Return ε's, dense around 0, up to the largest and down to the least loss of an answer that is not rare."""
+    ends = [2 * LEAST_LOSS, 2 * LEAST_LOSS]
+    for laws in direction:
+        p, q = laws.bounds
+        seen = (p > rare) & (q > 0)
+        losses = np.log(p[seen] / q[seen])
+        ends = [max(ends[0], -losses.min(initial=0.0)), max(ends[1], losses.max(initial=0.0) + 1e-9)]
+    negative, positive = (np.geomspace(LEAST_LOSS, min(end, MAX_LOSS), KNOTS) for end in ends)
+    return np.concatenate([-negative[::-1], [0.0], positive])
+
+
+def _chords(knots: Array, deltas: Array) -> Callable[[Array], Array]:
+    """Return a profile by the chords between known values: δ is convex in e^ε and falls with ε."""
+    slopes, values = np.concatenate([[0.0], np.exp(knots)]), np.concatenate([[1.0], deltas])
+
+    def profile(epsilons: Array) -> Array:
+        return np.asarray(np.minimum(1.0, np.interp(np.exp(epsilons), slopes, values) * (1 + 16 * ULP)))
+
+    return profile
+
+
+def _composed(profile: Callable[[Array], Array], knots: Array, deltas: Array, queries: int, delta: float) -> float:
+    """Return ε of so many releases with a profile, by its PLD, on a grid that is fine for their spread."""
+    # Losses above the largest count as infinite, and those below its negative as that: either has to be rare.
+    above = knots[(deltas - deltas[-1]) * queries <= RARE_SHARE * delta]
+    below = -knots[(deltas + np.expm1(knots)) * queries <= RARE_BELOW]
+    largest = max(float(above.min(initial=knots[-1])), float(below[below > 0].min(initial=-knots[0])), 1e-6)
+    # The distribution function of the loss is a second difference of the profile; its spread is enough here.
+    grid = np.linspace(-largest, largest, 2001)
+    tail = -np.diff(profile(grid)) / np.diff(np.exp(grid))
+    masses = np.clip(-np.diff(tail), 0.0, None) * np.exp(grid[1:-1])
+    spread = math.sqrt(float(masses @ grid[1:-1] ** 2)) + 1e-12
+    step = max(min(STEP_SHARE * spread, largest / 4), largest / MAX_STEPS)
+    return pld_from_profile(profile, discretisation=step, max_loss=largest).repeated(queries).epsilon(delta)
+
+
+def _texts(
+    together: Callable[[float], float], sampling: Sampling, queries: int, delta: float
+) -> dict[str, Callable[[], Privacy]]:
+    """Return the accounts of samples that serve several labels each: composed inside, then sampled."""
+    accounts: dict[str, Callable[[], Privacy]] = {}
+    pure = together(0.0)
+    if pure < math.inf:
+        accounts |= event_accounts([(amplify_by_subsampling(Privacy(pure), sampling.chance), queries)], delta)
+    if delta > 0:
+        least = RARE_SHARE * delta / queries / sampling.chance
+        inside = [(together(each), each) for each in np.geomspace(min(least, 0.1), 0.5, 12).tolist()]
+        known = [Privacy(epsilon, each) for epsilon, each in inside if epsilon < math.inf]
+        known = [Privacy(pure), *known] if pure < math.inf else known
+        if known:
+            accounts["pld"] = partial(_convolution_of_points, known, sampling.chance, queries, delta)
+    return accounts
+
+
+def _convolution_of_points(known: Sequence[Privacy], rate: float, queries: int, delta: float) -> Privacy:
+    """Return ε of sampled releases of which each is (ε, δ)-DP at several ε."""
+    sampled = [amplify_by_subsampling(event, rate) for event in sorted(known, key=lambda event: event.epsilon)]
+    knots = np.array([0.0, *(event.epsilon for event in sampled if event.epsilon > 0)])
+    deltas = np.array([min(1.0, up(rate, 1)), *(event.delta for event in sampled if event.epsilon > 0)])
+    deltas = np.minimum.accumulate(deltas)
+    both = symmetric_profile(_chords(knots, deltas))
+    all_knots = np.concatenate([-knots[:0:-1], knots])
+    return Privacy(_composed(both, all_knots, both(all_knots), queries, delta), delta)
+
+
+def _each_voter(
+    bounds: Callable[[int], ReleaseBounds | None], sampling: Sampling, K: int, releases: int, delta: float
+) -> dict[str, Callable[[], Privacy]]:
+    """Return the accounts of voters that draw for themselves: a record reaches Binomial(K, q_v) of them.
+
+    δ(ε′) ≤ Σ_k Pr[k]·δ_k(ε), e^ε′ = 1 + q(e^ε − 1), q = 1 − (1 − q_v)^K, δ_k for k moved votes.
+    """
+    voter = sampling.chance
+    any_voter = min(1.0, up(-math.expm1(K * math.log1p(-voter)) if voter < 1 else 1.0, 8))
+    accounts: dict[str, Callable[[], Privacy]] = {}
+    all_voters = bounds(K)
+    pure = None if all_voters is None else all_voters.event()
+    if pure is not None and pure.delta == 0:
+        accounts |= event_accounts([(amplify_by_subsampling(pure, any_voter), releases)], delta)
+    if delta > 0:
+        accounts["pld"] = partial(_reached, bounds, voter, any_voter, K, releases, delta)
+    return accounts
+
+
+def _reached(
+    bounds: Callable[[int], ReleaseBounds | None],
+    voter: float,
+    any_voter: float,
+    K: int,
+    releases: int,
+    delta: float,
+) -> Privacy:
+    knots = np.concatenate([[0.0], np.geomspace(LEAST_LOSS, MAX_LOSS, KNOTS)])
+    chances = [math.comb(K, k) * voter**k * (1 - voter) ** (K - k) * (1 + 8 * K * ULP) for k in range(K + 1)]
+    deltas = np.zeros(knots.size)
+    for k in range(1, K + 1):
+        if sum(chances[k:]) * releases <= RARE_SHARE * delta:
+            deltas += sum(chances[k:])  # as if these showed everything
+            break
+        release = bounds(k)
+        if release is None:
+            raise DeltaTooSmall(delta, 1.0, f"nothing is proved where a record moves {k} votes")
+        if release.laws is not None:
+            deltas += chances[k] * release.laws().deltas(knots)
+        elif (event := release.event()) is not None:
+            deltas += chances[k] * profile_of_event(event)(knots)
+        else:
+            raise DeltaTooSmall(delta, 1.0, f"nothing is proved where a record moves {k} votes")
+    sampled = np.array([amplify_by_subsampling(Privacy(epsilon), any_voter).epsilon for epsilon in knots.tolist()])
+    deltas = np.minimum.accumulate(np.minimum(deltas * (1 + 8 * ULP * K), 1.0))
+    both = symmetric_profile(_chords(sampled, deltas))
+    all_knots = np.concatenate([-sampled[:0:-1], sampled])
+    return Privacy(_composed(both, all_knots, both(all_knots), releases, delta), delta)

@@ -1,0 +1,149 @@
+"""Sampling: which records take part in a query, where every query has a fresh and secret sample of its own.
+
+Private in-context learning, private kNN, few-shot generation and retrieval draw records anew for every query and share
+them among K voters. A record is then in a query with chance q only, and releases cost less (`sampled`). `Sampling` says
+how the records are drawn and what neighbours are; an account holds for the schemes below and for no other:
+
+    without-replacement          s of n records, of which each voter gets s/K; neighbours replace one record
+    poisson                      each record by a coin of its own, rate q, and given to a voter by another one
+    each-voter                   every voter draws its own s of n records
+    each-voter-with-replacement  every voter draws its own s records, each of all n
+
+Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import real_number, whole_number
+from darrm_opt.rounding import float_above
+
+Scheme = Literal["without-replacement", "poisson", "each-voter", "each-voter-with-replacement"]
+
+Neighbours = Literal["replace-one", "add-remove"]
+
+EACH_VOTER = ("each-voter", "each-voter-with-replacement")
+"""Schemes in which one record can reach every voter."""
+
+NOT_COVERED = {
+    "poisson-by-position": "One more record moves all records behind it to other voters: give each sampled record to "
+    "a voter by a coin of its own.",
+    "poisson-dealt-evenly": "One more record moves another one to another voter: give each sampled record to a voter "
+    "by a coin of its own.",
+    "similarity": "Records that are chosen by their similarity to the query are no secret sample, and every record can "
+    "be in every query: account for it without sampling.",
+    "shuffle": "Records that are dealt in rounds are not independent from query to query.",
+}
+"""Schemes that people use and that no account here holds for, and why."""
+
+FIELDS = ("records", "sample", "rate", "scheme", "neighbours", "labels")
+"""Fields of the record."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the records of one query are drawn: afresh, in secret, and independently of everything before.
+
+    A record that is drawn reaches one voter, who may move as many votes as the mechanism's ``affected`` says (1 where
+    the shares of the voters are disjoint); with a scheme of `EACH_VOTER` it reaches any number of them.
+
+    Args:
+        records: n ≥ 1, public.
+        sample: records drawn for a query, 1..n: exactly, or on average with "poisson"; of one voter, with a scheme of
+            `EACH_VOTER`.
+        rate: q in (0, 1], instead of ``sample``, with "poisson" only.
+        scheme: one of `Scheme`.
+        neighbours: "replace-one" (the only ones whose samples have equal size), or "add-remove", the default with
+            "poisson" and possible there only.
+        labels: T ≥ 1 labels that one sample serves, such as the tokens of one text: they are released together.
+
+    Guarantees:
+        Frozen; equal when equal.
+
+    Raises:
+        InvalidInput: a value outside its range, or a scheme that no account holds for.
+
+    >>> Sampling(67_349, 40).neighbours, round(Sampling(67_349, 40).chance, 7)
+    ('add-remove', 0.0005939)
+    """
+
+    records: int
+    sample: int | None = None
+    rate: float | None = None
+    scheme: Scheme = field(default="poisson", kw_only=True)
+    neighbours: Neighbours | None = field(default=None, kw_only=True)
+    labels: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        whole_number(self.records, "records", "a whole number of records, at least 1")
+        if self.scheme not in get_args(Scheme):
+            raise InvalidInput(
+                "sampling", self.scheme, "one of " + ", ".join(get_args(Scheme)), NOT_COVERED.get(self.scheme, "")
+            )
+        if self.neighbours is None:
+            object.__setattr__(self, "neighbours", "add-remove" if self.scheme == "poisson" else "replace-one")
+        if self.neighbours not in get_args(Neighbours):
+            raise InvalidInput("neighbours", self.neighbours, "'replace-one' or 'add-remove'")
+        if self.neighbours == "add-remove" and self.scheme != "poisson":
+            raise InvalidInput(
+                "neighbours", self.neighbours, f"'replace-one' with {self.scheme}", "The size of a sample is fixed."
+            )
+        self._check_size()
+        whole_number(self.labels, "labels", "a whole number of labels of one sample, at least 1")
+        if self.labels > 1 and self.scheme in EACH_VOTER:
+            raise InvalidInput("labels", self.labels, f"1 with {self.scheme}", "No account is proved for more.")
+
+    def _check_size(self) -> None:
+        if (self.sample is None) == (self.rate is None):
+            raise InvalidInput("sample", self.sample, "a number of records, or a rate, and not both")
+        if self.sample is not None:
+            accepted = f"a whole number of records, 1 to {self.records}"
+            if whole_number(self.sample, "sample", accepted) > self.records:
+                raise InvalidInput("sample", self.sample, accepted)
+        if self.rate is not None:
+            accepted = "a chance above 0, at most 1, with the scheme poisson"
+            rate = real_number(self.rate, "rate", accepted)
+            if self.scheme != "poisson" or not 0 < rate <= 1:
+                raise InvalidInput("rate", self.rate, accepted)
+            object.__setattr__(self, "rate", rate)
+
+    @property
+    def chance(self) -> float:
+        """Chance q that a record is in a query, or in the share of one voter with `EACH_VOTER`; rounded up.
+
+        Every account grows with it.
+        """
+        if self.rate is not None:
+            return self.rate
+        share = Fraction(self.sample or 1, self.records)
+        if self.scheme == "each-voter-with-replacement":
+            share = 1 - (1 - Fraction(1, self.records)) ** (self.sample or 1)
+        return min(1.0, float_above(share))
+
+    @property
+    def words(self) -> str:
+        """How records are drawn, in a few words."""
+        count = f"{self.sample:,}" if self.sample is not None else f"a share {self.rate:g}"
+        who = " by each voter" if self.scheme in EACH_VOTER else ""
+        how = {"poisson": "by coins of their own", "each-voter-with-replacement": "with replacement"}
+        text = f"{count} of {self.records:,} records drawn anew{who} for every query, "
+        return text + how.get(self.scheme, "without replacement")
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data, for a log or a mechanism's record."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    @classmethod
+    def from_record(cls, record: Any) -> Sampling:
+        """Return the sampling of a record.
+
+        Raises:
+            InvalidInput: not such a record, or a field out of range.
+        """
+        if not isinstance(record, dict) or set(record) != set(FIELDS):
+            raise InvalidInput("sampling", type(record).__name__, "a record with the fields " + ", ".join(FIELDS))
+        return cls(**record)

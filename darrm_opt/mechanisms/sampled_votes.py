@@ -1,0 +1,111 @@
+"""Sampled votes: what a record that may be in the sample makes of the laws of a label, listed vote count by vote count.
+
+With n the votes of the others, a record that is not in the sample leaves votes x, and one that is votes y, or z in its
+other value: the triples (law at n + x, law at n + y, law at n + z) over all n, x, y and z. Relabelling the classes
+changes no divergence, so n is decreasing, and of classes with equal counts the first ones move first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.accounting.sampled import LawTriples
+from darrm_opt.accounting.sampling import Neighbours
+from darrm_opt.noise import Array
+from darrm_opt.tables.problem import has_table, partitions
+
+CountTable = NDArray[np.intp]
+
+MAX_PARTITIONS = 3000
+"""Most partitions of the votes whose laws are listed."""
+
+MAX_TRIPLES = 150_000
+"""Most triples that are listed: half a second for an account."""
+
+MAX_MOVES = 100
+"""Most ways in which a record can vote."""
+
+
+def listed_triples(
+    chances: Callable[[CountTable], Array | None],
+    K: int,
+    classes: int,
+    affected: int,
+    neighbours: Neighbours | None,
+    error: float,
+) -> list[LawTriples] | None:
+    """Return all triples of laws of a mechanism that treats classes alike; None where they are too many.
+
+    Args:
+        chances: from decreasing vote counts, shape (N, C), to the probability of each class (and of ⊥ last), shape
+            (N, C) or (N, C + 1); None where they are not computed.
+        K: voters.
+        classes: C.
+        affected: votes r of one record, 1..K.
+        neighbours: whether there is a third law.
+        error: relative error of the probabilities.
+    """
+    three = neighbours == "replace-one"
+    places = _places(K, classes, affected, three=three)
+    if places is None:
+        return None
+    counts, triples = places
+    columns = np.argsort(-counts, axis=1, kind="stable")
+    ordered, rows = np.unique(np.take_along_axis(counts, columns, axis=1), axis=0, return_inverse=True)
+    laws = chances(ordered)
+    if laws is None:
+        return None
+    each = laws[rows.reshape(-1)]
+    unordered = each.copy()
+    np.put_along_axis(unordered[:, :classes], columns, each[:, :classes], axis=1)
+    off, on, other = (unordered[triples[:, side]] for side in range(3))
+    return [LawTriples(off, on, other if three else None, error=error)]
+
+
+@lru_cache(maxsize=8)
+def _places(K: int, classes: int, affected: int, *, three: bool) -> tuple[CountTable, CountTable] | None:
+    """Return vote counts, shape (N, C), and triples of their places, shape (triples, 3)."""
+    if not has_table(K, classes, MAX_PARTITIONS) or math.comb(classes + affected - 1, affected) > MAX_MOVES:
+        return None
+    votes = [np.bincount(move, minlength=classes) for move in combinations_with_replacement(range(classes), affected)]
+    counts: list[CountTable] = []
+    triples: list[tuple[int, int, int]] = []
+    for others in partitions(K - affected, classes) if affected < K else [(0,) * classes]:
+        start = len(counts)
+        counts += [np.array(others) + vote for vote in votes]
+        runs = tuple(others.index(count) for count in others)
+        moves = _moves(runs, affected, three)
+        if len(triples) + len(moves) > MAX_TRIPLES:
+            return None
+        triples += [(start + x, start + y, start + z) for x, y, z in moves]
+    return np.array(counts, dtype=np.intp), np.array(triples, dtype=np.intp)
+
+
+@lru_cache(maxsize=256)
+def _moves(runs: tuple[int, ...], affected: int, three: bool) -> list[tuple[int, int, int]]:  # noqa: FBT001 — a key
+    """Return the triples (x, y, z) of votes up to exchanging classes of the same run, by their places."""
+    votes = list(combinations_with_replacement(range(len(runs)), affected))
+
+    def pick() -> Iterator[tuple[int, int, int]]:
+        for x, y in product(range(len(votes)), repeat=2):
+            for z in range(len(votes)) if three else (y,):
+                if (y != z if three else x != y) and _first_come(votes[x] + votes[y] + votes[z], runs):
+                    yield x, y, z
+
+    return list(pick())
+
+
+def _first_come(moves: tuple[int, ...], runs: tuple[int, ...]) -> bool:
+    """Return whether of each run of equal counts the classes are named in their order."""
+    seen = set[int]()
+    for place in moves:
+        if place > runs[place] and place - 1 not in seen and place not in seen:
+            return False
+        seen.add(place)
+    return True

@@ -1,0 +1,352 @@
+"""Sampled releases: never below what every sample, assignment and transcript shows; the naive accounts are."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
+
+from darrm_opt import NoiseFunction, Privacy
+from darrm_opt.accounting.composition.enumeration import exp_fraction
+from darrm_opt.accounting.cost import cost, fits, most_releases
+from darrm_opt.accounting.labels.sampled_cells import sampled_cells
+from darrm_opt.accounting.sampled import LawTriples, _log_moments, _logarithms
+from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.rule import PluralityRule
+
+HALF = Fraction(1, 2)
+
+
+def gaussian_law(sigma: Fraction, classes: int, *, by_order: bool = False) -> Law:
+    """The law of the largest count with discrete Gaussian noise, to 40 digits; ties at random or to the first class."""
+    end = math.ceil(12 * sigma)
+    masses = {k: exp_fraction(float(-Fraction(k * k) / (2 * sigma * sigma))) for k in range(-end, end + 1)}
+    rounded = {k: Fraction(round(mass * 2**200), 2**200) for k, mass in masses.items()}
+    total = sum(rounded.values())
+
+    def law(counts: tuple[int, ...]) -> list[Fraction]:
+        chances = [Fraction(0)] * classes
+        values = range(-end, max(counts) + end + 1)
+        at = [[rounded.get(x - count, Fraction(0)) for x in values] for count in counts]
+        below = [[sum(row[:place], Fraction(0)) for place in range(len(row))] for row in at]
+        for place in range(len(values)):
+            for winners in range(1, 2**classes):
+                chosen = [c for c in range(classes) if winners >> c & 1]
+                weight = math.prod(
+                    (at[c][place] if c in chosen else below[c][place] for c in range(classes)), start=Fraction(1)
+                )
+                for c in chosen[:1] if by_order else chosen:
+                    chances[c] += weight if by_order else weight / len(chosen)
+        return [chance / total**classes for chance in chances]
+
+    known: dict[tuple[int, ...], list[Fraction]] = {}
+    return lambda counts: known.setdefault(counts, law(counts)) if counts not in known else known[counts]
+
+
+def drawn_law(mechanism: VoteMechanism) -> Law:
+    """The law of a mechanism, as fractions of the doubles that it states."""
+
+    def law(counts: tuple[int, ...]) -> list[Fraction]:
+        order = sorted(range(len(counts)), key=lambda c: -counts[c])
+        found = mechanism.class_chances(np.array([[counts[c] for c in order]]))
+        assert found is not None
+        exact = [Fraction(float(chance)) for chance in found[0]]
+        classes = {c: exact[place] for place, c in enumerate(order)}
+        laws = [classes[c] for c in range(len(counts))] + exact[len(counts) :]
+        return [chance / sum(laws) for chance in laws]
+
+    return law
+
+
+def table(K: int, classes: int, seed: int) -> RuleMechanism:
+    """A table that favours the leader, and nothing else."""
+    rng = np.random.default_rng(seed)
+    problem = PluralityProblem(K, classes, Privacy(8.0, 0.5))
+    cells = problem.histograms
+    weights = rng.uniform(0.02, 1, cells.values.size) * np.exp(cells.values / 2)
+    sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
+    return RuleMechanism(problem, PluralityRule.normalised(problem, weights / sums[cells.owners]))
+
+
+MECHANISMS: dict[str, VoteMechanism] = {
+    "table": table(3, 3, 1),
+    "permute_and_flip": mechanism_class("permute_and_flip").of(3, 3, 0.7),
+    "exponential": mechanism_class("exponential").of(3, 3, 0.6),
+    "laplace": mechanism_class("laplace").of(3, 3, 2.0),
+    "gnmax": NoisyMaximum(3, 3, 1.5),
+    "confident": NoisyMaximum(3, 3, 1.5, threshold=2.0, check_sigma=1.5),
+    "gamma": NoiseFunctionMechanism(NoiseFunction([1.0, 0.6, 0.6, 1.0])),
+}
+
+CASES: list[tuple[Any, Any, Sequence[int | None], Sequence[int | None], dict[str, Any]]] = [
+    ("poisson", "add-remove", [0, 1, 9], [0, 1, None], {"rate": 0.4}),
+    ("poisson", "add-remove", [0, 1, None], [0, 1, 9], {"rate": 0.4}),
+    ("poisson", "replace-one", [0, 1, 8], [0, 1, 9], {"rate": 0.4}),
+    ("without-replacement", "replace-one", [0, 1, 1, 8], [0, 1, 1, 9], {"sample": 3}),
+    ("each-voter", "replace-one", [0, 1, 8], [0, 1, 9], {"sample": 1}),
+    ("each-voter-with-replacement", "replace-one", [0, 1, 8], [0, 1, 9], {"sample": 1}),
+]
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_never_below_every_sample_assignment_and_transcript(name: str, case: int) -> None:
+    scheme, neighbours, data, neighbour, drawn = CASES[case]
+    mechanism = MECHANISMS[name]
+    rng = Random(f"{name} {case}")
+    sampling = Sampling(len(data), scheme=scheme, neighbours=neighbours, **drawn)
+    questions = [[random_vote(rng, mechanism.classes)] for _ in range(2)]
+    questions += [[shown(9, 1)], [lambda _, share: 1 if 9 in share else mechanism.classes - 1 if 8 in share else 0]]
+    pairs = question_pairs(
+        scheme, data, neighbour, questions, mechanism.K, mechanism.classes, drawn_law(mechanism),
+        sample=drawn.get("sample", 1), rate=Fraction(drawn.get("rate", 0.5)),
+    )  # fmt: skip
+    for queries in (1, 2):
+        for delta in (0.0, 1e-3, 3e-2):
+            found = cost(mechanism, queries, delta, sampling)
+            for account, epsilon in found.epsilons.items():
+                assert worst_delta(pairs, queries, exp_fraction(min(epsilon, 50.0))) <= Fraction(delta), account
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_noise_as_it_is_drawn_at_small_sigma(classes: int, neighbours: Any) -> None:
+    sigma, K, rate = Fraction(4, 5), 2, Fraction(1, 4)
+    mechanism = NoisyMaximum(K, classes, float(sigma))
+    questions = [[shown(9, 1)], [lambda _, share: 1 if 9 in share else classes - 1 if 8 in share else 0]]
+    data, neighbour = ([8, 0], [9, 0]) if neighbours == "replace-one" else ([9, 0], [None, 0])
+    law = gaussian_law(Fraction(float(sigma)), classes)
+    pairs = question_pairs("poisson", data, neighbour, questions, K, classes, law, rate=rate)
+    for queries in (1, 3):
+        for delta in (1e-4, 1e-2):
+            found = cost(mechanism, queries, delta, Sampling(2, rate=float(rate), neighbours=neighbours))
+            assert worst_delta(pairs, queries, exp_fraction(found.epsilon)) <= Fraction(delta)
+            if queries == 1 and delta == 1e-2 and classes > 2:  # and not far above what even two voters show
+                assert worst_delta(pairs, queries, exp_fraction(0.4 * found.epsilon)) > Fraction(delta)
+
+
+LINEAR = NoiseFunctionMechanism(NoiseFunction([1.0, 1 / 3, 1 / 3, 1.0]))
+"""The answer of one of three voters at random: a vote moves a third, and so do further votes."""
+
+
+def one_voter(counts: tuple[int, ...]) -> list[Fraction]:
+    """Its law."""
+    return [Fraction(count, sum(counts)) for count in counts]
+
+
+def one_release(mechanism: VoteMechanism, sampling: Sampling, epsilon: float = 0.0) -> float:
+    """The δ of one release by the sampled pairs, rounded up."""
+    triples = mechanism.triples(sampling)
+    assert triples is not None
+    laws = [laws for family in triples for laws in family.pairs(sampling.chance)]
+    return max(float(each.deltas(np.array([epsilon]))[0]) for each in laws)
+
+
+def telling(scheme: str, data: Sequence[int | None], neighbour: Sequence[int | None], **drawn: Any) -> Vote:
+    """The question that shows most of which of two data sets it is, where every vote counts alike."""
+    weights: Counter[tuple[int, tuple[int, ...]]] = Counter()
+    for values, sign in ((data, 1), (neighbour, -1)):
+        for chance, each in shares(scheme, values, 3, drawn.get("sample", 1), drawn.get("rate", HALF)):
+            for place in enumerate(each):
+                weights[place] += sign * chance  # type: ignore[assignment] # a Counter of fractions
+    return lambda voter, share: int(weights[voter, share] > 0)
+
+
+def shown_by(scheme: str, data: Sequence[int | None], neighbour: Sequence[int | None], **drawn: Any) -> Fraction:
+    """The δ at ε = 0 that one answer to that question shows."""
+    question = telling(scheme, data, neighbour, **drawn)
+    pairs = question_pairs(scheme, data, neighbour, [[question]], 3, 2, one_voter, **drawn)
+    return worst_delta(pairs, 1, Fraction(1))
+
+
+@pytest.mark.parametrize(("scheme", "truth"), [("poisson-by-position", 0.813), ("poisson-dealt-evenly", 0.462)])
+def test_shares_that_are_cut_or_dealt_evenly_show_more_than_one_vote(scheme: Any, truth: float) -> None:
+    rate, data, neighbour = Fraction(9, 10), [9, 1, 2], [None, 1, 2]
+    claimed = one_release(LINEAR, Sampling(3, rate=0.9))
+    assert claimed == pytest.approx(0.3)
+    assert shown_by("poisson", data, neighbour, rate=rate) == Fraction(3, 10)
+    assert float(shown_by(scheme, data, neighbour, rate=rate)) == pytest.approx(truth)
+    assert scheme in NOT_COVERED
+    with pytest.raises(InvalidInput) as refused:
+        Sampling(3, rate=0.9, scheme=scheme)
+    assert refused.value.argument == "sampling"
+    assert NOT_COVERED[scheme] in str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", EACH_VOTER)
+def test_voters_that_draw_for_themselves_show_more_than_one_vote(scheme: Any) -> None:
+    data, neighbour = [8, 1, 2], [9, 1, 2]
+    sampling = Sampling(3, 1, scheme=scheme)
+    true = shown_by(scheme, data, neighbour, sample=1)
+    assert true > 2 * sampling.chance * Fraction(1, 3)  # what one vote shows, by the chance that a voter has the record
+    mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.7)
+    question, law = telling(scheme, data, neighbour), drawn_law(mechanism)
+    pairs = question_pairs(scheme, data, neighbour, [[question]], 3, 2, law)
+    naive = Sampling(3, 1, scheme="without-replacement")
+    for delta in (0.0, 1e-3, 1e-2):
+        found = cost(mechanism, 2, delta, sampling)
+        for account, epsilon in found.epsilons.items():
+            assert worst_delta(pairs, 2, exp_fraction(epsilon)) <= Fraction(delta), account
+        assert found.epsilon > cost(mechanism, 2, delta, naive).epsilon
+
+
+def test_labels_of_one_sample_are_one_release() -> None:
+    mechanism = mechanism_class("permute_and_flip").of(1, 2, 1.5)
+    data, neighbour, rate, texts = [9], [None], Fraction(1, 10), 4
+    pairs = question_pairs("poisson", data, neighbour, [[shown(9, 1)] * texts], 1, 2, drawn_law(mechanism), rate=rate)
+    pairs += [(q, p) for p, q in pairs]
+    for delta in (0.0, 1e-4, 1e-2):
+        apart = cost(mechanism, texts, delta, Sampling(1, rate=0.1))
+        assert worst_delta(pairs, 1, exp_fraction(apart.epsilon)) > Fraction(delta)  # as if each had a sample
+        together = cost(mechanism, texts, delta, Sampling(1, rate=0.1, labels=texts))
+        for account, epsilon in together.epsilons.items():
+            assert worst_delta(pairs, 1, exp_fraction(epsilon)) <= Fraction(delta), account
+    with pytest.raises(InvalidInput):
+        Sampling(10, 2, scheme="each-voter", labels=2)
+
+
+def test_three_different_votes_show_more_than_two() -> None:
+    *two, three = sampled_cells(1.0, 3, "replace-one") or [LawTriples(*np.zeros((3, 1, 2)))]
+    order = np.array([2.0])
+
+    def largest(family: LawTriples) -> float:
+        (laws,) = family.pairs(0.01)
+        return float(_log_moments(*_logarithms(laws, 1e-12), order)[0])
+
+    assert largest(three) > 1.2 * max(largest(family) for family in two) > 0
+
+
+def test_the_largest_divergence_can_lie_far_out() -> None:
+    (triples, *_) = sampled_cells(0.8, 2, "add-remove") or [LawTriples(*np.zeros((2, 1, 2)))]
+    reverse, direct = triples.pairs(1e-3)
+    del reverse
+    order = np.array([40.0])
+    likely = direct.on_data.min(axis=1) > 1e-9  # means within some six standard deviations
+    log_p, log_q = _logarithms(direct, 0.0)
+    near = _log_moments(log_p[likely], log_q[likely], order)
+    everywhere = _log_moments(log_p, log_q, order)
+    assert everywhere[0] > 1.5 * near[0]
+
+
+def test_ties_by_class_order_cost_more_than_ties_at_random() -> None:
+    sigma, sampling = Fraction(4, 5), Sampling(2, rate=0.25)
+    claimed = cost(NoisyMaximum(2, 3, 0.8), 1, 1e-4, sampling).epsilon
+    questions = [[shown(9, label, other)] for label in range(3) for other in range(3) if label != other]
+    pairs = {
+        by_order: question_pairs(
+            "poisson",
+            [9, 0],
+            [None, 0],
+            questions,
+            2,
+            3,
+            gaussian_law(Fraction(float(sigma)), 3, by_order=by_order),
+            rate=Fraction(1, 4),
+        )
+        for by_order in (False, True)
+    }
+    for by_order, known in pairs.items():
+        both = known + [(q, p) for p, q in known]
+        assert (worst_delta(both, 1, exp_fraction(claimed)) > Fraction(1, 10**4)) == by_order
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("classes", [3, 4, 10])
+def test_laws_of_any_votes_cover_those_of_each_vote_count(classes: int, neighbours: Any) -> None:
+    mechanism = NoisyMaximum(6, classes, 0.9)
+    sampling = Sampling(1000, 20, neighbours=neighbours)
+    cells = sampled_cells(0.9, classes, neighbours)
+    assert cells is not None
+    knots = np.array([-0.5, 0.0, 0.01, 0.3, 1.0])
+    listed = VoteMechanism.triples(mechanism, sampling)
+    assert listed is not None
+    for direction, laws in enumerate(listed[0].pairs(sampling.chance)):
+        exact = laws.deltas(knots)
+        found = np.max([family.pairs(sampling.chance)[direction].deltas(knots) for family in cells], axis=0)
+        assert np.all(found >= exact * (1 - 1e-9) - 1e-15)
+        assert np.all(found <= exact * 1.2)
+
+
+SETTINGS = [  # n, Q, ε, and the σ of Rényi sums over two cells
+    (67_349, 10_000, 3.0, 0.772),
+    (120_000, 10_000, 1.0, 1.094),
+    (5_452, 500, 3.0, 0.940),
+    (5_452, 10_000, 3.0, 1.495),
+    (1_561, 1_000, 4.0, 1.382),
+]
+
+
+@pytest.mark.parametrize(("records", "queries", "epsilon", "most"), SETTINGS)
+def test_noise_of_settings_that_people_use(records: int, queries: int, epsilon: float, most: float) -> None:
+    sampling, total = Sampling(records, 40), Privacy(epsilon, 1e-5)
+    assert fits(NoisyMaximum(10, 4, most), queries, total, sampling)
+    if queries <= 1000:
+        found = mechanism_class("gnmax").calibrated(10, 4, total, queries, sampling=sampling)
+        assert 0.9 * most < found.value <= most
+        assert fits(found, queries, total, sampling)
+
+
+def test_most_releases_and_calibration_agree() -> None:
+    sampling, total = Sampling(5452, 40), Privacy(3.0, 1e-5)
+    for name in ("permute_and_flip", "gnmax"):
+        found = mechanism_class(name).calibrated(10, 4, total, 500, sampling=sampling)
+        assert most_releases(found, total, sampling).queries >= 490  # to 1 %, from below
+        assert found.epsilon(500, 1e-5, sampling) <= 3.0
+        unsampled = mechanism_class(name).calibrated(10, 4, total, 500)
+        assert (found.value > unsampled.value) == found.increases
+
+
+def test_a_sample_costs_less_the_smaller_it_is() -> None:
+    mechanism = NoisyMaximum(10, 3, 1.2)
+    costs = [mechanism.epsilon(50, 1e-5, Sampling(1000, sample)) for sample in (1, 100, 1000)]
+    assert costs == sorted(costs)
+    assert costs[-1] <= mechanism.epsilon(50, 1e-5) * (1 + 1e-9)
+
+
+def test_the_record_is_read_back_whole() -> None:
+    for sampling in (
+        Sampling(10, 3),
+        Sampling(10, rate=0.25, neighbours="replace-one", labels=3),
+        Sampling(10, 5, scheme="without-replacement"),
+        Sampling(10, 2, scheme="each-voter-with-replacement"),
+    ):
+        assert Sampling.from_record(sampling.record()) == sampling
+        assert sampling.words
+    for broken in ({}, None, {**Sampling(10, 3).record(), "more": 1}):
+        with pytest.raises(InvalidInput):
+            Sampling.from_record(broken)
+
+
+@pytest.mark.parametrize(
+    ("argument", "fields"),
+    [
+        ("records", {"records": 0, "sample": 1}),
+        ("sample", {"records": 10, "sample": 11}),
+        ("sample", {"records": 10}),
+        ("sample", {"records": 10, "sample": 2, "rate": 0.2}),
+        ("rate", {"records": 10, "rate": 0.0}),
+        ("rate", {"records": 10, "rate": 0.5, "scheme": "without-replacement"}),
+        ("neighbours", {"records": 10, "sample": 2, "scheme": "each-voter", "neighbours": "add-remove"}),
+        ("neighbours", {"records": 10, "sample": 2, "neighbours": "both"}),
+        ("sampling", {"records": 10, "sample": 2, "scheme": "similarity"}),
+        ("sampling", {"records": 10, "sample": 2, "scheme": "?"}),
+        ("labels", {"records": 10, "sample": 2, "labels": 0}),
+    ],
+)
+def test_what_is_refused(argument: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Sampling(**fields)
+    assert refused.value.argument == argument

@@ -1,0 +1,155 @@
+"""Sampled ensembles by enumeration: every sample, every assignment to voters, every transcript, in fractions.
+
+Nothing here knows of q, of convexity or of pairs: records are drawn, shared out and answered, and the hockey-stick of
+the best adaptive questions is added up. The oracle for `darrm_opt.accounting.sampled`, schemes that it refuses included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import combinations, permutations, product
+from random import Random
+
+Share = tuple[int, ...]
+"""Values of the records that one voter has, sorted."""
+
+Vote = Callable[[int, Share], int]
+"""From a voter and its share to a class: one question, answered."""
+
+Law = Callable[[tuple[int, ...]], Sequence[Fraction]]
+"""From vote counts to the probability of each output."""
+
+Draw = Iterator[tuple[Fraction, tuple[Share, ...]]]
+"""Chances of shares: one share for each voter."""
+
+
+def shares(scheme: str, values: Sequence[int | None], K: int, sample: int, rate: Fraction) -> Draw:
+    """Yield every way to draw the records and share them out.
+
+    Args:
+        scheme: of `darrm_opt.accounting.sampling`, or one of those that it refuses.
+        values: of the records; None where there is none.
+        K: voters.
+        sample: s, or of each voter.
+        rate: q of the Poisson schemes.
+    """
+    present = [value for value in values if value is not None]
+    if scheme == "without-replacement":
+        deals = list(permutations(range(len(values)), sample))
+        for deal in deals:
+            yield (
+                Fraction(1, len(deals)),
+                tuple(
+                    tuple(sorted(present[place] for place in deal[voter * sample // K : (voter + 1) * sample // K]))
+                    for voter in range(K)
+                ),
+            )
+    elif scheme.startswith("poisson"):
+        for size in range(len(present) + 1):
+            for drawn in combinations(range(len(present)), size):
+                chance = rate**size * (1 - rate) ** (len(present) - size)
+                for part, owners in _owners(scheme, size, K):
+                    yield (
+                        chance * part,
+                        tuple(
+                            tuple(
+                                sorted(present[place] for place, owner in zip(drawn, owners, strict=True) if owner == v)
+                            )
+                            for v in range(K)
+                        ),
+                    )
+    else:
+        picks = list(
+            product(range(len(values)), repeat=sample)
+            if scheme == "each-voter-with-replacement"
+            else combinations(range(len(values)), sample)
+        )
+        for each in product(picks, repeat=K):
+            yield (
+                Fraction(1, len(picks) ** K),
+                tuple(tuple(sorted(present[place] for place in pick)) for pick in each),
+            )
+
+
+def _owners(scheme: str, size: int, K: int) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
+    """Yield who gets each of the sampled records."""
+    if scheme == "poisson":
+        for owners in product(range(K), repeat=size):
+            yield Fraction(1, K**size), owners
+    elif scheme == "poisson-by-position":
+        yield Fraction(1), tuple(place * K // size for place in range(size))
+    else:
+        orders = list(permutations(range(size)))
+        for order in orders:
+            yield Fraction(1, len(orders)), tuple(place % K for place in order)
+
+
+def joint_law(
+    draws: Sequence[tuple[Fraction, tuple[Share, ...]]], votes: Sequence[Vote], classes: int, law: Law
+) -> dict[tuple[int, ...], Fraction]:
+    """Return the law of the labels of one sample for one or several questions, put to the same voters."""
+    total: dict[tuple[int, ...], Fraction] = {}
+    for chance, each in draws:
+        laws = []
+        for vote in votes:
+            counts = Counter(vote(voter, share) for voter, share in enumerate(each))
+            laws.append(law(tuple(counts[label] for label in range(classes))))
+        for outputs in product(*(range(len(one)) for one in laws)):
+            joint = math.prod((one[o] for one, o in zip(laws, outputs, strict=True)), start=chance)
+            total[outputs] = total.get(outputs, Fraction(0)) + joint
+    return total
+
+
+def worst_delta(
+    pairs: Sequence[tuple[Sequence[Fraction], Sequence[Fraction]]], queries: int, slope: Fraction
+) -> Fraction:
+    """Return the largest Σ (P − slope·Q)₊ over all transcripts of the best adaptive choice among the pairs."""
+
+    def value(left: int, a: Fraction, b: Fraction) -> Fraction:
+        if left == 0 or a == 0:
+            return max(Fraction(0), a - b)
+        return max(
+            sum((value(left - 1, a * p, b * q) for p, q in zip(*pair, strict=True)), Fraction(0)) for pair in pairs
+        )
+
+    return value(queries, Fraction(1), slope)
+
+
+def question_pairs(
+    scheme: str,
+    data: Sequence[int | None],
+    neighbour: Sequence[int | None],
+    questions: Sequence[Sequence[Vote]],
+    K: int,
+    classes: int,
+    law: Law,
+    *,
+    sample: int = 1,
+    rate: Fraction = Fraction(1, 2),
+) -> list[tuple[list[Fraction], list[Fraction]]]:
+    """Return the laws of the answers on both sides, one pair for each question (or several questions to one sample)."""
+    sides = [list(shares(scheme, values, K, sample, rate)) for values in (data, neighbour)]
+    pairs = []
+    for votes in questions:
+        first, second = (joint_law(side, votes, classes, law) for side in sides)
+        outputs = sorted(first.keys() | second.keys())
+        pairs.append(([first.get(o, Fraction(0)) for o in outputs], [second.get(o, Fraction(0)) for o in outputs]))
+    return pairs
+
+
+def random_vote(rng: Random, classes: int) -> Vote:
+    """Return a question to which every voter answers anything at all, by what it has."""
+    answers: dict[tuple[int, Share], int] = {}
+
+    def vote(voter: int, share: Share) -> int:
+        return answers.setdefault((voter, share), rng.randrange(classes))
+
+    return vote
+
+
+def shown(value: int, label: int, other: int = 0) -> Vote:
+    """Return the question whether a voter has a record of this value: it then votes ``label``, else ``other``."""
+    return lambda _, share: label if value in share else other

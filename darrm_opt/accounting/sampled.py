@@ -195,14 +195,15 @@ def _renyi(direction: Direction, queries: int, delta: float) -> float:
     if first == math.inf:
         raise DeltaTooSmall(delta, delta, "an answer that only one of two neighbours can give")
     place = int(np.searchsorted(FIRST_ORDERS, best))
-    around = FIRST_ORDERS[max(0, place - 1)], FIRST_ORDERS[min(place + 1, FIRST_ORDERS.size - 1)]
-    again = 1 + np.geomspace(around[0] - 1, around[1] - 1, NEXT_ORDERS + 2)[1:-1]
-    return min(first, epsilon(again)[0])
+    ends = FIRST_ORDERS[[max(0, place - 1), min(place + 1, FIRST_ORDERS.size - 1)]] - 1
+    second, _ = epsilon(1 + np.geomspace(ends[0], ends[1], NEXT_ORDERS + 2)[1:-1])
+    return min(first, second)
 
 
 def _rare(direction: Direction, queries: int, delta: float) -> float:
     """Return the chance up to which an answer is left out, so that δ pays `SLACK_SHARE` for all of them."""
-    return SLACK_SHARE * delta / (queries * max(laws.on_data.shape[1] for laws in direction))
+    answers = int(max(laws.on_data.shape[1] for laws in direction))
+    return SLACK_SHARE * delta / (queries * answers)
 
 
 def _logarithms(laws: LawPairs, rare: float) -> tuple[Array, Array]:

@@ -107,12 +107,15 @@ class SamplingOptions:
     neighbours: Annotated[
         str | None,
         CommandOption(
-            "--neighbours", "add-remove or replace-one.", "RELATION", otherwise="add-remove with poisson, else replace-one"
+            "--neighbours",
+            "add-remove or replace-one.",
+            "RELATION",
+            otherwise="add-remove with poisson, else replace-one",
         ),
     ] = None
     labels: Annotated[
         str | None,
-        CommandOption("--labels", "Labels that one sample serves, such as the tokens of a text.", "COUNT", otherwise="1"),
+        CommandOption("--labels", "Labels that one sample serves: tokens of a text.", "COUNT", otherwise="1"),
     ] = None
 
     def value(self) -> Sampling | None:
@@ -195,9 +198,7 @@ def cost(
     else:
         total = total_privacy(total_epsilon, total_delta or "0")
         with ProgressDisplay("calibrating"), options_named(**TOTAL, releases="queries"):
-            drawn = found.calibrated(
-                *shape[:2], total, number(queries), affected=shape[2], sampling=sampling
-            )
+            drawn = found.calibrated(*shape[:2], total, number(queries), affected=shape[2], sampling=sampling)
         total_at = total.delta
     with ProgressDisplay("accounting"), options_named(releases="queries"):
         found_cost = drawn.cost(number(queries), total_at, sampling)
@@ -224,5 +225,6 @@ def cost(
         together = guarantee(Privacy(found_cost.epsilon, found_cost.delta))
         sampled = "" if sampling is None else f" With {sampling.words} ({sampling.neighbours}),"
         answer(
-            f"{drawn.words}{sampled} {number(queries)} releases are {together} together, by the account {found_cost.account}."
+            f"{drawn.words}{sampled} {number(queries)} releases are {together} together, "
+            f"by the account {found_cost.account}."
         )

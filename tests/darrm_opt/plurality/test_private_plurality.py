@@ -420,7 +420,7 @@ def test_votes_that_are_none_are_refused_without_being_shown(votes: object, mess
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sigma": 0.5}, "sigma = 0.5"),
+        ({"sigma": 0.1}, "sigma = 0.1"),
         ({"sigma": math.inf}, "sigma = inf"),
         ({"threshold": 5.0}, "check_sigma"),
         ({"check_sigma": 5.0}, "check_sigma"),

@@ -24,7 +24,7 @@ from darrm_opt.mechanism import ReleaseLog, ReleaseLogDamaged
 from darrm_opt.mechanism.journal import create
 
 SOURCES = tuple(
-    f"darrm_opt/{name}.py" for name in ("mechanism/journal", "mechanism/durable_log", "durable_file", "fork_identity")
+    f"darrm_opt/{name}.py" for name in ("mechanism/journal", "mechanism/durable_log", "durable_file", "process")
 )
 """Files whose bytecodes are interrupted, with what they call of the standard library."""
 SOURCES += ("_weakrefset.py", "contextlib.py", "json/__init__.py", "json/encoder.py", "json/decoder.py")

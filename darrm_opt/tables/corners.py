@@ -1,0 +1,486 @@
+"""Corners of voters among C classes, and the sweep: the largest loss of a table over every corner, with its error.
+
+Any (ε, Δ)-DP pair of laws is a post-processing of one pair with four outcomes (Kairouz, Oh, Viswanath 2015), of chances
+
+    (Δ, 0),  (1−Δ)·(a, 1−a),  (1−Δ)·(1−a, a),  (0, Δ),      a = e^ε/(1 + e^ε).
+
+A post-processing is a mixture of maps from outcomes to classes, and the loss is convex in each voter's pair, so that
+the worst case has every voter at a map. A linear functional lets each class take a run of outcomes in the order of
+their likelihood ratio, so *monotone* maps are enough: C² for Δ = 0; 8, 39, 136 for Δ > 0 and C = 2, 3, 4.
+
+Only the multiset of each group's maps matters, and relabelling the classes of all groups at once changes nothing: one
+group's multisets are listed up to relabelling, the others' in full. The losses are then products of matrices.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, permutations
+
+import numpy as np
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy
+from darrm_opt.tables.certificate import EXPONENT_BITS, exp_bounds
+from darrm_opt.tables.groups import GroupProblem, Index, compositions
+
+UNIT_ROUNDOFF = 2.0**-53
+
+MAX_CORNERS = 400_000_000
+"""Most corners of a sweep: some twenty seconds."""
+
+MAX_LAW_BYTES = 800 * 2**20
+"""Most memory for the laws of the groups' counts."""
+
+BLOCK_NUMBERS = 4_000_000
+"""Losses that are computed at once, 32 MB."""
+
+LAW_BLOCK = 30_000
+"""Probabilities of one block while laws are convolved: what a processor's cache holds."""
+
+Map = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class VoterMaps:
+    """The corners of one voter.
+
+    Attributes:
+        maps: the class of each outcome, as tuples in the order of the likelihood ratio.
+        before: probability of each class, exactly up to 1e-60, one tuple of fractions a map.
+        after: the same on the neighbouring data set.
+        moves: whether the two differ, shape (maps,).
+    """
+
+    maps: tuple[Map, ...]
+    before: tuple[tuple[Fraction, ...], ...]
+    after: tuple[tuple[Fraction, ...], ...]
+    moves: Array
+
+
+def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
+    """Return the corners of one voter's pairs of laws.
+
+    Args:
+        voter: its (ε, Δ).
+        classes: C ≥ 2.
+
+    >>> [len(voter_maps(Privacy(0.5, 1e-3), classes).maps) for classes in (2, 3, 4)]
+    [8, 39, 136]
+    """
+    if voter.epsilon == math.inf:
+        a = Fraction(1)
+    else:
+        context = decimal.Context(prec=80, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+        a = 1 / (1 + Fraction(context.exp(-decimal.Decimal(voter.epsilon))))
+    inside, delta = 1 - Fraction(voter.delta), Fraction(voter.delta)
+    pairs = [(inside * a, inside * (1 - a)), (inside * (1 - a), inside * a)]
+    if delta:
+        pairs = [(delta, Fraction(0)), *pairs, (Fraction(0), delta)]
+    outcomes = len(pairs)
+    maps = []
+    for runs in range(1, min(outcomes, classes) + 1):
+        for cuts in combinations(range(1, outcomes), runs - 1):
+            ends = (0, *cuts, outcomes)
+            maps.extend(
+                tuple(c for c, i, j in zip(order, ends, ends[1:], strict=False) for _ in range(j - i))
+                for order in permutations(range(classes), runs)
+            )
+    before, after = (
+        tuple(
+            tuple(sum((pairs[j][side] for j in range(outcomes) if chosen[j] == c), Fraction(0)) for c in range(classes))
+            for chosen in maps
+        )
+        for side in (0, 1)
+    )
+    moves = np.array([float(len(set(chosen)) > 1) for chosen in maps])
+    return VoterMaps(tuple(maps), before, after, moves)
+
+
+def _relabellings(maps: tuple[Map, ...], classes: int) -> Index:
+    """Return the place of each map after every relabelling of the classes, shape (C!, maps)."""
+    places = {chosen: place for place, chosen in enumerate(maps)}
+    return np.array(
+        [[places[tuple(order[c] for c in chosen)] for chosen in maps] for order in permutations(range(classes))]
+    )
+
+
+def corner_count(problem: GroupProblem, *, swept: bool = False) -> int:
+    """Return the number of corners of a problem, one of each orbit under relabelling the classes; nothing is listed.
+
+    Args:
+        problem: voters and classes.
+        swept: count those that a sweep looks at: one group's up to relabelling, the others' in full.
+
+    Source: the lemma that is not Burnside's; a permutation fixes the multisets that are unions of its cycles.
+
+    >>> from darrm_opt.tables.groups import group_of
+    >>> corner_count(GroupProblem(3, [group_of(5, 0.5)], Privacy(1.0)))
+    222
+    """
+    sides = [voter_maps(voter, problem.classes) for voter in problem.strictest[0]]
+    orders = [_relabellings(side.maps, problem.classes) for side in sides]
+    first = _reduced_group(problem)
+    total = 0
+    for number in range(len(orders[0])):
+        fixed = [1]  # by voters that move: combinations that this relabelling leaves as they are
+        for g, (side, order) in enumerate(zip(sides, orders, strict=True)):
+            chosen = order[0 if swept and g != first else number]
+            fixed = _products(fixed, _fixed(chosen, side.moves, problem.groups[g].K, problem.affected))
+        total += sum(fixed[: problem.affected + 1])
+    return total // len(orders[0])
+
+
+def _fixed(order: Index, moves: Array, K: int, affected: int) -> list[int]:
+    """Return how many multisets of K maps a relabelling fixes, by number of those that move (up to ``affected``)."""
+    most = min(K, affected)
+    ways = [[0] * (most + 1) for _ in range(K + 1)]
+    ways[0][0] = 1
+    seen: set[int] = set()
+    for place in range(len(order)):
+        if place in seen:
+            continue
+        length, at = 0, place
+        while at not in seen:
+            seen.add(at)
+            at, length = int(order[at]), length + 1
+        moved = length if moves[place] else 0
+        for k in range(length, K + 1):
+            for r in range(moved, most + 1):
+                ways[k][r] += ways[k - length][r - moved]
+    return ways[K]
+
+
+def _products(left: list[int], right: list[int]) -> list[int]:
+    total = [0] * (len(left) + len(right) - 1)
+    for i, a in enumerate(left):
+        for j, b in enumerate(right):
+            total[i + j] += a * b
+    return total
+
+
+def _reduced_group(problem: GroupProblem) -> int:
+    """Return the group whose multisets are listed up to relabelling: the one with most."""
+    counts = [
+        math.comb(group.K + len(voter_maps(voter, problem.classes).maps) - 1, group.K)
+        for group, voter in zip(problem.groups, problem.strictest[0], strict=True)
+    ]
+    return counts.index(max(counts))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupLaws:
+    """Multisets of one group's maps, and the laws of its counts.
+
+    Attributes:
+        multisets: places of the maps, increasing, shape (multisets, K).
+        moved: voters that move, shape (multisets,).
+        before: probability of each composition of the votes, shape (multisets, compositions); every entry has a
+            relative error below (C + 2)·K·`UNIT_ROUNDOFF` (plus underflow).
+        after: the same on the neighbouring data set.
+    """
+
+    multisets: Index
+    moved: Index
+    before: Array
+    after: Array
+
+
+def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced: bool) -> GroupLaws:
+    """Return the laws of a group.
+
+    Args:
+        sides: the maps of one voter.
+        K: voters.
+        classes: C.
+        affected: voters that may move.
+        reduced: list one multiset of each orbit under relabelling the classes.
+
+    Guarantees:
+        With ``reduced`` each orbit's first multiset, in lexicographic order. The first of an orbit without its largest
+        map is the first of its own orbit, so each is found by adding a map to one that is.
+    """
+    orders = _relabellings(sides.maps, classes)[: None if reduced else 1]
+    digits = _digits(len(sides.maps), K)[orders]  # of each map after each relabelling, shape (orders, maps, limbs)
+    p, q = (np.array([[float(x) for x in row] for row in side]) for side in (sides.before, sides.after))
+    chosen = np.empty((1, 0), dtype=np.int16)
+    moved = np.zeros(1, dtype=np.intp)
+    keys = np.zeros((1, len(orders), digits.shape[2]), dtype=np.int64)
+    before = after = np.ones((1, 1))
+    for k in range(1, K + 1):
+        last = chosen[:, -1].astype(np.intp) if k > 1 else np.zeros(1, dtype=np.intp)
+        more = len(sides.maps) - last  # maps that may follow: none before the last
+        parent = np.repeat(np.arange(len(chosen)), more)
+        new = np.arange(len(parent)) - np.repeat(np.cumsum(more) - more - last, more)
+        count = moved[parent] + sides.moves[new].astype(np.intp)
+        keep = count <= affected
+        parent, new, count = parent[keep], new[keep], count[keep]
+        candidates = keys[parent] + digits[:, new].swapaxes(0, 1)
+        keep = ~_exceeded(candidates)
+        parent, new, moved, keys = parent[keep], new[keep], count[keep], candidates[keep]
+        places, width = _steps(k, classes)
+        before = _convolved(before, parent, p[new], places, width)
+        after = _convolved(after, parent, q[new], places, width)
+        chosen = np.column_stack([chosen[parent], new.astype(np.int16)])
+    return GroupLaws(chosen.astype(np.intp), moved, before, after)
+
+
+def _digits(maps: int, K: int) -> Index:
+    """Return for each map what one voter at it adds to a key: a digit of base K + 1, in limbs of 62 bits.
+
+    Of two multisets of one size the first in lexicographic order has the larger key.
+    """
+    bits = K.bit_length()
+    per_limb = 62 // bits
+    limbs = np.zeros((maps, -(-maps // per_limb)), dtype=np.int64)
+    for place in range(maps):
+        limbs[place, place // per_limb] = 1 << bits * (per_limb - 1 - place % per_limb)
+    return limbs
+
+
+def _exceeded(keys: Index) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return which multisets have a relabelling with a larger key than their own, which is the first."""
+    larger = np.zeros(keys.shape[:2], dtype=bool)
+    equal = np.ones(keys.shape[:2], dtype=bool)
+    for limb in range(keys.shape[2]):
+        own, other = keys[:, :1, limb], keys[:, :, limb]
+        larger |= equal & (other > own)
+        equal &= other == own
+    return np.asarray(larger.any(axis=1))
+
+
+def _convolved(laws: Array, parent: Index, chances: Array, places: list[Index], width: int) -> Array:
+    """Return the laws of the counts with one more voter, of the multisets that each continue a parent."""
+    result = np.empty((len(parent), width))
+    rows = max(1, LAW_BLOCK // width)
+    for start in range(0, len(parent), rows):  # blocks that stay in the cache
+        block = np.ascontiguousarray(laws[parent[start : start + rows]].T)
+        law = np.zeros((width, block.shape[1]))
+        for c, place in enumerate(places):
+            law[place] += block * chances[start : start + rows, c]
+        result[start : start + rows] = law.T
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Violations:
+    """Corners at which a table loses most.
+
+    Attributes:
+        corners: place of the multiset of each group, shape (found, groups).
+        sets: the worst set of outputs that is not empty, shape (found, outputs).
+        excesses: e^−ε·Pr[S | before] − Pr[S | after] − e^−ε·δ as computed, shape (found,), largest first.
+        largest: the largest of all corners, as computed.
+    """
+
+    corners: Index
+    sets: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    excesses: Array
+    largest: float
+
+
+class Corners:
+    """Every corner of a problem, one of each orbit, as laws.
+
+    Args:
+        problem: voters and classes.
+        voters: privacy of each group's voters, as it shall be read (`GroupProblem.strictest`).
+        target: of the release, as it shall be read.
+
+    Attributes:
+        inverse: e^−ε, rounded down.
+        limit: e^−ε·δ, rounded down.
+        error: bound on the error of a computed excess, rounding of the laws, products and sums.
+
+    Raises:
+        InvalidInput: more than `MAX_CORNERS` corners, or more than `MAX_LAW_BYTES` of laws.
+    """
+
+    def __init__(self, problem: GroupProblem, voters: tuple[Privacy, ...], target: Privacy) -> None:
+        self.problem, self.cells = problem, problem.cells
+        self.reduced = _reduced_group(problem)
+        check_reach(problem)
+        self.maps = [voter_maps(voter, problem.classes) for voter in voters]
+        self.laws = [
+            group_laws(side, group.K, problem.classes, problem.affected, reduced=g == self.reduced)
+            for g, (side, group) in enumerate(zip(self.maps, problem.groups, strict=True))
+        ]
+        self.target = target
+        _, high = exp_bounds(target.epsilon)
+        exact = Fraction(1 << EXPONENT_BITS, high)
+        self.inverse = _float_below(exact)
+        self.limit = _float_below(Fraction(target.delta) * exact)
+        # Laws have relative errors of (C+2) units a voter, products of matrices as many as their terms; the table's
+        # chances one; e^−ε two. All terms are ≥ 0, so that the parts of an excess, e^−ε and 1 at most in sum over
+        # the outputs, keep these relative errors; differences and sums over the outputs add a few.
+        steps = (problem.classes + 3) * problem.K + sum(self.cells.widths) + len(problem.groups) + problem.outputs + 16
+        self.relative = 1.01 * steps * UNIT_ROUNDOFF
+        self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
+
+    def __len__(self) -> int:
+        return math.prod(len(law.multisets) for law in self.laws)
+
+    def blocks(self, chances: Array) -> Iterator[tuple[int, Array, Array]]:
+        """Yield (first multiset, Pr[o | before], Pr[o | after]) by blocks of the reduced group's multisets.
+
+        Args:
+            chances: Pr[o | n], shape (counts, outputs).
+
+        Yields:
+            Arrays of shape (block, multisets of the other groups…, outputs).
+        """
+        groups, outputs = len(self.laws), self.problem.outputs
+        order = [self.reduced, *(g for g in range(groups) if g != self.reduced)]
+        table = np.moveaxis(chances.reshape(*self.cells.widths, outputs), self.reduced, 0)
+        lead = self.laws[self.reduced]
+        per_row = max(
+            math.prod([len(self.laws[g].multisets) for g in order[1:]]) * outputs, math.prod(table.shape[1:]), 1
+        )
+        rows = max(1, BLOCK_NUMBERS // per_row)
+        for start in range(0, len(lead.multisets), rows):
+            sides = []
+            for side in ("before", "after"):
+                part = np.tensordot(getattr(lead, side)[start : start + rows], table, axes=(1, 0))
+                for axis, g in enumerate(order[1:], 1):
+                    # one more group's counts become its multisets, in the same place
+                    part = np.moveaxis(np.tensordot(part, getattr(self.laws[g], side), axes=(axis, 1)), -1, axis)
+                sides.append(part)
+            yield start, sides[0], sides[1]
+
+    def _too_many(self, start: int, rows: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
+        """Return which corners of a block move more voters than one record can, or None if none does."""
+        if self.problem.affected >= self.problem.K or len(self.laws) == 1:
+            return None
+        moved = self.laws[self.reduced].moved[start : start + rows]
+        for g, law in enumerate(self.laws):
+            if g != self.reduced:
+                moved = moved[..., None] + law.moved
+        return moved > self.problem.affected
+
+    def violations(self, chances: Array, above: float, most: int = 200) -> Violations:
+        """Return the corners at which a table loses most: a complete sweep.
+
+        Args:
+            chances: Pr[o | n], shape (counts, outputs).
+            above: only those whose excess is larger.
+            most: how many.
+
+        Guarantees:
+            At no corner has a set that is not empty an excess above ``largest`` + `error`.
+        """
+        largest, found = -math.inf, []
+        groups = len(self.laws)
+        order = [self.reduced, *(g for g in range(groups) if g != self.reduced)]
+        for start, before, after in self.blocks(chances):
+            losses = before * self.inverse - after
+            loss = np.maximum(losses, 0.0).sum(axis=-1)
+            # Of the sets that are not empty: no rounding is to be charged to the empty one.
+            negative = loss <= 0
+            if negative.any():
+                loss[negative] = losses[negative].max(axis=-1)
+            loss -= self.limit
+            too_many = self._too_many(start, len(loss))
+            if too_many is not None:
+                loss[too_many] = -math.inf
+            flat = loss.ravel()
+            largest = max(largest, float(flat.max(initial=-math.inf)))
+            hits = np.flatnonzero(flat > above)
+            if hits.size > most:
+                hits = hits[np.argpartition(-flat[hits], most)[:most]]
+            if hits.size:
+                places = np.array(np.unravel_index(hits, loss.shape))
+                places[0] += start
+                corners = np.empty((hits.size, groups), dtype=np.intp)
+                corners[:, order] = places.T
+                outputs = losses.reshape(-1, losses.shape[-1])[hits]
+                sets = (outputs > 0) | ((outputs == outputs.max(axis=1)[:, None]) & (outputs.max(axis=1)[:, None] <= 0))
+                found.append((flat[hits], corners, sets))
+        if not found:
+            empty = np.empty((0, self.problem.outputs), dtype=bool)
+            return Violations(np.empty((0, groups), dtype=np.intp), empty, np.empty(0), largest)
+        excesses, corners, sets = (np.concatenate(column) for column in zip(*found, strict=True))
+        best = np.argsort(-excesses, kind="stable")[:most]
+        return Violations(corners[best], sets[best], excesses[best], largest)
+
+    def multisets(self, corners: Index) -> list[Index]:
+        """Return the places of each group's maps at corners, as `laws_at` takes them."""
+        return [law.multisets[corners[:, g]] for g, law in enumerate(self.laws)]
+
+
+def check_reach(problem: GroupProblem) -> None:
+    """Refuse a problem that is too large, before any work.
+
+    Raises:
+        InvalidInput: says how many corners there are, and how much memory their laws need.
+    """
+    full = [voter_maps(voter, problem.classes) for voter in problem.strictest[0]]
+    bound = [math.comb(group.K + len(side.maps) - 1, group.K) for group, side in zip(problem.groups, full, strict=True)]
+    lead, orders = _reduced_group(problem), math.factorial(problem.classes)
+    several = [problem.groups[g].K for g in range(len(bound))]
+    if max(several) > 2000 and max(bound) > MAX_CORNERS:
+        corners, sizes = math.prod(bound) // orders, [n // (orders if g == lead else 1) for g, n in enumerate(bound)]
+    else:
+        alone = [
+            GroupProblem(problem.classes, [group], problem.target, min(problem.affected, group.K))
+            for group in problem.groups
+        ]
+        sizes = [corner_count(one) if g == lead else _unreduced(one) for g, one in enumerate(alone)]
+        corners = math.prod(sizes)
+    widths = problem.cells.widths
+    memory = sum(16 * 3 * size * width for size, width in zip(sizes, widths, strict=True))
+    if corners > MAX_CORNERS or memory > MAX_LAW_BYTES:
+        raise InvalidInput(
+            "groups",
+            "; ".join(map(str, problem.groups)),
+            f"at most {MAX_CORNERS:,} corners and {MAX_LAW_BYTES >> 20} MiB of laws; here there are {corners:,} "
+            f"corners and {memory >> 20:,} MiB",
+            "Take fewer voters or classes, Delta = 0, or fewer affected voters.",
+        )
+
+
+def _unreduced(problem: GroupProblem) -> int:
+    """Return the number of multisets of a problem's one group."""
+    side = voter_maps(problem.strictest[0][0], problem.classes)
+    identity = np.arange(len(side.maps))
+    return sum(_fixed(identity, side.moves, problem.groups[0].K, problem.affected))
+
+
+def _float_below(value: Fraction) -> float:
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
+def laws_at(problem: GroupProblem, maps: list[VoterMaps], multisets: list[Index]) -> tuple[Array, Array]:
+    """Return the laws of the counts at given corners, of voters that may be read otherwise than those of a sweep.
+
+    Args:
+        problem: the groups.
+        maps: of each group's voters.
+        multisets: places of the maps of each group, shape (corners, K of the group).
+
+    Returns:
+        Before and after, shape (corners, counts).
+    """
+    joint = [np.ones((len(multisets[0]), 1)) for _ in range(2)]
+    for side, chosen in zip(maps, multisets, strict=True):
+        for number, exact in enumerate((side.before, side.after)):
+            chances = np.array([[float(x) for x in row] for row in exact])
+            law, same = np.ones((len(chosen), 1)), np.arange(len(chosen))
+            for k in range(1, chosen.shape[1] + 1):
+                places, width = _steps(k, problem.classes)
+                law = _convolved(law, same, chances[chosen[:, k - 1]], places, width)
+            joint[number] = (joint[number][:, :, None] * law[:, None, :]).reshape(len(chosen), -1)
+    return joint[0], joint[1]
+
+
+def _steps(k: int, classes: int) -> tuple[list[Index], int]:
+    """Return where each composition of k − 1 votes stands with one more for each class, and how many there are."""
+    votes, more = compositions(k - 1, classes), compositions(k, classes)
+    factors = (k + 1) ** np.arange(classes)[::-1]
+    steps = np.eye(classes, dtype=np.intp)
+    return [np.searchsorted(more @ factors, (votes + step) @ factors) for step in steps], len(more)

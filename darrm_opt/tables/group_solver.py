@@ -1,0 +1,505 @@
+"""The best private release of the votes of groups: objective, cutting planes, dual bound, certificate.
+
+Rows say, for a corner with laws P, P′ and a set S of outputs, with D = e^−ε·P − P′,
+
+    Σ_n D(n)·Σ_o ([o ∈ S] − |S|/outputs)·x[o, n] ≤ e^−ε·δ + (1 − e^−ε)·|S|/outputs,
+
+the limit being what x = 0 leaves. With two classes and one group these are the rows of γ, which has a faster search.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from darrm_opt.design.backends import open_backend
+from darrm_opt.design.status import Status
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.problem import real_number
+from darrm_opt.tables.corners import UNIT_ROUNDOFF, Corners, laws_at, voter_maps
+from darrm_opt.tables.group_table import (
+    GroupCertificate,
+    GroupTable,
+    certify_groups,
+    corners_of,
+    problem_record,
+    table_record,
+)
+from darrm_opt.tables.groups import GroupCells, GroupProblem, Index
+from darrm_opt.tables.priors import Dirichlet, FavouredBeta, PluralityPrior, Ties, parse_prior
+from darrm_opt.tables.problem import histograms
+
+CANONICAL_WEIGHT = 1e-9
+"""Share of the objective that asks for the leading class everywhere, also where the prior gives little weight."""
+
+VIOLATION = 2e-12
+"""Excess below which a constraint counts as met; what is left is repaired."""
+
+STEP_INWARD = 0.8
+"""Cuts are sought at this share of the way from the program's answer to a private table: such cuts are deeper."""
+
+MAX_ROUNDS = 400
+"""Rounds after which a solve stops short."""
+
+MAX_CELLS = 4000
+"""Most cells of a table that is designed: rows are dense."""
+
+
+@dataclass(frozen=True)
+class GroupObjective:
+    """Utility of a release: Pr[right] − price·Pr[wrong], expected over how votes fall.
+
+    Right means that the plurality of the votes cast is released; ⊥ is neither right nor wrong. For two classes γ's
+    utility is 2·Pr[right] − 1, scaled to 1 where nothing is lost.
+
+    Args:
+        prior: how the votes of all groups together fall; voters of every group have the same chances.
+        ties: "excluded": expected given that one class alone leads; "any": any of the leading classes is right.
+        price: what a wrong label costs, in right ones, ≥ 0.
+        weights: worth of one vote of each group, > 0, for which the plurality is taken; None: 1 each.
+
+    Raises:
+        InvalidInput: a parameter out of range.
+    """
+
+    prior: PluralityPrior
+    ties: Ties = "excluded"
+    price: float = 0.0
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prior, PluralityPrior):
+            raise InvalidInput("prior", self.prior, "a prior of votes among classes")
+        if self.ties not in ("excluded", "any"):
+            raise InvalidInput("ties", self.ties, "'excluded' or 'any'")
+        object.__setattr__(self, "price", _price(self.price))
+        if self.weights is not None:
+            weights = tuple(real_number(w, "weights", "numbers above 0, one for each group") for w in self.weights)
+            if not all(0 < w < math.inf for w in weights):
+                raise InvalidInput("weights", self.weights, "numbers above 0, one for each group")
+            object.__setattr__(self, "weights", weights)
+
+    def worth(self, cells: GroupCells) -> Array:
+        """Return the utility of each output by its counts, times their probability, shape (counts, outputs).
+
+        Raises:
+            InvalidInput: the prior does not fit the voters and classes, or one class never leads alone.
+        """
+        masses = self._masses(cells)
+        leads = _leaders(cells, self.weights)
+        if self.ties == "excluded":
+            masses = np.where(leads.sum(axis=1) == 1, masses, 0.0)
+            if not masses.sum() > 0:
+                raise InvalidInput("prior", str(self.prior), "a prior under which one class can lead alone")
+            masses = masses / masses.sum()
+        table = np.where(leads, masses[:, None], -self.price * masses[:, None])
+        return np.column_stack([table, np.zeros(len(table))]) if cells.abstention else table
+
+    def _masses(self, cells: GroupCells) -> Array:
+        """Return the probability of the groups' counts: voters are exchangeable, so that of a sequence times ways."""
+        K = sum(cells.sizes)
+        whole = histograms(K, cells.classes, 1, abstention=False)
+        logs = []
+        for partition, mass in zip(whole.partitions, self.prior.masses(whole).tolist(), strict=True):
+            orders = math.factorial(len(partition))
+            for count in set(partition):
+                orders //= math.factorial(partition.count(count))
+            ways = math.lgamma(K + 1) - math.fsum(math.lgamma(n + 1) for n in partition) + math.log(orders)
+            logs.append(math.log(mass) - ways if mass > 0 else -math.inf)
+        totals = -np.sort(-cells.counts.sum(axis=1), axis=1)
+        places = [whole.numbers[tuple(total)] for total in totals.tolist()]
+        masses = np.exp(np.array(logs)[places] + cells.log_ways())
+        return np.asarray(masses / math.fsum(masses.tolist()))
+
+    def __str__(self) -> str:
+        return str(self.prior)
+
+
+@dataclass(frozen=True)
+class GroupTruth:
+    """Utility of a release: Pr[right] − price·Pr[wrong], right being a true class that voters know more or less well.
+
+    Every class is true equally often; a voter of group g answers it with its group's chance, else another at random.
+    So votes weigh what they tell: log-odds, by themselves.
+
+    Args:
+        chances: of each group [probability], in (0, 1).
+        price: what a wrong label costs, in right ones, ≥ 0.
+
+    Raises:
+        InvalidInput: a parameter out of range.
+    """
+
+    chances: tuple[float, ...]
+    price: float = 0.0
+
+    def __post_init__(self) -> None:
+        accepted = "chances of a right answer, one for each group, in (0, 1)"
+        chances = tuple(real_number(a, "chances", accepted) for a in self.chances)
+        if not chances or not all(0 < a < 1 for a in chances):
+            raise InvalidInput("chances", self.chances, accepted)
+        object.__setattr__(self, "chances", chances)
+        object.__setattr__(self, "price", _price(self.price))
+
+    def worth(self, cells: GroupCells) -> Array:
+        """Return the utility of each output by its counts, times their probability, shape (counts, outputs).
+
+        Raises:
+            InvalidInput: not one chance for each group.
+        """
+        if len(self.chances) != len(cells.sizes):
+            raise InvalidInput("chances", self.chances, f"{len(cells.sizes)} chances, one for each group")
+        right = np.log(np.array(self.chances))[:, None]
+        wrong = np.log((1 - np.array(self.chances)) / (cells.classes - 1))[:, None]
+        sizes = np.array(cells.sizes)[:, None]
+        logs = cells.log_ways()[:, None] + (cells.counts * right + (sizes - cells.counts) * wrong).sum(axis=1)
+        joint = np.exp(logs) / cells.classes  # Pr[counts, truth], shape (counts, classes)
+        table = (1 + self.price) * joint - self.price * joint.sum(axis=1, keepdims=True)
+        return np.column_stack([table, np.zeros(len(table))]) if cells.abstention else table
+
+    def __str__(self) -> str:
+        return f"truth({','.join(repr(a) for a in self.chances)})"
+
+
+def as_group_objective(
+    text: str | GroupObjective | GroupTruth | PluralityPrior, price: float = 0.0
+) -> GroupObjective | GroupTruth:
+    """Return an objective, given one, a prior, or a text: truth(a_1,…,a_G), shared(a,b), or a prior's.
+
+    Args:
+        text: shared(a,a) is dirichlet(a), as for γ; shared(a,b) is beta(a,b).
+        price: of a wrong label, where the text does not say.
+
+    Raises:
+        InvalidInput: not an objective.
+    """
+    if isinstance(text, GroupObjective | GroupTruth):
+        return text
+    if not isinstance(text, str):
+        return GroupObjective(text, price=price)
+    name, _, inside = text.strip().removesuffix(")").partition("(")
+    if name in ("truth", "shared"):
+        accepted = "truth(a_1,…,a_G) or shared(a,b)"
+        try:
+            numbers = tuple(float(part) for part in inside.split(","))
+        except ValueError as err:
+            raise InvalidInput("objective", text, accepted) from err
+        if name == "truth":
+            return GroupTruth(numbers, price)
+        if len(numbers) != 2:
+            raise InvalidInput("objective", text, accepted)
+        a, b = numbers
+        return GroupObjective(Dirichlet(a) if a == b else FavouredBeta(a, b), price=price)
+    return GroupObjective(parse_prior(text), price=price)
+
+
+@dataclass(frozen=True)
+class GroupStatistics:
+    """What a solve took.
+
+    Attributes:
+        corners: of a sweep.
+        cuts: privacy rows in the final program.
+        rounds: programs solved.
+        iterations: simplex iterations in all.
+        seconds: wall-clock time [s].
+    """
+
+    corners: int
+    cuts: int
+    rounds: int
+    iterations: int
+    seconds: float = field(compare=False)
+
+
+@dataclass(frozen=True)
+class GroupSolution:
+    """A certified table.
+
+    Attributes:
+        problem: what was asked.
+        objective: what was maximised.
+        table: the release.
+        utility: of the table.
+        upper_bound: proven bound on the utility of any private release that sees the counts of the groups alone.
+        status: how the solve ended.
+        certificate: why the table is private.
+        statistics: what it took.
+    """
+
+    problem: GroupProblem
+    objective: GroupObjective | GroupTruth
+    table: GroupTable
+    utility: float
+    upper_bound: float
+    status: Status
+    certificate: GroupCertificate
+    statistics: GroupStatistics
+
+    @property
+    def gap(self) -> float:
+        """How much larger the utility of the best private release could be, at most; ≥ 0."""
+        return max(0.0, self.upper_bound - self.utility)
+
+
+class _Program:
+    """The rows, as the backend and the dual bound see them."""
+
+    def __init__(self, problem: GroupProblem, corners: Corners, backend: str) -> None:
+        cells = problem.cells
+        count = len(cells.owners)
+        self.problem, self.cells, self.corners = problem, cells, corners
+        self.to_cells = [
+            sparse.csr_array(
+                (np.ones(len(cells.cell)), (np.arange(len(cells.cell)), cells.cell[:, o])),
+                shape=(len(cells.cell), count),
+            )
+            for o in range(cells.outputs)
+        ]
+        self.backend = open_backend(backend, count)
+        self.sums = np.zeros((len(cells.first), count))
+        self.sums[cells.owners, np.arange(count)] = cells.multiplicities
+        self.backend.add(self.sums, np.ones(len(self.sums)))
+        self._seen: set[bytes] = set()
+        self._corners: list[Index] = []
+        self._sets: list[Array] = []
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def add(self, found: Index, sets: Any) -> int:
+        """Add the rows that are new; return how many."""
+        new = []
+        for i in range(len(found)):
+            key = found[i].tobytes() + sets[i].tobytes()
+            if key not in self._seen:
+                self._seen.add(key)
+                new.append(i)
+        if new:
+            found, chosen = found[new], sets[new].astype(np.float64)
+            self._corners.append(found)
+            self._sets.append(chosen)
+            before, after = laws_at(self.problem, self.corners.maps, self.corners.multisets(found))
+            self.backend.add(*self._rows(before, after, chosen, self.corners.inverse, self.corners.limit))
+        return len(new)
+
+    def _rows(self, before: Array, after: Array, sets: Array, inverse: float, limit: float) -> tuple[Array, Array]:
+        share = sets.mean(axis=1, keepdims=True)
+        loss = inverse * before - after
+        rows = np.zeros((len(sets), len(self.cells.owners)))
+        for o, to_cells in enumerate(self.to_cells):
+            rows += (loss * (sets[:, o, None] - share)) @ to_cells
+        return rows, limit + (1 - inverse) * share[:, 0]
+
+    def bound(self, weights: Array, multipliers: Array) -> float:
+        """Return a proven bound on weights·x over every private table, for the loosest reading of the problem.
+
+        Guarantees:
+            Never below the optimum, whatever the multipliers (negative ones become 0): rounding is added.
+        """
+        multipliers = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)
+        sums, y = multipliers[: len(self.sums)], multipliers[len(self.sums) :]
+        rows, limits = np.zeros((0, weights.size)), np.zeros(0)
+        voters, target = self.problem.loosest
+        inverse = math.exp(-target.epsilon)
+        if y.any():
+            used = np.flatnonzero(y)
+            y = y[used]
+            corners, sets = np.concatenate(self._corners)[used], np.concatenate(self._sets)[used]
+            maps = [voter_maps(voter, self.cells.classes) for voter in voters]
+            before, after = laws_at(self.problem, maps, self.corners.multisets(corners))
+            rows, limits = self._rows(before, after, sets, inverse, target.delta * inverse)
+        else:
+            y = np.zeros(0)
+        charged = rows.T @ y + self.sums.T @ sums
+        # A row as computed differs from the true one by ``relative`` of its parts, which x ≤ 1 in sum charges at most
+        # (1 + e^−ε) of; then the roundings of the sums above, each entry's terms in ulps.
+        terms = (
+            (len(y) + len(sums) + 8) * 2 * UNIT_ROUNDOFF * (np.abs(weights) + np.abs(rows).T @ y + self.sums.T @ sums)
+        )
+        slack = 2 * self.corners.relative * (1 + inverse) * float(y.sum())
+        parts = [*np.maximum(weights - charged + terms, 0.0).tolist(), *(limits * y).tolist(), *sums.tolist()]
+        return math.fsum(parts) * (1 + 8 * UNIT_ROUNDOFF) + slack * (1 + len(parts) * UNIT_ROUNDOFF)
+
+
+def solve_groups(
+    problem: GroupProblem,
+    objective: GroupObjective | GroupTruth | PluralityPrior | str = "dirichlet(1)",
+    *,
+    backend: str = "highs",
+    time_limit: float | None = None,
+) -> GroupSolution:
+    """Return the best private release of the votes of groups among classes, with its certificate.
+
+    Args:
+        problem: voters, classes and target.
+        objective: the utility of a release; see `as_group_objective` for its texts.
+        backend: name of the LP solver.
+        time_limit: [s]; when it has passed, the best table so far is returned with a gap.
+
+    Guarantees:
+        The table is (ε, δ)-DP for its doubles exactly as stored; no private release that sees the groups' counts alone
+        has a utility above ``upper_bound``.
+
+    Raises:
+        InvalidInput: an argument is out of range, the prior does not fit, or there are too many corners or cells.
+        BackendUnavailable: the solver is not installed.
+
+    Source: ours; Problem 1.1 of the paper for any number of classes and voters that are not alike.
+
+    >>> from darrm_opt import Privacy
+    >>> from darrm_opt.tables.groups import group_of
+    >>> round(solve_groups(GroupProblem(3, [group_of(5, 0.5)], Privacy(1.0))).utility, 4)
+    0.9488
+    """
+    start = time.perf_counter()
+    if not isinstance(problem, GroupProblem):
+        raise InvalidInput("problem", problem, "a GroupProblem")
+    deadline = start + _seconds(time_limit)
+    goal, cells = as_group_objective(objective), problem.cells
+    if len(cells.owners) > MAX_CELLS:
+        raise InvalidInput("groups", f"{len(cells.owners):,} cells", f"at most {MAX_CELLS:,} cells of a table")
+    worth = goal.worth(cells)
+    weights, constant = _cell_weights(worth, cells)
+    asked = (1 - CANONICAL_WEIGHT) * weights + CANONICAL_WEIGHT * _everywhere(cells)
+    corners = corners_of(problem)
+    program = _Program(problem, corners, backend)
+    x = inside = np.zeros(weights.size)
+    multipliers = np.zeros(0)
+    status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
+    while rounds < MAX_ROUNDS:
+        left = deadline - time.perf_counter()
+        if left <= 0:
+            status = Status.TIME_LIMIT
+            break
+        outcome = program.backend.solve(asked, None if left == math.inf else left)
+        rounds, iterations = rounds + 1, iterations + outcome.iterations
+        if outcome.status is not Status.OPTIMAL:
+            status = outcome.status
+            break
+        x, multipliers = np.clip(outcome.upper_half, 0.0, 1.0), outcome.multipliers
+        found = corners.violations(_chances(x, cells), VIOLATION)
+        if found.largest > 1e-3:
+            between = STEP_INWARD * inside + (1 - STEP_INWARD) * x
+            deeper = corners.violations(_chances(between, cells), VIOLATION)
+            if deeper.excesses.size:
+                found = deeper
+            else:
+                inside = between
+        if not program.add(found.corners, found.sets):  # nothing is violated, or nothing that is not known already
+            status = Status.OPTIMAL
+            break
+    bound = program.bound(weights, multipliers)
+    program.backend.close()
+    candidates = [x] if status is Status.OPTIMAL else [x, inside]
+    table, certificate, utility = _best(problem, worth, candidates)
+    upper = bound + constant
+    upper += 8 * UNIT_ROUNDOFF * worth.size * float(np.abs(worth).sum())  # of the weights' own sums
+    statistics = GroupStatistics(len(corners), len(program), rounds, iterations, time.perf_counter() - start)
+    return GroupSolution(problem, goal, table, utility, max(upper, utility), status, certificate, statistics)
+
+
+def solution_record(solution: GroupSolution) -> dict[str, Any]:
+    """Return a solution as plain data that `table_from_record` reads and proves again."""
+    certificate = solution.certificate
+    return {
+        **table_record(solution.problem, solution.table),
+        "objective": str(solution.objective),
+        "price": solution.objective.price,
+        "utility": solution.utility,
+        "upper_bound": solution.upper_bound,
+        "gap": solution.gap,
+        "status": solution.status.value,
+        "certificate": {
+            "margin": certificate.margin,
+            "error": certificate.error,
+            "worst": str(certificate.worst),
+            "corners": certificate.corners,
+        },
+    }
+
+
+def solution_json(solution: GroupSolution) -> dict[str, Any]:
+    """Return what the doors show: the answer, and the table as counts with the chance of each output."""
+    asked, cells = problem_record(solution.problem), solution.problem.cells
+    chances = solution.table.chances
+    return {
+        "classes": asked["classes"],
+        "groups": asked["groups"],
+        "target_epsilon": asked["target_epsilon"],
+        "delta": asked["delta"],
+        "affected": asked["affected"],
+        "abstention": asked["abstention"],
+        "objective": str(solution.objective),
+        "utility": solution.utility,
+        "upper_bound": solution.upper_bound,
+        "gap": solution.gap,
+        "status": solution.status.value,
+        "table": [
+            {"counts": cells.counts[place].tolist(), "probabilities": chances[place].tolist()}
+            for place in cells.first.tolist()
+        ],
+        "certificate": solution_record(solution)["certificate"],
+        "corners": solution.statistics.corners,
+        "seconds": solution.statistics.seconds,
+    }
+
+
+def _best(problem: GroupProblem, worth: Array, candidates: list[Array]) -> tuple[GroupTable, GroupCertificate, float]:
+    """Return the best of the candidates once repaired, its certificate and its utility."""
+    if problem.cells.abstention:  # silence is private whatever the target is
+        silent = np.zeros(len(problem.cells.owners))
+        silent[problem.cells.cell[:, -1]] = 1.0
+        candidates = [*candidates, silent]
+    proved = [certify_groups(problem, GroupTable.normalised(problem, candidate)) for candidate in candidates]
+    scored = [(*pair, math.fsum((worth * pair[0].chances).ravel().tolist())) for pair in proved]
+    return max(scored, key=lambda one: one[2])
+
+
+def _seconds(time_limit: float | None) -> float:
+    seconds = math.inf if time_limit is None else real_number(time_limit, "time_limit", "seconds, above 0")
+    if not seconds > 0:
+        raise InvalidInput("time_limit", time_limit, "seconds, above 0")
+    return seconds
+
+
+def _price(value: Any) -> float:
+    price = real_number(value, "price", "a number at least 0")
+    if not 0 <= price < math.inf:
+        raise InvalidInput("price", value, "a number at least 0")
+    return price + 0.0
+
+
+def _leaders(cells: GroupCells, weights: tuple[float, ...] | None) -> Any:
+    """Return which classes lead, shape (counts, classes)."""
+    if weights is not None and len(weights) != len(cells.sizes):
+        raise InvalidInput("weights", weights, f"{len(cells.sizes)} numbers, one for each group")
+    scores = np.einsum("ngc,g->nc", cells.counts, np.ones(len(cells.sizes)) if weights is None else np.array(weights))
+    return scores >= scores.max(axis=1, keepdims=True) * (1 - 1e-12)
+
+
+def _chances(x: Array, cells: GroupCells) -> Array:
+    """Return Pr[o | n] of x, shape (counts, outputs)."""
+    rest = 1 - np.add.reduceat(x * cells.multiplicities, cells.starts)
+    return np.asarray((x + rest[cells.owners] / cells.outputs)[cells.cell])
+
+
+def _cell_weights(worth: Array, cells: GroupCells) -> tuple[Array, float]:
+    """Return (w, constant): the utility of x is w·x + constant."""
+    mean = worth.mean(axis=1)
+    weights = np.bincount(cells.cell.ravel(), (worth - mean[:, None]).ravel(), minlength=len(cells.owners))
+    return weights, math.fsum(mean.tolist())
+
+
+def _everywhere(cells: GroupCells) -> Array:
+    """Return weights that leave no entry to chance: the leading class is worth something at every count."""
+    scores = cells.counts.sum(axis=1) / sum(cells.sizes)
+    if cells.abstention:
+        scores = np.column_stack([scores, np.zeros(len(scores))])
+    return _cell_weights(scores / len(scores), cells)[0]

@@ -1,0 +1,291 @@
+"""Problem 1.1 in general: groups of voters, each with its own (ε_g, Δ_g), choose among C classes; one is released.
+
+The release sees the vote counts of every group, n^g(c). Averaging a rule over all permutations of the classes changes
+neither its privacy nor its utility, so a rule is a table over *orbits* of counts, with one cell for each row
+(n^1(c), …, n^G(c)) that a class has there (and one for ⊥). As for γ, a cell holds what exceeds the uniform release:
+
+    Pr[o | n] = x[o, n] + (1 − Σ_o′ x[o′, n])/outputs,      x ≥ 0,  Σ_o x ≤ 1
+
+so x = 0 is private whatever the target, and scaling x down repairs a table. With two classes and one group x is γ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.tables.problem import PluralityProblem
+
+MAX_GROUP_CLASSES = 6
+"""Most classes with private voters: beyond, the maps of one voter alone are thousands."""
+
+MAX_COUNTS = 200_000
+"""Most vote counts (of all groups together) for which a table is made."""
+
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class VoterGroup:
+    """Voters that are alike.
+
+    Args:
+        K: number of voters, ≥ 1.
+        voter: privacy of each one's answer; ε = ``inf`` for voters that are not private.
+    """
+
+    K: int
+    voter: Privacy
+
+    def __str__(self) -> str:
+        delta = f",Delta={self.voter.delta!r}" if self.voter.delta else ""
+        return f"K={self.K},epsilon={self.voter.epsilon!r}{delta}"
+
+
+@dataclass(frozen=True, init=False)
+class GroupProblem:
+    """Release one of C classes from the votes of groups of voters.
+
+    Args:
+        classes: number of classes C, 2 to `MAX_GROUP_CLASSES`.
+        groups: the voters, at least one group, kept in order; the votes are fresh and, given the data, independent.
+        target: privacy of the released class; finite ε ≥ 0 [nats], δ in [0, 1).
+        affected: voters, of whichever group, whose answer one record can influence; None means all.
+        abstention: whether ⊥ (no class) may be released.
+
+    Guarantees:
+        Frozen; equal and equally hashed when the same up to floating noise (`darrm_opt.problem`).
+
+    Raises:
+        InvalidInput: naming the argument, its value and what is accepted.
+
+    Source: Problem 1.1 of the paper, for any number of classes and voters that are not alike (ours).
+
+    >>> GroupProblem(3, [VoterGroup(5, Privacy(0.5))], Privacy(1.0)).affected
+    5
+    """
+
+    classes: int
+    groups: tuple[VoterGroup, ...]
+    target: Privacy
+    affected: int
+    abstention: bool
+
+    def __init__(
+        self,
+        classes: int,
+        groups: Sequence[VoterGroup],
+        target: Privacy,
+        affected: int | None = None,
+        *,
+        abstention: bool = False,
+    ) -> None:
+        accepted = f"a whole number of classes, 2 to {MAX_GROUP_CLASSES}, where voters are private or not alike"
+        classes = whole_number(classes, "classes", accepted, least=2)
+        if classes > MAX_GROUP_CLASSES:
+            raise InvalidInput("classes", classes, accepted)
+        accepted = "at least one VoterGroup(K, voter)"
+        groups = tuple(groups)
+        if not groups or not all(isinstance(group, VoterGroup) for group in groups):
+            raise InvalidInput("groups", groups, accepted)
+        if not isinstance(abstention, bool):
+            raise InvalidInput("abstention", abstention, "True or False")
+        # Two-class problems with these voters: the one place where numbers become canonical.
+        alone = [Problem(group.K, group.voter, target) for group in groups]
+        total = Problem(sum(one.K for one in alone), Privacy(math.inf), target, affected)
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "groups", tuple(VoterGroup(one.K, one.voter) for one in alone))
+        object.__setattr__(self, "target", total.target)
+        object.__setattr__(self, "affected", int(total.affected))
+        object.__setattr__(self, "abstention", abstention)
+
+    @property
+    def K(self) -> int:
+        """Number of voters in all groups."""
+        return sum(group.K for group in self.groups)
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs: the classes, and ⊥ if it may be released."""
+        return self.classes + self.abstention
+
+    @property
+    def strictest(self) -> tuple[tuple[Privacy, ...], Privacy]:
+        """Voters and target of the hardest problem that rounds to this one: what is proved."""
+        alone = [Problem(group.K, group.voter, self.target).strictest for group in self.groups]
+        return tuple(one.voter for one in alone), alone[0].target
+
+    @property
+    def loosest(self) -> tuple[tuple[Privacy, ...], Privacy]:
+        """Voters and target of a problem easier than all that round to this one: what an upper bound must cover."""
+        alone = [Problem(group.K, group.voter, self.target).loosest for group in self.groups]
+        return tuple(one.voter for one in alone), alone[0].target
+
+    @cached_property
+    def cells(self) -> GroupCells:
+        """The counts of all groups and the cells of a table.
+
+        Raises:
+            InvalidInput: there are more than `MAX_COUNTS` counts.
+        """
+        return GroupCells(tuple(group.K for group in self.groups), self.classes, abstention=self.abstention)
+
+
+def general_problem(
+    groups: Iterable[VoterGroup],
+    target: Privacy,
+    *,
+    classes: int = 2,
+    affected: int | None = None,
+    abstention: bool = False,
+) -> Problem | PluralityProblem | GroupProblem:
+    """Return the problem of these voters, as the special case that it is where it is one.
+
+    Args:
+        groups: the voters; those of equal privacy become one group, and the order does not matter.
+        target: privacy of the release.
+        classes: number of classes C, ≥ 2.
+        affected: voters that one record can influence; None means all.
+        abstention: whether ⊥ may be released.
+
+    Returns:
+        `Problem` (a γ) for two classes and one group; `PluralityProblem` for one group that is not private; otherwise
+        `GroupProblem`.
+
+    Raises:
+        InvalidInput: naming the argument, its value and what is accepted.
+
+    >>> general_problem([VoterGroup(6, Privacy(0.1)), VoterGroup(5, Privacy(0.1))], Privacy(0.3))
+    Problem(K=11, voter=Privacy(epsilon=0.1, delta=0.0), target=Privacy(epsilon=0.3, delta=0.0), affected=11)
+    """
+    sizes: dict[Privacy, int] = {}
+    for group in groups:
+        if not isinstance(group, VoterGroup):
+            raise InvalidInput("groups", group, "VoterGroup(K, voter)")
+        one = Problem(group.K, group.voter, target)
+        sizes[one.voter] = sizes.get(one.voter, 0) + one.K
+    if not sizes:
+        raise InvalidInput("groups", "none", "at least one VoterGroup(K, voter)")
+    merged = [VoterGroup(K, voter) for voter, K in sorted(sizes.items(), key=lambda item: _order(item[0]))]
+    (first, *more) = merged
+    if not more and classes == 2 and not abstention:
+        return Problem(first.K, first.voter, target, affected)
+    if not more and first.voter.epsilon == math.inf:
+        return PluralityProblem(
+            first.K, classes, target, first.K if affected is None else affected, abstention=abstention
+        )
+    return GroupProblem(classes, merged, target, affected, abstention=abstention)
+
+
+def _order(voter: Privacy) -> tuple[float, float]:
+    return voter.epsilon, voter.delta
+
+
+def compositions(K: int, classes: int) -> Index:
+    """Return the ways to share K votes among the classes, in lexicographic order, shape (ways, classes)."""
+    if classes == 1:
+        return np.array([[K]], dtype=np.intp)
+    parts = []
+    for first in range(K + 1):
+        rest = compositions(K - first, classes - 1)
+        parts.append(np.column_stack([np.full(len(rest), first, dtype=np.intp), rest]))
+    return np.concatenate(parts)
+
+
+class GroupCells:
+    """Counts of all groups, and the cells of a table over them.
+
+    Args:
+        sizes: voters of each group.
+        classes: C.
+        abstention: whether there are cells for ⊥.
+
+    Attributes:
+        counts: every combination of the groups' counts, the last group fastest, shape (counts, groups, classes).
+        cell: number of the cell of each output, shape (counts, outputs).
+        orbit: number of the orbit of each, shape (counts,).
+        first: place of the first of each orbit, shape (orbits,).
+        owners: orbit of each cell, increasing, shape (cells,).
+        multiplicities: outputs that share a cell, shape (cells,).
+
+    Raises:
+        InvalidInput: there are more than `MAX_COUNTS` counts.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], classes: int, *, abstention: bool) -> None:
+        number = math.prod(math.comb(K + classes - 1, classes - 1) for K in sizes)
+        if number > MAX_COUNTS:
+            raise InvalidInput(
+                "groups",
+                "K = " + ", ".join(map(str, sizes)),
+                f"at most {MAX_COUNTS:,} vote counts; here there are {number:,}",
+                "Take fewer voters, groups or classes.",
+            )
+        self.sizes, self.classes, self.abstention = sizes, classes, abstention
+        ways = [compositions(K, classes) for K in sizes]
+        self.widths = tuple(len(way) for way in ways)
+        places = np.indices(self.widths).reshape(len(sizes), -1)
+        self.counts: Index = np.stack([way[place] for way, place in zip(ways, places, strict=True)], axis=1)
+        # A class's row of counts as one whole number; sorting the rows forgets the names of the classes.
+        base = math.prod(K + 1 for K in sizes) + 1
+        factors = np.cumprod([1, *(K + 1 for K in sizes[:-1])]).astype(np.intp)
+        codes = np.einsum("ngc,g->nc", self.counts, factors)
+        _, first, orbit = np.unique(np.sort(codes, axis=1), axis=0, return_index=True, return_inverse=True)
+        self.first: Index = first
+        self.orbit: Index = orbit.reshape(-1)
+        if abstention:
+            codes = np.column_stack([codes, np.full(number, base - 1)])
+        keys = self.orbit[:, None] * base + codes
+        distinct, cell = np.unique(keys, return_inverse=True)
+        self.cell: Index = cell.reshape(keys.shape)
+        self.owners: Index = distinct // base
+        self.starts: Index = np.searchsorted(self.owners, np.arange(len(first)))
+        self.multiplicities: Index = np.bincount(self.cell[first].ravel(), minlength=len(distinct))
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        return self.classes + self.abstention
+
+    def place(self, counts: Sequence[Sequence[int]]) -> int:
+        """Return the place of the groups' counts.
+
+        Args:
+            counts: the votes of each class, group by group.
+
+        Raises:
+            InvalidInput: not counts of these groups and classes.
+        """
+        accepted = f"{self.classes} counts for each group, that sum to {', '.join(map(str, self.sizes))}"
+        if len(counts) != len(self.sizes) or any(
+            len(row) != self.classes or min(row) < 0 or sum(row) != K for row, K in zip(counts, self.sizes, strict=True)
+        ):
+            raise InvalidInput("counts", "counts that are not shown here", accepted)
+        found = np.flatnonzero((self.counts == np.array(counts)[None]).all(axis=(1, 2)))
+        return int(found[0])
+
+    def log_ways(self) -> Array:
+        """Return the logarithm of the number of ways in which the voters give each of the counts, shape (counts,)."""
+        factorials = np.array([math.lgamma(n + 1) for n in range(max(self.sizes) + 1)])
+        total = sum(factorials[K] for K in self.sizes)
+        return np.asarray(total - factorials[self.counts].sum(axis=(1, 2)))
+
+
+def group_of(K: Any, epsilon: float, Delta: float = 0.0) -> VoterGroup:
+    """Return a group.
+
+    Args:
+        K: number of voters, ≥ 1.
+        epsilon: ε of each [nats], ≥ 0 or ``inf``.
+        Delta: Δ of each [probability].
+    """
+    return VoterGroup(whole_number(K, "K", "a whole number of voters, at least 1"), Privacy(epsilon, Delta))

@@ -1,0 +1,240 @@
+"""Groups of private voters among C classes: corners, optimum, proof and repair against full enumeration."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from support.group_exact import Enumeration, exponential, random_problem
+
+from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
+from darrm_opt.design.status import Status
+from darrm_opt.tables.corners import Corners, corner_count, voter_maps
+from darrm_opt.tables.group_solver import (
+    GroupObjective,
+    GroupTruth,
+    as_group_objective,
+    solution_json,
+    solution_record,
+    solve_groups,
+)
+from darrm_opt.tables.group_table import (
+    GroupTable,
+    certify_groups,
+    exact_chances,
+    group_excess,
+    table_from_record,
+    verify_groups,
+)
+from darrm_opt.tables.groups import GroupProblem, VoterGroup, general_problem, group_of
+from darrm_opt.tables.priors import Dirichlet
+from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.solver import solve_plurality
+
+TARGET = Privacy(1.0)
+
+
+def problem_of(case: dict[str, object]) -> GroupProblem:
+    groups = [group_of(*group) for group in case["groups"]]  # type: ignore[attr-defined]
+    target = Privacy(case["epsilon"], case["delta"])  # type: ignore[arg-type]
+    return GroupProblem(case["classes"], groups, target, case["affected"], abstention=case["abstention"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("classes", "pure", "approximate"), [(2, 4, 8), (3, 9, 39), (4, 16, 136)])
+def test_number_of_maps(classes: int, pure: int, approximate: int) -> None:
+    assert len(voter_maps(Privacy(0.5), classes).maps) == pure
+    assert len(voter_maps(Privacy(0.5, 1e-3), classes).maps) == approximate
+
+
+@pytest.mark.parametrize(
+    ("classes", "groups", "corners", "cells"),
+    [
+        (3, [(5, 0.5, 0.0)], 222, 12),
+        (3, [(7, 0.5, 0.0)], 1090, 20),
+        (3, [(9, 0.5, 0.0)], 4090, 30),
+        (4, [(5, 0.5, 0.0)], 713, 16),
+        (3, [(3, 0.5, 1e-3)], 1791, 6),
+    ],
+)
+def test_sizes(classes: int, groups: list[tuple[int, float, float]], corners: int, cells: int) -> None:
+    problem = GroupProblem(classes, [group_of(*group) for group in groups], TARGET)
+    assert corner_count(problem) == corners
+    assert len(Corners(problem, *problem.strictest)) == corners
+    assert len(problem.cells.owners) == cells
+
+
+@pytest.mark.parametrize(
+    ("classes", "groups", "target_epsilon", "right"),
+    [
+        (3, [(5, 0.5)], 1.0, 0.9488),
+        (4, [(5, 0.5)], 1.0, 0.9177),
+        (3, [(7, 0.5)], 1.5, 0.9823),
+        (2, [(6, 0.1), (5, 0.5)], 0.6, (1 + 0.867) / 2),
+        (2, [(8, 0.1), (3, 1.0)], 1.0, (1 + 0.931) / 2),
+        (2, [(11, 0.3)], 0.9, 0.96788521774),
+    ],
+)
+def test_known_answers(classes: int, groups: list[tuple[int, float]], target_epsilon: float, right: float) -> None:
+    problem = GroupProblem(classes, [group_of(*group) for group in groups], Privacy(target_epsilon))
+    solution = solve_groups(problem, "shared(1,1)")
+    assert solution.utility == pytest.approx(right, abs=4e-4 if right != 0.96788521774 else 1e-9)
+    assert solution.status is Status.OPTIMAL
+    assert 0 <= solution.gap <= 1e-9
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_optimum_and_proof_agree_with_enumeration(seed: int) -> None:
+    case = random_problem(np.random.default_rng(seed))
+    problem = problem_of(case)
+    solution = solve_groups(problem)
+    every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
+    best = every.optimum(every.plurality_worth(), case["epsilon"], case["delta"])
+    assert solution.utility <= best + 1e-9
+    assert best - 1e-9 <= solution.upper_bound <= best + 2e-9
+    assert solution.status is Status.OPTIMAL
+    assert every.worst_excess(solution.table.probabilities, case["epsilon"], case["delta"]) <= 0
+
+
+@pytest.mark.parametrize("seed", range(30, 40))
+def test_any_table_is_judged_as_enumeration_judges_it(seed: int) -> None:
+    case = random_problem(np.random.default_rng(seed))
+    problem = problem_of(case)
+    cells = problem.cells
+    rng = np.random.default_rng(seed)
+    every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
+    for scale in (1.0, 0.5, 0.1):
+        raw = rng.random(len(cells.owners)) * scale
+        sums = np.add.reduceat(raw * cells.multiplicities, cells.starts)
+        table = GroupTable.normalised(problem, raw / np.maximum(sums, scale)[cells.owners])
+        excess = every.worst_excess(table.probabilities, case["epsilon"], case["delta"])
+        if excess > 1e-11:
+            with pytest.raises(NotPrivate):
+                verify_groups(problem, table)
+        elif excess < -1e-11:
+            assert verify_groups(problem, table).margin >= 0
+        repaired, _ = certify_groups(problem, table)
+        assert every.worst_excess(repaired.probabilities, case["epsilon"], case["delta"]) <= 0
+
+
+def test_refusal_names_a_true_counterexample() -> None:
+    problem = GroupProblem(3, [group_of(2, 0.5, 1e-3), group_of(2, 0.2)], Privacy(0.4, 1e-4))
+    cells = problem.cells
+    leader = cells.counts.sum(axis=1).argmax(axis=1)[cells.first]
+    plain = np.zeros(len(cells.owners))
+    plain[cells.cell[cells.first, leader]] = 1.0  # the plurality itself, nearly
+    pushed = GroupTable.normalised(problem, plain / cells.multiplicities)
+    with pytest.raises(NotPrivate) as refused:
+        verify_groups(problem, pushed)
+    assert refused.value.excess > 0
+    _, corner = group_excess(problem, pushed)
+    sides = [voter_maps(voter, 3) for voter in problem.strictest[0]]
+    places = [[side.maps.index(chosen) for chosen in group] for side, group in zip(sides, corner.maps, strict=True)]
+    before, after = exact_chances(problem, sides, places, pushed, corner.released)
+    assert before > exponential(0.4) * after + Fraction(1e-4)
+
+
+def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:
+    problem = general_problem([group_of(6, 0.3), group_of(5, 0.1 * 3)], Privacy(0.9))
+    assert problem == Problem(11, Privacy(0.3), Privacy(0.9))
+    gamma = solve(problem, shared(1, 1))
+    general = solve_groups(GroupProblem(2, [group_of(11, 0.3)], Privacy(0.9)), "shared(1,1)")
+    assert 2 * general.utility - 1 == pytest.approx(gamma.utility, abs=1e-9)
+    cells = general.problem.cells
+    for ones in range(11 + 1):
+        kept = general.table.probabilities([(11 - ones, ones)])[int(ones > 5)]
+        assert float(kept) == pytest.approx((1 + gamma.gamma[ones]) / 2, abs=1e-6)
+    assert len(cells.owners) == 12
+
+
+@pytest.mark.parametrize(
+    ("K", "classes", "affected", "epsilon", "delta"), [(7, 2, 1, 0.5, 0.0), (6, 3, 2, 1.0, 1e-3), (4, 4, 1, 0.7, 0.01)]
+)
+def test_voters_that_are_not_private_have_todays_table(
+    K: int, classes: int, affected: int, epsilon: float, delta: float
+) -> None:
+    asked = general_problem([group_of(K, math.inf)], Privacy(epsilon, delta), classes=classes, affected=affected)
+    if classes > 2:
+        assert asked == PluralityProblem(K, classes, Privacy(epsilon, delta), affected)
+    today = solve_plurality(PluralityProblem(K, classes, Privacy(epsilon, delta), affected))
+    here = solve_groups(GroupProblem(classes, [group_of(K, math.inf)], Privacy(epsilon, delta), affected))
+    assert here.utility == pytest.approx(today.utility, abs=1e-9)
+
+
+def test_order_of_groups_is_irrelevant_and_more_privacy_is_never_better() -> None:
+    one = solve_groups(GroupProblem(3, [group_of(2, 0.1), group_of(3, 0.5)], TARGET))
+    other = solve_groups(GroupProblem(3, [group_of(3, 0.5), group_of(2, 0.1)], TARGET))
+    assert one.utility == pytest.approx(other.utility, abs=2e-9)
+    stricter = solve_groups(GroupProblem(3, [group_of(3, 0.5), group_of(2, 0.1)], Privacy(0.8)))
+    assert stricter.utility < one.utility
+    worst = solve_groups(GroupProblem(3, [group_of(5, 0.5)], TARGET))
+    assert worst.utility < one.utility
+
+
+def test_time_limit_returns_a_private_table_and_its_gap() -> None:
+    solution = solve_groups(GroupProblem(3, [group_of(5, 0.5)], TARGET), time_limit=1e-9)
+    assert solution.status is Status.TIME_LIMIT
+    assert solution.gap >= 0.9488 - solution.utility - 1e-3
+    assert verify_groups(solution.problem, solution.table).margin >= 0
+
+
+def test_backends_agree() -> None:
+    pytest.importorskip("cvxpy")
+    problem = GroupProblem(3, [group_of(2, 0.5), group_of(2, 0.2)], TARGET)
+    assert solve_groups(problem, backend="cvxpy").utility == pytest.approx(solve_groups(problem).utility, abs=1e-6)
+
+
+def test_record_is_proved_again() -> None:
+    solution = solve_groups(GroupProblem(3, [group_of(3, 0.5, 1e-3), group_of(1, math.inf)], Privacy(1.0, 1e-3), 2))
+    record = json.loads(json.dumps(solution_record(solution)))
+    problem, table, certificate = table_from_record(record)
+    assert problem == solution.problem
+    assert table.values.tobytes() == solution.table.values.tobytes()
+    assert certificate == solution.certificate
+    record["values"] = [min(1.0, value * 1.2) for value in record["values"]]
+    with pytest.raises((NotPrivate, InvalidInput)):
+        table_from_record(record)
+    assert solution_json(solution)["utility"] == solution.utility
+
+
+def test_truth_weighs_votes_by_what_they_tell() -> None:
+    # One voter who is right in 95 % of the cases outweighs two at 60 %: without privacy to keep, it decides.
+    problem = GroupProblem(2, [group_of(2, 0.1), group_of(1, 0.1)], Privacy(5.0))
+    solution = solve_groups(problem, "truth(0.6,0.95)")
+    assert solution.utility == pytest.approx(0.95, abs=1e-6)
+    weighted = GroupObjective(Dirichlet(1.0), weights=(1.0, 3.0))
+    chances = solve_groups(problem, weighted).table.probabilities([(2, 0), (0, 1)])
+    assert float(chances[1]) == pytest.approx(1.0, abs=1e-6)
+    assert as_group_objective("truth(0.6,0.95)") == GroupTruth((0.6, 0.95))
+
+
+def test_price_and_abstention() -> None:
+    groups = [group_of(3, 1.0), group_of(2, 0.5)]
+    silent = GroupProblem(3, groups, Privacy(0.3), abstention=True)
+    dear = solve_groups(silent, GroupObjective(Dirichlet(1.0), price=5.0))
+    assert dear.utility >= -1e-12
+    forced = solve_groups(GroupProblem(3, groups, Privacy(0.3)), GroupObjective(Dirichlet(1.0), price=5.0))
+    assert forced.utility < dear.utility
+
+
+@pytest.mark.parametrize(
+    ("arguments", "argument"),
+    [
+        ((1, [group_of(3, 0.5)], TARGET), "classes"),
+        ((3, [], TARGET), "groups"),
+        ((3, [VoterGroup(0, Privacy(0.5))], TARGET), "K"),
+        ((3, [group_of(3, 0.5)], TARGET, 4), "affected"),
+    ],
+)
+def test_bad_input_names_its_argument(arguments: tuple[object, ...], argument: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        GroupProblem(*arguments)  # type: ignore[arg-type]
+    assert refused.value.argument == argument
+
+
+def test_what_is_too_large_is_refused_at_once() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        solve_groups(GroupProblem(4, [group_of(30, 0.5, 1e-3)], TARGET))
+    assert refused.value.argument == "groups"

@@ -83,7 +83,7 @@ def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
     if delta:
         pairs = [(delta, Fraction(0)), *pairs, (Fraction(0), delta)]
     outcomes = len(pairs)
-    maps = []
+    maps: list[Map] = []
     for runs in range(1, min(outcomes, classes) + 1):
         for cuts in combinations(range(1, outcomes), runs - 1):
             ends = (0, *cuts, outcomes)

@@ -371,7 +371,7 @@ def solve_groups(
     corners = corners_of(problem)
     program = _Program(problem, corners, backend)
     x = inside = np.zeros(weights.size)
-    multipliers = np.zeros(0)
+    multipliers = np.zeros(len(program.sums))
     status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
     while rounds < MAX_ROUNDS:
         left = deadline - time.perf_counter()
@@ -494,7 +494,7 @@ def _cell_weights(worth: Array, cells: GroupCells) -> tuple[Array, float]:
     """Return (w, constant): the utility of x is w·x + constant."""
     mean = worth.mean(axis=1)
     weights = np.bincount(cells.cell.ravel(), (worth - mean[:, None]).ravel(), minlength=len(cells.owners))
-    return weights, math.fsum(mean.tolist())
+    return np.asarray(weights, dtype=np.float64), math.fsum(mean.tolist())
 
 
 def _everywhere(cells: GroupCells) -> Array:

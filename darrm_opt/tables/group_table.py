@@ -225,7 +225,8 @@ def exact_chances(
         for corners, chosen in zip(maps, multisets, strict=True):
             law = {(0,) * problem.classes: Fraction(1)}
             for place in chosen:
-                chances, grown = getattr(corners, side)[place], {}
+                chances = getattr(corners, side)[place]
+                grown: dict[tuple[int, ...], Fraction] = {}
                 for votes, mass in law.items():
                     for c, chance in enumerate(chances):
                         if chance:

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from darrm_opt.design.backends import open_backend
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import real_number

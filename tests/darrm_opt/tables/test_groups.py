@@ -11,7 +11,7 @@ import pytest
 from support.group_exact import Enumeration, exponential, random_problem
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.tables.corners import Corners, corner_count, voter_maps
 from darrm_opt.tables.group_solver import (
     GroupObjective,

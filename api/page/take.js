@@ -105,11 +105,18 @@ async function copy(content) {
   }
 }
 
+/** Names a problem within a file name: what tells it from others of as many voters. */
+function problemName(problem) {
+  const target = problem.m === null ? `target${problem.target_epsilon}` : `m${problem.m}`;
+  const affected = problem.affected === problem.K ? "" : `-affected${problem.affected}`;
+  return `K${problem.K}-${target}-epsilon${problem.epsilon}-Delta${problem.Delta}-delta${problem.delta}${affected}`;
+}
+
 async function download() {
   const name = form() === "table" ? "csv" : form();
   const problem = current.answer.problem;
   try {
-    const file = `darrm-gamma-K${problem.K}.${FORMS[name].file}`;
+    const file = `darrm-gamma-${problemName(problem)}.${FORMS[name].file}`;
     saveFile(file, await plainText(name));
     byId("copied").textContent = `Downloaded as ${file}.`;
   } catch (error) {

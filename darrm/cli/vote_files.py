@@ -158,7 +158,7 @@ def _parse(lines: bytes, path: str, number: int, K: int, classes: int | None) ->
 
 
 def _no_vote(path: str, place: str, classes: int | None) -> InvalidInput:
-    advice = f"{place} {SIGNED}" if classes is None else place
+    advice = f"{place} {SIGNED}" if classes in (None, 2) else place
     return InvalidInput("VOTES", path, _accepted_values(classes), advice)
 
 

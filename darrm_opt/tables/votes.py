@@ -43,7 +43,10 @@ def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
     # Every element is looked at, whatever the others are.
     if table.dtype.kind not in "biuf" or np.count_nonzero(~np.isin(table, np.arange(classes))):
         raise InvalidInput(
-            "votes", f"{table.dtype}, not all classes", f"classes 0 to {classes - 1}", "They are not shown here."
+            "votes",
+            f"{table.dtype}, not all classes",
+            f"classes 0 to {classes - 1}",
+            f"They are not shown here. {SIGNED}" if classes == 2 else "They are not shown here.",
         )
     return table.astype(np.int64)
 

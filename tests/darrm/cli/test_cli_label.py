@@ -271,11 +271,12 @@ def test_lines_are_numbered_from_the_first_one_whatever_it_holds() -> None:
             count_rows("votes.csv", K, rows)
 
 
-def test_signed_votes_are_refused_with_what_makes_them_votes() -> None:
+@pytest.mark.parametrize("classes", [None, 2])
+def test_signed_votes_are_refused_with_what_makes_them_votes(classes: int | None) -> None:
     table = 2 * votes(20).astype(np.int8) - 1
     for name in ("votes.csv", "votes.npy", "votes.parquet"):
         with pytest.raises(InvalidInput) as refusal:
-            count_rows(written(name, table), K, 10)
+            count_rows(written(name, table), K, 10, classes)
         assert refusal.value.advice.endswith("Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2.")
 
 

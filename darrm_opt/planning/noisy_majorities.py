@@ -22,7 +22,7 @@ from darrm_opt.design.report import guarantee, text_above
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.mechanisms import mechanism_class
-from darrm_opt.mechanisms.base import PRECISION
+from darrm_opt.mechanisms.base import PRECISION as FULL_PRECISION
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.options import Mechanism, Option
 from darrm_opt.planning.request import MAX_EXACT_QUERIES, PlanRequest
@@ -220,7 +220,7 @@ def _calibrated_for_fixed_votes(name: Mechanism, request: PlanRequest) -> Option
             total,
             queries,
             affected=voters.affected,
-            precision=QUICK_PRECISION if request.quick else PRECISION,
+            precision=QUICK_PRECISION if request.quick else FULL_PRECISION,
         )
     except InvalidInput:
         return Option.unfit(name, request, NOTHING_FITS)

@@ -173,7 +173,7 @@ for _ in $(seq 120); do
     sleep 0.5
 done
 podman run --detach --name "$NAME-proxy" --network "$NAME" --publish 127.0.0.1::8443 \
-    --read-only --read-only-tmpfs=false --tmpfs /run/darrm-proxy:size=160m,mode=1777 --cap-drop=all \
+    --read-only --read-only-tmpfs=false --tmpfs /tmp:rw,noexec,nosuid,nodev,size=160m --cap-drop=all \
     --security-opt no-new-privileges --memory 512m --pids-limit 50 --volume "$scratch/tls:/etc/darrm-proxy/tls:ro" "$PROXY" >/dev/null
 url=https://localhost:$(podman port "$NAME-proxy" 8443/tcp | sed 's/.*://')
 for _ in $(seq 60); do

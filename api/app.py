@@ -68,7 +68,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             async with DesignService.open(store, config, shutdown, ring) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(
-                    lambda: service.pools, lambda: service.store.hits.counts, lambda: _open(app)
+                    lambda: service.resources.pools, lambda: service.store.hits.counts, lambda: _open(app)
                 )
                 await build_task
                 async with app.state.metrics.collected():

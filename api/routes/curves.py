@@ -8,8 +8,14 @@ from fastapi import Request, Response
 
 from api.errors.accepted import ACCEPTED, MAX_POINTS
 from api.errors.exceptions import NotCached
-from api.routes.answers import find_answer, respond
-from api.routes.requests import Service, compute, create_router, get_and_post
+from api.routes.requests import (
+    Service,
+    compute,
+    create_router,
+    find_answer,
+    get_and_post,
+    respond,
+)
 from api.routes.responses import (
     DESIGN_RESPONSES,
     negotiated_form,

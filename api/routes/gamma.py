@@ -10,7 +10,6 @@ from fastapi import Path, Request, Response
 from api.errors.exceptions import NotCached
 from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
 from api.observability import audit, metrics
-from api.routes.answers import respond
 from api.routes.requests import (
     Service,
     create_router,
@@ -18,6 +17,7 @@ from api.routes.requests import (
     get_and_post,
     get_service,
     query_parameters,
+    respond,
 )
 from api.routes.responses import (
     DESIGN_RESPONSES,
@@ -124,7 +124,7 @@ async def _design(params: DesignRequest, form: str, request: Request, query: tup
     task = service.design_task(params)
     body = cache.get(task.key, form)
     if body is None:
-        answer = await service.design(task)
+        answer = await service.answer(task)
         if isinstance(answer, Pending):
             return pending_response(answer)
         if not is_final(answer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
 from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import StreamingResponse
@@ -13,27 +13,17 @@ from pydantic import BaseModel
 
 from api.access.path_prefix import current_prefix
 from api.errors.exceptions import ShuttingDown
-from api.routes.answers import answer_of
 from api.routes.requests import Service, create_router, from_query, query_parameters
 from api.routes.responses import RETRY_AFTER, error_responses, json_response, pending_response
 from api.schemas import (
-    CompareAnswer,
-    ComposeAnswer,
     DesignRequest,
     GammaAnswer,
-    LeastAnswer,
     PendingAnswer,
-    PlanAnswer,
-    PluralityAnswer,
-    ProfileAnswer,
-    TradeoffAnswer,
-    VerifyAnswer,
 )
-from api.schemas.jobs import GAMMA, JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
-from api.schemas.plurality import PluralityOptionsAnswer
-from api.service.answer_jobs import read_task
+from api.schemas.jobs import JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
 from api.service.job_events import JobUpdate
+from api.tasks.answers import KINDS, answer_model, read_task
 from solver_cache.jobs import Job
 
 router = create_router("jobs", "/v1/jobs")
@@ -43,18 +33,7 @@ Params = Annotated[ListRequest, Depends(from_query(ListRequest))]
 _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
 
 
-JobResult = (
-    GammaAnswer
-    | CompareAnswer
-    | PlanAnswer
-    | ProfileAnswer
-    | TradeoffAnswer
-    | LeastAnswer
-    | ComposeAnswer
-    | VerifyAnswer
-    | PluralityAnswer
-    | PluralityOptionsAnswer
-)
+JobResult = Union[GammaAnswer, *(kind.model for kind in KINDS.values())]  # type: ignore[valid-type]  # from the registry
 """The answer that a job may have, by its kind."""
 
 EVENT_STREAM = "text/event-stream"
@@ -149,11 +128,9 @@ async def get_job_result(id: JobId, service: Service) -> Response:
 
 def _answer(job: Job, result: dict[str, Any]) -> BaseModel | None:
     """Return the answer that a job's result makes; None if its row is damaged."""
+    task = read_task(job)
     try:
-        task = None if job.kind == GAMMA else read_task(job)
-        if task is not None:
-            return answer_of(task, result)
-        return GammaAnswer.model_validate(result) if job.kind == GAMMA else None
+        return None if task is None else answer_model(task, result)
     except (LookupError, TypeError, ValueError):
         return None
 

@@ -174,13 +174,13 @@ class ReadinessCheck:
             async with asyncio.timeout(CHECK_SECONDS - 0.5):
                 return await self._service.compute(task, argument)
         except TimeoutError:
-            compute = self._service.pools["compute"]
+            compute = self._service.resources.pools["compute"]
             if compute.busy == compute.size and compute.tasks:
                 return None
             raise
 
     async def _queue(self) -> str:
-        return self._service.stalled or "ok"
+        return self._service.resources.stalled or "ok"
 
     @staticmethod
     async def _finding(work: Awaitable[str]) -> str:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from api.routes.answers import respond
-from api.routes.requests import Service, create_router, get_and_post
+from api.routes.requests import (
+    Service,
+    create_router,
+    get_and_post,
+    respond,
+)
 from api.routes.responses import JOB_RESPONSES, require_json
 from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, PluralityOptionsRequest, PluralityRequest
 from api.service.work_limits import check_voters

@@ -14,7 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from api.errors.exceptions import ClientDisconnected
 from api.routes.bodies import StrictRoute, check_field_count, max_entries, reject_repeated
-from api.service.design_service import DesignService
+from api.routes.responses import json_response, pending_response
+from api.service.design_service import DesignService, Pending
+from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.number_text import number_in
 from solver_cache.process_pool.task_loop import Task
 
@@ -168,8 +170,34 @@ Service = Annotated[DesignService, Depends(get_service)]
 """`get_service` as a parameter of a route."""
 
 
+async def find_answer(
+    request: Request, service: DesignService, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
+) -> BaseModel | Pending:
+    """Return the answer to a request, or the job that works on it; raises as `DesignService.answer`.
+
+    Args:
+        request: whose client may disconnect.
+        service: which answers.
+        kind: one of `api.tasks.answers.KINDS`.
+        argument: what its computation takes.
+        seconds: how long it is expected to take [s].
+        params: what was asked, as people see it in the job.
+    """
+    task = AnswerTask(kind, argument, seconds, question_of(params))
+    result = await until_disconnect(request, service.answer(task))
+    return result if isinstance(result, Pending) else answer_model(task, result)
+
+
+async def respond(
+    request: Request, service: DesignService, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
+) -> Response:
+    """Return the JSON of the answer, or 202 with the job that works on it; arguments as for `find_answer`."""
+    answer = await find_answer(request, service, kind, argument, seconds, params)
+    return pending_response(answer) if isinstance(answer, Pending) else json_response(answer)
+
+
 async def compute(request: Request, service: DesignService, task: Task, argument: Any) -> Any:
-    """Return what `DesignService.compute` does; stop it if the client disconnects; raises as `until_disconnect`."""
+    """Return what `ServiceResources.compute` does; stop it if the client disconnects; raises as `until_disconnect`."""
     return await until_disconnect(request, service.compute(task, argument))
 
 

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from api.access.clients import current_client, current_owner, may_solve
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
 from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
-from api.service.gamma_jobs import GAMMA_JOB
+from api.server.shutdown import Shutdown
 from api.service.job_admission import JobRequest
 from api.service.job_events import JobUpdate
-from api.service.repository import load_nearest
-from api.service.resources import SHORT_LIMIT_SECONDS, ServiceResources
-from api.service.work_limits import check_design, check_voters, check_work
+from api.service.resources import ServiceResources
+from api.service.work_limits import check_voters
 from api.settings import Settings
-from api.tasks.answers import AnswerTask
+from api.tasks.answers import read_task
 from api.tasks.design import DesignTask
-from darrm_opt.answers.running_time import estimate_cost
-from darrm_opt.design.solver import check_choices
-from darrm_opt.design_spec import DesignSpec
+from api.tasks.task import UNREADABLE, Task
+from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import SolveFailed
+from solver_cache.errors import CacheError
 from solver_cache.jobs import PAGE_SIZE, Job, State
 from solver_cache.process_pool.pool import TaskTimeout
 from solver_cache.store import Store
 
 if TYPE_CHECKING:
     from api.access.keys import KeyRing
+
+_LOG = logging.getLogger("api.jobs")
 
 Result = TypeVar("Result")
 
@@ -111,53 +114,39 @@ def _whose(kind: str) -> tuple[str, str]:
     return "" if client is None else client.name, kind
 
 
-class DesignService(ServiceResources):
+class DesignService:
     """The service behind the routes: answers requests with plain data and never blocks the event loop.
 
-    γ is designed by jobs: one for each problem however many ask, in this process or in others that share the store
-    (`api.service.job_worker`); so is every other answer that takes longer than a moment. Arguments and errors are those
-    of `ServiceResources`.
+    Every question is a task (`api.tasks.task`). A γ, and every other answer that takes longer than a moment, is the
+    work of a job: one for each task however many ask, in this process or in others that share the store
+    (`api.service.job_worker`).
+
+    Args:
+        resources: at work (`ServiceResources.open`).
+
+    Attributes:
+        resources: as given; the routes use what follows of them.
     """
 
-    def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
-        super().__init__(store, settings, ring)
+    def __init__(self, resources: ServiceResources) -> None:
+        self.resources = resources
+        self.store, self.jobs, self.settings = resources.store, resources.jobs, resources.settings
+        self.run_in_thread, self.run_in_reader = resources.run_in_thread, resources.run_in_reader
+        self.compute, self.webhooks = resources.compute, resources.webhooks
+        self._events, self._workers, self._context = resources.events, resources.workers, resources.context
         self._flights = SingleFlight()
         self._misjudged = MisjudgedWork()
-        self._streams = ClientQuota(settings.max_streams or max(1, settings.max_connections // 4), "event streams")
+        streams = self.settings.max_streams or max(1, self.settings.max_connections // 4)
+        self._streams = ClientQuota(streams, "event streams")
 
-    async def answer(self, task: AnswerTask, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
-        """Return the result of a task: at once where it is short, else from its job, or the job that works on it.
-
-        Work is admitted up to `Settings.max_work_seconds`, and its job stopped after twice that. What was
-        expected to be short and takes `SHORT_ERROR` times as much processor time becomes a job, and so does, for
-        `MISJUDGED_SECONDS`, whatever this client asks of that kind.
-
-        Args:
-            task: what is asked.
-            wait_seconds: how long to wait for a job [s]; None for the operator's setting.
-
-        Raises:
-            WorkLimitExceeded: it is expected to take longer than this server works for one request; with the estimate.
-            Exception: as `design`, and whatever the task raises.
-        """
-        audit.mention_question(task.key)
-        check_work(task.seconds, self._settings)
-        seconds, limit = task.seconds, SHORT_ERROR * self._settings.short_seconds
-        if seconds <= self._settings.short_seconds and not self._misjudged.has(task.kind):
-            try:
-                async with self._short_turn():
-                    return await self._answer_jobs.compute(
-                        task, self._computers, SHORT_LIMIT_SECONDS, processor_limit=limit
-                    )
-            except TaskTimeout:
-                self._misjudged.add(task.kind)
-                seconds = limit
-        text = task.to_json()
-
-        async def queue(*, afresh: bool) -> Job:
-            return await self._queue(task.key, task.kind, text, seconds, afresh=afresh)
-
-        return await self._wait_for(await queue(afresh=False), text, queue, self._answer_jobs.load_result, wait_seconds)
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, store: Store, settings: Settings, shutdown: Shutdown, ring: KeyRing | None = None
+    ) -> AsyncIterator[Self]:
+        """Yield a service with its resources at work; arguments as for `ServiceResources.open`."""
+        async with ServiceResources.open(store, settings, shutdown, ring) as resources:
+            yield cls(resources)
 
     def design_task(self, request: DesignRequest) -> DesignTask:
         """Return the task that a request states; its key is the id of the answer.
@@ -165,80 +154,97 @@ class DesignService(ServiceResources):
         Raises:
             InvalidInput: a field is out of its range, or K beyond what this server designs.
         """
-        check_voters(request.K, self._settings)
+        check_voters(request.K, self.settings)
         task = request.task()
         audit.mention_question(task.key)
         return task
 
-    async def design(
-        self, request: DesignRequest | DesignTask, wait_seconds: float | None = None
-    ) -> dict[str, Any] | Pending:
-        """Return the certified γ_opt as plain data, or the job that works on it.
+    async def design(self, request: DesignRequest, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
+        """Return the certified γ_opt of a request: the record of the solution, its "id", and whether it was "cached".
+
+        Arguments and errors are those of `answer`; errors also those of `design_task`.
+        """
+        return await self.answer(self.design_task(request), wait_seconds)
+
+    async def answer(self, task: Task, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
+        """Return the answer to a task, stored, computed at once or from its job; else the job that works on it.
 
         Args:
-            request: the problem, or the task that `design_task` made of it.
-            wait_seconds: how long to wait for a solve [s]; None for the operator's setting.
-
-        Returns:
-            The record of the solution, its "id", and whether it was "cached"; or `Pending`, with the job.
+            task: what is asked. What is expected to be short is computed at once, unless it is a γ. Where it takes
+                `SHORT_ERROR` times as much processor time it becomes a job, and so does, for `MISJUDGED_SECONDS`,
+                whatever this client asks of that kind.
+            wait_seconds: how long to wait for a job [s]; None for the operator's setting.
 
         Raises:
             InvalidInput: a field is out of its range.
+            WorkLimitExceeded: it is expected to take longer than this server works for one request; with the estimate.
             BackendUnavailable: it must be solved, and the solver is not installed.
             NotCached: neither it nor an answer that implies its guarantee is stored, and solving is off.
             Overloaded: too many jobs wait already.
             TooManyJobs: this client has had many jobs queued lately.
             JobCancelled: the job was cancelled.
-            SolveFailed: the solve failed; the text says why.
+            SolveFailed: the work failed; the text says why.
             ShuttingDown: the server is shutting down.
             CacheError: the store cannot be read.
         """
-        task = request if isinstance(request, DesignTask) else self.design_task(request)
+        audit.mention_question(task.key)
+        seconds, limit = None, SHORT_ERROR * self.settings.short_seconds
+        is_short = not task.solves and task.seconds <= self.settings.short_seconds
+        if is_short and not self._misjudged.has(task.kind):
+            task.check(self.settings)
+            try:
+                return await task.load(self._context) or await self.resources.compute_soon(task, limit)
+            except TaskTimeout:
+                self._misjudged.add(task.kind)
+                seconds = limit
         try:
             flight = f"{task.key} {may_solve()}"  # what a reader is refused, another who asks meanwhile is not
-            outcome = await self._flights.do(flight, lambda: self._load_or_submit(task))
+            outcome = await self._flights.do(flight, lambda: self._load_or_queue(task, seconds))
         except NotCached:
-            nearest = await self._nearest(task.spec)
+            nearest = await self._nearest(task)
             if nearest is None:
                 raise
             return nearest
         if not isinstance(outcome, Job):
             return outcome
         audit.mention_job(outcome.id)  # which another request may have queued
-        text = task.to_json()
-
-        async def queue(*, afresh: bool) -> Job:
-            return await self._queue_design(task, text, afresh=afresh)
-
-        async def load(job: Job) -> dict[str, Any] | None:
-            return await self._gamma_jobs.load_result(job, task)
-
-        answer = await self._wait_for(outcome, text, queue, load, wait_seconds)
-        return replace(answer, nearest=await self._nearest(task.spec)) if isinstance(answer, Pending) else answer
+        answer = await self._wait_for(outcome, task, wait_seconds, seconds)
+        return replace(answer, nearest=await self._nearest(task)) if isinstance(answer, Pending) else answer
 
     async def submit(self, request: DesignRequest) -> Job:
-        """Return the job that designs γ_opt, queued now unless it exists already; raises as `design`.
+        """Return the job that designs γ_opt, queued now unless it exists already; raises as `answer`.
 
         A job whose result is outdated (its time limit was shorter than today's) is queued again.
         """
         task = self.design_task(request)
-        self._check_admissible(task)
-        text = task.to_json()
-        job = await self._queue_design(task, text)
-        if job.state == "done" and await self._gamma_jobs.load_result(job, task) is None:
-            job = await self._queue_design(task, text, afresh=True)
+        self._check_solving()
+        task.check(self.settings)
+        job = await self._queue_task(task)
+        if job.state == "done" and await self.load_result(job, task) is None:
+            job = await self._queue_task(task, afresh=True)
         return job
 
     async def resubmit(self, job: Job) -> Job:
-        """Return a finished job, queued again because its result is gone or damaged; raises as `design`."""
-        if job.kind == GAMMA_JOB:
+        """Return a finished job, queued again because its result is gone or damaged; raises as `answer`."""
+        if job.kind == DesignTask.kind:
             self._check_solving()
-        return await self._queue(job.id, job.kind, job.request, job.seconds, afresh=True)
+        return await self._queue(JobRequest(job.id, job.kind, job.request, job.seconds, afresh=True))
 
-    async def load_result(self, job: Job) -> dict[str, Any] | None:
-        """Return the result of a finished job, proved again; None if it is gone or damaged."""
-        handler = self._gamma_jobs if job.kind == GAMMA_JOB else self._answer_jobs
-        return await handler.load_result(job)
+    async def load_result(self, job: Job, asked: Task | None = None) -> dict[str, Any] | None:
+        """Return the result of a finished job, proved again; None if it is gone, damaged, or not what is ``asked``."""
+        task = read_task(job)
+        if task is None:
+            return None
+        try:
+            result = await task.recheck(json.loads(job.result), self._context, asked)
+        except UNREADABLE as err:  # whoever can write to the database can write anything here
+            if isinstance(err, CacheError):
+                raise
+            _LOG.warning("job %s: its result cannot be read: %s", job.id, err)
+            return None
+        if result is not None and not task.solves:
+            metrics.count_lookups("hit")
+        return result
 
     async def stop(self, id: str) -> Job | None:
         """Stop a running γ job with its best certified γ so far as its result, and return it; None if there is none.
@@ -247,13 +253,14 @@ class DesignService(ServiceResources):
         queue stays there. One that the client did not submit is none of its own: None.
         """
         audit.mention_job(id)
-        job = await self.run_in_reader(self._jobs.get, id, current_owner())
-        if job is None or job.state != "running" or job.kind != GAMMA_JOB:
+        job = await self.run_in_reader(self.jobs.get, id, current_owner())
+        task = None if job is None or job.state != "running" else read_task(job)
+        if job is None or task is None:
             return job
-        result = await self._gamma_jobs.settle(self._events.latest(job))
+        result = await task.settle(self._events.latest(job).progress, self._context)
         if result is None:
             return job
-        job = await self.run_in_thread(self._jobs.settle, id, result, current_owner())
+        job = await self.run_in_thread(self.jobs.settle, id, canonical_json(result), current_owner())
         if job is not None and job.over:
             self._events.publish(job)
             for worker in self._workers:
@@ -263,13 +270,13 @@ class DesignService(ServiceResources):
     async def get_job(self, id: str) -> Job | None:
         """Return a job in its present state, or None if there is none."""
         audit.mention_job(id)
-        return await self.run_in_reader(self._jobs.get, id)
+        return await self.run_in_reader(self.jobs.get, id)
 
     async def list_jobs(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None
     ) -> Sequence[Job]:
         """Return jobs, the newest first, from behind the id ``after``; where keys are needed, only the client's own."""
-        return await self.run_in_reader(self._jobs.list, state, limit, after, current_owner())
+        return await self.run_in_reader(self.jobs.list, state, limit, after, current_owner())
 
     async def cancel(self, id: str) -> Job | None:
         """Cancel an unfinished job and return it. Its work ends within two seconds, whichever process does it.
@@ -277,7 +284,7 @@ class DesignService(ServiceResources):
         A job that others submitted too goes on for them. One that the client did not submit is none of its own: None.
         """
         audit.mention_job(id)
-        job = await self.run_in_thread(self._jobs.cancel, id, current_owner())
+        job = await self.run_in_thread(self.jobs.cancel, id, current_owner())
         if job is not None and job.state == "cancelled":
             for worker in self._workers:
                 worker.stop(id)
@@ -307,76 +314,66 @@ class DesignService(ServiceResources):
         """
         return self._streams.reserve(current_client())
 
-    async def _load_or_submit(self, task: DesignTask) -> dict[str, Any] | Job:
-        stored = await self._gamma_jobs.load(task.spec)
+    async def _load_or_queue(self, task: Task, seconds: float | None) -> dict[str, Any] | Job:
+        stored = await task.load(self._context)
         if stored is not None:
             return stored
-        self._check_admissible(task)
-        return await self._queue_design(task, task.to_json())
+        if task.solves:
+            self._check_solving()
+        task.check(self.settings)
+        return await self._queue_task(task, seconds)
 
-    async def _nearest(self, spec: DesignSpec) -> dict[str, Any] | None:
+    async def _nearest(self, task: Task) -> dict[str, Any] | None:
         """Return the best stored answer whose guarantee implies the one that is asked, labelled; None without one."""
-        nearest = await self._flights.do(
-            f"nearest {spec.key}", lambda: self.run_in_reader(load_nearest, spec, self._store)
-        )
+        nearest = await self._flights.do(f"nearest {task.key}", lambda: task.nearest(self._context))
         if nearest is not None:
             metrics.count_lookups("nearest")
         return nearest
 
     def _check_solving(self) -> None:
-        if self._settings.solve == "off":
+        if self.settings.solve == "off":
             raise NotCached("This answer is not stored, and solving is off on this server.")
         if not may_solve():
             raise NotCached("This answer is not stored, and a key with the role reader does not have it solved.")
 
-    def _check_admissible(self, task: DesignTask) -> None:
-        self._check_solving()
-        check_choices(task.spec.problem, task.spec.shape, task.method, task.backend)
-        check_design(task.spec, task.method, self._settings)
+    async def _queue_task(self, task: Task, seconds: float | None = None, *, afresh: bool = False) -> Job:
+        seconds = task.seconds if seconds is None else seconds
+        return await self._queue(JobRequest(task.key, task.kind, task.to_json(), seconds, afresh))
 
-    async def _queue_design(self, task: DesignTask, text: str, *, afresh: bool = False) -> Job:
-        seconds = estimate_cost(task.spec, task.method).seconds
-        return await self._queue(task.key, GAMMA_JOB, text, seconds, afresh=afresh)
-
-    async def _queue(self, id: str, kind: str, text: str, seconds: float, *, afresh: bool = False) -> Job:
-        if self._closing:
+    async def _queue(self, request: JobRequest) -> Job:
+        if self.resources.closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
-        audit.mention_job(id)
-        request = JobRequest(id, kind, text, seconds, afresh, traces.current_traceparent())
-        job = await self.run_in_thread(self._admission.submit, request, current_client())
+        audit.mention_job(request.id)
+        request = request._replace(trace=traces.current_traceparent())
+        job = await self.run_in_thread(self.resources.admission.submit, request, current_client())
         for worker in self._workers:
             worker.wake()
         return job
 
     async def _wait_for(
-        self,
-        job: Job,
-        text: str,
-        queue: Callable[..., Awaitable[Job]],
-        load: Callable[[Job], Awaitable[dict[str, Any] | None]],
-        wait_seconds: float | None,
+        self, job: Job, task: Task, wait_seconds: float | None, seconds: float | None
     ) -> dict[str, Any] | Pending:
         """Return the answer of a job, or that it is pending after ``wait_seconds``; one that must be redone is, once.
 
         Args:
-            job: in its present state.
-            text: the request that is asked now; the job's own may differ in how it is solved.
-            queue: queues it again, ``afresh`` even if it is done.
-            load: reads its result; None if it does not answer what is asked now.
+            job: in its present state; its request may differ from what is asked now in how it is solved.
+            task: what is asked now.
             wait_seconds: how long to wait [s]; None for the operator's setting.
+            seconds: how long it is expected to take [s]; None for the task's own estimate.
         """
-        wait_seconds = self._settings.wait_seconds if wait_seconds is None else wait_seconds
+        wait_seconds = self.settings.wait_seconds if wait_seconds is None else wait_seconds
+        text = task.to_json()
         for attempt in range(2):
             update = await self._events.wait(job, wait_seconds)
             match update.job.state:
                 case "done":
                     answer = update.answer if update.job.request == text else None
-                    answer = answer or await load(update.job)
+                    answer = answer or await self.load_result(update.job, task)
                     if answer is not None:
                         return dict(answer)
-                    job = await queue(afresh=True)
+                    job = await self._queue_task(task, seconds, afresh=True)
                 case "failed" if attempt == 0 and update.job.request != text:  # it was submitted for another solver
-                    job = await queue(afresh=False)
+                    job = await self._queue_task(task, seconds)
                 case "failed":
                     raise update.error or SolveFailed(update.job.reason)
                 case "cancelled":

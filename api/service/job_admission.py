@@ -10,8 +10,8 @@ from typing import NamedTuple
 from api.access.clients import Client
 from api.access.rate_limits import RateLimiter, shared_table
 from api.errors.exceptions import Overloaded, TooManyJobs
-from api.service.job_events import RunInThread
 from api.settings import Settings
+from api.tasks.task import RunInThread
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job, Jobs
 

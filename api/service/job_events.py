@@ -11,10 +11,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from api.tasks.task import RunInThread
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job, Jobs
 
@@ -22,9 +23,6 @@ _LOG = logging.getLogger("api.jobs")
 
 POLL_SECONDS = 0.2
 """Shortest pause between two sweeps [s]; a long sweep is followed by a pause three times as long."""
-
-RunInThread = Callable[..., Awaitable[Any]]
-"""``await run_in_thread(function, *arguments)``: a blocking call, made in a thread."""
 
 
 @dataclass(frozen=True)

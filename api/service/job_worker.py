@@ -21,7 +21,8 @@ from itertools import count
 from typing import Any
 
 from api.observability import traces
-from api.service.job_events import JobEvents, JobUpdate, RunInThread
+from api.service.job_events import JobEvents, JobUpdate
+from api.tasks.task import ProgressCallback, RunInThread
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import DarrmError
 from solver_cache.errors import CacheError
@@ -49,8 +50,6 @@ is seldom the job's fault.
 
 SAVE_DELAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Pauses before each attempt to record how a job ended [s]. After the last one its lease runs out."""
-
-ProgressCallback = Callable[[Any], None]
 
 JobHandler = Callable[[Job, ProgressCallback], Awaitable[tuple[str, Any]]]
 """``await handler(job, progress)``: do a job; return its result as JSON, and the answer for waiters in this process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -13,18 +14,20 @@ from api.access.fair_queue import FairQueue
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import ShuttingDown
 from api.server.shutdown import Shutdown
-from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
-from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
 from api.service.job_admission import JobAdmission
-from api.service.job_events import JobEvents, RunInThread
-from api.service.job_worker import JobHandler, JobWorker, ProgressCallback
+from api.service.job_events import JobEvents
+from api.service.job_worker import JobWorker
 from api.service.store_calls import StoreCalls
 from api.settings import Settings
-from api.tasks.answers import load_libraries
-from solver_cache.jobs import Jobs, open_jobs
+from api.tasks.answers import KINDS, read_task
+from api.tasks.design import STORED, DesignTask, load_libraries
+from api.tasks.task import ProgressCallback, RunInThread, Task, TaskContext
+from darrm_opt.design_spec import canonical_json
+from darrm_opt.errors import SolveFailed
+from solver_cache.jobs import DAMAGED_ROW, Job, Jobs, open_jobs
 from solver_cache.memory.jobs import MemoryJobs
 from solver_cache.process_pool.pool import PoolState, ProcessPool
-from solver_cache.process_pool.task_loop import Task
+from solver_cache.process_pool.task_loop import Task as PoolTask
 from solver_cache.store import Store
 
 if TYPE_CHECKING:
@@ -52,48 +55,51 @@ class ServiceResources:
         ring: the API keys, if others use them too; None opens those of the settings where they are needed.
 
     Attributes:
+        store: as given.
+        settings: as given.
+        jobs: the queue of the store, or of this process.
+        admission: what is queued passes it.
+        events: where the states of jobs are published.
+        workers: who do the jobs.
+        context: what a task uses.
         webhooks: who is told when jobs end; None where the operator has set no secret for that.
+        closing: whether the server shuts down.
 
     Raises:
         InvalidInput: webhooks are wanted, and there is no database to keep them in.
     """
 
     def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
-        self._store, self._settings = store, settings
-        self._jobs, self._close_jobs = _open_jobs(store, settings)
+        self.store, self.settings = store, settings
+        self.jobs, self._close_jobs = _open_jobs(store, settings)
         self._writing = StoreCalls("store", store, store.health_check)
         self._reading = StoreCalls("reader", store, partial(store.get, ""))
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
-        self._solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
+        self.solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
         self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
         self._quick = ProcessPool(short, memory=memory, name="quick", niceness=QUICK_NICENESS)
         self._short_lane = FairQueue(short)
         self._quota = ClientQuota(settings.max_compute)
-        self._admission = JobAdmission(self._jobs, settings)
-        self._events = JobEvents(self._jobs, self.run_in_reader)
-        self._gamma_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._solvers)
-        self._answer_jobs = AnswerJobHandler(
-            store, settings, self.run_in_reader, self.run_in_thread, self._solvers, self._computers
+        self.admission = JobAdmission(self.jobs, settings)
+        self.events = JobEvents(self.jobs, self.run_in_reader)
+        self.context = TaskContext(
+            store, settings, self.run_in_reader, self.run_in_thread, self.solvers, self._computers
         )
-        handlers: dict[str, JobHandler] = dict.fromkeys(ANSWER_JOBS, self._answer_jobs.handle)
-        shorts = dict[str, JobHandler]()
-        if settings.solve == "on":
-            handlers[GAMMA_JOB] = self._gamma_jobs.handle
-            short_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._quick)
-            shorts[GAMMA_JOB] = short_jobs.handle
-        worker = partial(JobWorker, self._jobs, self._events, self.run_in_thread, lease=settings.lease_seconds)
-        self._workers = [worker(handlers, size=size)]
+        designs = (DesignTask.kind,) if settings.solve == "on" else ()
+        worker = partial(JobWorker, self.jobs, self.events, self.run_in_thread, lease=settings.lease_seconds)
+        self.workers = [worker(dict.fromkeys((*KINDS, *designs), partial(self._do_job, self.solvers)), size=size)]
         if settings.short_seconds > 0:
-            self._workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
-        self.webhooks = _open_webhooks(self._jobs, settings, self.run_in_thread, ring)
-        self._closing = False
+            shorts = dict.fromkeys(designs, partial(self._do_job, self._quick))
+            self.workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
+        self.webhooks = _open_webhooks(self.jobs, settings, self.run_in_thread, ring)
+        self.closing = False
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls, store: Store, settings: Settings, shutdown: Shutdown, ring: KeyRing | None = None
     ) -> AsyncIterator[Self]:
-        """Yield a service at work; its jobs begin with those that a process which was killed left behind.
+        """Yield resources at work; jobs begin with those that a process which was killed left behind.
 
         In the end, jobs under way go back into the queue, every process ends, and the store is closed.
 
@@ -103,47 +109,52 @@ class ServiceResources:
             shutdown: whether the server was told to stop; whoever waits for an answer is then released.
             ring: the API keys, if others use them too.
         """
-        service = cls(store, settings, ring)
+        resources = cls(store, settings, ring)
         background: list[asyncio.Task[None]] = []
         try:
-            background.append(asyncio.create_task(service._admission.prune(service.run_in_thread, store.url)))
-            background.append(asyncio.create_task(service._drain_on(shutdown)))
-            if service.webhooks is not None:
-                background.append(asyncio.create_task(service.webhooks.deliver()))
+            background.append(asyncio.create_task(resources.admission.prune(resources.run_in_thread, store.url)))
+            background.append(asyncio.create_task(resources._drain_on(shutdown)))
+            if resources.webhooks is not None:
+                background.append(asyncio.create_task(resources.webhooks.deliver()))
             if settings.solve == "on" and settings.prestart:
-                await asyncio.gather(service._solvers.prestart(), service._computers.prestart())
-            for worker in service._workers:
+                await asyncio.gather(resources.solvers.prestart(), resources._computers.prestart())
+            for worker in resources.workers:
                 worker.start()
-            yield service
+            yield resources
         finally:
             for task in background:
                 task.cancel()
-            service._drain()
-            await asyncio.gather(*(worker.close() for worker in service._workers))
-            await asyncio.gather(service._solvers.close(), service._computers.close(), service._quick.close())
-            await asyncio.gather(service._writing.close(), service._reading.close())
-            service._close_jobs()
+            resources._drain()
+            await asyncio.gather(*(worker.close() for worker in resources.workers))
+            await asyncio.gather(resources.solvers.close(), resources._computers.close(), resources._quick.close())
+            await asyncio.gather(resources._writing.close(), resources._reading.close())
+            resources._close_jobs()
             store.close()
-
-    @property
-    def store(self) -> Store:
-        """The store of answers; it blocks, so use it in a thread (`run_in_thread`)."""
-        return self._store
-
-    @property
-    def jobs(self) -> Jobs:
-        """The jobs; they block, as the store does."""
-        return self._jobs
-
-    @property
-    def settings(self) -> Settings:
-        """The operator's settings."""
-        return self._settings
 
     @property
     def pools(self) -> dict[str, PoolState]:
         """State of the process pools: "solvers" do jobs, "quick" those of small γ, "compute" other short work."""
-        return {"solvers": self._solvers.state, "quick": self._quick.state, "compute": self._computers.state}
+        return {"solvers": self.solvers.state, "quick": self._quick.state, "compute": self._computers.state}
+
+    async def _do_job(self, pool: ProcessPool, job: Job, progress: ProgressCallback) -> tuple[str, dict[str, Any]]:
+        """Have the task of a job compute in a pool; return the result as JSON, and the answer for who waits here."""
+        task = read_task(job)
+        if task is None:
+            raise SolveFailed(DAMAGED_ROW)
+        if job.attempts > 1 and (stored := await task.load(self.context)) is not None:
+            return canonical_json(STORED), stored  # a worker died after storing the answer, before finishing the job
+        result, answer = await task.compute(replace(self.context, pool=pool), progress=progress)
+        return canonical_json(result), answer
+
+    async def compute_soon(self, task: Task, processor_limit: float) -> dict[str, Any]:
+        """Return the answer to a short task, computed in a process of its own lane; raises as `compute`.
+
+        Raises:
+            TaskTimeout: it took longer than `SHORT_LIMIT_SECONDS`, or more processor time than the limit [s].
+        """
+        context = replace(self.context, pool=self._computers)
+        async with self._short_turn():
+            return (await task.compute(context, (SHORT_LIMIT_SECONDS, processor_limit)))[1]
 
     async def _drain_on(self, shutdown: Shutdown) -> None:
         await shutdown.wait()
@@ -151,8 +162,8 @@ class ServiceResources:
 
     def _drain(self) -> None:
         """Release everyone who waits: 503, and the end of every event stream."""
-        self._closing = True
-        self._events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
+        self.closing = True
+        self.events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
 
     async def run_in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Return ``work(*arguments)``, done in a thread: for calls that block but compute little, and may write.
@@ -166,7 +177,7 @@ class ServiceResources:
         """Return ``work(*arguments)``, done in a thread for calls that only read; raises as `StoreCalls.run`."""
         return await self._reading.run(work, *arguments)
 
-    async def compute(self, task: Task, argument: Any, progress: ProgressCallback | None = None) -> Any:
+    async def compute(self, task: PoolTask, argument: Any, progress: ProgressCallback | None = None) -> Any:
         """Return ``task(argument, report)``: short work, in a process of its own lane, clients in turn.
 
         Args:
@@ -193,7 +204,7 @@ class ServiceResources:
     @property
     def stalled(self) -> str:
         """Why no queued job would be taken up; "" while the workers look at the queue, or have their hands full."""
-        return next((worker.stalled for worker in self._workers if worker.stalled), "")
+        return next((worker.stalled for worker in self.workers if worker.stalled), "")
 
 
 def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None) -> Webhooks | None:

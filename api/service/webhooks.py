@@ -28,9 +28,9 @@ from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import TooManyJobs
 from api.observability import metrics
 from api.schemas.jobs import job_answer
-from api.service.job_events import RunInThread
 from api.service.webhook_delivery import DeliveryError, check_host, parse_webhook_url, post
 from api.settings import Settings, mask_password
+from api.tasks.task import RunInThread
 from darrm_client.webhooks import sign_webhook, webhook_secret_text
 from darrm_opt import __version__
 from darrm_opt.errors import InvalidInput

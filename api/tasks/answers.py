@@ -1,4 +1,7 @@
-"""Answers that take long, in a process of the pool: computed for each kind of job, and re-checked when read.
+"""Kinds of answers: the one registry, and the task of every answer that is no γ alone.
+
+A new kind is a module with its computation and what proves its result again (`darrm_opt.answers`), a schema
+(`api.schemas`), one entry of `KINDS`, and its route.
 
 A result that is read from the table of jobs may have been written by anyone who can write there. What a client proves
 of an answer that it does not trust (`darrm_opt.answers.verification`) is proved again here. Totals over many releases,
@@ -9,41 +12,107 @@ does.
 from __future__ import annotations
 
 import json
+import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from api.tasks.design import certify, compute_least, compute_tradeoff, recheck
-from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
-from darrm_opt.answers.curves import compute_profile
-from darrm_opt.answers.plurality import design_options, design_plurality
-from darrm_opt.answers.requests import DRAW, budget_body
-from darrm_opt.answers.verification import (
-    verify_comparison,
-    verify_least,
-    verify_options,
-    verify_plan,
-    verify_plurality,
+from pydantic import BaseModel
+
+from api.schemas import (
+    CompareAnswer,
+    ComposeAnswer,
+    GammaAnswer,
+    LeastAnswer,
+    PlanAnswer,
+    PluralityAnswer,
+    ProfileAnswer,
+    TradeoffAnswer,
+    VerifyAnswer,
 )
-from darrm_opt.design.certificate import verify
+from api.schemas.plurality import PluralityOptionsAnswer
+from api.service import repository
+from api.tasks import curves
+from api.tasks.design import DesignTask
+from api.tasks.task import UNREADABLE, Limits, ProgressCallback, Task, TaskContext, recheck_result
+from darrm_opt.answers import accounting, certificates, plurality
+from darrm_opt.answers.curves import compute_profile
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
-from darrm_opt.errors import DarrmError
-from darrm_opt.problem import Privacy, Problem
-from darrm_opt.record import problem_from_record, solution_from_record
-from darrm_opt.tables.record import problem_from_record as plurality_problem
-from solver_cache.process_pool.task_loop import Report, Task
+from solver_cache.jobs import Job
+from solver_cache.process_pool.task_loop import Task as PoolTask
 
-POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
-"""What an answer with several γ says of each."""
+_LOG = logging.getLogger("api.jobs")
+
+ESTIMATE_ERROR = 2.0
+"""Factor by which a job may exceed the most time that is admitted before it is stopped: estimates are rough."""
+
+
+def _numbers(_: dict[str, Any], result: dict[str, Any]) -> None:
+    """A profile or an account is numbers alone: to check them is to compute them."""
+    canonical_json(result)  # none of them infinite
+
+
+def _as_computed(_: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result: it is the answer."""
+    return result
+
+
+@dataclass(frozen=True)
+class AnswerKind:
+    """Kind of answer that a task computes in a process of the pool.
+
+    Attributes:
+        model: schema of the answer.
+        compute: from the task's argument to its result, both plain data.
+        recheck: proves a stored result (second) again for its argument (first), and raises where it is not proved.
+        answer: makes the answer as plain data of the argument and the result.
+        designs: of the argument, the γ that the work needs, which are read from the store before and handed over as
+            "known"; of the argument and the result, those of its "solutions", which are stored. None: it has none.
+    """
+
+    model: type[BaseModel]
+    compute: PoolTask
+    recheck: Callable[[dict[str, Any], dict[str, Any]], None] = _numbers
+    answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = _as_computed
+    designs: Callable[[dict[str, Any], dict[str, Any] | None], list[DesignSpec]] | None = None
+
+
+def _profile(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    return {**{name: argument[name] for name in ("problem", "gamma", "nearest", "id", "warnings")}, **result}
+
+
+KINDS: dict[str, AnswerKind] = {
+    "compare": AnswerKind(CompareAnswer, accounting.compare_mechanisms, accounting.recheck_comparison),
+    "plan": AnswerKind(PlanAnswer, accounting.plan_releases, accounting.recheck_plan),
+    "profile": AnswerKind(ProfileAnswer, compute_profile, answer=_profile),
+    "tradeoff": AnswerKind(
+        TradeoffAnswer,
+        curves.compute_tradeoff,
+        curves.recheck_tradeoff,
+        curves.tradeoff_to_dict,
+        curves.tradeoff_designs,
+    ),
+    "least": AnswerKind(
+        LeastAnswer, curves.compute_least, curves.recheck_least, curves.least_to_dict, curves.least_designs
+    ),
+    "compose": AnswerKind(ComposeAnswer, accounting.compose_releases, answer=accounting.composition_answer),
+    "verify": AnswerKind(
+        VerifyAnswer, certificates.certify, certificates.recheck_certificate, certificates.certificate_to_dict
+    ),
+    "plurality": AnswerKind(PluralityAnswer, plurality.design_plurality, plurality.recheck_rule),
+    "plurality/options": AnswerKind(PluralityOptionsAnswer, plurality.design_options, plurality.recheck_options),
+}
+"""Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""
 
 
 @dataclass(frozen=True)
 class AnswerTask:
-    """An answer to compute: the same value from the route, through the job, to the process.
+    """An answer to compute (`api.tasks.task.Task`).
 
     Attributes:
-        kind: one of `ANSWER_KINDS`.
-        argument: what its task takes; the answer depends on nothing else.
+        kind: one of `KINDS`.
+        argument: what its computation takes; the answer depends on nothing else.
         seconds: how long it is expected to take [s].
         question: what was asked, as people see it in the job.
     """
@@ -52,6 +121,7 @@ class AnswerTask:
     argument: dict[str, Any]
     seconds: float
     question: dict[str, Any]
+    solves: ClassVar[bool] = False
 
     @property
     def key(self) -> str:
@@ -75,128 +145,82 @@ class AnswerTask:
         task = cls(
             str(content["kind"]), dict(content["argument"]), float(content["seconds"]), dict(content["question"])
         )
-        if task.kind not in ANSWER_KINDS:
+        if task.kind not in KINDS:
             raise ValueError(f"no such kind of job: {task.kind}")
         return task
 
+    def check(self, settings: Any) -> None:
+        """Reject work beyond the operator's limits (`Task.check`)."""
+        from api.service.work_limits import check_work
 
-def load_libraries(_: Any, report: Report) -> None:
-    """Compute a small account: loads the libraries of short work, which takes more than a second."""
-    report(None)
-    privacy = {"epsilon": 0.1, "delta": 1e-6, "slack": 1e-6, "total_delta": None}
-    compose_releases({**privacy, "queries": 2, "fresh": False, "problem": None, "gamma": None}, report)
+        check_work(self.seconds, settings)
+
+    async def load(self, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
+        """Return None: its result is stored with its job."""
+        return None
+
+    async def nearest(self, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
+        """Return None: no other answer will do."""
+        return None
+
+    async def compute(
+        self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Compute the result, and store the γ in it; return its job's result and the result (`Task.compute`)."""
+        kind, argument, known = KINDS[self.kind], self.argument, list[dict[str, Any] | None]()
+        seconds, processor = limits or (ESTIMATE_ERROR * context.settings.max_work_seconds, math.inf)
+        if kind.designs is not None and (specs := kind.designs(argument, None)):
+            known = await context.read(repository.load_records, specs, context.store)
+            argument = {**argument, "known": known}
+        result = await context.pool.run(
+            kind.compute, argument, time_limit=seconds, processor_limit=processor, progress=progress
+        )
+        if kind.designs is not None:
+            specs = kind.designs(argument, result)
+            known = known or [None] * len(specs)
+            found = zip(specs, result["solutions"], known, result["doubts"], strict=True)
+            additions = [(spec, record) for spec, record, was_known, doubt in found if not (was_known or doubt)]
+            await context.write(repository.save_records, additions, context.store)
+            result = {**result, "cached": [was_known is not None for was_known in known]}
+        return {"answer": result}, result
+
+    async def recheck(
+        self,
+        result: dict[str, Any],
+        context: TaskContext,
+        asked: Task | None = None,  # noqa: ARG002 - the protocol's
+    ) -> dict[str, Any] | None:
+        """Return the result that its job holds, proved again (`Task.recheck`)."""
+        answer = dict(result["answer"])
+        proof = KINDS[self.kind].recheck, self.argument, answer
+        trouble = await context.checkers.run(recheck_result, proof)
+        if trouble:
+            _LOG.warning("job %s: its result does not answer its request and is not used: %s", self.key, trouble)
+            return None
+        return answer
+
+    async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
+        """Return None: half of an answer is none."""
+        return None
 
 
-def recheck_answer(argument: tuple[str, dict[str, Any], dict[str, Any]], report: Report) -> str:
-    """Return why a stored result does not answer its task: "" if every γ that it answers for is proved private again.
-
-    Args:
-        argument: kind, argument and result of the task.
-        report: called before the proofs.
-    """
-    kind, task_argument, result = argument
-    report(None)
+def read_task(job: Job) -> Task | None:
+    """Return the task of a job; None if its row is damaged, or holds the task of another."""
     try:
-        ANSWER_KINDS[kind].recheck(task_argument, result)
-    except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
-        return str(err) or type(err).__name__
-    return ""
+        task: Task = (DesignTask if job.kind == DesignTask.kind else AnswerTask).from_json(job.request)
+        is_own = (task.kind, task.key) == (job.kind, job.id)
+    except UNREADABLE:
+        return None
+    return task if is_own else None
 
 
-def _recheck_comparison(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    problem = problem_from_record(argument["problem"])
-    verify_comparison(result, problem, _body(problem, argument))
+def answer_model(task: Task, result: dict[str, Any]) -> BaseModel:
+    """Return the answer that the result of a task makes.
 
-
-def _recheck_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    trained_once = not argument["fresh"] and argument["queries"] > 1
-    problem = problem_from_record(argument["problem"])
-    verify_plan(result, problem, _body(problem, {**argument, **argument["draw"]}), trained_once=trained_once)
-
-
-def _body(problem: Problem, argument: dict[str, Any]) -> dict[str, Any]:
-    """Return the question of a task as a client states it."""
-    names = ("queries", "total_epsilon", "total_delta", "objective", "prior", "fresh", "least_accuracy")
-    draw = {name: argument[name] for name in DRAW} if argument["n"] is not None else {}
-    return budget_body(problem, argument["queries"], Privacy(argument["total_epsilon"], argument["total_delta"])) | {
-        **{name: argument[name] for name in names if name in argument},
-        **draw,
-    }
-
-
-def _recheck_tradeoff(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    for record, answer in zip(argument["problems"], result["solutions"], strict=True):
-        spec = DesignSpec(problem_from_record(record), argument["objective"], argument["shape"])
-        solution, trouble = recheck(solution_from_record(answer), spec)
-        if solution is None:
-            raise ValueError(trouble)
-
-
-def least_to_dict(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to the inverse question with each γ beside its number."""
-    cached = result.get("cached", [False] * len(result["solutions"]))
-    designs = [
-        {"id": DesignSpec(problem_from_record(record["problem"]), record["objective"], record["shape"]).key}
-        | {"cached": was_cached}
-        | {name: record[name] for name in POINT_FIELDS}
-        for record, was_cached in zip(result["solutions"], cached, strict=True)
-    ]
-    fields = {name: result[name] for name in ("parameter", "value", "measure", "wanted", "reached", "is_least")}
-    neighbour = None if result["below"] is None else {**result["below"], "design": designs[1]}
-    answer = result["solutions"][0]
-    return {
-        **fields,
-        "objective": answer["objective"],
-        "shape": answer["shape"],
-        "design": designs[0],
-        "below": neighbour,
-    }
-
-
-def _recheck_least(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    verify_least(least_to_dict(result), argument)
-
-
-def _recheck_certificate(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    if result["bound"] > result["limit"]:
-        raise ValueError("it is no proof")
-    verify(problem_from_record(argument["problem"]), argument["gamma"])
-
-
-def _recheck_plurality(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    verify_plurality(result, plurality_problem(argument["problem"]))
-
-
-def _recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    verify_options(result, plurality_problem(argument["problem"]), argument["queries"])
-
-
-def _recheck_numbers(_: dict[str, Any], result: dict[str, Any]) -> None:
-    """A profile or an account is numbers alone: to check them is to compute them."""
-    canonical_json(result)  # none of them infinite
-
-
-@dataclass(frozen=True)
-class AnswerKind:
-    """Kind of answer.
-
-    Attributes:
-        compute: what its job does, from plain data to plain data.
-        recheck: proves a stored result (second) again for what was asked (first), and raises where it is not proved.
+    Raises:
+        LookupError, TypeError, ValueError: it makes none: the row that holds it is damaged.
     """
-
-    compute: Task
-    recheck: Callable[[dict[str, Any], dict[str, Any]], None]
-
-
-ANSWER_KINDS = {
-    "compare": AnswerKind(compare_mechanisms, _recheck_comparison),
-    "plan": AnswerKind(plan_releases, _recheck_plan),
-    "profile": AnswerKind(compute_profile, _recheck_numbers),
-    "tradeoff": AnswerKind(compute_tradeoff, _recheck_tradeoff),
-    "least": AnswerKind(compute_least, _recheck_least),
-    "compose": AnswerKind(compose_releases, _recheck_numbers),
-    "verify": AnswerKind(certify, _recheck_certificate),
-    "plurality": AnswerKind(design_plurality, _recheck_plurality),
-    "plurality/options": AnswerKind(design_options, _recheck_options),
-}
+    if not isinstance(task, AnswerTask):
+        return GammaAnswer.model_validate(result)
+    kind = KINDS[task.kind]
+    return kind.model.model_validate(kind.answer(task.argument, result))

@@ -1,29 +1,51 @@
-"""γ design in a process of the pool: the task as one typed value, and the functions that solve, re-check and certify.
+"""γ design: its task, and the functions that solve, re-check and certify in a process of the pool.
 
 The process opens no store. It proves what it found once more, the way the store does when it reads, so that its parent
-can store the answer without spending seconds on a proof of its own.
+can store the answer without spending seconds on a proof of its own. An optimal answer is stored once, in the store's
+table of answers, and its job only says so. One that the time limit cut short is private all the same: it is the result
+of its job, but not the answer of its key. Whatever is read is proved again.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import math
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+from api.service import repository
+from api.tasks.task import Limits, ProgressCallback, Task, TaskContext
+from darrm_opt.answers.accounting import compose_releases
+from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.design.certificate import certify as prove_by_scaling
-from darrm_opt.design.certificate import verify
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status
-from darrm_opt.design.solver import Method, solve
+from darrm_opt.design.solver import Method, check_choices, solve
 from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from solver_cache.model import row_of
 from solver_cache.process_pool.task_loop import Report
+from solver_cache.solve import recall
 from solver_cache.validate import validate_row
+
+if TYPE_CHECKING:
+    from api.settings import Settings
+
+_LOG = logging.getLogger("api.jobs")
+
+GRACE_SECONDS = 30.0
+"""A process that has not returned this long after twice its time limit is stuck [s].
+
+The limit is checked between steps, and the last of them proves the solution.
+"""
+
+STORED: dict[str, Any] = {"kept": True}
+"""Result of a job whose answer is in the store."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +60,9 @@ class DesignTask:
         gap: gap at which the solve may end; None for the optimum.
     """
 
+    kind: ClassVar[str] = "gamma"
+    solves: ClassVar[bool] = True
+
     spec: DesignSpec
     method: Method
     backend: str
@@ -48,6 +73,11 @@ class DesignTask:
     def key(self) -> str:
         """The id of the job and of its answer."""
         return self.spec.key
+
+    @property
+    def seconds(self) -> float:
+        """How long it is expected to take [s]."""
+        return estimate_cost(self.spec, self.method).seconds
 
     def to_json(self) -> str:
         """Return the task as canonical JSON, the form that is stored with the job."""
@@ -75,6 +105,94 @@ class DesignTask:
         spec = DesignSpec(problem_from_record(content["problem"]), content["objective"], content["shape"])
         limits = {name: None if content.get(name) is None else float(content[name]) for name in ("time_limit", "gap")}
         return cls(spec, cast("Method", content["method"]), content["backend"], **limits)
+
+    def check(self, settings: Settings) -> None:
+        """Reject choices that do not fit, and work beyond the operator's limits (`Task.check`)."""
+        from api.service.work_limits import check_design
+
+        check_choices(self.spec.problem, self.spec.shape, self.method, self.backend)
+        check_design(self.spec, self.method, settings)
+
+    async def load(self, context: TaskContext) -> dict[str, Any] | None:
+        """Return the stored answer, proved again, or None."""
+        solution = await context.read(recall, self.spec, context.store)
+        return None if solution is None else self._answer(solution_record(solution), cached=True)
+
+    async def nearest(self, context: TaskContext) -> dict[str, Any] | None:
+        """Return the best stored answer whose guarantee implies the one that is asked, labelled, or None."""
+        answer: dict[str, Any] | None = await context.read(repository.load_nearest, self.spec, context.store)
+        return answer
+
+    async def compute(
+        self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Design γ and store it; return its job's result and the answer (`Task.compute`)."""
+        from api.observability import metrics, traces
+
+        limit = self._limit(context.settings)
+        seconds, processor = limits or (2 * limit + GRACE_SECONDS, math.inf)
+        with metrics.track_solve() as set_outcome:
+            result = await context.pool.run(
+                design_gamma, (self, limit), time_limit=seconds, processor_limit=processor, progress=progress
+            )
+            record, trouble = result["record"], result["doubt"]
+            set_outcome(record["method"], record["status"])
+            statistics = record["statistics"]
+            effort = {f"darrm.{name}": statistics[name] for name in ("rounds", "rows", "iterations")}
+            traces.annotate_job({**effort, "darrm.solve_seconds": statistics["seconds"]["total"]})
+        is_stored = False
+        if trouble:
+            _LOG.error("job %s: the answer fails its own check: %s", self.key, trouble)
+        elif Status(record["status"]).is_final:
+            record, is_stored, trouble = await context.write(repository.save_record, self.spec, record, context.store)
+        answer = self._answer(record, cached=False)
+        if is_stored:
+            return STORED, answer
+        limit = 0.0 if record["status"] == Status.INTERRUPTED.value else limit  # more time would better it
+        return {"kept": False, "record": record, "time_limit": limit, "trouble": trouble}, answer
+
+    async def recheck(
+        self, result: dict[str, Any], context: TaskContext, asked: Task | None = None
+    ) -> dict[str, Any] | None:
+        """Return the answer in a job's result, proved again (`Task.recheck`).
+
+        One that is not optimal is none to ``asked`` if more time would better it, unless its gap is as small as that
+        asks for.
+        """
+        if result["kept"]:
+            return await self.load(context)
+        record, limit = result["record"], float(result["time_limit"])
+        if isinstance(asked, DesignTask) and not Status(record["status"]).is_final:
+            good_enough = asked.gap is not None and record["gap"] <= asked.gap
+            if not good_enough and limit < asked._limit(context.settings):  # noqa: SLF001 - of the same class
+                return None
+        verified = await context.read(recheck_record, record, self)
+        if verified is None:
+            _LOG.warning("job %s: its result does not answer its request and is not used", self.key)
+            return None
+        return self._answer(verified, cached=False)
+
+    async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:
+        """Return the result of a solve that stops now: its best certified γ, proved again; None if it has none."""
+        record = read_incumbent(progress)
+        verified = None if record is None else await context.read(recheck_record, record, self)
+        return None if verified is None else {"kept": False, "record": verified, "time_limit": 0.0, "trouble": ""}
+
+    def _limit(self, settings: Settings) -> float:
+        """Return the time limit of a solve [s]: the server's, or the request's if it is shorter."""
+        return settings.time_limit if self.time_limit is None else min(settings.time_limit, self.time_limit)
+
+    def _answer(self, record: dict[str, Any], *, cached: bool) -> dict[str, Any]:
+        return {"id": self.key, "cached": cached, "nearest": None, **record}
+
+
+def read_incumbent(progress: str) -> dict[str, Any] | None:
+    """Return the record of the best γ in a solve's last report, as stored and not proved again; None without one."""
+    try:
+        incumbent = json.loads(progress)["incumbent"]
+    except (LookupError, TypeError, ValueError):
+        return None
+    return incumbent if isinstance(incumbent, dict) else None
 
 
 def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
@@ -205,13 +323,6 @@ def progress_to_dict(progress: Progress) -> dict[str, Any]:
     }
 
 
-def certify(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the certificate of ``gamma`` for ``problem``, by ``arithmetic``; raises if it is not private."""
-    report(None)
-    problem = problem_from_record(argument["problem"])
-    return asdict(verify(problem, argument["gamma"], arithmetic=argument["arithmetic"]))
-
-
 def solve_smallest(_: Any, report: Report) -> float:
     """Return γ(1) of three voters with m = 1, whose optimum is known, |2/3 − 1| = 1/3: shows that the solver works."""
     report(None)
@@ -228,53 +339,8 @@ def is_database(path: str, report: Report) -> bool:
         return False
 
 
-def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return solutions for the ``problems`` that have none in ``known`` (a record or None each), and the averages.
-
-    "doubts" says of each why the store would not believe it: empty unless something is wrong with this program.
-
-    They differ in their target only; the time limit is that of all together.
-    """
-    from darrm_opt.answers.curves import error_curves_over_m
-    from darrm_opt.design.objective import Objective, as_objective
-    from darrm_opt.design.sweep import solve_sweep
-
-    problems = [problem_from_record(record) for record in argument["problems"]]
-    doubts = [""] * len(problems)
-    solutions = [None if record is None else solution_from_record(record) for record in argument["known"]]
-    goal, shape = as_objective(argument["objective"]), argument["shape"]
-    missing = [i for i, solution in enumerate(solutions) if solution is None]
-    stored_count = len(problems) - len(missing)
-    report({"done": stored_count, "of": len(problems)})
-    sweep = solve_sweep(
-        [problems[i] for i in missing],
-        goal,
-        shape,
-        backend=argument["backend"],
-        total_time_limit=argument["time_limit"],
-    )
-    for done, (index, solution) in enumerate(sweep, stored_count + 1):
-        i = missing[index]
-        solutions[i], doubts[i] = solution, recheck(solution, DesignSpec(problems[i], goal, shape))[1]
-        report({"done": done, "of": len(problems)})
-    all_solutions = [solution for solution in solutions if solution is not None]
-    averages = (
-        error_curves_over_m(all_solutions, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
-    )
-    return {
-        "solutions": [solution_record(solution) for solution in all_solutions],
-        "doubts": doubts,
-        "curves": averages,
-    }
-
-
-def compute_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the answer to the inverse question, its γ and the one next below proved again as the store does.
-
-    "doubts" is as in `compute_tradeoff`.
-    """
-    from darrm_opt.answers.curves import find_least
-
-    result = find_least(argument, report)
-    solutions = [solution_from_record(record) for record in result["solutions"]]
-    return {**result, "doubts": [recheck(solution, DesignSpec.of(solution))[1] for solution in solutions]}
+def load_libraries(_: Any, report: Report) -> None:
+    """Compute a small account: loads the libraries of short work, which takes more than a second."""
+    report(None)
+    privacy = {"epsilon": 0.1, "delta": 1e-6, "slack": 1e-6, "total_delta": None}
+    compose_releases({**privacy, "queries": 2, "fresh": False, "problem": None, "gamma": None}, report)

@@ -12,10 +12,12 @@ from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
 from darrm_opt.answers import Report
+from darrm_opt.answers.requests import DRAW, budget_body
+from darrm_opt.answers.verification import verify_comparison, verify_plan
 from darrm_opt.bagging.bags import Bags
 from darrm_opt.comparison.compare import Comparison
 from darrm_opt.errors import BackendUnavailable, InvalidInput
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.record import problem_from_record, problem_record
 
 if TYPE_CHECKING:
@@ -241,3 +243,35 @@ def _option_to_dict(option: Option) -> dict[str, Any]:
 
 def _privacy_to_dict(privacy: Privacy) -> dict[str, float]:
     return {"epsilon": privacy.epsilon, "delta": privacy.delta}
+
+
+def recheck_comparison(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Refuse a stored comparison that does not answer its question; raises as `verify_comparison`."""
+    problem = problem_from_record(argument["problem"])
+    verify_comparison(result, problem, _stated(problem, argument))
+
+
+def recheck_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Prove every γ of a stored plan again; raises as `verify_plan`."""
+    trained_once = not argument["fresh"] and argument["queries"] > 1
+    problem = problem_from_record(argument["problem"])
+    verify_plan(result, problem, _stated(problem, {**argument, **argument["draw"]}), trained_once=trained_once)
+
+
+def _stated(problem: Problem, argument: dict[str, Any]) -> dict[str, Any]:
+    """Return the question of a task as a client states it."""
+    names = ("queries", "total_epsilon", "total_delta", "objective", "prior", "fresh", "least_accuracy")
+    draw = {name: argument[name] for name in DRAW} if argument["n"] is not None else {}
+    return budget_body(problem, argument["queries"], Privacy(argument["total_epsilon"], argument["total_delta"])) | {
+        **{name: argument[name] for name in names if name in argument},
+        **draw,
+    }
+
+
+def composition_answer(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the totals with what they are totals of."""
+    return {
+        "each": {"epsilon": argument["epsilon"], "delta": argument["delta"]},
+        **{name: argument[name] for name in ("queries", "fresh", "problem", "gamma")},
+        "accounts": result,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from darrm_opt.answers import Report
+from darrm_opt.answers.verification import verify_options, verify_plurality
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, design_releases, parse_prior
 from darrm_opt.plurality.designer import MAX_RULE_PARTITIONS
@@ -80,3 +81,13 @@ def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
     comparison = compare_mechanisms(problem, objective, time_limit=argument["time_limit"])
     return {**comparison.as_dict(), "rule": plurality_record(comparison.solution)}
+
+
+def recheck_rule(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Prove a stored rule again; raises as `verify_plurality`."""
+    verify_plurality(result, problem_from_record(argument["problem"]))
+
+
+def recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Prove what stored options release again; raises as `verify_options`."""
+    verify_options(result, problem_from_record(argument["problem"]), argument["queries"])

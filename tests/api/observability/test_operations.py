@@ -59,8 +59,7 @@ class FakeService:
     def __init__(self, store: Any, solved: Any, **settings: Any) -> None:
         self.store, self._solved = store, solved
         self.settings = SETTINGS.model_copy(update={"ready_seconds": 0.0, **settings})
-        self.stalled = ""
-        self.pools = {"compute": SimpleNamespace(size=1, busy=1, tasks=1)}
+        self.resources = SimpleNamespace(stalled="", pools={"compute": SimpleNamespace(size=1, busy=1, tasks=1)})
         self.asked = 0
 
     async def run_in_thread(self, work: Any, *arguments: Any) -> Any:
@@ -116,7 +115,7 @@ def test_nothing_is_solved_where_solving_is_off() -> None:
 
 def test_a_solver_at_rest_that_says_nothing_is_not_well() -> None:
     service = FakeService(MemoryStore(), TimeoutError())
-    service.pools["compute"].busy = 0
+    service.resources.pools["compute"].busy = 0
     assert not is_ready(checked(service))
 
 

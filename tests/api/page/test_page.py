@@ -19,8 +19,8 @@ from support import solver_tasks as tasks
 from support.browser import PATIENT, Visit, Visiting, browser, serve, server, visit, visiting, window  # noqa: F401
 
 from api.access import keys
-from api.service import gamma_jobs
 from api.settings import Settings
+from api.tasks import design
 
 PAPER_QUERY = "K=11&m=3&epsilon=0.1"
 
@@ -620,7 +620,7 @@ def test_a_long_solve_is_cancelled(visiting: Visiting, impatient: str) -> None:
 
 
 def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.gamma_with_incumbent)
+    monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
     served = serve(Settings(cache_url="memory", wait_seconds=0))
     try:
         visit = visiting(next(served))

@@ -314,7 +314,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Excepti
             raise outcome
         return outcome
 
-    monkeypatch.setattr(DesignService, "design", gamma)
+    monkeypatch.setattr(DesignService, "answer", gamma)
 
 
 @pytest.mark.parametrize(

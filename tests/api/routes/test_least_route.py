@@ -11,8 +11,9 @@ from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.settings import Settings
-from api.tasks.answers import AnswerTask, least_to_dict, recheck_answer
-from api.tasks.design import compute_least
+from api.tasks.answers import AnswerTask
+from api.tasks.curves import compute_least, least_to_dict, recheck_least
+from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, least_parameter, verify
 from darrm_opt.answers.verification import verify_least
 from darrm_opt.errors import VerificationFailed
@@ -118,10 +119,10 @@ def question() -> tuple[dict[str, Any], dict[str, Any]]:
 def test_a_stored_result_is_proved_again(question: tuple[dict[str, Any], dict[str, Any]]) -> None:
     argument, result = question
     task = AnswerTask.from_json(AnswerTask("least", argument, 1.0, ASKED).to_json())
-    assert recheck_answer((task.kind, task.argument, result), lambda _: None) == ""
+    assert recheck_result((recheck_least, task.argument, result), lambda _: None) == ""
     worse = json.loads(json.dumps(result))
     worse["solutions"][0]["gamma"] = [1.0] * 8
-    assert "not private" in recheck_answer((task.kind, task.argument, worse), lambda _: None)
+    assert "not private" in recheck_result((recheck_least, task.argument, worse), lambda _: None)
 
 
 LIES: dict[str, tuple[Any, type[Exception], str]] = {
@@ -147,7 +148,7 @@ LIES: dict[str, tuple[Any, type[Exception], str]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_client_believes_no_lie(question: tuple[dict[str, Any], dict[str, Any]], lie: str) -> None:
     argument, result = question
-    told = json.loads(json.dumps(least_to_dict(result)))
+    told = json.loads(json.dumps(least_to_dict(argument, result)))
     assert verify_least(told, argument) == told
     change, error, text = LIES[lie]
     change(told)

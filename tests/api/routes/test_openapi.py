@@ -17,8 +17,8 @@ from api.errors.accepted import ACCEPTED
 from api.errors.problem_details import MEDIA_TYPE
 from api.routes import ROUTERS
 from api.schemas.formats import CSV, JSON, NPZ
-from api.service.answer_jobs import ANSWER_JOBS
 from api.settings import Settings
+from api.tasks.answers import KINDS
 from tools import openapi
 
 KEPT = ROOT / "docs" / "openapi.json"
@@ -306,4 +306,4 @@ def test_the_result_of_a_job_has_a_schema_whatever_its_kind() -> None:
         return dict(paths[path][method]["responses"]["200"]["content"]["application/json"]["schema"])
 
     described = answer("/v1/jobs/{id}/result", "get")["anyOf"]
-    assert [kind for kind in ANSWER_JOBS if answer(f"/v1/{kind}", "post") not in described] == []
+    assert [kind for kind in KINDS if answer(f"/v1/{kind}", "post") not in described] == []

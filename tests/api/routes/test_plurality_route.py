@@ -10,7 +10,8 @@ from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.settings import Settings
-from api.tasks.answers import recheck_answer
+from api.tasks.answers import KINDS
+from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.answers.verification import verify_options, verify_plurality
 from darrm_opt.errors import VerificationFailed
@@ -131,7 +132,7 @@ def test_an_answer_of_another_version_is_no_answer(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED).json()
     old = {"ways": told.pop("utilities"), **told}
     argument = {"problem": problem_record(problem)}
-    assert "lacks utilities" in recheck_answer(("plurality", argument, old), lambda _: None)
+    assert "lacks utilities" in recheck_result((KINDS["plurality"].recheck, argument, old), lambda _: None)
     told = client.post("/v1/plurality/options", json=OPTIONS).json()
     old = {"ways": told.pop("options"), **told}
     with pytest.raises(VerificationFailed, match="lacks options"):

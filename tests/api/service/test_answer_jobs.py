@@ -18,9 +18,8 @@ from support.live import serving
 
 from api.access.keys import create_key
 from api.app import create_app
-from api.service import gamma_jobs
 from api.settings import Settings
-from api.tasks import answers
+from api.tasks import answers, design
 from api.tasks.design import DesignTask, design_gamma
 from darrm_client import DarrmClient, RequestTooLarge
 from darrm_opt import Privacy, Problem, verify
@@ -138,13 +137,13 @@ def test_what_takes_too_long_is_refused_at_once_with_the_estimate_and_what_is_ad
     limits: list[float] = []
     with client_of(max_work_seconds=20.0) as client:
         service = client.app.state.service  # type: ignore[attr-defined]
-        run = service._solvers.run
+        run = service.resources.solvers.run
 
         async def watched(*arguments: Any, **more: Any) -> Any:
             limits.append(more["time_limit"])
             return await run(*arguments, **more)
 
-        monkeypatch.setattr(service._solvers, "run", watched)
+        monkeypatch.setattr(service.resources.solvers, "run", watched)
         began = time.monotonic()
         refused = client.post("/v1/compare", json={**COMPARE, "K": 101, "queries": 3000, "fresh": True})
         assert time.monotonic() - began < 15
@@ -207,15 +206,15 @@ def test_a_result_that_was_tampered_with_is_computed_again(
 
 
 def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = replace(answers.ANSWER_KINDS["compare"], compute=tasks.endless_answer)
-    monkeypatch.setitem(answers.ANSWER_KINDS, "compare", endless)
+    endless = replace(answers.KINDS["compare"], compute=tasks.endless_answer)
+    monkeypatch.setitem(answers.KINDS, "compare", endless)
     with client_of(wait_seconds=30.0) as client:
         jobs = []
         for queries in (100, 101, 102):
             long = {**COMPARE, "queries": queries, "total_epsilon": 1.0}
-            client.app.state.service._settings.__dict__["wait_seconds"] = 0.0  # type: ignore[attr-defined]
+            client.app.state.service.settings.__dict__["wait_seconds"] = 0.0  # type: ignore[attr-defined]
             jobs.append(client.post("/v1/compare", json=long).json()["id"])
-        client.app.state.service._settings.__dict__["wait_seconds"] = 30.0  # type: ignore[attr-defined]
+        client.app.state.service.settings.__dict__["wait_seconds"] = 30.0  # type: ignore[attr-defined]
         followed(client, jobs[0], until=("running",))
         assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
         assert client.post("/v1/compose", json=ASKED["compose"]).status_code == 200
@@ -229,10 +228,10 @@ def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch)
 def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    endless = replace(answers.ANSWER_KINDS["tradeoff"], compute=tasks.endless_answer)
+    endless = replace(answers.KINDS["tradeoff"], compute=tasks.endless_answer)
     with client_of(short_seconds=0.3) as client:
         assert client.post("/v1/tradeoff", json=ASKED["tradeoff"]).status_code == 200
-        monkeypatch.setitem(answers.ANSWER_KINDS, "tradeoff", endless)
+        monkeypatch.setitem(answers.KINDS, "tradeoff", endless)
         service = client.app.state.service  # type: ignore[attr-defined]
         stopped = service.pools["compute"].killed
         jobs = [client.post("/v1/tradeoff", json={**ASKED["tradeoff"], "ms": [1, m]}) for m in (1.5, 2.5, 3)]
@@ -274,7 +273,7 @@ def test_other_keys_neither_list_nor_cancel_a_job(
     keys: tuple[Path, str, str], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, one, two = keys
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
     first, second = ({"X-API-Key": key} for key in (one, two))
 
     def listed(headers: dict[str, str]) -> list[str]:
@@ -342,7 +341,7 @@ def test_a_request_has_a_time_limit_of_its_own() -> None:
 
 
 def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.gamma_with_incumbent)
+    monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
     with (
         client_of(url) as client,
         client_of(url, solve="off") as other,
@@ -362,7 +361,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
             assert verify(problem_from_record(result["problem"]), result["gamma"]).margin >= 0
         service = client.app.state.service  # type: ignore[attr-defined]
         end = time.monotonic() + 60
-        while service.pools["solvers"].busy:
+        while service.resources.pools["solvers"].busy:
             assert time.monotonic() < end
             time.sleep(0.05)
         monkeypatch.undo()

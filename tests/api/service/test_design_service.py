@@ -21,11 +21,12 @@ from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
 from api.schemas import CurveRequest, DesignRequest
 from api.server.shutdown import Shutdown
-from api.service import gamma_jobs, job_worker
+from api.service import job_worker
 from api.service.design_service import DesignService, Pending
 from api.service.job_admission import JobAdmission, JobRequest
 from api.service.job_worker import MAX_ATTEMPTS
 from api.settings import Settings
+from api.tasks import design
 from darrm_opt import verify
 from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
 from darrm_opt.record import problem_from_record
@@ -66,7 +67,7 @@ async def until(true: Callable[[], bool], seconds: float = 300) -> float:
 
 
 def solves(*services: DesignService) -> int:
-    return sum(one.pools["solvers"].tasks for one in services)
+    return sum(one.resources.pools["solvers"].tasks for one in services)
 
 
 async def answered(asking: Any) -> dict[str, Any]:
@@ -76,7 +77,7 @@ async def answered(asking: Any) -> dict[str, Any]:
 
 
 def at_work(opened: DesignService) -> bool:
-    solvers = opened.pools["solvers"]
+    solvers = opened.resources.pools["solvers"]
     return bool(solvers.busy and solvers.tasks and solvers.alive)  # busy alone: a process may have yet to start
 
 
@@ -91,7 +92,7 @@ async def running(opened: DesignService, key: str) -> None:
 def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -> None:
     async def test() -> None:
         async with service(settings(prestart=True)) as opened:
-            assert {name: state.alive for name, state in opened.pools.items()} == {
+            assert {name: state.alive for name, state in opened.resources.pools.items()} == {
                 "solvers": 1,
                 "quick": 0,
                 "compute": 1,
@@ -99,7 +100,7 @@ def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -
             assert await opened.compute(tasks.has_module, "dp_accounting")
             here = os.nice(0)
             assert await opened.compute(tasks.niceness, None) == here + 5
-            assert await opened._solvers.run(tasks.niceness, None) == min(here + 15, 19)
+            assert await opened.resources.solvers.run(tasks.niceness, None) == min(here + 15, 19)
 
     run(test)
 
@@ -155,7 +156,7 @@ def test_a_problem_is_the_same_however_it_is_written_and_solved() -> None:
 
 
 def test_who_does_not_wait_is_told_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
         async with service(settings()) as opened:
@@ -174,7 +175,7 @@ def test_who_does_not_wait_is_told_the_job(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_job_is_followed_from_wherever(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
         async with service(settings(url)) as one, service(settings(url, solve="off")) as two:
@@ -191,7 +192,7 @@ def test_a_job_is_followed_from_wherever(monkeypatch: pytest.MonkeyPatch, url: s
 
 
 def test_one_who_goes_away_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
         async with service(settings()) as opened:
@@ -211,7 +212,7 @@ def test_one_who_goes_away_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, elsewhere: bool) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
         async with service(settings(url)) as opened, service(settings(url, solve="off")) as other:
@@ -220,7 +221,9 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
             job = await (other if elsewhere else opened).cancel(ASKED.spec().key)
             assert job is not None
             assert job.state == "cancelled"
-            await until(lambda: opened.pools["solvers"].busy == 0, 10)  # two seconds, where the machine is not busy
+            await until(
+                lambda: opened.resources.pools["solvers"].busy == 0, 10
+            )  # two seconds, where the machine is not busy
             with pytest.raises(JobCancelled, match="was cancelled; ask again"):
                 await asking
             monkeypatch.undo()
@@ -234,17 +237,17 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
 
 
 def test_who_saw_an_answer_can_stop_with_it_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.gamma_with_incumbent)
+    monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
     monkeypatch.setattr(job_worker, "RENEW_SECONDS", 600)
 
     async def test() -> None:
         async with service(settings()) as opened:
             async for update in opened.subscribe(await opened.submit(ASKED)):
-                if gamma_jobs.read_incumbent(update.job) is not None:
+                if design.read_incumbent(update.job.progress) is not None:
                     break
             stored = await opened.get_job(ASKED.spec().key)
             assert stored is not None
-            assert gamma_jobs.read_incumbent(stored) is None
+            assert design.read_incumbent(stored.progress) is None
             stopped = await opened.stop(ASKED.spec().key)
             assert stopped is not None
             assert stopped.state == "done"
@@ -253,7 +256,7 @@ def test_who_saw_an_answer_can_stop_with_it_before_it_is_stored(monkeypatch: pyt
 
 
 def test_a_queued_job_is_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
         async with service(settings()) as opened:
@@ -276,21 +279,21 @@ def test_a_queued_job_is_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_killed_process_is_replaced_and_the_solve_begun_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
         async with service(settings()) as opened:
             asking = asyncio.create_task(opened.design(ASKED))
             await running(opened, ASKED.spec().key)
-            os.kill(opened._solvers.processes[0], signal.SIGKILL)
+            os.kill(opened.resources.solvers.processes[0], signal.SIGKILL)
             assert (await answered(asking))["status"] == "optimal"
-            assert (solves(opened), opened.pools["solvers"].crashed) == (2, 1)
+            assert (solves(opened), opened.resources.pools["solvers"].crashed) == (2, 1)
 
     run(test)
 
 
 def test_a_solve_that_kills_its_process_twice_has_failed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.deadly_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.deadly_gamma)
 
     async def test() -> None:
         async with service(settings(url)) as opened:
@@ -314,7 +317,7 @@ def test_what_the_solver_refuses_is_refused_as_such(monkeypatch: pytest.MonkeyPa
             large = DesignRequest(K=35, m=3, epsilon=0.1, Delta=1e-4, method="enumerate")
             with pytest.raises(InvalidInput, match="a constraint set of at most 2,000,000 vectors"):
                 await opened.design(large)
-            monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.without_solver)
+            monkeypatch.setattr(design, "design_gamma", tasks.without_solver)
             with pytest.raises(BackendUnavailable, match="needs the package highspy"):
                 await opened.design(ASKED)
             job = await opened.get_job(ASKED.spec().key)
@@ -325,7 +328,7 @@ def test_what_the_solver_refuses_is_refused_as_such(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_who_asked_for_another_solver_does_not_share_its_absence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.highs_alone)
+    monkeypatch.setattr(design, "design_gamma", tasks.highs_alone)
 
     async def test() -> None:
         async with service(settings()) as opened:
@@ -339,7 +342,7 @@ def test_one_who_asked_for_another_solver_does_not_share_its_absence(monkeypatch
 
 
 def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
         async with service(settings(max_queued_jobs=2)) as opened:
@@ -356,7 +359,7 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_new_problems_are_charged_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
     problems = [DesignRequest(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
 
     async def test() -> None:
@@ -523,13 +526,13 @@ def test_the_result_of_a_job_is_proved_when_it_is_read(
 def test_an_orderly_end_puts_the_work_back_and_the_next_start_takes_it(
     monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
-    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+    monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
         async with service(settings(url)) as opened:
             asking = asyncio.create_task(opened.design(ASKED))
             await running(opened, ASKED.spec().key)
-            pids = opened._solvers.processes
+            pids = opened.resources.solvers.processes
         with pytest.raises(ShuttingDown, match="ask again when it is back"):
             await asking
         for pid in pids:

@@ -1,0 +1,131 @@
+"""Task: one question, as the same value from the route, through the job, to the process that answers it.
+
+Every kind of answer takes one road: the route makes a task, the service looks for its answer, else queues its job; a
+worker has the task compute, and whoever reads the result has the task prove it again. Two types of task follow the
+protocol: the design of a γ (`api.tasks.design`), and any other answer (`api.tasks.answers`, where kinds are listed).
+Processes of the pool import this module, so it imports no schema and no framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from darrm_opt.errors import DarrmError
+from solver_cache.process_pool.task_loop import Report
+from solver_cache.store import Store
+
+if TYPE_CHECKING:
+    from api.settings import Settings
+    from solver_cache.process_pool.pool import ProcessPool
+
+ProgressCallback = Callable[[Any], None]
+
+Limits = tuple[float, float]
+"""Time, and processor time, after which a process is stopped [s]."""
+
+RunInThread = Callable[..., Awaitable[Any]]
+"""``await run_in_thread(function, *arguments)``: a blocking call, made in a thread."""
+
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError)
+"""What reading a row raises that anyone who can write to the database may have written."""
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """What a task uses of its service.
+
+    Attributes:
+        store: of answers.
+        settings: the operator's limits.
+        read: how a blocking call is made that only reads.
+        write: how one is made that may write.
+        pool: the processes that compute.
+        checkers: the processes that prove stored results again.
+    """
+
+    store: Store
+    settings: Settings
+    read: RunInThread
+    write: RunInThread
+    pool: ProcessPool
+    checkers: ProcessPool
+
+
+class Task(Protocol):
+    """One question. Its key is the id of its job and, where the answer is stored, of the answer."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of answer, in `api.tasks.answers.KINDS`."""
+
+    @property
+    def key(self) -> str:
+        """Content key: the same question has the same one."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it is expected to take [s]."""
+
+    @property
+    def solves(self) -> bool:
+        """Whether its work is the design of a γ, which the operator can switch off."""
+
+    def to_json(self) -> str:
+        """Return the task as canonical JSON, the form that is stored with the job."""
+
+    def check(self, settings: Settings) -> None:
+        """Reject work beyond the operator's limits; raises as `api.service.work_limits`."""
+
+    async def load(self, context: TaskContext) -> dict[str, Any] | None:
+        """Return the answer that is stored, proved again; None without one."""
+
+    async def nearest(self, context: TaskContext) -> dict[str, Any] | None:
+        """Return the best stored answer whose guarantee implies the one that is asked, labelled; None without one."""
+
+    async def compute(
+        self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Compute the answer; return the result that its job holds, and the answer.
+
+        Args:
+            context: of the service.
+            limits: after which its process is stopped; None for those of a job.
+            progress: called with whatever the work reports.
+        """
+
+    async def recheck(
+        self, result: dict[str, Any], context: TaskContext, asked: Task | None = None
+    ) -> dict[str, Any] | None:
+        """Return the answer in a job's result, proved again; None if it is gone, or does not answer the question.
+
+        Args:
+            result: as `compute` returned it, but anything may be in it.
+            context: of the service.
+            asked: the task that is asked now, which may want a better answer; None: whatever the job came to.
+
+        Raises:
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError: it cannot be read.
+        """
+
+    async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:
+        """Return the result of work that stops now, given its last report as JSON; None if it has none."""
+
+
+def recheck_result(
+    argument: tuple[Callable[[dict[str, Any], dict[str, Any]], None], dict[str, Any], dict[str, Any]], report: Report
+) -> str:
+    """Return why a stored result does not answer its task: "" if everything that it answers for is proved again.
+
+    Args:
+        argument: what proves it, the argument of the task and its result.
+        report: called before the proofs.
+    """
+    recheck, task_argument, result = argument
+    report(None)
+    try:
+        recheck(task_argument, result)
+    except UNREADABLE as err:
+        return str(err) or type(err).__name__
+    return ""

@@ -16,12 +16,17 @@ from typing import Any, NoReturn
 
 from darrm_client.errors import AnswerNotFound, ClientError
 from darrm_client.transport import Deadline
+from darrm_opt.answers.plurality import design_plurality, plurality_to_dict, table_to_dict
 from darrm_opt.answers.requests import DRAW
 from darrm_opt.design.certificate import verify
+from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
+from darrm_opt.tables.priors import PluralityObjective, parse_prior
+from darrm_opt.tables.record import plurality_record
+from darrm_opt.tables.spec import TableSpec, objective_record
 from solver_cache.memory.store import MemoryStore
 from solver_cache.model import row_of
 from solver_cache.solve import recall
@@ -53,7 +58,7 @@ class TableBackend:
             "plan": self._plan,
             "estimate": self._estimate,
             "plurality": self._plurality,
-            "plurality/options": self._plurality,
+            "plurality/options": self._options,
             "least": self._least,
         }
 
@@ -62,10 +67,25 @@ class TableBackend:
         deadline.check()
         return self._answers[verb](body)
 
+    def _plurality(self, body: dict[str, Any]) -> Any:
+        from darrm_opt.tables.record import problem_from_record as rule_problem
+
+        spec = TableSpec(
+            rule_problem(body), PluralityObjective(parse_prior(body["prior"]), body["ties"], body["price"])
+        )
+        solution = recall(spec, self._store)
+        if solution is None:
+            raise AnswerNotFound(
+                f"The table {self._store.url} has no rule for this problem: darrm_opt.plurality designs it here."
+            )
+        argument = {"problem": body, **objective_record(spec.objective), "time_limit": None}
+        result = design_plurality({**argument, "known": [plurality_record(solution)]}, _no_report)
+        return plurality_to_dict(argument, {**result, "cached": [True]})
+
     @staticmethod
-    def _plurality(body: dict[str, Any]) -> Any:
+    def _options(body: dict[str, Any]) -> Any:
         raise AnswerNotFound(
-            f"A table has no rules for {body['classes']} classes: darrm_opt.plurality designs them here."
+            f"A table has no options for {body['classes']} classes: darrm_opt.plurality designs them here."
         )
 
     @staticmethod
@@ -107,6 +127,8 @@ class TableBackend:
         solution = None if row is None else validate_row(row).solution
         if solution is None:
             raise AnswerNotFound(f"The table {self._store.url} has no answer with the id {id}.")
+        if not isinstance(solution, Solution):
+            return table_to_dict(id, plurality_record(solution))
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
 
     def cancel(self, id: str, deadline: Deadline) -> Any:

@@ -17,7 +17,7 @@ from solver_cache.location import cache_url
 from solver_cache.memory.store import MemoryStore
 from solver_cache.model import Decision, Row
 from solver_cache.nearest import Nearest, nearest
-from solver_cache.solve import CachedSolution, cached_solve, keep, recall
+from solver_cache.solve import CachedSolution, cached_solve, cached_table, keep, recall
 from solver_cache.store import NoStore, Store, open_store
 from solver_cache.validate import Finding, Validation, check, validate_row
 
@@ -39,6 +39,7 @@ __all__ = [
     "Validation",
     "cache_url",
     "cached_solve",
+    "cached_table",
     "check",
     "keep",
     "nearest",

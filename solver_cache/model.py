@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
-from darrm_opt.record import solution_record
 from solver_cache.jobs import State
+from solver_cache.kinds import Answer, Spec, kind_of, kind_of_record
 
 Decision = Literal["hit", "miss", "damaged", "stale"]
 """Outcome of a lookup: an answer; nothing stored; not an answer, or not private; written for other versions."""
@@ -41,30 +40,18 @@ class Row:
     columns: SearchColumns | None = field(default=None, compare=False, repr=False)
 
 
-def row_of(solution: Solution, spec: DesignSpec | None = None, *, timed: bool = True) -> Row:
-    """Return the row that stores ``solution``.
+def row_of(answer: Answer, spec: Spec | None = None, *, timed: bool = True) -> Row:
+    """Return the row that stores an answer.
 
     Args:
-        solution: the answer.
+        answer: a solution of any kind.
         spec: what it answers, where the caller knows it.
         timed: whether the record states how long the solve took.
     """
-    record, problem = solution_record(solution), solution.problem
-    if not timed:
-        record["statistics"]["seconds"] = {}
-    columns = SearchColumns(
-        problem.K,
-        problem.voter.epsilon,
-        problem.voter.delta,
-        problem.affected,
-        problem.target.epsilon,
-        problem.target.delta,
-        record["objective"],
-        solution.shape,
-        solution.utility,
-    )
+    kind = kind_of(answer)
+    record = kind.record(answer, timed=timed)
     text = canonical_json(record)
-    return Row((spec or DesignSpec.of(solution)).key, CORE, text, digest(text), columns)
+    return Row((spec or kind.spec_of(answer)).key, CORE, text, digest(text), SearchColumns(**kind.asked(record)))
 
 
 @dataclass(frozen=True)
@@ -123,7 +110,7 @@ class SearchColumns:
         target_epsilon: ε of the release [nats].
         target_delta: δ of the release [probability].
         objective: its text.
-        shape: "free" or "monotone".
+        shape: "free" or "monotone"; of a table, its classes.
         utility: what the record says that the answer is worth.
     """
 
@@ -171,18 +158,16 @@ def search_columns(record: str) -> SearchColumns | None:
     """
     try:
         content = json.loads(record)
-        problem = content["problem"]
-        numbers = [problem[name] for name in ("epsilon", "Delta", "target_epsilon", "delta")]
-        epsilon, Delta, target_epsilon, delta, utility = [
-            math.inf if number == "inf" else _real(number) for number in [*numbers, content["utility"]]
-        ]
-        objective, shape = content["objective"], content["shape"]
-        if shape not in SHAPES or not (isinstance(objective, str) and objective.isascii() and objective.isprintable()):
+        asked = kind_of_record(content).asked(content)
+        names = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
+        numbers = {name: _real(asked[name]) for name in names}
+        counts = {name: _positive_integer(asked[name]) for name in ("voters", "affected")}
+        objective = asked["objective"]
+        if not (isinstance(objective, str) and objective.isascii() and objective.isprintable()):
             return None
-        voters, affected = _positive_integer(problem["K"]), _positive_integer(problem["affected"])
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError):  # anything may stand in a row
         return None
-    return SearchColumns(voters, epsilon, Delta, affected, target_epsilon, delta, objective, shape, utility)
+    return SearchColumns(**{**asked, **numbers, **counts})
 
 
 def columns_of(record: str) -> dict[str, Any]:

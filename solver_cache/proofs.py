@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from darrm_opt.design.solution import Solution
+from solver_cache.kinds import Answer
 
 MAX_PROOF_BYTES = 64 * 2**20
 """Memory for the solutions that are remembered, estimated by the length of their texts [bytes]."""
@@ -25,10 +25,10 @@ class Proofs:
 
     def __init__(self, max_bytes: int = MAX_PROOF_BYTES) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
-        self._proofs: OrderedDict[tuple[str, str], tuple[Solution, int]] = OrderedDict()
+        self._proofs: OrderedDict[tuple[str, str], tuple[Answer, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, digest: str, key: str) -> Solution | None:
+    def get(self, digest: str, key: str) -> Answer | None:
         """Return the solution with this text, proved for this question; None if it is not remembered.
 
         Args:
@@ -42,7 +42,7 @@ class Proofs:
             self._proofs.move_to_end((digest, key))
             return proof[0]
 
-    def add(self, digest: str, key: str, solution: Solution, length: int) -> None:
+    def add(self, digest: str, key: str, solution: Answer, length: int) -> None:
         """Remember a solution that this process proved for a question, stated by a text of ``length`` characters."""
         with self._lock:
             if (digest, key) in self._proofs:

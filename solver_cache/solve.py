@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
 
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solution import Solution, Watcher
 from darrm_opt.design.solver import Method, Shape, check_choices, solve
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.problem import Problem
+from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
+from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.solver import PluralitySolution, solve_plurality
+from darrm_opt.tables.spec import TableSpec
 from solver_cache.errors import CacheError, ReadOnlyCache
+from solver_cache.kinds import Answer, Spec, kind_of
 from solver_cache.model import Decision, Row, row_of
 from solver_cache.store import NoStore, Store
 from solver_cache.validate import Validation, validate_row
@@ -18,8 +25,11 @@ from solver_cache.validate import Validation, validate_row
 _LOG = logging.getLogger("solver_cache")
 
 
+A_co = TypeVar("A_co", bound=Answer, covariant=True)
+
+
 @dataclass(frozen=True)
-class CachedSolution:
+class CachedSolution(Generic[A_co]):
     """A certified solution, and where it came from.
 
     Attributes:
@@ -29,7 +39,7 @@ class CachedSolution:
         trouble: why an optimal answer could not be stored; usually empty.
     """
 
-    solution: Solution
+    solution: A_co
     decision: Decision
     stored: bool
     trouble: str = ""
@@ -50,7 +60,7 @@ def cached_solve(
     store: Store,
     time_limit: float | None = None,
     progress: Watcher | None = None,
-) -> CachedSolution:
+) -> CachedSolution[Solution]:
     """Return the certified optimal γ, from the store if it is there, else by solving.
 
     Args:
@@ -75,14 +85,59 @@ def cached_solve(
     """
     spec = DesignSpec(problem, objective, shape)
     check_choices(problem, shape, method, backend, time_limit=time_limit)
+    return _cached(
+        spec,
+        store,
+        lambda: solve(problem, spec.objective, shape, method, backend, time_limit=time_limit, progress=progress),
+    )
+
+
+def cached_table(
+    problem: PluralityProblem,
+    objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
+    *,
+    store: Store,
+    time_limit: float | None = None,
+) -> CachedSolution[PluralitySolution]:
+    """Return the certified optimal table, from the store if it is there, else by solving.
+
+    Args:
+        problem: voters, classes and target.
+        objective: as for `darrm_opt.tables.solver.solve_plurality`.
+        store: where answers are stored.
+        time_limit: [s]; what it cuts short is returned, and not stored.
+
+    Guarantees:
+        As `cached_solve`, for the rule.
+
+    Raises:
+        InvalidInput: as `solve_plurality`.
+        CacheError: the store cannot be read.
+    """
+    spec = TableSpec(problem, objective)
+    return _cached(spec, store, lambda: solve_plurality(problem, spec.objective, time_limit=time_limit))
+
+
+def _cached(spec: Spec, store: Store, solve_it: Callable[[], Any]) -> CachedSolution[Any]:
     row, validation = _look_up(spec, store)
     if validation.solution is not None:
         return CachedSolution(validation.solution, validation.decision, stored=True)
-    solution = solve(problem, spec.objective, shape, method, backend, time_limit=time_limit, progress=progress)
-    return _keep(solution, spec, store, row, validation.decision)
+    return _keep(solve_it(), spec, store, row, validation.decision)
 
 
-def recall(spec: DesignSpec, store: Store) -> Solution | None:
+@overload
+def recall(spec: DesignSpec, store: Store) -> Solution | None: ...
+
+
+@overload
+def recall(spec: TableSpec, store: Store) -> PluralitySolution | None: ...
+
+
+@overload
+def recall(spec: Spec, store: Store) -> Answer | None: ...
+
+
+def recall(spec: Spec, store: Store) -> Answer | None:
     """Return the answer to ``spec`` that ``store`` has, proved again, or None; nothing is solved.
 
     Raises:
@@ -91,7 +146,7 @@ def recall(spec: DesignSpec, store: Store) -> Solution | None:
     return _look_up(spec, store)[1].solution
 
 
-def keep(solution: Solution, store: Store) -> CachedSolution:
+def keep(solution: Answer, store: Store) -> CachedSolution[Any]:
     """Store a ``solution`` that was made elsewhere, such as in another process; return the one that then stands.
 
     Its ``decision`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the
@@ -105,7 +160,7 @@ def keep(solution: Solution, store: Store) -> CachedSolution:
     Raises:
         CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
     """
-    spec = DesignSpec.of(solution)
+    spec: Any = kind_of(solution).spec_of(solution)
     row = store.get(spec.key)
     validation = validate_row(row, spec)
     if validation.solution is not None:
@@ -123,12 +178,12 @@ class StoreOutcome:
         trouble: why the offered row could not be stored; else empty.
     """
 
-    other: Solution | None
+    other: Answer | None
     stored: bool
     trouble: str = ""
 
 
-def keep_row(row: Row, spec: DesignSpec, store: Store, invalid_row: Row | None) -> StoreOutcome:
+def keep_row(row: Row, spec: Spec, store: Store, invalid_row: Row | None) -> StoreOutcome:
     """Store a valid row in the place of an invalid one, or where there was none; a valid one that came first stands.
 
     Args:
@@ -149,7 +204,7 @@ def keep_row(row: Row, spec: DesignSpec, store: Store, invalid_row: Row | None) 
     return StoreOutcome(other, stored=other is not None, trouble="" if other else "another row stands there")
 
 
-def _look_up(spec: DesignSpec, store: Store) -> tuple[Row | None, Validation]:
+def _look_up(spec: Spec, store: Store) -> tuple[Row | None, Validation[Answer]]:
     """Look a specification up, count the outcome, and log a row that is no answer."""
     row = store.get(spec.key)
     validation = validate_row(row, spec)
@@ -161,8 +216,8 @@ def _look_up(spec: DesignSpec, store: Store) -> tuple[Row | None, Validation]:
 
 
 def _keep(
-    solution: Solution, spec: DesignSpec, store: Store, invalid_row: Row | None, decision: Decision
-) -> CachedSolution:
+    solution: Answer, spec: Spec, store: Store, invalid_row: Row | None, decision: Decision
+) -> CachedSolution[Any]:
     """Store a new answer, unless solving again may improve it or it would not be believed when read."""
     if not solution.status.is_final:
         return CachedSolution(solution, decision, stored=False)
@@ -175,6 +230,6 @@ def _keep(
     return CachedSolution(outcome.other or solution, decision, outcome.stored, outcome.trouble)
 
 
-def _not_stored(spec: DesignSpec, store: Store, trouble: str) -> StoreOutcome:
+def _not_stored(spec: Spec, store: Store, trouble: str) -> StoreOutcome:
     _LOG.warning("%s: the answer to %s is not stored: %s", store.url, spec.key, trouble)
     return StoreOutcome(None, stored=False, trouble=trouble)

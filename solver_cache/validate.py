@@ -10,20 +10,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import CORE, DesignSpec, digest
 from darrm_opt.errors import NotPrivate
-from darrm_opt.record import FORMAT
-from darrm_opt.reprove import ReproofFailed, read_solution, reprove
+from darrm_opt.reprove import ReproofFailed
+from darrm_opt.tables.solver import PluralitySolution
+from darrm_opt.tables.spec import TableSpec
+from solver_cache.kinds import Answer, Spec, kind_of, kind_of_record
 from solver_cache.model import Decision, Row
 from solver_cache.proofs import PROOFS
 from solver_cache.store import Store
 
+A_co = TypeVar("A_co", bound=Answer, covariant=True)
+
 
 @dataclass(frozen=True)
-class Validation:
+class Validation(Generic[A_co]):
     """Result of validating a row.
 
     Attributes:
@@ -34,11 +38,23 @@ class Validation:
     """
 
     decision: Decision
-    solution: Solution | None = None
+    solution: A_co | None = None
     reason: str = ""
 
 
-def validate_row(row: Row | None, spec: DesignSpec | None = None) -> Validation:
+@overload
+def validate_row(row: Row | None, spec: DesignSpec) -> Validation[Solution]: ...
+
+
+@overload
+def validate_row(row: Row | None, spec: TableSpec) -> Validation[PluralitySolution]: ...
+
+
+@overload
+def validate_row(row: Row | None, spec: Spec | None = None) -> Validation[Answer]: ...
+
+
+def validate_row(row: Row | None, spec: Spec | None = None) -> Validation[Any]:
     """Decide whether ``row`` is a valid answer. Pure: nothing is written, logged or counted; proofs are remembered.
 
     Args:
@@ -46,8 +62,8 @@ def validate_row(row: Row | None, spec: DesignSpec | None = None) -> Validation:
         spec: the question; None: the one that the record itself states, which must be the one that the key stands for.
 
     Guarantees:
-        The γ of a hit is private for the problem of the question, exactly as stored, whatever was done to the row; its
-        utility is its own. That it is *optimal* rests on the row having been written by this program.
+        The γ (or table) of a hit is private for the problem of the question, exactly as stored, whatever was done to
+        the row; its utility is its own. That it is *optimal* rests on the row having been written by this program.
     """
     if row is None:
         return Validation("miss")
@@ -60,7 +76,9 @@ def validate_row(row: Row | None, spec: DesignSpec | None = None) -> Validation:
         solution = read_row(row)
         if spec is None:
             spec = stated_spec(solution, row)
-        solution = reprove(solution, spec)
+        if kind_of(solution) is not kind_of(spec):
+            raise InvalidRow("it answers a question of another kind")  # noqa: TRY301 - reported like the others
+        solution = kind_of(spec).reprove(solution, spec)
         check_final(solution)
     except (InvalidRow, ReproofFailed, NotPrivate) as err:
         return Validation(err.decision if isinstance(err, InvalidRow) else "damaged", reason=str(err))
@@ -88,7 +106,7 @@ def check_text(row: Row) -> None:
         raise InvalidRow(f"it was written for version {row.core} of the answers, this is {CORE}", "stale")
 
 
-def read_row(row: Row) -> Solution:
+def read_row(row: Row) -> Answer:
     """Return the solution that a row's text states, unproved.
 
     Raises:
@@ -99,27 +117,29 @@ def read_row(row: Row) -> Solution:
         record = json.loads(row.record, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as err:
         raise InvalidRow(f"its text is not JSON: {err}") from err
-    if isinstance(record, dict) and record.get("format") != FORMAT:
-        raise InvalidRow(f"its record has format {record.get('format')!r:.80}, this reads {FORMAT}", "stale")
+    kind = kind_of_record(record)
+    if isinstance(record, dict) and record.get("format") != kind.format:
+        raise InvalidRow(f"its record has format {record.get('format')!r:.80}, this reads {kind.format}", "stale")
     try:
-        return read_solution(record)
+        answer: Answer = kind.read(record)
     except ReproofFailed as err:
         raise InvalidRow(str(err)) from err
+    return answer
 
 
-def stated_spec(solution: Solution, row: Row) -> DesignSpec:
+def stated_spec(solution: Answer, row: Row) -> Spec:
     """Return the question that a row's solution answers by its own account.
 
     Raises:
         InvalidRow: the row is stored under the key of another one.
     """
-    spec = DesignSpec.of(solution)
+    spec: Spec = kind_of(solution).spec_of(solution)
     if spec.key != row.key:
         raise InvalidRow("it is stored under the key of another question")
     return spec
 
 
-def check_final(solution: Solution) -> None:
+def check_final(solution: Answer) -> None:
     """Refuse a solution that solving again might improve.
 
     Raises:

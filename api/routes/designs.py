@@ -26,8 +26,10 @@ from api.schemas.designs import (
     comparison,
     summary,
 )
+from api.schemas.plurality import TableAnswer
 from api.service import repository
 from api.service.design_service import DesignService
+from darrm_opt.answers.plurality import table_to_dict
 from solver_cache.designs import StoredDesign
 
 router = create_router("designs", "/v1/designs")
@@ -105,7 +107,11 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:
     record = None if stored is None else await service.run_in_reader(repository.load_record, id, service.store)
     if stored is None or record is None:
         raise _unknown(id)
-    design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})
+    design: GammaAnswer | TableAnswer
+    if repository.is_table(record):
+        design = TableAnswer.model_validate(table_to_dict(id, record))
+    else:
+        design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})
     return DesignAnswer(id=id, created=stored.created, tags=list(stored.tags), design=design)
 
 

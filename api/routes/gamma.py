@@ -111,7 +111,7 @@ async def get_gamma_by_id(
             if KEY_PATTERN.fullmatch(id)
             else None
         )
-        if record is None:
+        if record is None or repository.is_table(record):
             raise NotCached(f"No γ is stored under the id {id[:80]}. Ask for its problem at /v1/gamma.")
         body = _encode_and_cache({"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request))
     caching = IMMUTABLE if request.app.state.settings.keys is None else f"private, {IMMUTABLE}"

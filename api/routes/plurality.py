@@ -4,19 +4,37 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from api.routes.requests import (
-    Service,
-    create_router,
-    get_and_post,
-    respond,
+from api.errors.exceptions import NotCached
+from api.middleware.response_cache import EncodedAnswer, conditional_response
+from api.observability import audit
+from api.routes.requests import Service, create_router, get_and_post, respond
+from api.routes.responses import (
+    ETAG_HEADER,
+    IF_NONE_MATCH_PARAMETER,
+    IMMUTABLE,
+    JOB_RESPONSES,
+    NOT_MODIFIED_RESPONSE,
+    error_responses,
+    require_json,
 )
-from api.routes.responses import JOB_RESPONSES, require_json
-from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, PluralityOptionsRequest, PluralityRequest
+from api.schemas.designs import DesignId
+from api.schemas.formats import JSON
+from api.schemas.plurality import (
+    PluralityAnswer,
+    PluralityOptionsAnswer,
+    PluralityOptionsRequest,
+    PluralityRequest,
+    TableAnswer,
+)
+from api.service import repository
 from api.service.work_limits import check_voters
-from darrm_opt.answers.plurality import options_seconds, plurality_seconds
+from darrm_opt.answers.plurality import options_seconds, plurality_seconds, table_spec, table_to_dict
 from darrm_opt.tables.record import problem_record
 
 router = create_router("design")
+
+STORED_SECONDS = 0.1
+"""About how long the mechanisms take that are compared with a stored rule [s]."""
 
 
 @get_and_post(
@@ -32,7 +50,6 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
     require_json(request)
     check_voters(params.K, service.settings)
     problem = await service.run_in_thread(params.problem)
-    seconds = await service.run_in_thread(plurality_seconds, problem)
     argument = {
         "problem": problem_record(problem),
         "prior": params.prior,
@@ -40,6 +57,9 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
         "price": params.price,
         "time_limit": service.settings.max_work_seconds,
     }
+    key = table_spec(argument).key
+    is_stored = bool(await service.run_in_reader(service.store.present, {key}))
+    seconds = STORED_SECONDS if is_stored else await service.run_in_thread(plurality_seconds, problem)
     return await respond(request, service, "plurality", argument, seconds, params)
 
 
@@ -65,3 +85,21 @@ async def plurality_options(params: PluralityOptionsRequest, request: Request, s
         "price": params.price,
     }
     return await respond(request, service, "plurality/options", argument, seconds, params)
+
+
+@router.get(
+    "/plurality/{id}",
+    summary="A stored rule, by its id",
+    openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
+    response_model=TableAnswer,
+    responses={200: {"headers": ETAG_HEADER}, **NOT_MODIFIED_RESPONSE, **error_responses(404, 406, 422)},
+)
+async def get_plurality_by_id(id: DesignId, request: Request, service: Service) -> Response:
+    """Read a stored rule; it is proved again, and nothing is solved."""
+    require_json(request)
+    audit.mention_question(id)
+    record = await service.run_in_reader(repository.load_record, id, service.store)
+    if record is None or not repository.is_table(record):
+        raise NotCached(f"No rule is stored under the id {id}. Ask for its problem at /v1/plurality.")
+    answer = TableAnswer.model_validate(table_to_dict(id, record))
+    return conditional_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request, IMMUTABLE)

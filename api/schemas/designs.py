@@ -9,6 +9,8 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.schemas.design import GammaAnswer, ProblemAnswer, nats
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, described
+from api.schemas.plurality import TableAnswer
+from darrm_opt.errors import InvalidInput
 from solver_cache.designs import TAG_PATTERN, DesignFilter, StoredDesign
 from solver_cache.model import LARGEST
 
@@ -70,12 +72,12 @@ class DesignsAnswer(AnswerModel):
 
 
 class DesignAnswer(AnswerModel):
-    """A stored design, its γ proved again, with its tags."""
+    """A stored design, a γ or a rule for several classes, proved again, with its tags."""
 
     id: str = Field(description="Content key.")
     created: str = Field(description="When it was stored (UTC, ISO 8601).")
     tags: list[str] = Field(description="Its tags, in order.")
-    design: GammaAnswer = Field(description="The certified γ.")
+    design: GammaAnswer | TableAnswer = Field(description="The certified γ, or the certified rule.")
 
 
 class PairAnswer(AnswerModel):
@@ -136,17 +138,28 @@ def summary(design: StoredDesign) -> DesignSummary | None:
 
 
 def comparison(first: DesignAnswer, second: DesignAnswer) -> ComparisonAnswer:
-    """Return two designs side by side."""
-    first_numbers, second_numbers = _numbers(first.design), _numbers(second.design)
-    first_gamma, second_gamma = first.design.gamma, second.design.gamma
+    """Return two designs side by side.
+
+    Raises:
+        InvalidInput: one of them is a rule for several classes, which has no γ.
+    """
+    one, other = _gamma("id", first), _gamma("other", second)
+    first_numbers, second_numbers = _numbers(one), _numbers(other)
+    first_gamma, second_gamma = one.gamma, other.gamma
     same_length = len(first_gamma) == len(second_gamma)
     return ComparisonAnswer(
         first=first,
         second=second,
-        same_objective=first.design.objective == second.design.objective,
+        same_objective=one.objective == other.objective,
         numbers={name: _pair(first_numbers[name], second_numbers[name]) for name in first_numbers},
         gamma_difference=[b - a for a, b in zip(first_gamma, second_gamma, strict=True)] if same_length else None,
     )
+
+
+def _gamma(name: str, answer: DesignAnswer) -> GammaAnswer:
+    if isinstance(answer.design, GammaAnswer):
+        return answer.design
+    raise InvalidInput(name, answer.id, "the id of a γ", "Rules for several classes are not compared.")
 
 
 def _numbers(design: GammaAnswer) -> dict[str, Any]:

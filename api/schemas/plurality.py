@@ -126,9 +126,11 @@ class PluralityProblemAnswer(AnswerModel):
     abstention: bool = Field(description="Whether no class may be released.")
 
 
-class PluralityAnswer(AnswerModel):
-    """The optimal rule with its certificate, and the mechanisms at the same privacy."""
+class TableAnswer(AnswerModel):
+    """A certified rule: the optimal release of the plurality."""
 
+    id: str = Field(description="Content key: the same problem, prior, ties and price have the same id.")
+    cached: bool = Field(description="Whether the rule was stored before.")
     problem: PluralityProblemAnswer
     prior: str = Field(description="How votes fall.")
     ties: Literal["excluded", "any"] = Field(description="What a vote without a single leader counts as.")
@@ -138,9 +140,14 @@ class PluralityAnswer(AnswerModel):
     gap: FiniteFloat = Field(description="upper_bound − utility.")
     status: str = Field(description="How the solve ended.")
     margin: FiniteFloat = Field(description="δ that is left at the worst pair of vote counts [probability].")
+    rule: dict[str, Any] = Field(description="The rule as `darrm plurality --output` writes it: for `darrm label`.")
+
+
+class PluralityAnswer(TableAnswer):
+    """The optimal rule with its certificate, and the mechanisms at the same privacy."""
+
     utilities: dict[str, FiniteFloat] = Field(description="Utility of each mechanism at the same privacy of its label.")
     rates: dict[str, FiniteFloat] = Field(description="Its rate [nats a vote]; for gnmax 1/σ [1/votes].")
-    rule: dict[str, Any] = Field(description="The rule as `darrm plurality --output` writes it: for `darrm label`.")
 
 
 class PluralityOption(AnswerModel):

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel
@@ -38,8 +39,9 @@ from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Limits, ProgressCallback, Task, TaskContext, recheck_result
 from darrm_opt.answers import accounting, certificates, plurality
 from darrm_opt.answers.curves import compute_profile
-from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
+from darrm_opt.design_spec import CORE, canonical_json, digest
 from solver_cache.jobs import Job
+from solver_cache.kinds import Spec
 from solver_cache.process_pool.task_loop import Task as PoolTask
 
 _LOG = logging.getLogger("api.jobs")
@@ -67,15 +69,17 @@ class AnswerKind:
         compute: from the task's argument to its result, both plain data.
         recheck: proves a stored result (second) again for its argument (first), and raises where it is not proved.
         answer: makes the answer as plain data of the argument and the result.
-        designs: of the argument, the γ that the work needs, which are read from the store before and handed over as
-            "known"; of the argument and the result, those of its "solutions", which are stored. None: it has none.
+        designs: of the argument, the γ or tables that the work needs, which are read from the store before and handed
+            over as "known"; of the argument and the result, those of its ``solutions``. None: it has none.
+        solutions: the records in a result, which are stored.
     """
 
     model: type[BaseModel]
     compute: PoolTask
     recheck: Callable[[dict[str, Any], dict[str, Any]], None] = _numbers
     answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = _as_computed
-    designs: Callable[[dict[str, Any], dict[str, Any] | None], list[DesignSpec]] | None = None
+    designs: Callable[[dict[str, Any], dict[str, Any] | None], Sequence[Spec]] | None = None
+    solutions: Callable[[dict[str, Any]], list[dict[str, Any]]] = itemgetter("solutions")
 
 
 def _profile(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +104,14 @@ KINDS: dict[str, AnswerKind] = {
     "verify": AnswerKind(
         VerifyAnswer, certificates.certify, certificates.recheck_certificate, certificates.certificate_to_dict
     ),
-    "plurality": AnswerKind(PluralityAnswer, plurality.design_plurality, plurality.recheck_rule),
+    "plurality": AnswerKind(
+        PluralityAnswer,
+        plurality.design_plurality,
+        plurality.recheck_rule,
+        plurality.plurality_to_dict,
+        lambda argument, _: [plurality.table_spec(argument)],
+        lambda result: [result["rule"]],
+    ),
     "plurality/options": AnswerKind(PluralityOptionsAnswer, plurality.design_options, plurality.recheck_options),
 }
 """Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""
@@ -166,7 +177,7 @@ class AnswerTask:
     async def compute(
         self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Compute the result, and store the γ in it; return its job's result and the result (`Task.compute`)."""
+        """Compute the result, and store the designs in it; return its job's result and the result (`Task.compute`)."""
         kind, argument, known = KINDS[self.kind], self.argument, list[dict[str, Any] | None]()
         seconds, processor = limits or (ESTIMATE_ERROR * context.settings.max_work_seconds, math.inf)
         if kind.designs is not None and (specs := kind.designs(argument, None)):
@@ -178,7 +189,7 @@ class AnswerTask:
         if kind.designs is not None:
             specs = kind.designs(argument, result)
             known = known or [None] * len(specs)
-            found = zip(specs, result["solutions"], known, result["doubts"], strict=True)
+            found = zip(specs, kind.solutions(result), known, result["doubts"], strict=True)
             additions = [(spec, record) for spec, record, was_known, doubt in found if not (was_known or doubt)]
             await context.write(repository.save_records, additions, context.store)
             result = {**result, "cached": [was_known is not None for was_known in known]}

@@ -6,12 +6,14 @@ from typing import Any
 
 from darrm_opt.answers import Report
 from darrm_opt.answers.verification import verify_options, verify_plurality
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, design_releases, parse_prior
 from darrm_opt.plurality.designer import MAX_RULE_PARTITIONS
 from darrm_opt.plurality.vote_law import SAMPLED_NUMBERS
+from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.problem import has_table, partition_count
 from darrm_opt.tables.record import plurality_record, problem_from_record
+from darrm_opt.tables.spec import TableSpec, read_table, reprove_table
 
 CELLS_CUBED_SECONDS = 8e-10
 """Time of a solve [s] over the cube of its cells, where privacy is strict; K = 30, C = 6: two minutes."""
@@ -70,7 +72,11 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the optimal rule of a ``problem`` under a ``prior``, and the utility of each mechanism."""
+    """Return the optimal rule of a ``problem`` under a ``prior``, and the utility of each mechanism.
+
+    "known" holds the record of the rule, where that is stored and proved already. "doubts" holds why a store would not
+    believe the rule: empty unless something is wrong with this program.
+    """
     report(None)
     problem = problem_from_record(argument["problem"])
     objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
@@ -79,8 +85,41 @@ def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]
         objective.weights(cells)
     except InvalidInput as err:  # a prior of other voters or classes
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
-    comparison = compare_mechanisms(problem, objective, time_limit=argument["time_limit"])
-    return {**comparison.as_dict(), "rule": plurality_record(comparison.solution)}
+    (known,) = argument.get("known", [None])
+    solution = None if known is None else read_table(known)
+    comparison = compare_mechanisms(problem, objective, time_limit=argument["time_limit"], solution=solution)
+    record, doubt = plurality_record(comparison.solution), ""
+    if known is None:
+        try:
+            reprove_table(read_table(record), TableSpec(problem, objective))
+        except (ReproofFailed, NotPrivate) as err:
+            doubt = str(err)
+    return {**comparison.as_dict(), "rule": record if known is None else known, "doubts": [doubt]}
+
+
+def table_spec(argument: dict[str, Any]) -> TableSpec:
+    """Return the table that an argument of `design_plurality` asks for."""
+    objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
+    return TableSpec(problem_from_record(argument["problem"]), objective)
+
+
+def plurality_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a result of `design_plurality`, with its id and whether it was stored before."""
+    fields = {name: value for name, value in result.items() if name not in ("doubts", "cached")}
+    return {"id": table_spec(argument).key, "cached": result.get("cached", [False])[0], **fields}
+
+
+def table_to_dict(id: str, record: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored rule, given its proved record, as the answer to its id: without mechanisms beside it."""
+    fields = ("problem", "prior", "ties", "price", "utility", "upper_bound", "status")
+    return {
+        "id": id,
+        "cached": True,
+        **{name: record[name] for name in fields},
+        "gap": max(0.0, record["upper_bound"] - record["utility"]),
+        "margin": record["certificate"]["margin"],
+        "rule": record,
+    }
 
 
 def recheck_rule(argument: dict[str, Any], result: dict[str, Any]) -> None:

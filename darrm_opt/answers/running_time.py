@@ -31,6 +31,7 @@ from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_record
+from darrm_opt.tables.spec import TableSpec
 
 MAX_ESTIMATED_VOTERS = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
@@ -120,8 +121,12 @@ def estimate_to_dict(spec: DesignSpec, cost: CostEstimate, *, stored: bool) -> d
     }
 
 
-def solve_seconds(request: DesignSpec) -> float:
+def solve_seconds(request: DesignSpec | TableSpec) -> float:
     """Return the expected time of a solve by cuts on one processor [s], for any K that a grid may name."""
+    if isinstance(request, TableSpec):
+        from darrm_opt.answers.plurality import plurality_seconds
+
+        return plurality_seconds(request.problem)
     return _cut_seconds(request.problem) + _scenario_seconds(request)
 
 

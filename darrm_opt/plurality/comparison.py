@@ -65,6 +65,7 @@ def compare_mechanisms(
     objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
     *,
     time_limit: float | None = None,
+    solution: PluralitySolution | None = None,
 ) -> MechanismComparison:
     """Return the optimum and every mechanism for one problem.
 
@@ -72,12 +73,14 @@ def compare_mechanisms(
         problem: voters, classes and target; with abstention, Confident-GNMax is among the mechanisms.
         objective: as for `solve_plurality`.
         time_limit: for the optimum [s].
+        solution: the optimum, where it is known; None: it is solved.
 
     Raises:
         InvalidInput: as `solve_plurality`.
     """
     goal = as_objective(objective)
-    solution = solve_plurality(problem, goal, time_limit=time_limit)
+    if solution is None:
+        solution = solve_plurality(problem, goal, time_limit=time_limit)
     labelling = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
     mechanisms = {name: calibrate_mechanism(labelling, name) for name in tables()}
     if problem.abstention:

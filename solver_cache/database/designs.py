@@ -25,7 +25,8 @@ from solver_cache.designs import (
     unknown_after,
 )
 from solver_cache.jobs import PAGE_SIZE
-from solver_cache.model import SHAPES, SearchColumns
+from solver_cache.kinds import is_shape
+from solver_cache.model import SearchColumns
 
 _NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
 
@@ -132,6 +133,6 @@ def _columns(values: Any) -> SearchColumns | None:
     columns = {name: values[name] for name in SearchColumns.__dataclass_fields__}
     numbers = all(isinstance(columns[name], float | int) for name in _NUMBERS)
     counts = all(isinstance(columns[name], int) for name in ("voters", "affected"))
-    if not (numbers and counts and isinstance(columns["objective"], str) and columns["shape"] in SHAPES):
+    if not (numbers and counts and isinstance(columns["objective"], str) and is_shape(columns["shape"])):
         return None
     return SearchColumns(**columns | {name: float(columns[name]) for name in _NUMBERS})

@@ -13,6 +13,10 @@
 A file without ``[[grid]]`` is one part. Quantities are those of a problem (K, m or target_epsilon, epsilon, Delta,
 delta, affected), each a value, a list, a range or a formula of the others (`axes`); every combination for which
 ``where`` holds is a problem, for each ``objective`` and ``shape``.
+
+With ``classes`` the problems are tables for so many classes, of voters that are not private: of the quantities K,
+classes, target_epsilon, delta and affected, and the price of a wrong label, for each ``prior``; ``ties`` and
+``abstention`` are as for `darrm plurality`.
 """
 
 from __future__ import annotations
@@ -32,15 +36,22 @@ from darrm_opt.design.solver import Shape
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.number_text import double_in
-from darrm_opt.problem import Problem
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, Ties, parse_prior
+from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.spec import TableSpec
+from solver_cache.kinds import Spec
 from solver_cache.precompute.axes import Axis, read_axis, read_texts
 from solver_cache.precompute.formula import Expression, parse
 
-QUANTITIES = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
+QUANTITIES = ("K", "classes", "epsilon", "Delta", "affected", "price", "m", "target_epsilon", "delta")
 """In the order in which they vary, the last the fastest: neighbours differ in their target only, which is what warm
 starts want."""
 
-_OTHERS = ("objective", "shape", "where")
+_OF_TABLES = ("classes", "price")
+_NOT_OF_TABLES = ("epsilon", "Delta", "m")
+
+_OTHERS = ("objective", "shape", "where", "prior", "ties", "abstention")
 SHAPES = ("free", "monotone")
 
 
@@ -51,23 +62,24 @@ class Part:
     Attributes:
         path: where it stands, for messages; empty for a file of one part.
         axes: the quantities in an order in which each formula finds what it needs.
-        objectives: what is maximised.
-        shapes: "free", "monotone".
+        objectives: what is maximised; of tables, the priors.
+        shapes: "free", "monotone"; of tables, whether no class may be released.
         where: which combinations count; None: all.
     """
 
     path: str
     axes: tuple[tuple[str, Axis], ...]
-    objectives: tuple[AnyObjective, ...]
-    shapes: tuple[Shape, ...]
+    objectives: tuple[AnyObjective | PluralityPrior, ...]
+    shapes: tuple[Shape | bool, ...]
     where: Expression | None
+    ties: Ties = "excluded"
 
     @property
     def size(self) -> int:
         """Number of combinations, those included that ``where`` leaves out."""
         return math.prod(len(axis.values) for _, axis in self.axes) * len(self.objectives) * len(self.shapes)
 
-    def sample(self, count: int) -> Iterator[DesignSpec]:
+    def sample(self, count: int) -> Iterator[Any]:
         """Yield the problems among ``count`` of the combinations, evenly spaced; fewer where ``where`` leaves some out.
 
         Raises:
@@ -90,8 +102,8 @@ class Part:
             if self._includes(values):
                 yield self._spec(values, self.objectives[objective], self.shapes[shape])
 
-    def specs(self) -> Iterator[DesignSpec]:
-        """Yield every specification, those that differ in their target only one after another.
+    def specs(self) -> Iterator[Any]:
+        """Yield every `DesignSpec` or `TableSpec`, those that differ in their target only one after another.
 
         Raises:
             InvalidInput: a combination is no problem; the message names the part and the combination.
@@ -122,11 +134,14 @@ class Part:
         except InvalidInput as err:
             raise InvalidInput(_join(self.path, "where"), err.value, err.accepted, err.advice) from err
 
-    def _spec(self, values: Mapping[str, float], objective: AnyObjective, shape: Shape) -> DesignSpec:
+    def _spec(self, values: Mapping[str, float], objective: Any, shape: Any) -> Spec:
         arguments: dict[str, Any] = {
-            name: _whole_number(value) if name in {"K", "affected"} else value for name, value in values.items()
+            name: _whole_number(value) if name in {"K", "affected", "classes"} else value
+            for name, value in values.items()
         }
         try:
+            if "classes" in arguments:
+                return _table_spec(arguments, objective, self.ties, abstention=shape)
             return DesignSpec(Problem.from_allowance(**{"m": None} | arguments), objective, shape)
         except InvalidInput as err:
             point = ", ".join(f"{name} = {value:g}" for name, value in values.items())
@@ -145,17 +160,18 @@ class Grid:
         """Number of combinations, those included that ``where`` leaves out."""
         return sum(part.size for part in self.parts)
 
-    def specs(self) -> Iterator[DesignSpec]:
+    def specs(self) -> Iterator[Any]:
         """Yield every specification of every part."""
         for part in self.parts:
             yield from part.specs()
 
 
-def read_grid(path: str | Path) -> Grid:
+def read_grid(path: str | Path, options: Mapping[str, Any] | None = None) -> Grid:
     """Return what a grid file says.
 
     Args:
         path: ``.toml`` or ``.json``.
+        options: quantities that take the place of the file's, in every part.
 
     Raises:
         InvalidInput: it cannot be read, or something in it is not accepted: the message names the place in the file.
@@ -171,11 +187,11 @@ def read_grid(path: str | Path) -> Grid:
     except (ValueError, RecursionError) as err:
         kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
         raise InvalidInput("GRID", str(path), f"a file in {kind}", f"{str(err).removesuffix('.')}.") from err
-    return grid_of(content)
+    return grid_of(content, options)
 
 
-def grid_of(content: Any) -> Grid:
-    """Return the grid that plain data stands for; raises as `read_grid`.
+def grid_of(content: Any, options: Mapping[str, Any] | None = None) -> Grid:
+    """Return the grid that plain data stands for; arguments and errors as for `read_grid`.
 
     >>> grid = grid_of({"K": [5, 7], "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 2, "step": 0.5}})
     >>> [(spec.problem.K, spec.problem.m) for spec in grid.specs()]
@@ -185,27 +201,68 @@ def grid_of(content: Any) -> Grid:
         raise InvalidInput("GRID", content, "a table of quantities")
     tables = content.get("grid")
     if tables is None:
-        return Grid((_part(content, ""),))
+        return Grid((_part({**content, **(options or {})}, ""),))
     if not (isinstance(tables, list) and tables and all(isinstance(table, Mapping) for table in tables)):
         raise InvalidInput("grid", tables, "tables, [[grid]]")
     common = {name: value for name, value in content.items() if name != "grid"}
     for name, value in common.items():
         _check_name(name, value, "")
-    return Grid(tuple(_part({**common, **table}, f"grid[{i}]") for i, table in enumerate(tables)))
+    return Grid(tuple(_part({**common, **table, **(options or {})}, f"grid[{i}]") for i, table in enumerate(tables)))
 
 
 def _part(content: Mapping[str, Any], path: str) -> Part:
     for name, value in content.items():
         _check_name(name, value, path)
-    for name in ("K", "epsilon"):
+    is_table = "classes" in content
+    for name in ("K", "target_epsilon") if is_table else ("K", "epsilon"):
         if name not in content:
             raise InvalidInput(_join(path, name), None, "a value, a list, a range or a formula")
-    if ("m" in content) == ("target_epsilon" in content):
+    strange = ("objective", "shape", *_NOT_OF_TABLES) if is_table else ("prior", "ties", "abstention", *_OF_TABLES)
+    for name in strange:
+        if name in content:
+            accepted = f"no {name} {'with' if is_table else 'without'} classes"
+            raise InvalidInput(_join(path, name), content[name], accepted)
+    if not is_table and ("m" in content) == ("target_epsilon" in content):
         raise InvalidInput(_join(path, "m"), content.get("m"), "exactly one of m and target_epsilon")
     names = {name for name in QUANTITIES if name in content}
     axes = {name: read_axis(content[name], _join(path, name), names) for name in QUANTITIES if name in names}
     ordered_axes = tuple((name, axes[name]) for name in _order(axes, path))
-    return Part(path, ordered_axes, _objectives(content, path), _shapes(content, path), _where(content, path, names))
+    where = _where(content, path, names)
+    if is_table:
+        priors, silent = _priors(content, path), _abstention(content, path)
+        return Part(path, ordered_axes, priors, silent, where, _ties(content, path))
+    return Part(path, ordered_axes, _objectives(content, path), _shapes(content, path), where)
+
+
+def _table_spec(values: dict[str, Any], prior: PluralityPrior, ties: Ties, *, abstention: bool) -> TableSpec:
+    target = Privacy(values["target_epsilon"], values.get("delta", 0.0))
+    problem = PluralityProblem(values["K"], values["classes"], target, values.get("affected", 1), abstention=abstention)
+    return TableSpec(problem, PluralityObjective(prior, ties, values.get("price", 0.0)))
+
+
+def _priors(content: Mapping[str, Any], path: str) -> tuple[PluralityPrior, ...]:
+    where, priors = _join(path, "prior"), []
+    for text in read_texts(content.get("prior", "dirichlet(1)"), where):
+        try:
+            priors.append(parse_prior(text))
+        except InvalidInput as err:
+            raise InvalidInput(where, text, err.accepted, err.advice) from err
+    return tuple(priors)
+
+
+def _abstention(content: Mapping[str, Any], path: str) -> tuple[bool, ...]:
+    given = content.get("abstention", False)
+    values = given if isinstance(given, list) else [given]
+    if not values or not all(isinstance(value, bool) for value in values):
+        raise InvalidInput(_join(path, "abstention"), given, "true, false, or a list of them")
+    return tuple(values)
+
+
+def _ties(content: Mapping[str, Any], path: str) -> Ties:
+    ties = content.get("ties", "excluded")
+    if ties not in ("excluded", "any"):
+        raise InvalidInput(_join(path, "ties"), ties, "'excluded' or 'any'")
+    return cast("Ties", ties)
 
 
 def _where(content: Mapping[str, Any], path: str, names: set[str]) -> Expression | None:

@@ -17,9 +17,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 from darrm_opt.design.schedule import is_expensive
 from darrm_opt.design_spec import DesignSpec
+from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.spec import TableSpec
+from solver_cache.kinds import Spec
 from solver_cache.precompute.grid import Grid
 from solver_cache.store import Store
 
@@ -46,7 +50,7 @@ KEYS_PER_LOOKUP = 600
 SAMPLE = 500
 """Problems of a part that an estimate looks at."""
 
-Cost = Callable[[DesignSpec], float]
+Cost = Callable[[Any], float]
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Batch:
         careful: whether each result is reported at once, since a worker was lost with these problems.
     """
 
-    specs: tuple[DesignSpec, ...]
+    specs: tuple[Any, ...]
     lead: DesignSpec | None
     mean_seconds: float
     careful: bool = False
@@ -95,7 +99,7 @@ class RunPlan:
         return sum(len(batch.specs) for batch in self.batches)
 
 
-def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> RunPlan:
+def make_plan(specs: Iterable[Spec], store: Store, cost: Cost) -> RunPlan:
     """Return what is to be done for a grid; nothing is changed. Holds in memory what is missing, and no more.
 
     Args:
@@ -171,9 +175,11 @@ def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
     return PlanEstimate(round(problems), round(stored), seconds, sampled)
 
 
-def warm_start_pays(group: tuple[DesignSpec, ...]) -> bool:
+def warm_start_pays(group: tuple[Spec, ...]) -> TypeGuard[tuple[DesignSpec, ...]]:
     """Whether a group is solved from its lead's rows."""
     problem = group[0].problem
+    if isinstance(problem, PluralityProblem):
+        return False
     return len(group) >= MIN_GROUP and problem.voter.delta > 0 and problem.K >= MIN_WARM_K and not is_expensive(problem)
 
 
@@ -183,10 +189,10 @@ class _Batcher:
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
         self._batches: list[Batch] = []
-        self._loose: list[DesignSpec] = []
+        self._loose: list[Spec] = []
         self._seconds = 0.0
 
-    def add(self, group: tuple[DesignSpec, ...], missing: list[DesignSpec]) -> None:
+    def add(self, group: tuple[Spec, ...], missing: list[Spec]) -> None:
         if not missing:
             return
         if warm_start_pays(group):
@@ -213,14 +219,16 @@ class _Batcher:
             self._add(self._loose, None, self._seconds)
             self._loose, self._seconds = [], 0.0
 
-    def _add(self, specs: Sequence[DesignSpec], lead: DesignSpec | None, seconds: float) -> None:
+    def _add(self, specs: Sequence[Spec], lead: DesignSpec | None, seconds: float) -> None:
         self._batches.append(Batch(tuple(specs), lead, seconds / len(specs)))
 
 
-def _groups(specs: Iterable[DesignSpec]) -> Iterator[tuple[DesignSpec, ...]]:
+def _groups(specs: Iterable[Spec]) -> Iterator[tuple[Spec, ...]]:
     """Yield neighbours that differ in their target only, at most `GROUP_SIZE` at a time."""
 
-    def kin(spec: DesignSpec) -> object:
+    def kin(spec: Spec) -> object:
+        if isinstance(spec, TableSpec):
+            return spec.problem.K, spec.problem.classes
         problem = spec.problem
         return problem.K, problem.voter, problem.affected, str(spec.objective), spec.shape
 
@@ -229,8 +237,8 @@ def _groups(specs: Iterable[DesignSpec]) -> Iterator[tuple[DesignSpec, ...]]:
             yield group
 
 
-def _pages(groups: Iterable[tuple[DesignSpec, ...]]) -> Iterator[list[tuple[DesignSpec, ...]]]:
-    page, many = list[tuple[DesignSpec, ...]](), 0
+def _pages(groups: Iterable[tuple[Spec, ...]]) -> Iterator[list[tuple[Spec, ...]]]:
+    page, many = list[tuple[Spec, ...]](), 0
     for group in groups:
         page.append(group)
         many += len(group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from darrm_opt.design_spec import DesignSpec
+from solver_cache.kinds import Spec
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Failure:
         reason: why, in words.
     """
 
-    spec: DesignSpec
+    spec: Spec
     key: str
     reason: str
 

@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from darrm_opt.design.solver import check_backend
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import real_number, whole_number
+from darrm_opt.tables.problem import PluralityProblem
 from solver_cache.errors import CacheError
 from solver_cache.jobs import MAX_LEASE_SECONDS
+from solver_cache.kinds import Spec, question_record
 from solver_cache.model import ClaimResult
 from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
 from solver_cache.precompute.executor import Executor, TaskEnded, TaskLost, TaskReport
@@ -110,14 +111,14 @@ class _InFlight:
 
     batch: Batch
     owner: str
-    left: dict[str, DesignSpec]
+    left: dict[str, Spec]
     solved: set[str] = field(default_factory=set)
 
 
 class _Unsaved(NamedTuple):
     """An answer that came in and is to be stored."""
 
-    spec: DesignSpec
+    spec: Spec
     batch: Batch
     answer: Answer
 
@@ -368,7 +369,7 @@ class Scheduler:
             self._counts.worst_gap = max(self._counts.worst_gap, answer.gap)
         self._counts.done += batch.mean_seconds
 
-    def _give_up(self, spec: DesignSpec, batch: Batch, reason: str) -> None:
+    def _give_up(self, spec: Spec, batch: Batch, reason: str) -> None:
         key = spec.key
         _LOG.warning("%s: %s", key, reason)
         self._counts.failures.append(Failure(spec, key, reason))
@@ -408,11 +409,16 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
     """Return failures in words, a line each."""
     lines = []
     for failure in failures:
-        problem = failure.spec.problem
+        problem, columns = failure.spec.problem, question_record(failure.spec)
+        voters = (
+            f"{problem.classes} classes"
+            if isinstance(problem, PluralityProblem)
+            else f"ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}"
+        )
         question = (
-            f"K = {problem.K}, ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}, "
-            f"affected = {problem.affected}, target ε = {problem.target.epsilon:g}, δ = {problem.target.delta:g}, "
-            f"{failure.spec.objective}, {failure.spec.shape}"
+            f"K = {problem.K}, {voters}, affected = {problem.affected}, target ε = {problem.target.epsilon:g}, "
+            f"δ = {problem.target.delta:g}, "
+            + ", ".join(str(columns[name]) for name in ("objective", "shape", "prior") if name in columns)
         )
         lines.append(f"{failure.key[:12]}… ({question}): {failure.reason}")
     return lines

@@ -22,6 +22,10 @@ from darrm_opt.design.solver import solve, solve_warm
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem
+from darrm_opt.tables.solver import solve_plurality
+from darrm_opt.tables.spec import TableSpec
+from solver_cache.kinds import Answer as StoredAnswer
+from solver_cache.kinds import Spec
 from solver_cache.model import Row, row_of
 from solver_cache.precompute.claims import LEASE, Claims
 from solver_cache.store import open_store
@@ -45,7 +49,7 @@ class Task:
     """
 
     number: int
-    specs: tuple[DesignSpec, ...]
+    specs: tuple[Spec, ...]
     lead: DesignSpec | None = None
     backend: str = "highs"
     time_limit: float | None = None
@@ -210,7 +214,7 @@ class _Solver:
         self._rows: Counts | None = None
         self._sought = False
 
-    def solve(self, spec: DesignSpec) -> Answer | AttemptFailed:
+    def solve(self, spec: Spec) -> Answer | AttemptFailed:
         """Return what comes of a problem."""
         try:
             solution = self._solve_from_lead(spec)
@@ -221,10 +225,12 @@ class _Solver:
         if not solution.status.is_final:
             reason = f"It ended as '{solution.status.value}'. {solution.status.advice}"
             return AttemptFailed(spec.key, reason, transient=False)
-        row = row_of(solution, spec, timed=False)
-        return Answer(row.key, row, solution.gap, solution.status is not Status.OPTIMAL)
+        row, gap = row_of(solution, spec, timed=False), max(0.0, solution.upper_bound - solution.utility)
+        return Answer(row.key, row, gap, solution.status is not Status.OPTIMAL)
 
-    def _solve_from_lead(self, spec: DesignSpec) -> Solution:
+    def _solve_from_lead(self, spec: Spec) -> StoredAnswer:
+        if isinstance(spec, TableSpec):
+            return solve_plurality(spec.problem, spec.objective, time_limit=self._task.time_limit)
         lead = self._task.lead
         if lead is None:
             return self._cold(spec)

@@ -9,7 +9,6 @@ refused. What is then left to be believed is proved: see `solver_cache.validate.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from darrm_opt._version import __version__
 from darrm_opt.design_spec import CORE, canonical_json, digest
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import FORMAT
+from solver_cache.kinds import kind_of_record
 from solver_cache.model import Row
 
 TABLE = 1
@@ -48,7 +48,8 @@ COLUMNS = (
 )
 """Columns of a table, in order: the question, the answer, the certificate, where it comes from, the record itself.
 
-``m`` is null where voters have none; ``certificate`` is its method, ``version`` that of the program that proved it."""
+``m`` is null where voters have none; ``certificate`` is its method, ``version`` that of the program that proved it.
+Of a table for any number of classes ``shape`` says how many, ``gamma`` its values, and ``certificate`` is "edges"."""
 
 
 class TableError(DarrmError):
@@ -96,14 +97,7 @@ def columns_of(row: Row) -> dict[str, Any]:
     """
     try:
         record = json.loads(row.record)
-        problem, proof = record["problem"], record["certificate"]
-        values = {
-            **{name: problem[name] for name in ("K", "m", "Delta", "affected", "target_epsilon", "delta")},
-            "epsilon": math.inf if problem["epsilon"] == "inf" else problem["epsilon"],
-            **{name: record[name] for name in ("objective", "shape", "utility", "upper_bound", "gap", "gamma")},
-            "certificate": proof["method"],
-            **{name: proof[name] for name in ("bound", "limit", "margin", "error_bound", "worst_value", "version")},
-        }
+        values = kind_of_record(record).columns(record)
     except (ValueError, LookupError, TypeError, RecursionError) as err:
         raise TableError(f"its record cannot be read: {err!r:.200}") from err
     row_values = {"id": row.key, "core": row.core, "sha256": row.digest, "record": row.record}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from darrm_opt import Problem, solve
+from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import DesignSpec, digest
 from darrm_opt.reprove import reprove
 from solver_cache import MemoryStore, keep, validate, validate_row
@@ -49,7 +50,7 @@ def test_a_text_is_proved_once_for_a_question(proofs: list[DesignSpec]) -> None:
     for question in (None, SPEC, DesignSpec(PROBLEM, "rectangular")):
         again = validate_row(replace(row), question)
         assert again == first
-        assert again.solution is not None
+        assert isinstance(again.solution, Solution)
         assert again.solution.gamma.tolist() == SOLUTION.gamma.tolist()
     assert proofs == [SPEC]
 

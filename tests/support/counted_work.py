@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from darrm_opt.design_spec import DesignSpec
+from solver_cache.kinds import Spec
 from solver_cache.precompute import worker
 from solver_cache.precompute.worker import (
     Answer,
@@ -28,7 +28,7 @@ from solver_cache.precompute.worker import (
 _SOLVED = worker._Solver.solve
 
 
-def _solve_and_note(self: worker._Solver, spec: DesignSpec) -> Answer | AttemptFailed:
+def _solve_and_note(self: worker._Solver, spec: Spec) -> Answer | AttemptFailed:
     _say("begun", spec.key, self._task.owner)
     if spec.key == os.environ.get("COUNTED_CRASH"):
         os._exit(9)

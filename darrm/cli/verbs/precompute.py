@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,11 +20,45 @@ if TYPE_CHECKING:
     from solver_cache.precompute.progress import RunOutcome, RunProgress
 
 
-_WHERE = "Where"
+_WHERE, _WHAT = "Where", "What"
+
+
+@dataclass(frozen=True)
+class Quantities:
+    """Quantities of a grid, each one value, several with commas, or a formula; in the place of the grid file's."""
+
+    K: Annotated[str | None, CommandOption("--K", "Numbers of voters.", "COUNT,…", _WHAT)] = None
+    classes: Annotated[
+        str | None,
+        CommandOption("--classes", "Tables for so many classes, of voters that are not private.", "COUNT,…", _WHAT),
+    ] = None
+    epsilon: Annotated[str | None, CommandOption("--epsilon", "ε of one voter, without classes.", "NATS,…", _WHAT)] = (
+        None
+    )
+    m: Annotated[str | None, CommandOption("--m", "Allowances, without classes.", "NUMBER,…", _WHAT)] = None
+    target_epsilon: Annotated[str | None, CommandOption("--target-epsilon", "ε of the release.", "NATS,…", _WHAT)] = (
+        None
+    )
+    delta: Annotated[str | None, CommandOption("--delta", "δ of the release.", "PROBABILITY,…", _WHAT)] = None
+    prior: Annotated[str | None, CommandOption("--prior", "How votes fall, with classes.", "PRIOR", _WHAT)] = None
+
+    def content(self) -> dict[str, Any]:
+        """Return those that were typed, as a grid file has them."""
+        typed = {option.name: getattr(self, option.name) for option in fields(self)}
+        return {name: text if name == "prior" else _values(text) for name, text in typed.items() if text is not None}
+
+
+def _values(text: str) -> Any:
+    parts = [number(part.strip()) for part in text.split(",")]
+    is_list = len(parts) > 1 and not any(isinstance(part, str) for part in parts)
+    return parts if is_list else number(text)
 
 
 def precompute(
-    grid: Annotated[str, Argument("GRID", "The grid file, .toml or .json: see docs/scale.md.")],
+    quantities: Quantities,
+    grid: Annotated[
+        str | None, Argument("GRID", "The grid file, .toml or .json: see docs/scale.md. Or give the quantities below.")
+    ] = None,
     url: StoreUrl = None,
     workers: Annotated[
         str | None, CommandOption("--workers", "Processes on this machine.", "COUNT", _WHERE, "one for each processor")
@@ -51,7 +86,7 @@ def precompute(
     dry_run: Annotated[bool, CommandOption("--dry-run", "Say what would be done, and stop.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Design every γ of a grid, on this machine's processors or on a Dask cluster, and store them.
+    """Design every γ, or every table for several classes, of a grid, on this machine or on a Dask cluster; store them.
 
     Says first what there is to do. The store is the state: whatever ends a run, running it again continues, and several
     runs at once share the work. A problem that keeps failing is listed at the end, with the reason, and the exit code
@@ -70,7 +105,8 @@ def precompute(
         )
     with ExitStack() as stack:
         store = stack.enter_context(closing(open_target(store_url, dry_run=dry_run)))
-        problems = read_problems(grid)
+        problems = read_problems(grid, quantities.content())
+        grid = grid or "the grid"
         if dry_run and problems.size > MAX_EXACT_DRY_RUN:
             estimate = estimated_plan(grid, problems, store)
             answer(as_json({"plan": estimate}) if json else estimate["text"])
@@ -156,12 +192,21 @@ def _in_file(grid: str) -> Iterator[None]:
         fail(f"{grid}: {err}", ExitCode.BAD_INPUT)
 
 
-def read_problems(grid: str) -> Grid:
-    """Return the problems of a grid file; what is wrong in the file ends the verb."""
-    from solver_cache.precompute.grid import read_grid
+def read_problems(grid: str | None, quantities: dict[str, Any]) -> Grid:
+    """Return the problems of a grid file, of quantities, or of both; what is wrong in the file ends the verb.
 
+    Raises:
+        InvalidInput: there is neither, or a quantity is not accepted.
+    """
+    from darrm_opt.errors import InvalidInput
+    from solver_cache.precompute.grid import grid_of, read_grid
+
+    if grid is None:
+        if not quantities:
+            raise InvalidInput("GRID", None, "a grid file, or quantities such as --K and --classes")
+        return grid_of(quantities)
     with _in_file(grid):
-        return read_grid(grid)
+        return read_grid(grid, quantities)
 
 
 def read_plan(grid: str, problems: Grid, store: Store) -> RunPlan:
@@ -252,7 +297,7 @@ def plan_to_dict(plan: RunPlan, url: str) -> dict[str, Any]:
 
 def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
     """Return what came of a run, as plain data, with one text for all of it."""
-    from darrm_opt.record import problem_record
+    from solver_cache.kinds import question_record
     from solver_cache.precompute.scheduler import failure_lines
 
     progress = outcome.progress
@@ -267,9 +312,7 @@ def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
     failures = [
         {
             "id": failure.key,
-            "problem": problem_record(failure.spec.problem),
-            "objective": str(failure.spec.objective),
-            "shape": failure.spec.shape,
+            **question_record(failure.spec),
             "reason": failure.reason,
             "text": line,
         }

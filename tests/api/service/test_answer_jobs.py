@@ -233,10 +233,10 @@ def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
         assert client.post("/v1/tradeoff", json=ASKED["tradeoff"]).status_code == 200
         monkeypatch.setitem(answers.KINDS, "tradeoff", endless)
         service = client.app.state.service  # type: ignore[attr-defined]
-        stopped = service.pools["compute"].killed
+        stopped = service.resources.pools["compute"].killed
         jobs = [client.post("/v1/tradeoff", json={**ASKED["tradeoff"], "ms": [1, m]}) for m in (1.5, 2.5, 3)]
         assert [job.status_code for job in jobs] == [202, 202, 202]
-        assert service.pools["compute"].killed == stopped + 1  # the first alone was tried on the short lane
+        assert service.resources.pools["compute"].killed == stopped + 1  # the first alone was tried on the short lane
         assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
         for job in jobs:
             client.delete(f"/v1/jobs/{job.json()['id']}").raise_for_status()

@@ -122,6 +122,7 @@ def answers(task: Task) -> dict[str, str]:
 
 def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
     (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), solve_seconds).batches
+    assert batch.lead is not None
     assert batch.lead == batch.specs[0]
     whole = list(perform(Task(0, batch.specs, batch.lead)))
     expected = {event.key: event.row.record for event in whole if isinstance(event, Answer)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from darrm_opt.design.status import Status
+from darrm_opt.design.solution import Status
 from darrm_opt.design_spec import CORE, canonical_json, digest
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import real_number, whole_number

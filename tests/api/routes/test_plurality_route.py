@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +15,12 @@ from api.tasks.answers import KINDS
 from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.answers.verification import verify_options, verify_plurality
+from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, design_releases, parse_prior, solve_plurality
 from darrm_opt.tables.record import problem_record, rule_from_record
+from solver_cache.model import Row
 
 ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
 
@@ -151,3 +154,42 @@ def test_a_service_that_lies_is_found_out(client: TestClient) -> None:
     values[-1] = 0.0
     with pytest.raises(NotPrivate):
         verify_plurality({**told, "rule": {**told["rule"], "values": values}}, problem)
+
+
+def test_a_rule_is_stored_listed_and_read_by_its_id(client: TestClient) -> None:
+    asked = ASKED | {"K": 4, "prior": "dirichlet(2)"}
+    told = client.post("/v1/plurality", json=asked).json()
+    again = client.post("/v1/plurality", json=asked | {"prior": "dirichlet( 2.0 )"}).json()
+    assert (told["cached"], again["cached"]) == (False, True)
+    assert {**again, "cached": False, "prior": told["prior"]} == told
+    id = told["id"]
+    stored = client.get(f"/v1/plurality/{id}")
+    assert stored.json() == {name: again[name] for name in stored.json()}
+    assert set(told) - set(stored.json()) == {"utilities", "rates"}
+    same = client.get(f"/v1/plurality/{id}", headers={"If-None-Match": stored.headers["etag"]})
+    assert (same.status_code, same.content) == (304, b"")
+    assert client.put(f"/v1/designs/{id}/tags/mine").json()["shape"] == "3 classes"
+    assert [design["id"] for design in client.get("/v1/designs?tag=mine").json()["designs"]] == [id]
+    assert client.get(f"/v1/designs/{id}").json()["design"]["rule"] == told["rule"]
+
+
+def test_a_rule_and_a_gamma_are_not_taken_for_each_other(client: TestClient) -> None:
+    rule = client.post("/v1/plurality", json=ASKED).json()["id"]
+    gamma = client.post("/v1/gamma", json={"K": 3, "m": 1, "epsilon": 0.5}).json()["id"]
+    assert client.get(f"/v1/gamma/{rule}").status_code == 404
+    assert client.get(f"/v1/plurality/{gamma}").status_code == 404
+    refused = client.get(f"/v1/designs/{gamma}/compare/{rule}")
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "other")
+
+
+def test_a_stored_rule_that_is_not_private_is_not_given(client: TestClient) -> None:
+    asked = ASKED | {"K": 3, "prior": "dirichlet(3)"}
+    id = client.post("/v1/plurality", json=asked).json()["id"]
+    store = client.app.state.service.store  # type: ignore[attr-defined]  # the application's own
+    row = store.get(id)
+    text = canonical_json(json.loads(row.record) | {"values": [1.0, 0.0, 1.0, 0.0, 0.0]})
+    store.remove(row)
+    store.put(Row(id, row.core, text, digest(text)))
+    assert client.get(f"/v1/plurality/{id}").status_code == 404
+    assert not client.post("/v1/plurality", json=asked).json()["cached"]
+    assert client.get(f"/v1/plurality/{id}").status_code == 200  # the bad row was replaced

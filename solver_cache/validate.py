@@ -76,14 +76,21 @@ def validate_row(row: Row | None, spec: Spec | None = None) -> Validation[Any]:
         solution = read_row(row)
         if spec is None:
             spec = stated_spec(solution, row)
-        if kind_of(solution) is not kind_of(spec):
-            raise InvalidRow("it answers a question of another kind")  # noqa: TRY301 - reported like the others
-        solution = kind_of(spec).reprove(solution, spec)
+        solution = _reprove(solution, spec)
         check_final(solution)
     except (InvalidRow, ReproofFailed, NotPrivate) as err:
         return Validation(err.decision if isinstance(err, InvalidRow) else "damaged", reason=str(err))
     PROOFS.add(row.digest, question, solution, len(row.record))
     return Validation("hit", solution)
+
+
+def _reprove(answer: Answer, spec: Spec) -> Answer:
+    """Return an answer under a proof of this process; raises as `Kind.reprove`, or InvalidRow for one of another kind."""
+    kind = kind_of(spec)
+    if kind_of(answer) is not kind:
+        raise InvalidRow("it answers a question of another kind")
+    proved: Answer = kind.reprove(answer, spec)
+    return proved
 
 
 class InvalidRow(Exception):

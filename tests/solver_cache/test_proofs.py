@@ -11,7 +11,7 @@ from darrm_opt import Problem, solve
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import DesignSpec, digest
 from darrm_opt.reprove import reprove
-from solver_cache import MemoryStore, keep, validate, validate_row
+from solver_cache import MemoryStore, keep, kinds, validate, validate_row
 from solver_cache.model import Row
 from solver_cache.proofs import Proofs
 
@@ -38,7 +38,7 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[DesignSpec]:
         made.append(spec)
         return reprove(solution, spec)
 
-    monkeypatch.setattr(validate, "reprove", counted)
+    monkeypatch.setattr(kinds, "GAMMA", replace(kinds.GAMMA, reprove=counted))
     return made
 
 

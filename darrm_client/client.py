@@ -39,6 +39,7 @@ from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 if TYPE_CHECKING:
     import ssl
 
+    from darrm_opt.answers.cost import MechanismCost
     from darrm_opt.tables.problem import PluralityProblem
 
 URL_VARIABLE = "DARRM_URL"
@@ -495,6 +496,45 @@ class DarrmClient:
 
         body = as_record(problem) | {"queries": queries, "prior": prior, "ties": ties, "price": price}
         return verify_options(self._ask("plurality/options", body, timeout), problem, queries)
+
+    def cost(
+        self,
+        mechanism: str,
+        K: int,
+        queries: int = 1,
+        *,
+        classes: int = 2,
+        affected: int = 1,
+        parameter: float | None = None,
+        delta: float | None = None,
+        total: Privacy | None = None,
+        timeout: float | None = None,
+    ) -> MechanismCost:
+        """Return what releases of a mechanism cost together, or which parameter fits in a total; proved here again.
+
+        Args:
+            mechanism: its name, such as "gnmax".
+            K: voters, which are not private.
+            queries: releases, ≥ 1.
+            classes: C ≥ 2.
+            affected: votes that one record can move.
+            parameter: of the mechanism; with ``delta``, the δ of all releases together [probability].
+            delta: see ``parameter``.
+            total: (ε, δ) of all releases together, in the place of a parameter.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            InvalidInput: a number is out of its range, or neither a parameter nor a total is given.
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
+        """
+        names = ("total_epsilon", "total_delta")
+        body = {"mechanism": mechanism, "K": K, "classes": classes, "affected": affected, "queries": queries}
+        body |= {"parameter": parameter, "delta": delta, **dict.fromkeys(("threshold", "check_sigma", "cap"))}
+        body |= dict(zip(names, (None, None) if total is None else (total.epsilon, total.delta), strict=True))
+        from darrm_opt.answers.cost import verify_cost
+
+        return verify_cost(self._ask("cost", body, timeout), body)
 
     def estimate(
         self,

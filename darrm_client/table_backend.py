@@ -55,6 +55,7 @@ class TableBackend:
             "profile": self._profile,
             "verify": self._verify,
             "compare": self._compare,
+            "cost": self._cost,
             "plan": self._plan,
             "estimate": self._estimate,
             "plurality": self._plurality,
@@ -244,6 +245,11 @@ class TableBackend:
         from darrm_opt.answers.accounting import compare_mechanisms
 
         return compare_mechanisms({**body, "problem": _voters(body)}, _no_report)
+
+    def _cost(self, body: dict[str, Any]) -> dict[str, Any]:
+        from darrm_opt.answers.cost import compute_cost
+
+        return compute_cost(body, _no_report)
 
     def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import plan_releases

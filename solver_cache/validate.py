@@ -85,7 +85,7 @@ def validate_row(row: Row | None, spec: Spec | None = None) -> Validation[Any]:
 
 
 def _reprove(answer: Answer, spec: Spec) -> Answer:
-    """Return an answer under a proof of this process; raises as `Kind.reprove`, or InvalidRow for one of another kind."""
+    """Return an answer under a proof of this process; raises as `Kind.reprove`, or InvalidRow."""
     kind = kind_of(spec)
     if kind_of(answer) is not kind:
         raise InvalidRow("it answers a question of another kind")

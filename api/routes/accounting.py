@@ -16,8 +16,10 @@ from api.routes.requests import (
 from api.routes.responses import DESIGN_RESPONSES, JOB_RESPONSES, pending_response, require_json
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, ReleasePlanRequest
 from api.schemas.accounts import TotalRequest
+from api.schemas.cost import CostAnswer, CostRequest
 from api.service.design_service import Pending
 from api.service.work_limits import check_voters
+from darrm_opt.answers.cost import CALIBRATION_SECONDS, COST_SECONDS
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
     comparison_account_seconds,
@@ -74,6 +76,23 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
     }
     seconds = composition_seconds(params.queries, designed=record is not None, fresh=params.fresh)
     return await respond(request, service, "compose", argument, seconds, params)
+
+
+@get_and_post(
+    router,
+    "/cost",
+    CostRequest,
+    summary="What releases of a mechanism cost, or the parameter that fits in a total",
+    response_model=CostAnswer,
+    responses=JOB_RESPONSES,
+)
+async def cost(params: CostRequest, request: Request, service: Service) -> Response:
+    """Account for Q releases of a mechanism by the least of all accounts, or calibrate its parameter to a total."""
+    require_json(request)
+    check_voters(params.K, service.settings)
+    argument = await service.run_in_thread(params.argument)
+    seconds = COST_SECONDS if params.parameter is not None else CALIBRATION_SECONDS
+    return await respond(request, service, "cost", argument, seconds, params)
 
 
 @get_and_post(

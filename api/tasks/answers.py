@@ -32,12 +32,13 @@ from api.schemas import (
     TradeoffAnswer,
     VerifyAnswer,
 )
+from api.schemas.cost import CostAnswer
 from api.schemas.plurality import PluralityOptionsAnswer
 from api.service import repository
 from api.tasks import curves
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import accounting, certificates, plurality
+from darrm_opt.answers import accounting, certificates, cost, plurality
 from darrm_opt.answers.curves import compute_profile
 from darrm_opt.design_spec import CORE, canonical_json, digest
 from solver_cache.jobs import Job
@@ -101,6 +102,7 @@ KINDS: dict[str, AnswerKind] = {
         LeastAnswer, curves.compute_least, curves.recheck_least, curves.least_to_dict, curves.least_designs
     ),
     "compose": AnswerKind(ComposeAnswer, accounting.compose_releases, answer=accounting.composition_answer),
+    "cost": AnswerKind(CostAnswer, cost.compute_cost, cost.recheck_cost),
     "verify": AnswerKind(
         VerifyAnswer, certificates.certify, certificates.recheck_certificate, certificates.certificate_to_dict
     ),

@@ -16,6 +16,7 @@ from api.app import create_app
 from api.errors.accepted import ACCEPTED
 from api.errors.problem_details import MEDIA_TYPE
 from api.routes import ROUTERS
+from api.schemas.cost import CostRequest
 from api.schemas.formats import CSV, JSON, NPZ
 from api.settings import Settings
 from api.tasks.answers import KINDS
@@ -31,6 +32,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/least": schemas.LeastRequest,
     "/v1/profile": schemas.ProfileRequest,
     "/v1/compose": schemas.ComposeRequest,
+    "/v1/cost": CostRequest,
     "/v1/compare": schemas.CompareRequest,
     "/v1/plan": schemas.ReleasePlanRequest,
     "/v1/plurality": schemas.PluralityRequest,

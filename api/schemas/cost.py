@@ -1,0 +1,109 @@
+"""Cost of releases of one mechanism, and its calibration, as request and answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, FiniteFloat
+
+from api.errors.exceptions import FieldError
+from api.schemas.accounts import Queries, check_queries
+from api.schemas.fields import AnswerModel, RequestModel, Voters, described
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names, mechanism_class
+
+
+class CostRequest(RequestModel):
+    """What do releases of a mechanism cost together, or which parameter fits in a total?
+
+    Give `parameter` and `delta`, or `total_epsilon` and `total_delta`. Voters are not private.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"mechanism": "gnmax", "K": 11, "queries": 20, "parameter": 20.0, "delta": 1e-5},
+                {
+                    "mechanism": "laplace",
+                    "K": 25,
+                    "classes": 10,
+                    "queries": 100,
+                    "total_epsilon": 1,
+                    "total_delta": 1e-5,
+                },
+            ]
+        }
+    )
+
+    mechanism: Annotated[
+        str,
+        Field(
+            max_length=100,
+            description=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server.",
+        ),
+    ]
+    K: Voters
+    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=1000)] = 2
+    affected: Annotated[int, described("How many votes one record can move [votes].", minimum=1)] = 1
+    queries: Queries = 1
+    parameter: Annotated[
+        FiniteFloat | None,
+        described("σ of gnmax, scale of laplace [votes]; rate of selection mechanisms [nats a vote]; or its like."),
+    ] = None
+    delta: Annotated[
+        FiniteFloat | None,
+        described("δ of all releases together, with parameter [probability].", minimum=0, exclusiveMaximum=1),
+    ] = None
+    total_epsilon: Annotated[
+        FiniteFloat | None,
+        described("ε of all releases together: find the parameter [nats].", exclusiveMinimum=0, maximum=500),
+    ] = None
+    total_delta: Annotated[
+        FiniteFloat | None,
+        described(
+            "δ of all releases together, with total_epsilon; by default 0 [probability].", minimum=0, exclusiveMaximum=1
+        ),
+    ] = None
+    threshold: Annotated[
+        FiniteFloat | None, described("Least noisy count for which gnmax releases a class, with parameter [votes].")
+    ] = None
+    check_sigma: Annotated[
+        FiniteFloat | None, described("σ of the noise on the count that gnmax checks [votes].", minimum=0)
+    ] = None
+    cap: Annotated[int | None, described("Most classes that gnmax releases [labels].", minimum=1)] = None
+
+    def argument(self) -> dict[str, Any]:
+        """Return the argument of the computation (`darrm_opt.answers.cost.find_cost`).
+
+        Raises:
+            InvalidInput: a number of releases or a total that is out of its range.
+            FieldError: there is no such mechanism.
+        """
+        check_queries(self.queries)
+        try:
+            mechanism_class(self.mechanism)
+        except InvalidInput as err:
+            raise FieldError("mechanism", err) from err
+        if self.total_epsilon is not None and not 0 < self.total_epsilon <= MAX_TOTAL:
+            raise InvalidInput("total_epsilon", self.total_epsilon, f"a number of nats above 0, at most {MAX_TOTAL:g}")
+        for name in ("delta", "total_delta"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise InvalidInput(name, value, "a probability in [0, 1)")
+        return {name: getattr(self, name) for name in CostRequest.model_fields}
+
+
+MAX_TOTAL = 500.0
+"""Largest ε of all releases together [nats]."""
+
+
+class CostAnswer(AnswerModel):
+    """What releases of a mechanism cost together, as `darrm cost --json` says it."""
+
+    mechanism: str = Field(description="Its name.")
+    parameter: FiniteFloat = Field(description="Its parameter, as given or as found.")
+    epsilon: FiniteFloat | None = Field(
+        description="The least ε of all releases together that an account proves [nats]; null where none does."
+    )
+    delta: FiniteFloat = Field(description="δ at which it is proved [probability].")
+    account: str = Field(description="The account that proves it; none where none does.")

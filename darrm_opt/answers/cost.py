@@ -1,0 +1,138 @@
+"""Cost of releases of one mechanism, and calibration of its parameter to a total, as plain data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from darrm_opt.answers import Report
+from darrm_opt.errors import InvalidInput, VerificationFailed
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.problem import Privacy
+
+COST_SECONDS = 0.5
+"""About how long the cost of a mechanism takes [s]: up to a second and a half for 1000 releases."""
+
+CALIBRATION_SECONDS = 5.0
+"""About how long a calibration takes [s]: 1 to 13, most where bits are accounted for."""
+
+CHECKS = ("threshold", "check_sigma", "cap")
+"""The check of noisy counts, which gnmax alone has."""
+
+
+@dataclass(frozen=True)
+class MechanismCost:
+    """A mechanism, and what its releases cost together.
+
+    Attributes:
+        mechanism: at its parameter.
+        epsilon: the least ε that an account proves [nats]; inf where none does.
+        delta: δ at which it is proved [probability].
+        account: the account that proves it; "none" where none does.
+    """
+
+    mechanism: VoteMechanism
+    epsilon: float
+    delta: float
+    account: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the cost as plain data; ε is None where nothing is proved."""
+        return {
+            "mechanism": self.mechanism.name,
+            "parameter": self.mechanism.value,
+            "epsilon": self.epsilon if self.epsilon < math.inf else None,
+            "delta": self.delta,
+            "account": self.account,
+        }
+
+
+def find_cost(argument: dict[str, Any]) -> MechanismCost:
+    """Return what releases of a mechanism cost together: of the one that is given, or of the best within a total.
+
+    Args:
+        argument: ``mechanism``, its name; ``K``, ``classes``, ``affected``; ``queries``; and ``parameter`` with
+            ``delta`` and, for gnmax, ``threshold``, ``check_sigma`` and ``cap``, or ``total_epsilon`` with
+            ``total_delta``. What is None is not given.
+
+    Raises:
+        InvalidInput: no such mechanism, a number out of its range, or arguments that do not go together.
+    """
+    found = mechanism_class(argument["mechanism"])
+    shape = argument["K"], argument["classes"]
+    affected, queries = argument["affected"], argument["queries"]
+    parameter, total_epsilon = argument["parameter"], argument["total_epsilon"]
+    if (parameter is None) == (total_epsilon is None):
+        raise InvalidInput("parameter", parameter, "exactly one of parameter and total_epsilon")
+    excluded = ("total_delta",) if parameter is not None else ("delta", *CHECKS)
+    for name in (*excluded, *(() if found.name == "gnmax" else CHECKS)):
+        if argument[name] is not None:
+            beside = "parameter" if name == "total_delta" else "total_epsilon" if name in excluded else found.name
+            raise InvalidInput(name, argument[name], f"nothing beside {beside}")
+    if parameter is None:
+        delta = argument["total_delta"] or 0.0
+        mechanism: VoteMechanism = found.calibrated(*shape, Privacy(total_epsilon, delta), queries, affected=affected)
+    else:
+        if argument["delta"] is None:
+            raise InvalidInput("delta", None, "the probability δ of all releases together, in [0, 1)")
+        delta, mechanism = argument["delta"], _at(found, argument)
+    cost = mechanism.cost(queries, delta)
+    return MechanismCost(mechanism, cost.epsilon, cost.delta, cost.account)
+
+
+def _at(found: type[VoteMechanism], argument: dict[str, Any]) -> VoteMechanism:
+    """Return the mechanism at a parameter, checked where a check is given."""
+    K, classes, affected, value = (argument[name] for name in ("K", "classes", "affected", "parameter"))
+    threshold, check_sigma, cap = (argument[name] for name in CHECKS)
+    if threshold is None and check_sigma is None and cap is None:
+        return found.of(K, classes, value, affected)
+    from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+
+    if check_sigma is not None and threshold is None:
+        threshold = 0.0  # it costs the same whatever it is
+    return NoisyMaximum(K, classes, value, threshold=threshold, check_sigma=check_sigma, affected=affected, cap=cap)
+
+
+def compute_cost(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the cost of a mechanism as plain data; the argument is that of `find_cost`."""
+    report(None)
+    return find_cost(argument).as_dict()
+
+
+def verify_cost(answer: Any, argument: dict[str, Any]) -> MechanismCost:
+    """Return a cost that another process found, accounted for again at its own parameter.
+
+    Args:
+        answer: as `MechanismCost.as_dict` has it; anything may be in it.
+        argument: what was asked, as for `find_cost`.
+
+    Guarantees:
+        The ε is what the accounts of this process prove, and no more than the answer says.
+
+    Raises:
+        VerificationFailed: the answer is for another question, or less is proved than it says.
+    """
+    given = argument["parameter"] is not None
+    delta = argument["delta"] if given else argument["total_delta"] or 0.0
+    try:
+        value, epsilon = answer["parameter"], answer["epsilon"]
+        if (answer["mechanism"], answer["delta"]) != (argument["mechanism"], delta):
+            raise VerificationFailed("The answer is for another mechanism, or another δ, than was asked.")
+        if given and value != argument["parameter"]:
+            raise VerificationFailed("The answer is for another parameter than was asked.")
+        fixed = {"parameter": value, "delta": delta, "total_epsilon": None, "total_delta": None}
+        proved = find_cost({**argument, **fixed})
+        claim = math.inf if epsilon is None else epsilon
+        if proved.epsilon > claim:
+            raise VerificationFailed(f"The answer says ε = {claim!r}, and {proved.epsilon!r} is proved.")
+    except (InvalidInput, LookupError, TypeError) as err:
+        raise VerificationFailed(f"The answer has something else where a cost should be: {err}") from err
+    if not given and proved.epsilon > argument["total_epsilon"]:
+        raise VerificationFailed(f"The answer's parameter costs ε = {proved.epsilon!r}, which is beyond the total.")
+    return proved
+
+
+def recheck_cost(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Account for a stored result again; raises as `verify_cost`."""
+    verify_cost(result, argument)

@@ -1,0 +1,117 @@
+"""`/v1/cost`: what releases cost, and the parameter that fits in a total, as the core and the command line say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.settings import Settings
+from darrm_opt.answers.cost import find_cost, verify_cost
+from darrm_opt.errors import InvalidInput, VerificationFailed
+from darrm_opt.mechanisms import mechanism_class
+from darrm_opt.problem import Privacy
+
+NOT_GIVEN = dict.fromkeys(("parameter", "delta", "total_epsilon", "total_delta", "threshold", "check_sigma", "cap"))
+GIVEN: dict[str, Any] = {"mechanism": "gnmax", "K": 11, "queries": 20, "parameter": 20.0, "delta": 1e-5}
+TOTAL: dict[str, Any] = {
+    "mechanism": "laplace",
+    "K": 25,
+    "classes": 10,
+    "queries": 100,
+    "total_epsilon": 1.0,
+    "total_delta": 1e-5,
+}
+
+
+def argument(asked: dict[str, Any]) -> dict[str, Any]:
+    return {"classes": 2, "affected": 1, "queries": 1, **NOT_GIVEN, **asked}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0))) as opened:
+        yield opened
+
+
+def test_the_cost_of_a_parameter_is_that_of_the_core(client: TestClient) -> None:
+    told = client.post("/v1/cost", json=GIVEN).json()
+    cost = mechanism_class("gnmax").of(11, 2, 20.0).cost(20, 1e-5)
+    assert told == {
+        "mechanism": "gnmax",
+        "parameter": 20.0,
+        "epsilon": cost.epsilon,
+        "delta": 1e-5,
+        "account": cost.account,
+    }
+    assert client.get("/v1/cost", params=GIVEN).json() == told
+    assert verify_cost(told, argument(GIVEN)).epsilon == cost.epsilon
+
+
+def test_a_total_is_calibrated_to(client: TestClient) -> None:
+    told = client.post("/v1/cost", json=TOTAL).json()
+    expected = mechanism_class("laplace").calibrated(25, 10, Privacy(1.0, 1e-5), 100)
+    assert told["parameter"] == expected.value
+    assert told["epsilon"] <= 1.0
+    assert verify_cost(told, argument(TOTAL)).mechanism == expected
+
+
+def test_a_check_costs_more() -> None:
+    plain, checked = (find_cost(argument(GIVEN | check)) for check in ({}, {"check_sigma": 30.0, "threshold": 8.0}))
+    assert checked.epsilon > plain.epsilon
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"mechanism": "none"}, "mechanism"),
+        ({"K": 0}, "K"),
+        ({"classes": 1}, "classes"),
+        ({"affected": 12}, "affected"),
+        ({"queries": 0}, "queries"),
+        ({"parameter": None}, "parameter"),
+        ({"parameter": -1.0}, "sigma"),
+        ({"delta": None}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"total_epsilon": 1.0}, "parameter"),
+        ({"total_delta": 0.1}, "total_delta"),
+        ({"mechanism": "laplace", "cap": 3}, "cap"),
+        ({"parameter": None, "total_epsilon": 1.0}, "delta"),
+        ({"parameter": None, "delta": None, "total_epsilon": -1.0}, "total_epsilon"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(client: TestClient, change: dict[str, Any], field: str) -> None:
+    refused = client.post("/v1/cost", json=GIVEN | change)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == field
+
+
+LIES: dict[str, dict[str, Any]] = {
+    "less": {"epsilon": 0.1},
+    "another parameter": {"parameter": 40.0},
+    "another delta": {"delta": 1e-4},
+    "another mechanism": {"mechanism": "laplace"},
+    "no number": {"parameter": "many"},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_not_believed(client: TestClient, lie: str) -> None:
+    told = client.post("/v1/cost", json=GIVEN).json()
+    with pytest.raises(VerificationFailed):
+        verify_cost(told | LIES[lie], argument(GIVEN))
+
+
+def test_a_parameter_beyond_the_total_is_not_believed(client: TestClient) -> None:
+    told = client.post("/v1/cost", json=TOTAL).json()
+    with pytest.raises(VerificationFailed, match="beyond the total"):
+        verify_cost(told | {"parameter": told["parameter"] / 2, "epsilon": None}, argument(TOTAL))
+
+
+def test_one_of_parameter_and_total_is_needed() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        find_cost(argument({"mechanism": "gnmax", "K": 3}))
+    assert caught.value.argument == "parameter"

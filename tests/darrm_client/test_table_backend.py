@@ -18,6 +18,8 @@ from darrm_opt.answers.accounting import plan_to_dict
 from darrm_opt.planning import plan
 from darrm_opt.record import solution_record
 from solver_cache import CacheError, DesignSpec, cached_solve, open_store
+from solver_cache.model import row_of
+from solver_cache.tables.formats import write_table
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 PROBLEMS = [Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4) for m in (1, 2, 3)]
@@ -237,5 +239,19 @@ def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
             client.least(3, epsilon=0.1, utility=0.5)
         with pytest.raises(AnswerNotFound, match="A table has no tags"):
             list(client.designs.list())
-        with pytest.raises(AnswerNotFound, match="A table has no rules"):
+        with pytest.raises(AnswerNotFound, match="A table has no options"):
             client.plurality_options(PluralityProblem(3, 3, Privacy(1.0)), 1)
+
+
+def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
+    problem = PluralityProblem(3, 3, Privacy(1.0, 1e-3))
+    place = tmp_path / "tables.jsonl"
+    write_table(place, [row_of(solve_plurality(problem, "dirichlet(2)"))])
+    with DarrmClient(place.as_uri()) as client:
+        told = client.plurality(problem, "dirichlet(2)")
+        assert told["cached"]
+        assert told["rule"]["values"] == solve_plurality(problem, "dirichlet(2)").rule.values.tolist()
+        with pytest.raises(AnswerNotFound, match="has no rule for this problem"):
+            client.plurality(problem, "dirichlet(3)")
+        cost = client.cost("laplace", 11, 20, total=Privacy(1.0, 1e-5))
+        assert cost.mechanism.epsilon(20, 1e-5) == cost.epsilon <= 1.0

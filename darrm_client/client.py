@@ -518,8 +518,8 @@ class DarrmClient:
             queries: releases, ≥ 1.
             classes: C ≥ 2.
             affected: votes that one record can move.
-            parameter: of the mechanism; with ``delta``, the δ of all releases together [probability].
-            delta: see ``parameter``.
+            parameter: of the mechanism; with ``delta``.
+            delta: of all releases together, with ``parameter`` [probability].
             total: (ε, δ) of all releases together, in the place of a parameter.
             timeout: for this call [s]; None for the client's.
 

@@ -48,7 +48,9 @@ class CostRequest(RequestModel):
     queries: Queries = 1
     parameter: Annotated[
         FiniteFloat | None,
-        described("σ of gnmax, scale of laplace [votes]; rate of selection mechanisms [nats a vote]; or its like."),
+        Field(
+            description="Its parameter: σ or scale of noise in votes, rate of selection in nats a vote, or its like."
+        ),
     ] = None
     delta: Annotated[
         FiniteFloat | None,

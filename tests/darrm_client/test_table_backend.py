@@ -16,6 +16,7 @@ from darrm_client.table_backend import READERS
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
 from darrm_opt.answers.accounting import plan_to_dict
 from darrm_opt.planning import plan
+from darrm_opt.plurality import PluralityProblem, solve_plurality
 from darrm_opt.record import solution_record
 from solver_cache import CacheError, DesignSpec, cached_solve, open_store
 from solver_cache.model import row_of
@@ -230,8 +231,6 @@ def test_every_format_has_its_reader() -> None:
 
 
 def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
-    from darrm_opt.tables.problem import PluralityProblem
-
     place = tmp_path / "table.jsonl"
     place.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
     with DarrmClient(place.as_uri()) as client:

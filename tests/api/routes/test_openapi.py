@@ -65,6 +65,7 @@ WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "
     "ties",
     "abstention",
     "parameter",
+    "mechanism",
     "utility",
     "digits",
 }

@@ -28,6 +28,7 @@ class CommandOption(NamedTuple):
         values: what the value is; none for a flag.
         panel: heading under which the help shows it.
         otherwise: what the help shows as default, if not the default itself.
+        several: whether it may be typed more than once; its value is then a tuple.
     """
 
     flag: str
@@ -35,6 +36,7 @@ class CommandOption(NamedTuple):
     values: Text = ""
     panel: str = "Options"
     otherwise: str = ""
+    several: bool = False
 
     @property
     def help(self) -> str:
@@ -123,7 +125,8 @@ def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, An
     """Return the value of each parameter.
 
     An option is given in full, with its value in the same word or the next (``--K=11``, ``--K 11``), whatever the value
-    begins with; of an option given twice the last one counts. Behind ``--`` every word is an argument.
+    begins with; of an option given twice the last one counts, unless it takes several. Behind ``--`` every word is an
+    argument.
 
     Raises:
         UsageError: an unknown option, a value that is missing or not wanted, too many or too few arguments.
@@ -152,7 +155,9 @@ def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, An
             raise UsageError(f"No such option: {flag}.{_suggestion(flag, options)}")
         else:
             option = options[flag]
-            values[option.name] = _value(option, flag, value if equals else None, rest)
+            typed = _value(option, flag, value if equals else None, rest)
+            is_several = isinstance(option.declared, CommandOption) and option.declared.several
+            values[option.name] = (*values[option.name], typed) if is_several else typed
     for parameter in arguments:
         if parameter.default is inspect.Parameter.empty:
             raise UsageError(f"Missing argument {parameter.declared.metavar!r}.")

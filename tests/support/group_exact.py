@@ -92,7 +92,9 @@ class Enumeration:
                     laws = [law_of([[float(x) for x in options[i][s]] for i in chosen], classes) for s in (0, 1)]
                     of_group.append((chosen, moving, laws))
             listed.append(of_group)
-        corners, before, after = [], [], []
+        corners: list[tuple[tuple[int, ...], ...]] = []
+        before: list[np.ndarray[Any, Any]] = []
+        after: list[np.ndarray[Any, Any]] = []
         for combined in product(*listed):
             if sum(moving for _, moving, _ in combined) <= affected:
                 corners.append(tuple(chosen for chosen, _, _ in combined))
@@ -108,24 +110,26 @@ class Enumeration:
         n, o = len(self.counts), self.outputs
         difference = np.unique(np.round(self.before - math.exp(epsilon) * self.after, 14), axis=0)
         sets = [s for size in range(1, o) for s in combinations(range(o), size)]
-        rows = sparse.vstack(
+        rows: Any = sparse.vstack(
             [
                 sparse.kron(sparse.csr_array(difference), sparse.csr_array([[float(j in s) for j in range(o)]]))
                 for s in sets
             ]
         )
+        sums: Any = sparse.kron(sparse.eye_array(n), np.ones((1, o)))
         answer = linprog(
             -worth.ravel(),
             A_ub=rows,
             b_ub=np.full(rows.shape[0], delta),
-            A_eq=sparse.kron(sparse.eye_array(n), np.ones((1, o))),
+            A_eq=sums,
             b_eq=np.ones(n),
             bounds=(0, 1),
             method="highs",
             options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
         assert answer.status == 0, answer.message
-        return -float(answer.fun)
+        best: Any = answer.fun
+        return -float(best)
 
     def worst_excess(
         self, probabilities: Callable[[Any], Sequence[Fraction]], epsilon: float, delta: float, most: int = 4
@@ -165,7 +169,7 @@ class Enumeration:
             leaders = [c for c in range(self.classes) if total[c] == max(total)]
             if len(leaders) == 1:
                 worth[place, leaders[0]] = chance
-        return worth / worth.sum()
+        return np.asarray(worth / worth.sum())
 
 
 def random_problem(rng: np.random.Generator) -> dict[str, Any]:

@@ -129,6 +129,10 @@ def _proofs(file: str, documents: list[Any], options: ProblemOptions, arithmetic
         if not isinstance(content, list) and options.given:
             names = ", ".join(map(option_of, options.given))
             fail(f"{source} names its problem itself: leave out {names}, or give a bare list.", ExitCode.BAD_INPUT)
+        if isinstance(content, dict) and content.get("kind") == "darrm group table":
+            _refuse_beside("a table of groups", options, arithmetic, checker)
+            yield _group_proof(source, content)
+            continue
         if isinstance(content, dict) and content.get("kind") in mechanism_kinds():
             _refuse_beside("a mechanism for classes", options, arithmetic, checker)
             yield _mechanism_proof(source, content)
@@ -290,6 +294,29 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
             return Proof(private=None, content=content | {"message": message}, text=message)
         lines.append(f"total      {queries:,} answers are {guarantee(total)} together: the account, computed again")
     return Proof(private=True, content=content, text="\n".join([f"{voters}.", *lines]))
+
+
+def _group_proof(source: str, record: dict[str, Any]) -> Proof:
+    """Return the proof of a table for groups of voters."""
+    from darrm_opt import NotPrivate, NotProven
+    from darrm_opt.errors import DarrmError
+    from darrm_opt.tables.group_table import problem_record, table_from_record
+
+    try:
+        problem, _, certificate = table_from_record(record)
+    except NotPrivate as err:
+        content = {"message": str(err), "excess": err.excess, "worst_corners": err.worst}
+        return Proof(private=None if isinstance(err, NotProven) else False, content=content, text=str(err))
+    except DarrmError as err:
+        fail(f"{source}: {err}", ExitCode.BAD_INPUT)
+    groups = "; ".join(map(str, problem.groups))
+    text = (
+        f"{problem.classes} classes, voters {groups}: the released class is ({problem.target.epsilon:g}, "
+        f"{problem.target.delta:g})-private.\nprivate    proved for these very numbers over "
+        f"{certificate.corners:,} corners"
+    )
+    content = {"problem": problem_record(problem), "certificate": asdict(certificate)}
+    return Proof(private=True, content=content, text=text)
 
 
 def _is_table(file: str) -> bool:

@@ -46,7 +46,7 @@ def called_with(*words: str) -> dict[str, Any]:
 def test_every_option_of_every_verb_is_read(name: str) -> None:
     parameters = Command.of(load(name)).parameters
     words: list[str] = []
-    expected: dict[str, str | bool] = {}
+    expected: dict[str, str | bool | tuple[str, ...]] = {}
     for each in parameters:
         if isinstance(each.declared, Argument):
             words.append("word")
@@ -56,7 +56,8 @@ def test_every_option_of_every_verb_is_read(name: str) -> None:
             expected[each.name] = True
         else:
             words += [each.declared.flag, f"value of {each.name}"]
-            expected[each.name] = f"value of {each.name}"
+            value = f"value of {each.name}"
+            expected[each.name] = (value,) if each.declared.several else value
     assert parse(words, parameters) == expected
 
 

@@ -1,0 +1,58 @@
+"""``darrm solve`` and ``darrm verify`` for groups of voters and more than two classes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.darrm_runner import run
+
+GROUPS = ("--group", "K=6,epsilon=0.1", "--group", "K=5,epsilon=0.5,Delta=1e-4", "--target-epsilon", "0.6")
+
+
+def test_classes_are_designed_and_told() -> None:
+    result = run("solve", "--classes", "3", "--K", "5", "--epsilon", "0.5", "--target-epsilon", "1", "--json")
+    answer = json.loads(result.stdout)
+    assert answer["utility"] == pytest.approx(0.9488, abs=5e-5)
+    assert answer["utility"] <= answer["upper_bound"]
+    assert answer["classes"] == 3
+    assert answer["groups"] == [{"K": 5, "epsilon": 0.5, "Delta": 0.0}]
+    for row in answer["table"]:
+        assert sum(row["probabilities"]) == pytest.approx(1.0)
+
+
+def test_groups_are_written_and_proved_again(tmp_path: Path) -> None:
+    file = tmp_path / "table.json"
+    assert "utility" in run("solve", *GROUPS, "--output", str(file)).stdout
+    proof = json.loads(run("verify", str(file), "--json").stdout)
+    assert proof["private"] is True
+    record = json.loads(file.read_text())
+    record["problem"]["target_epsilon"] = 0.3
+    file.write_text(json.dumps(record))
+    result = run("verify", str(file), "--json")
+    assert result.exit_code != 0
+    assert json.loads(result.stdout)["private"] is False
+
+
+def test_one_group_of_two_classes_is_gamma() -> None:
+    options = ("--target-epsilon", "0.9", "--json")
+    one = json.loads(run("solve", "--group", "K=11,epsilon=0.3", *options).stdout)
+    other = json.loads(run("solve", "--K", "11", "--epsilon", "0.3", *options).stdout)
+    assert one["gamma"] == other["gamma"]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--group", "K=6", "--target-epsilon", "1"), "--group"),
+        (("--group", "K=6,epsilon=0.1", "--K", "3", "--target-epsilon", "1"), "--K"),
+        (("--group", "K=6,epsilon=0.1"), "--target-epsilon"),
+        (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--plot", "x.png"), "--plot"),
+        (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--objective", "what"), "prior"),
+    ],
+)
+def test_bad_options_are_named(words: tuple[str, ...], option: str) -> None:
+    result = run("solve", *words)
+    assert result.exit_code == 2
+    assert option in result.stderr

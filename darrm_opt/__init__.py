@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
     from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
     from darrm_opt.design.sweep import Tradeoff, tradeoff
-    from darrm_opt.mechanism.majority import PrivateMajority
     from darrm_opt.planning.planner import plan
+    from darrm_opt.release.vote import PrivateVote
 
 __all__ = [
     "BackendUnavailable",
@@ -45,7 +45,7 @@ __all__ = [
     "NotProven",
     "Privacy",
     "PrivacyProfile",
-    "PrivateMajority",
+    "PrivateVote",
     "Problem",
     "Progress",
     "Solution",
@@ -81,7 +81,7 @@ _LAZY = {
     "least_m": "darrm_opt.design.inverse",
     "least_parameter": "darrm_opt.design.inverse",
     "tradeoff": "darrm_opt.design.sweep",
-    "PrivateMajority": "darrm_opt.mechanism.majority",
+    "PrivateVote": "darrm_opt.release.vote",
     "plan": "darrm_opt.planning.planner",
 }
 """Names whose modules are loaded on first use: a design does without them."""

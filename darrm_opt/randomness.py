@@ -146,6 +146,28 @@ WIDTH = 63
 """Bits of a word that are compared; the 64th is the fair coin."""
 
 
+def below_each(limits: NDArray[np.integer], source: RandomSource) -> NDArray[np.int64]:
+    """Return a whole number in 0..n−1 for each limit n, 1 ≤ n < 2³², each with probability exactly 1/n.
+
+    Args:
+        limits: n, shape (N,).
+        source: random bits; where n = 1 none are read.
+
+    Returns:
+        Shape (N,).
+    """
+    numbers = np.zeros(len(limits), dtype=np.int64)
+    rows = np.flatnonzero(limits > 1)
+    while rows.size:
+        n = limits[rows].astype(np.uint64)
+        words = source.words(rows.size, 63)
+        # Rejection: what is beyond the last whole multiple of n would favour the small numbers.
+        is_even = words < np.uint64(2**63) // n * n
+        numbers[rows] = (words % n).astype(np.int64)  # those that are rejected are drawn again
+        rows = rows[~is_even]
+    return numbers
+
+
 class ExactCoins:
     """A table of coins, tossed by their number.
 

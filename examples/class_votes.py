@@ -1,7 +1,7 @@
 """Ten language-model prompts vote among six classes; their plurality is labelled privately, from a file of votes.
 
 Each voter is the same model prompted with another private example (or few of them), so one record changes one vote of
-ten. The votes of some public questions tell how votes fall, the optimal rule is designed for that, and `PluralityLog`
+ten. The votes of some public questions tell how votes fall, the optimal rule is designed for that, and `ReleaseLog`
 keeps the budget on a file. The same on the command line:
 
     darrm plurality --K 10 --classes 6 --target-epsilon 8 --delta 1e-6 --queries 6 --output rule.json
@@ -19,14 +19,8 @@ import numpy as np
 
 from darrm_opt import Privacy
 from darrm_opt.budgeting import release_target
-from darrm_opt.plurality import (
-    PastVotes,
-    PluralityLog,
-    PluralityProblem,
-    PrivatePlurality,
-    RuleMechanism,
-    compare_mechanisms,
-)
+from darrm_opt.plurality import PastVotes, PluralityProblem, RuleMechanism, compare_mechanisms
+from darrm_opt.release import PrivateVote, ReleaseLog
 
 K, CLASSES, QUESTIONS = 10, 6, 6
 TOTAL = Privacy(8.0, 1e-6)
@@ -55,9 +49,9 @@ def main(folder: Path) -> None:
         print(f"  {name:18s}{utility:.3f}")
 
     mechanism = RuleMechanism(problem, comparison.solution.rule)
-    log = PluralityLog.create(folder / "releases.log", mechanism, budget=TOTAL)
+    log = ReleaseLog.create(folder / "releases.log", mechanism, budget=TOTAL)
     votes = np.loadtxt(folder / "votes.csv", delimiter=",")
-    labels = PrivatePlurality(mechanism, log).release_many(votes, "first job")
+    labels = PrivateVote(mechanism, log).release_many(votes, "first job")
     print(f"{len(labels)} labels released, {np.mean(labels == truth):.0%} of them right; {log.left} releases are left.")
 
 

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt import Privacy, PrivateMajority, plan
+from darrm_opt import Privacy, PrivateVote, plan
 
 CLIENTS, COORDINATES, ROUNDS = 51, 2, 6
 EPSILON, TOTAL = 0.5, Privacy(20.0, 1e-3)
@@ -61,7 +61,7 @@ def main() -> None:
     print(answer.advice)
     if answer.best is None or answer.best.release is None:
         raise SystemExit("nothing to release")
-    release = PrivateMajority(answer.best.release)
+    release = PrivateVote(answer.best.release)
 
     rng = np.random.default_rng(7)
     truth = np.array([2.0, -1.5])

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt import Privacy, PrivateMajority, plan
-from darrm_opt.mechanism import ReleaseLog
+from darrm_opt import Privacy, PrivateVote, plan
+from darrm_opt.release import ReleaseLog
 
 CLIENTS, ROUNDS, EPSILON, TOTAL = 15, 6, 0.8, Privacy(8.0, 1e-3)
 
@@ -38,9 +38,7 @@ def randomised(signs: NDArray[np.bool_], chance: np.random.Generator) -> NDArray
     return np.where(is_kept, signs, ~signs).astype(np.uint8)
 
 
-def majority_step(
-    weights: list[Array], answers: list[list[Array]], release: PrivateMajority, step: float
-) -> list[Array]:
+def majority_step(weights: list[Array], answers: list[list[Array]], release: PrivateVote, step: float) -> list[Array]:
     """Return the weights, each moved by one step in the direction of its private majority.
 
     ``answers`` has, for each of exactly K clients, 0 or 1 for every weight.
@@ -52,7 +50,7 @@ def majority_step(
     return [w + step * (2.0 * np.array([next(up) for _ in range(w.size)]).reshape(w.shape) - 1.0) for w in weights]
 
 
-def private_sign_strategy(release: PrivateMajority, weights: list[Array], *, step: float, **options: Any) -> Any:
+def private_sign_strategy(release: PrivateVote, weights: list[Array], *, step: float, **options: Any) -> Any:
     """Return a Flower strategy; a round in which not exactly K clients answer releases nothing and changes nothing."""
     from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
     from flwr.server.strategy import FedAvg
@@ -84,11 +82,11 @@ def main() -> None:
     print(f"{best.mechanism}: each of {bits} bits is the majority with probability {best.accuracy:.3f}")
     with tempfile.TemporaryDirectory() as folder:  # a real server keeps its release log: it survives restarts
         log = ReleaseLog.create(f"{folder}/releases.log", best.release, budget=TOTAL, fresh=True)
-        train(PrivateMajority(best.release, log), truth)
+        train(PrivateVote(best.release, log), truth)
         print(f"{log.spent} of {log.limit} releases are spent, within ({TOTAL.epsilon:g}, {TOTAL.delta:g})")
 
 
-def train(release: PrivateMajority, truth: Array) -> None:
+def train(release: PrivateVote, truth: Array) -> None:
     """Train, and say how far the weights are from the truth."""
     rng, weights = np.random.default_rng(3), [np.zeros(2)]
     features = rng.normal(size=(CLIENTS, 40, 2))

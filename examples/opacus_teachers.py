@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from darrm_opt import Privacy
-from darrm_opt.learning import PrivateMajorityClassifier
+from darrm_opt.learning import PrivateVotingClassifier
 from darrm_opt.literature.darrm.teachers import find_images
 
 VOTER = Privacy(1.0, 1e-5)
@@ -99,7 +99,7 @@ if __name__ == "__main__":
     for images in find_images(sys.argv[1] if len(sys.argv) > 1 else "."):
         X_test, y_test = fives_and_eights(images.test, images.test_labels)
         settings = {"epsilon": VOTER.epsilon, "delta": VOTER.delta, "queries": len(y_test), "classes": [0, 1]}
-        model = PrivateMajorityClassifier(
+        model = PrivateVotingClassifier(
             OpacusTeacher(VOTER.epsilon, VOTER.delta), n_voters=11, voter_privacy=VOTER, **settings
         )
         model.fit(*fives_and_eights(images.train, images.train_labels))

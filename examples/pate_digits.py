@@ -15,7 +15,8 @@ from sklearn.linear_model import LogisticRegression
 
 from darrm_opt import Privacy
 from darrm_opt.literature.aggregation.gnmax import gnmax_sigma
-from darrm_opt.plurality import NoisyMaximum, PrivatePlurality
+from darrm_opt.plurality import NoisyMaximum
+from darrm_opt.release import PrivateVote
 
 TEACHERS, QUERIES = 120, 150
 TOTAL = Privacy(5.0, 1e-5)
@@ -39,7 +40,7 @@ def main() -> None:
     print(f"{QUERIES} labels within ({TOTAL.epsilon:g}, {TOTAL.delta:g}): σ = {mechanism.sigma:.2f} votes;")
     print(f"charged as noisy counts by Rényi privacy it would have to be {published:.2f}.")
 
-    labels = PrivatePlurality(mechanism).release_many(votes)
+    labels = PrivateVote(mechanism).release_many(votes)
     student = LogisticRegression(max_iter=500).fit(X[queries], labels)
     right, score = np.mean(labels == y[queries]), student.score(X[test], y[test])
     print(f"{right:.0%} of the labels are right; a student trained on them: {score:.0%}.")

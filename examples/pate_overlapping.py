@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm_opt import Privacy, PrivateMajority, plan
+from darrm_opt import Privacy, PrivateVote, plan
 from darrm_opt.bagging.teacher_layout import slot_partition
 from darrm_opt.bagging.teachers import collect_votes, train_teachers
 from darrm_opt.literature.dpbag.experiment import load_dataset, teacher
-from darrm_opt.mechanism import BudgetSpent, ReleaseLog
+from darrm_opt.release import BudgetSpent, ReleaseLog
 
 PARTS, PARTITIONS, LABELS = 17, 3, 20
 TOTAL = Privacy(10.0, 1e-4)
@@ -52,7 +52,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         log = ReleaseLog.create(Path(folder, "releases.log"), best.release, queries=LABELS)
-        release = PrivateMajority(best.release, log)
+        release = PrivateVote(best.release, log)
         labels = release.release_many(votes, "the pool")
         print(f"right: {np.mean(labels == data.truth):.2f} of the private labels")
         print(f"right: {np.mean(plain == data.truth):.2f} of the teachers' plain majority, which must not be released")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from darrm_opt import Privacy, PrivateMajority, Problem, plan, solve, verify
+from darrm_opt import Privacy, PrivateVote, Problem, plan, solve, verify
 from darrm_opt.accuracy import disagreement
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import IndependentVoters
@@ -30,7 +30,7 @@ def main() -> None:
         print(f"   {m:3.1f}   {accuracies[0]:18.3f}   {accuracies[1]:18.3f}   {accuracies[2]:22.3f}")
 
     problem = Problem.from_allowance(K=K, m=0.5, epsilon=EPSILON, affected=1)
-    release = PrivateMajority(solve(problem))
+    release = PrivateVote(solve(problem))
     bit, margin = release.release([1] * 9 + [0] * 2), release.certificate.margin
     print(f"released at m = 0.5: {bit}, proved with margin {margin:.1e}")
 

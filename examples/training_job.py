@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from darrm_client import AccessDenied, ClientError, DarrmClient, VerifiedAnswer
-from darrm_opt import PrivateMajority, Problem
+from darrm_opt import PrivateVote, Problem
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5)
 STEPS = 5
@@ -53,7 +53,7 @@ def main() -> None:
         f"γ from {source}, designed {exact}; utility {solution.utility:.4f}, margin {solution.certificate.margin:.1e}"
     )
 
-    release = PrivateMajority(solution)
+    release = PrivateVote(solution)
     rng = np.random.default_rng(5)
     weight = 0.0
     for step in range(STEPS):  # each worker's private answer: should the weight go up?

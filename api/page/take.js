@@ -81,13 +81,13 @@ function python({ problem, objective, shape }) {
   if (m === null) parameters.push(`target_epsilon=${target}`);
   return [
     "from darrm_opt import Problem, solve",
-    "from darrm_opt.mechanism import PrivateMajority",
+    "from darrm_opt.release import PrivateVote",
     "",
     `problem = Problem.from_allowance(${parameters.join(", ")})`,
     `solution = solve(problem, objective=${JSON.stringify(objective)}, shape="${shape}")`,
     "print(solution.gamma)",
     "",
-    "release = PrivateMajority(solution)",
+    "release = PrivateVote(solution)",
     `votes = [1] * ${Math.floor(K / 2) + 1} + [0] * ${K - Math.floor(K / 2) - 1}  # yours: ${K} of them, each 0 or 1`,
     "print(release.release(votes))",
     "",

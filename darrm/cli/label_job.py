@@ -1,4 +1,4 @@
-"""Labelling job: a file of votes through a `PrivateMajority` into a file of labels, resumable after a crash.
+"""Labelling job: a file of votes through a `PrivateVote` into a file of labels, resumable after a crash.
 
 Beside the output stands ``.NAME.job`` while the job lasts: the release id, and what it belongs to. Each block of rows
 is released under an id of its own, ``<release id>/<block>``, so a job that was killed, asked again, is given the bits
@@ -15,16 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from darrm.cli.output import ProgressDisplay, say
 from darrm.cli.vote_files import blocks, check_format, count_rows, labels
 from darrm_opt.accounting.errors import BudgetExceeded
 from darrm_opt.durable_file import errors_naming, flush_folder
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import BudgetSpent, PrivateMajority
-from darrm_opt.mechanism.durable_log import DurableLog, checked_id
-from darrm_opt.plurality.private_plurality import PrivatePlurality
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
+from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
+from darrm_opt.release.log import checked_id
 
 ROWS = 65_536
 """Rows of a block: charged and written together."""
@@ -69,6 +70,11 @@ class LabelResult:
     release_id: str
 
 
+def classes_of_votes(mechanism: VoteMechanism) -> int | None:
+    """Return how many classes the files of a mechanism are about; None: they hold the bits of a γ, 0 and 1."""
+    return None if isinstance(mechanism, NoiseFunctionMechanism) else mechanism.classes
+
+
 def check_label_files(votes: str, output: str, K: int, classes: int | None, rows: int) -> int:
     """Return the number of rows in a file of votes, all of which was read, before a release log is created."""
     check_format(output, "output")
@@ -93,8 +99,8 @@ def _labelled_already(output: str) -> InvalidInput:
 def label_file(
     votes: str,
     output: str,
-    release: PrivateMajority | PrivatePlurality,
-    log: DurableLog[Any, Any],
+    release: PrivateVote,
+    log: ReleaseLog,
     *,
     release_id: str | None,
     rows: int,
@@ -118,11 +124,7 @@ def label_file(
         OSError: a file cannot be written, by its name; the same job can go on.
     """
     suffix = check_format(output, "output")
-    K, classes = (
-        (release.problem.K, None)
-        if isinstance(release, PrivateMajority)
-        else (release.mechanism.K, release.mechanism.classes)
-    )
+    K, classes = release.mechanism.K, classes_of_votes(release.mechanism)
     with _job(votes, output, log, release_id, rows) as job:
         missing, partial_path = _missing_count(log, job, count), _hidden_path(output, "part")
         if missing > log.left:
@@ -145,7 +147,7 @@ def label_file(
     return LabelResult(count, count - missing, job.release_id)
 
 
-def _budget_exceeded(log: DurableLog[Any, Any], missing: int, count: int, partial_path: Path) -> BudgetExceeded:
+def _budget_exceeded(log: ReleaseLog, missing: int, count: int, partial_path: Path) -> BudgetExceeded:
     """Return the error of a log that allows fewer releases than are missing, with the place of the labels paid for."""
     if missing == count:
         return BudgetSpent(log.in_words, log.limit, log.spent, missing)
@@ -156,7 +158,7 @@ def _budget_exceeded(log: DurableLog[Any, Any], missing: int, count: int, partia
     )
 
 
-def _missing_count(log: DurableLog[Any, Any], job: LabelJob, count: int) -> int:
+def _missing_count(log: ReleaseLog, job: LabelJob, count: int) -> int:
     """Return how many of a job's rows are not released yet."""
     ids = log.ids
     return sum(
@@ -176,7 +178,7 @@ def _hidden_path(output: str, suffix: str) -> Path:
 
 
 @contextmanager
-def _job(votes: str, output: str, log: DurableLog[Any, Any], release_id: str | None, rows: int) -> Iterator[LabelJob]:
+def _job(votes: str, output: str, log: ReleaseLog, release_id: str | None, rows: int) -> Iterator[LabelJob]:
     """Begin a job, or go on with the one whose output this is; nobody else may have it at the same time."""
     if release_id is not None and len(checked_id(release_id)) > MAX_JOB_ID:
         raise InvalidInput("release_id", release_id, f"at most {MAX_JOB_ID} characters")

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from darrm_opt.durable_file import errors_naming
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism.majority import checked_votes
 from darrm_opt.optional_packages import require
-from darrm_opt.tables.votes import SIGNED, TRANSPOSED, checked_classes
+from darrm_opt.tables.votes import SIGNED, TRANSPOSED, checked_classes, checked_votes
 
 Table = NDArray[Any]
 

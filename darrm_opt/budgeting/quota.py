@@ -74,13 +74,11 @@ def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool 
     return Quota(0, "optimal") if single_account is None else Quota(1, single_account)
 
 
-def is_proved(release: Release, quota: Quota, budget: Privacy, *, fresh: bool) -> bool:
-    """Return whether an account proves a quota, computed again; ``fresh`` as in `most_releases`."""
-    if quota.queries == 0:
+def is_proved(release: Release, queries: int, budget: Privacy, *, fresh: bool) -> bool:
+    """Return whether an account proves that so many releases fit in ``budget``; ``fresh`` as in `most_releases`."""
+    if queries == 0 or models_account(release.problem, queries, budget.delta, fresh=fresh).epsilon <= budget.epsilon:
         return True
-    if quota.account == "models":
-        return models_account(release.problem, quota.queries, budget.delta, fresh=fresh).epsilon <= budget.epsilon
-    return _account(release.effective(quota.queries, fresh=fresh), quota.queries, PrivacyBudget(budget)) is not None
+    return _account(release.effective(queries, fresh=fresh), queries, PrivacyBudget(budget)) is not None
 
 
 def _largest_count(majority: NoisyMajority, account: PrivacyBudget, most_by_bits: int) -> Quota:

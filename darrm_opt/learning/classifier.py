@@ -1,56 +1,79 @@
-"""`PrivateMajorityClassifier`: split the records, train K voters, release their majority within a budget."""
+"""`PrivateVotingClassifier`: split the records, train K voters, release their vote within a budget."""
 
 from __future__ import annotations
 
 import math
 import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from threading import Timer
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm_opt.accounting import Release, compose_models
+from darrm_opt.accounting.release_profile import Release
+from darrm_opt.bagging.teacher_layout import slot_partition
+from darrm_opt.bagging.teachers import ConstantVote, random_states
 from darrm_opt.design.certificate import certify
-from darrm_opt.learning.logistic_regression import two_classes
-from darrm_opt.learning.release_budgets import ReleaseCounter, ReopenedLog
+from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_plan import Design, VotingPlan, voting_plan
-from darrm_opt.learning.voting_classifier import PrivateVotingClassifier
-from darrm_opt.mechanism import PrivateMajority, ReleaseLog
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem
-from darrm_opt.randomness import SystemRandomness
+from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
+from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
 from darrm_opt.search import largest_count_between
+from darrm_opt.tables.problem import ABSTENTION
+from darrm_opt.tables.votes import count_votes
 
 MAX_FITS = 1000
 """Most fits that one release log allows where private models are charged as a whole."""
 
+SILENCE = 2.0
+"""Seconds of search after which `PrivateVotingClassifier.fit` says what it does."""
 
-class PrivateMajorityClassifier(PrivateVotingClassifier):
+
+class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A classifier whose predictions, all together, are (ε, δ)-DP for the replacement of one training record.
 
     Args:
         estimator: any scikit-learn classifier, copied for each voter; None: `LogisticRegression`. Scaling, selection of
             features and the like belong inside it, in a pipeline.
-        n_voters: K ≥ 1 voters; an odd number has no ties.
+        n_voters: K ≥ 1 voters; between two classes an odd number has no ties.
         overlap: voters that see a given record, 1..K, a divisor of K: 1 for disjoint parts, K if all see all.
         epsilon: total ε of all predictions [nats].
         delta: total δ of all predictions [probability].
         queries: predictions wanted; fewer and the answers are better.
         voter_privacy: `Privacy` of one voter's training, if ``estimator`` is private itself (such as
             `PrivateLogisticRegression`); None: it is not. A claim that is not true makes this one untrue.
-        design: where γ comes from, as a function of the problem: ``DarrmClient(url).gamma`` fetches it from the service
-            or a table; None: it is made here.
+        prior: how votes are expected to fall, for accuracy alone, not privacy, see `voting_plan`; None: a usual one.
+        price: cost of a wrong class, when a right one is worth 1. Above 0 a prediction may be ``abstention``, where the
+            vote is close; the number of classes that are released may then have a cap, which is kept.
+        abstention: what is predicted then; none of the classes.
+        design: where γ of two classes comes from, as a function of the problem: ``DarrmClient(url).gamma`` fetches it
+            from the service or a table; None: the best mechanism is searched here.
         release_log: a file that counts the predictions across processes and restarts, created if there is none
             (`ReleaseLog`); None: this object counts them, and copies made of it (pickle, deepcopy, fork) have nothing
             left. Fitted again on the same records, only a release log remembers: it is charged for each prediction, or,
-            where the plan is the plain majority, for each fit.
-        classes: the two classes, public; None: those that occur in ``y``, taken to be public.
+            where the plan is the plain vote, for each fit. What a log that is there was made for is what releases.
+        classes: the classes, public; None: those that occur in ``y``, taken to be public.
         random_state: for the parts and the training of voters that are not private, never for what is released. An int,
             a NumPy RandomState, or None for the operating system's.
+        verbose: whether a search for the mechanism that takes longer than `SILENCE` says so, on standard error.
 
     Attributes:
-        classes_: the two classes.
+        classes_: the classes.
         plan_: what is released and why (`VotingPlan`).
         voters_: the trained voters. Not private unless ``voter_privacy`` says so: never publish.
 
@@ -63,10 +86,10 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
 
     Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.bagging.teacher_layout`.
 
-    >>> X, y = np.arange(200.0)[:, None], np.arange(200) >= 100
-    >>> model = PrivateMajorityClassifier(n_voters=11, epsilon=4.0, queries=2, random_state=0).fit(X, y)
-    >>> model.predict([[0.0]]).shape, model.plan_.method, model.queries_left_
-    ((1,), 'noisy majority', 1)
+    >>> X = np.repeat(np.eye(3), 60, axis=0)
+    >>> model = PrivateVotingClassifier(n_voters=12, epsilon=4.0, queries=2, random_state=0)
+    >>> model.fit(X, np.repeat(["a", "b", "c"], 60)).predict([[1, 0, 0]]).shape, model.queries_left_
+    ((1,), 1)
     """
 
     def __init__(
@@ -79,10 +102,14 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
         delta: float = 1e-5,
         queries: int = 100,
         voter_privacy: Privacy | None = None,
+        prior: str | None = None,
+        price: float = 0.0,
+        abstention: Any = -1,
         design: Design | None = None,
         release_log: str | os.PathLike[str] | None = None,
         classes: Any = None,
         random_state: Any = None,
+        verbose: bool = True,
     ) -> None:
         self.estimator = estimator
         self.n_voters = n_voters
@@ -91,100 +118,204 @@ class PrivateMajorityClassifier(PrivateVotingClassifier):
         self.delta = delta
         self.queries = queries
         self.voter_privacy = voter_privacy
+        self.prior = prior
+        self.price = price
+        self.abstention = abstention
         self.design = design
         self.release_log = release_log
         self.classes = classes
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the voters and decide how they will release.
 
         Args:
             X: records, shape (n, features), n ≥ K/overlap.
-            y: labels of two classes, shape (n,).
+            y: labels of at least two classes, shape (n,).
 
         Raises:
-            InvalidInput: a parameter is outside its range, more than two classes, or a release log of another γ or
-                another number of predictions.
-            BudgetSpent: the plan is the plain majority, and the release log allows no more fits.
+            InvalidInput: a parameter is outside its range, a label that is none of the classes, or a release log of
+                other voters, of another total or number of predictions.
+            BudgetSpent: the plan is the plain vote, and the release log allows no more fits.
         """
         X, numbers, K, overlap = self._training_data(X, y)
-        self.plan_: VotingPlan = voting_plan(
-            K,
-            voter=self.voter_privacy,
-            affected=overlap,
-            queries=self.queries,
-            total=Privacy(self.epsilon, self.delta),
-            design=self.design,
-        )
-        self._budget = self._open_budget(self.plan_)
+        self.plan_ = self._plan(K, overlap)
+        self._log_path = None if self.release_log is None else Path(self.release_log)
+        self._counter = ReleaseCounter(self.plan_.queries or 0)
+        if self._log_path is not None:
+            self._begin_log(self._log_path)
         self.voters_ = self._fit_voters(X, numbers, K // overlap, overlap)
         return self
 
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a private class for each row, or ``abstention``, and charge each.
+
+        Raises:
+            BudgetSpent: fewer predictions are left than rows; none was made.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False)
+        votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in self.voters_])
+        mechanism = self.plan_.mechanism
+        if self.plan_.queries is None:  # the plain vote: what was charged is the training
+            counts = count_votes(votes, mechanism.K, mechanism.classes)
+            labels = mechanism.draw_many(counts, SystemRandomness())
+        else:
+            labels = PrivateVote(mechanism, self._budget).release_many(votes)
+        if not self.price:
+            return np.asarray(self.classes_.take(labels))
+        # A name beside numbers, or a number beside names, is kept as it is.
+        is_number = self.classes_.dtype.kind in "biuf" and isinstance(self.abstention, int | float)
+        kind = np.result_type(self.classes_, self.abstention) if is_number else object
+        predictions = self.classes_.astype(kind).take(np.maximum(labels, 0))
+        predictions[labels == ABSTENTION] = self.abstention
+        return np.asarray(predictions)
+
+    @property
+    def queries_left_(self) -> float:
+        """Predictions that are left; inf where the plan has no limit."""
+        check_is_fitted(self)
+        return math.inf if self.plan_.queries is None else self._budget.left
+
     @property
     def privacy_spent_(self) -> Privacy:
-        """(ε, δ) of all predictions; of a plain majority with a release log, the total of all fits."""
-        check_is_fitted(self)
-        if self.plan_.queries is None and self.release_log is not None:
-            return Privacy(self.epsilon, self.delta)
-        return super().privacy_spent_
+        """(ε, δ) of all predictions, and, with a release log, of all fits that share it.
 
-    def _public_classes(self, y: NDArray[Any]) -> NDArray[Any]:
-        return two_classes(y, self.classes)
+        The total, once anything is charged: nothing less is proved, as the answers may decide how many predictions are
+        asked for. Of a plain vote with a release log, the total of all fits.
+        """
+        if self.queries_left_ == self.plan_.queries:
+            return Privacy(0.0)
+        is_shared = self.plan_.queries is None and self._log_path is not None
+        return Privacy(self.epsilon, self.delta) if is_shared else self.plan_.total
 
-    def _release(self, votes: NDArray[np.int64]) -> NDArray[Any]:
-        solution, bits = self.plan_.solution, votes.astype(np.uint8)
-        if solution is None:
-            return _plain_majority(bits)
-        mechanism = PrivateMajority(solution)
-        return self._budget.charge_and_release(len(bits), lambda: mechanism.release_many(bits))
+    @property
+    def _budget(self) -> ReleaseLog | ReleaseCounter:
+        """What predictions are charged to: a log is opened anew, so that copies and forked processes share it."""
+        return self._counter if self._log_path is None else ReleaseLog(self._log_path)
 
-    def _open_budget(self, plan: VotingPlan) -> ReopenedLog | ReleaseCounter:
-        """Return what the predictions are charged to: nothing is charged there where the plan is the plain majority."""
-        queries, solution = plan.queries, plan.solution
-        if queries is None or solution is None:
-            if self.release_log is not None:
-                self._charge_fit(self.release_log)
-            return ReleaseCounter(0)
-        if self.release_log is None:
-            return ReleaseCounter(queries)
-        release = Release.of(solution)
-        return ReopenedLog(ReleaseLog.open_or_create(self.release_log, release, queries=queries), release)
+    def _plan(self, K: int, overlap: int) -> VotingPlan:
+        total, classes = Privacy(self.epsilon, self.delta), len(self.classes_)
+        with _said_if_slow(f"designing the release of {self.queries} predictions", verbose=self.verbose):
+            path = None if self.release_log is None else Path(self.release_log)
+            if path is not None and path.exists() and (plan := self._logged_plan(path, K, overlap, total)) is not None:
+                return plan
+            return voting_plan(
+                K,
+                classes,
+                queries=self.queries,
+                total=total,
+                affected=overlap,
+                voter=self.voter_privacy,
+                prior=self.prior,
+                price=self.price,
+                design=self.design,
+            )
 
-    def _charge_fit(self, path: str | os.PathLike[str]) -> None:
-        """Charge one training of private models, of which the log allows as many as are within the total together."""
-        voter, total = self.voter_privacy, Privacy(self.epsilon, self.delta)
-        assert voter is not None  # noqa: S101 - for the type checker: the plan is the plain majority of private voters
+    def _logged_plan(self, path: Path, K: int, overlap: int, total: Privacy) -> VotingPlan | None:
+        """Return the plan of a log that is there; None where it counts fits."""
+        log = ReleaseLog(path)
+        if self._counts_fits(log.mechanism):
+            return None
+        mechanism = log.mechanism
+        shape = (mechanism.K, mechanism.classes, mechanism.affected)
+        accepted = f"the release log of {K} voters, {len(self.classes_)} classes and overlap = {overlap}"
+        if shape != (K, len(self.classes_), overlap) or (mechanism.models is not None and log.limit > 1):
+            raise InvalidInput("release_log", str(path), accepted)
+        if log.limit != self.queries:
+            raise InvalidInput("queries", self.queries, f"the budget of {path}: {log.limit} releases")
+        if log.budget != total and not (log.budget is None and mechanism.fits(total, log.limit)):
+            raise InvalidInput("release_log", str(path), f"a release log within {total}", f"It has {log.in_words}.")
+        return VotingPlan(mechanism, self.queries, total, f"The release log {path} is for it: {mechanism.description}.")
 
-        # A release log is for a γ. Here it is that of the plain majority, and one training counts as one release of it.
-        problem = Problem(self.n_voters, voter, total, self.overlap)
-        plain, _ = certify(problem, NoiseFunction(np.ones(self.n_voters + 1)))
-        fits = largest_count_between(lambda count: self._cost_of_fits(count).epsilon <= total.epsilon, 0, MAX_FITS + 1)
-        log = ReleaseLog.open_or_create(path, Release(plain, problem), queries=fits)
-        log.charge_and_release(1, lambda: np.ones(1, dtype=np.uint8))
+    def _counts_fits(self, mechanism: VoteMechanism) -> bool:
+        if isinstance(mechanism, PlainVote):
+            return True
+        # So were fits counted by version 0.2: as releases of the plain majority, a γ of 1.
+        return isinstance(mechanism, CertifiedNoiseFunction) and bool(
+            mechanism.problem.voter.epsilon < math.inf and (mechanism.gamma.values == 1).all()
+        )
 
-    def _cost_of_fits(self, count: int) -> Privacy:
-        """Return what the models of so many fits on the same records cost together."""
-        voter = Privacy(math.inf) if self.voter_privacy is None else self.voter_privacy
-        return compose_models({voter: count * self.overlap}, self.delta)
+    def _begin_log(self, path: Path) -> None:
+        """Create the log of the predictions or open it; of the plain vote, charge this fit."""
+        plan, total = self.plan_, Privacy(self.epsilon, self.delta)
+        if plan.queries is not None:
+            ReleaseLog.open_or_create(path, plan.mechanism, budget=total, queries=plan.queries)
+            return
+        fits = largest_count_between(lambda count: plan.mechanism.fits(total, count), 0, MAX_FITS + 1)
+        subject = plan.mechanism
+        if path.exists() and not isinstance((old := ReleaseLog(path)).mechanism, PlainVote):
+            fits = min(fits, old.limit)
+            problem = Problem(subject.K, self.voter_privacy or Privacy(math.inf), total, subject.affected)
+            plain, _ = certify(problem, NoiseFunction(np.ones(subject.K + 1)))
+            subject = CertifiedNoiseFunction(Release(plain, problem))
+        log = ReleaseLog.open_or_create(path, subject, budget=total, queries=fits)
+        log.charge_and_release(1, lambda _: np.zeros(1, dtype=np.int16))
+
+    def _training_data(self, X: Any, y: Any) -> tuple[Any, NDArray[np.int64], int, int]:
+        """Return checked records, the numbers of their classes, K and the overlap; sets ``classes_``."""
+        K = whole_number(self.n_voters, "n_voters", "a whole number of voters, at least 1")
+        overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
+        if K % overlap:
+            raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(classes) < 2:
+            raise InvalidInput("y", f"{len(classes)} class", "labels of at least two classes", "Or give classes.")
+        if not np.isin(y, classes).all():
+            raise InvalidInput("y", "a label that is none of the classes", f"labels among {list(classes)}")
+        if self.price and self.abstention in classes.tolist():
+            raise InvalidInput("abstention", self.abstention, "what is none of the classes")
+        if len(X) < K // overlap:
+            raise InvalidInput(
+                "n_voters", K, f"at most {overlap * len(X)}", f"n_samples = {len(X)}: a part would be empty."
+            )
+        self.classes_ = classes
+        return X, np.searchsorted(classes, y), K, overlap
+
+    def _fit_voters(self, X: Any, y: NDArray[Any], parts: int, overlap: int) -> list[Any]:
+        """Return ``overlap`` voters for each record, each trained on one of ``parts`` parts."""
+        random_state = self.random_state
+        if isinstance(random_state, np.random.RandomState):
+            random_state = int(random_state.randint(2**31 - 1))
+        # Privacy does not rest on who sees which record, nor on the seeds, only on their not depending on the records.
+        source = SystemRandomness() if random_state is None else SeededRandomnessForTestsOnly(int(random_state))
+        seed = secrets.randbits(64) if random_state is None else int(random_state)
+        partition = slot_partition(len(X), parts, overlap, source=source)
+        voters = []
+        for j, i in product(range(overlap), range(parts)):
+            members = partition.members(j, i)
+            voters.append(self._fit_voter(X[members], y[members], (seed, j, i)))
+        return voters
 
     def _fit_voter(self, X: Any, y: NDArray[Any], place: tuple[int, int, int]) -> Any:
-        if self.voter_privacy is None:
-            return super()._fit_voter(X, y, place)
-        # To answer for it without training, where its part has one class, would tell so.
-        voter = self._new_voter()
-        parameters = {"classes": [0, 1]} if "classes" in voter.get_params() else {}
-        return voter.set_params(**parameters).fit(X, y)
+        """Train one voter on its part, with randomness that depends on its place alone."""
+        voter = clone(LogisticRegression() if self.estimator is None else self.estimator)
+        if self.voter_privacy is not None:
+            # To answer for it without training, where its part has one class, would tell so.
+            names = {"classes": list(range(len(self.classes_)))} if "classes" in voter.get_params() else {}
+            return voter.set_params(**names).fit(X, y)
+        if (y == y[0]).all():
+            return ConstantVote(y[0])  # many classifiers refuse a single class
+        return voter.set_params(**random_states(voter, place)).fit(X, y)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # small sets and small budgets: noise is all there is
+        tags.non_deterministic = True
         return tags
 
 
-def _plain_majority(votes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the majority of each row, a fair coin where there is a tie."""
-    K = votes.shape[1]
-    twice = 2 * votes.sum(axis=1, dtype=np.int64)
-    fair = SystemRandomness().words(len(votes), 1).astype(np.uint8)
-    return np.where(twice == K, fair, twice > K).astype(np.uint8)
+@contextmanager
+def _said_if_slow(what: str, *, verbose: bool) -> Iterator[None]:
+    """Say on standard error what takes longer than `SILENCE`."""
+    timer = Timer(SILENCE, lambda: sys.stderr.write(f"PrivateVotingClassifier: {what} …\n"))
+    timer.daemon = True
+    if verbose:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

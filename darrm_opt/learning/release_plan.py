@@ -1,18 +1,16 @@
-"""Release plan: how K trained voters release their majority within a total (ε, δ), decided before the data are seen.
+"""Release plan: how K trained voters release their vote within a total (ε, δ), decided before the data are seen.
 
 Voters are trained once and asked many times. What one query releases says something of all later answers, so the
 releases of *trained* private voters do not compose as if each voter were drawn afresh. Two accounts hold all the same,
 and the better of them is taken:
 
 * **post-processing**: a record reaches r voters, each (ε, Δ)-DP, so all models together are as private as r of them
-  composed, and so is everything computed from them: the plain majority, for as many queries as one likes;
+  composed, and so is everything computed from them: the plain vote, for as many queries as one likes;
 * **fixed models**: whatever the models are, given the randomness that they were trained with, a record changes at most
-  r of them. That is a DaRRM with ε = inf and affected = r, whose coins are drawn afresh for each query, so its releases
-  compose.
+  r of them. The coins and the noise of a release are drawn afresh for each query, so releases compose.
 
-A single query is a release of fresh voters: there the γ for private voters holds, and it is the best.
-
-The γ is the one that `darrm_opt.planning` recommends, whichever mechanism it is.
+A single query between two classes is a release of fresh voters: there the γ for private voters holds, and it is the
+best. Else the mechanism is the best of the ranking within the total, whichever it is.
 """
 
 from __future__ import annotations
@@ -22,18 +20,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from darrm_opt.accounting.freshness import compose_models
+from darrm_opt.accounting.release_profile import Release
 from darrm_opt.budgeting import epsilon_each
-from darrm_opt.design.report import text_above
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.planning import plan
-from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.plurality.designer import design_releases
+from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.tables.priors import PluralityObjective, parse_prior
 
 MAX_EXACT = 1000
 """Queries beyond which the exact account is not asked, as it would take minutes: the targets are then those of the
 optimal composition, which needs more privacy of each release."""
+
+DEFAULT_PRIOR = "dirichlet(0.2)"
+"""How votes are expected to fall among three or more classes; between two, uniformly ("rectangular")."""
+
+Design = Callable[[Problem], Solution]
+"""Where γ comes from: `solve`, or the method ``gamma`` of a client of the service."""
 
 
 @dataclass(frozen=True)
@@ -41,99 +49,111 @@ class VotingPlan:
     """What will be released, and at what price.
 
     Attributes:
-        method: "plain majority" or "noisy majority".
-        solution: the certified γ of one release; None for the plain majority.
+        mechanism: what releases; a `PlainVote` needs no noise.
         queries: releases allowed; None: without limit.
         total: (ε, δ) that all releases together cost at most.
         why: in words.
     """
 
-    method: str
-    solution: Solution | None
+    mechanism: VoteMechanism
     queries: int | None
     total: Privacy
     why: str
 
 
-Design = Callable[[Problem], Solution]
-"""Where γ comes from: `solve`, or the method ``gamma`` of a client of the service."""
-
-
 def voting_plan(
-    K: int, *, voter: Privacy | None, affected: int, queries: int, total: Privacy, design: Design | None = None
+    K: int,
+    classes: int = 2,
+    *,
+    queries: int,
+    total: Privacy,
+    affected: int = 1,
+    voter: Privacy | None = None,
+    prior: str | None = None,
+    price: float = 0.0,
+    design: Design | None = None,
 ) -> VotingPlan:
-    """Return how K trained voters should release their majority.
+    """Return how K trained voters should release their vote.
 
     Args:
         K: voters.
-        voter: (ε, Δ) of one voter's training; None: not private.
-        affected: voters that one record reaches, 1..K.
+        classes: C ≥ 2.
         queries: predictions wanted, ≥ 1.
         total: (ε, δ) for all of them.
-        design: what makes or fetches γ; the target of one query is then that of optimal composition. None: the best
-            target is searched, and γ made, here.
+        affected: voters that one record reaches, 1..K.
+        voter: (ε, Δ) of one voter's training; None: not private.
+        prior: how votes are expected to fall, for accuracy alone: of two classes as `darrm_opt.planning.plan` takes it,
+            of more, or with a price, as `darrm_opt.plurality.parse_prior`; None: a usual one.
+        price: cost of a wrong class, when a right one is worth 1; above 0, an answer may be ⊥.
+        design: what makes or fetches γ of two classes; the target of one query is then that of optimal composition.
+            None: the best mechanism is searched, and γ made, here.
 
     Guarantees:
         What the plan releases is ``total``-DP as a whole, the queries being chosen freely in view of the answers.
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a number is outside its range, or a ``design`` where there are more classes or a price.
 
-    >>> voting_plan(11, voter=Privacy(0.5), affected=1, queries=100, total=Privacy(1.0)).method
-    'plain majority'
-    >>> voting_plan(11, voter=None, affected=1, queries=100, total=Privacy(1.0, 1e-5)).method
-    'noisy majority'
+    >>> voting_plan(11, queries=100, total=Privacy(1.0), voter=Privacy(0.5)).mechanism.name
+    'plain_vote'
+    >>> voting_plan(11, 3, queries=2, total=Privacy(2.0, 1e-5)).mechanism.epsilon(2, 1e-5) <= 2.0
+    True
     """
     queries = whole_number(queries, "queries", "a whole number of predictions, at least 1")
+    price = real_number(price, "price", "a finite number, at least 0")
+    has_gamma = classes == 2 and price == 0
+    if design is not None and not has_gamma:
+        raise InvalidInput("design", design, "None with three or more classes or a price", "It makes γ of two classes.")
     if voter is not None and voter.epsilon < math.inf:
-        models = compose_models({voter: affected}, total.delta)
+        plain = PlainVote(K, classes, voter, affected=affected)
+        models = Privacy(plain.epsilon(1, total.delta), total.delta)
         if models.epsilon <= total.epsilon:
             return VotingPlan(
-                "plain majority",
+                plain,
                 None,
-                None,
-                models,
+                voter if affected == 1 and voter.delta <= total.delta else models,
                 f"A record reaches {affected} of the {K} voters, and {affected} of them together are within the total: "
-                "so is everything computed from their models. The plain majority needs no noise and no limit.",
+                "so is everything computed from their models. The plain vote needs no noise and no limit.",
             )
-        if queries == 1:
+        if queries == 1 and has_gamma:
             single = _checked_solution(design or solve, Problem(K, voter, total, affected))
-            return VotingPlan("noisy majority", single, 1, total, "One query: the best γ for voters of that privacy.")
-    solution = (
-        _best_solution(K, affected, queries, total)
+            return VotingPlan(_certified(single), 1, total, "One query: the best γ for voters of that privacy.")
+    mechanism = (
+        _best_mechanism(K, classes, affected, queries, total, prior, price)
         if design is None
         else _best_split(K, affected, queries, total, design)
     )
     return VotingPlan(
-        "noisy majority",
-        solution,
+        mechanism,
         queries,
         total,
-        f"A record changes at most {affected} of the {K} models, whatever they are: the best γ for that, at "
-        f"({text_above(solution.problem.target.epsilon, '.4g')}, {text_above(solution.problem.target.delta, '.4g')}) a "
-        f"query, so that {queries} of them fit in the total.",
+        f"A record changes at most {affected} of the {K} models, whatever they are. The best mechanism for that, so "
+        f"that {queries} answers fit in the total: {mechanism.description}.",
     )
 
 
 @lru_cache(maxsize=64)
-def _best_solution(K: int, affected: int, queries: int, total: Privacy) -> Solution:
-    """Return the best γ of which ``queries`` releases fit in the total: the one that `plan` recommends."""
+def _best_mechanism(
+    K: int, classes: int, affected: int, queries: int, total: Privacy, prior: str | None, price: float
+) -> VoteMechanism:
+    """Return the best mechanism of which ``queries`` releases fit in the total."""
+    if classes > 2 or price:
+        objective = PluralityObjective(parse_prior(prior or DEFAULT_PRIOR), price=price)
+        return design_releases(K, classes, total, queries, affected=affected, objective=objective).best.mechanism
     if 1 < queries <= MAX_EXACT:
-        found = plan(K, None, queries, total, affected, least_accuracy=0.5)
-        best = next((option for option in found.options if option.fits and option.noise is not None), None)
-        if best is not None:
-            return best.to_solution(found.request.objective)
+        options = plan(K, None, queries, total, affected, prior or "rectangular", least_accuracy=0.5).options
+        release = next((option.release for option in options if option.fits and option.release is not None), None)
+        if release is not None:
+            return CertifiedNoiseFunction(release)
     return _best_split(K, affected, queries, total, solve)
 
 
-def _best_split(K: int, affected: int, queries: int, total: Privacy, design: Design) -> Solution:
+def _best_split(K: int, affected: int, queries: int, total: Privacy, design: Design) -> VoteMechanism:
     """Return the better γ of two splits of δ between the queries and their composition."""
     shares = sorted({total.delta} if queries == 1 else {0.0, total.delta / (2 * queries)})
     targets = [total if queries == 1 else Privacy(epsilon_each(total, delta, queries), delta) for delta in shares]
-    return max(
-        (_checked_solution(design, _fixed_models(K, affected, target)) for target in targets),
-        key=lambda solution: solution.utility,
-    )
+    problems = [Problem(K, Privacy(math.inf), target, affected) for target in targets]
+    return _certified(max((_checked_solution(design, one) for one in problems), key=lambda made: made.utility))
 
 
 def _checked_solution(design: Design, problem: Problem) -> Solution:
@@ -148,5 +168,5 @@ def _checked_solution(design: Design, problem: Problem) -> Solution:
     return solution
 
 
-def _fixed_models(K: int, affected: int, target: Privacy) -> Problem:
-    return Problem(K, Privacy(math.inf), target, affected)
+def _certified(solution: Solution) -> CertifiedNoiseFunction:
+    return CertifiedNoiseFunction(Release.of(solution))

@@ -29,6 +29,7 @@ from darrm_opt.mechanisms.sampled_votes import listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness import RandomSource
+from darrm_opt.tables.votes import Labels, VoteTable
 
 CountTable = NDArray[np.intp]
 """Vote counts, decreasing in each row, shape (N, C)."""
@@ -54,6 +55,7 @@ BUILT_IN = {
         "gnmax": "noisy_maximum:NoisyMaximum",
         "randomized_response": "noise_function:RandomizedResponse",
         "subsampling": "noise_function:Subsampling",
+        "plain_vote": "plain_vote:PlainVote",
         "gamma": "noise_function:NoiseFunctionMechanism",
         "table": "table:RuleMechanism",
     }.items()
@@ -76,6 +78,9 @@ class VoteMechanism(ABC):
         classes: C.
         affected: votes that one record can move.
         cap: most classes that leave over all releases; after them every answer is ⊥, whatever the votes. None: no cap.
+        fresh: whether totals suppose that private voters are fresh (`accounting.freshness.FRESH`).
+        models: privacy of each model and how many one record reaches, where these, charged once, cover all releases:
+            of private voters that were trained once. None: each release is charged.
     """
 
     name: ClassVar[str]
@@ -90,6 +95,12 @@ class VoteMechanism(ABC):
     classes: int
     affected: int
     cap: int | None = None
+    fresh: bool = False
+
+    @property
+    def models(self) -> tuple[Privacy, int] | None:
+        """None: each release is charged."""
+        return None
 
     @abstractmethod
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
@@ -99,6 +110,20 @@ class VoteMechanism(ABC):
             counts: votes for each class.
             source: random bits.
         """
+
+    def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
+        """Return a class or `ABSTENTION` for each row of vote counts, each with exactly the law of `draw`.
+
+        A mechanism may draw all rows at once; this draws one after the other.
+
+        Args:
+            counts: votes for each class, shape (N, C).
+            source: random bits.
+
+        Returns:
+            Shape (N,).
+        """
+        return np.array([self.draw(tuple(row), source) for row in counts.tolist()], dtype=np.int16)
 
     @abstractmethod
     def bounds(self, releases: int) -> Parts:

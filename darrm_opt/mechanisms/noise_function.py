@@ -1,23 +1,40 @@
 """Mechanisms between two classes that are given by their γ: drawn exactly, for the doubles in it.
 
-`NoiseFunctionMechanism` is any γ of voters that are not private; `Subsampling` and `RandomizedResponse` are the closed
-forms of the paper (`darrm_opt.baselines`), each with one parameter.
+`NoiseFunctionMechanism` is any γ of voters that are not private; `CertifiedNoiseFunction` is one with the problem for
+which it is proved private, of voters that may be private themselves; `Subsampling` and `RandomizedResponse` are the
+closed forms of the paper (`darrm_opt.baselines`), each with one parameter.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from darrm_opt.accounting.cost import Parts, ReleaseBounds
+from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds
+from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.law_pairs import BitPairs
+from darrm_opt.accounting.release_profile import Release
+from darrm_opt.accounting.total import MAX_RELEASES, total_privacy
 from darrm_opt.baselines import subsampling_mixture
+from darrm_opt.budgeting.quota import is_proved, most_releases
+from darrm_opt.design.certificate import Certificate
+from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_parameter, checked_shape
 from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.randomness import ExactCoins, RandomSource
+from darrm_opt.record import problem_from_record, problem_record
+from darrm_opt.tables.votes import Labels, VoteTable
+
+CERTIFIED_FORMAT = 2
+"""Version of the record of a γ with its problem; 1 is a γ alone."""
+
+BLOCK = 1 << 15
+"""Rows drawn at once: what they need stays in the processor's cache."""
 
 
 class NoiseFunctionMechanism(VoteMechanism):
@@ -50,6 +67,13 @@ class NoiseFunctionMechanism(VoteMechanism):
         """γ."""
         return self._noise
 
+    @cached_property
+    def _coins(self) -> tuple[ExactCoins, NDArray[np.uint8]]:
+        """The coins of each number of ones, and the majorities."""
+        ones, chances = np.arange(self.K + 1), self._noise.values.copy()
+        chances[2 * ones == self.K] = 0.0  # a tie is a fair coin whatever γ(K/2) is
+        return ExactCoins(chances), (2 * ones > self.K).astype(np.uint8)
+
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return 0 or 1, the leader with probability exactly (1 + γ)/2; a tie is a fair coin.
 
@@ -57,10 +81,23 @@ class NoiseFunctionMechanism(VoteMechanism):
             counts: votes for each class.
             source: random bits.
         """
-        tie = counts[0] == counts[1]
-        coins = ExactCoins([0.0 if tie else float(self._noise.values[counts[1]])])
-        keep, fair = (int(bit[0]) for bit in coins.toss(np.zeros(1, dtype=np.intp), source))
-        return int(counts[1] > counts[0]) if keep else fair
+        return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
+
+    def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
+        """Return a bit for each row: steps and randomness do not depend on the votes.
+
+        Args:
+            counts: votes for each class, shape (N, 2).
+            source: random bits.
+        """
+        coins, majority = self._coins
+        labels = np.empty(len(counts), dtype=np.int16)
+        for start in range(0, len(counts), BLOCK):
+            ones = counts[start : start + BLOCK, 1]
+            keep, fair = coins.toss(ones, source)
+            # Algorithm 1 without a branch: the majority where keep = 1, else the fair coin.
+            labels[start : start + BLOCK] = fair ^ (keep & (fair ^ majority.take(ones)))
+        return labels
 
     def bounds(self, releases: int) -> Parts:
         """Return what is proved of so many releases.
@@ -100,9 +137,95 @@ class NoiseFunctionMechanism(VoteMechanism):
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> VoteMechanism:
         """Return the mechanism of a record."""
+        if record.get("format") == CERTIFIED_FORMAT:
+            return CertifiedNoiseFunction.from_fields(record)
         if record.get("format") != 1:
-            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
+            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1 or {CERTIFIED_FORMAT}")
         return NoiseFunctionMechanism(NoiseFunction(record["gamma"]), affected=record["affected"])
+
+
+class CertifiedNoiseFunction(NoiseFunctionMechanism):
+    """A γ that is proved private for its problem; the voters may be private themselves.
+
+    Args:
+        release: γ and problem, proved.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+            (`accounting.freshness.FRESH`).
+
+    Source: Algorithm 1 and Lemma 3.4 of the paper; what many releases cost: `accounting.total`.
+    """
+
+    def __init__(self, release: Release, *, fresh: bool = False) -> None:
+        super().__init__(release.noise, affected=int(release.problem.affected))
+        self.release, self.fresh = release, check_fresh(fresh)
+
+    @property
+    def problem(self) -> Problem:
+        """What is proved of one release."""
+        return self.release.problem
+
+    @property
+    def certificate(self) -> Certificate:
+        """Why it is private, as proved when it was made."""
+        return self.release.certificate
+
+    @property
+    def description(self) -> str:
+        """What it does, in a few words."""
+        return f"{super().description}, each release {guarantee(self.problem.target)}"
+
+    @property
+    def models(self) -> tuple[Privacy, int] | None:
+        """Privacy of each model and how many one record reaches, where these, charged once, cover all releases."""
+        charged_once = effective_voters(self.problem, MAX_RELEASES, fresh=self.fresh) is not self.problem
+        return (self.problem.voter, int(self.problem.affected)) if charged_once else None
+
+    def bounds(self, releases: int) -> Parts:
+        """Return what is proved of so many releases: the target of each, or the laws of voters that are not private.
+
+        Args:
+            releases: how many.
+        """
+        if self.models is not None and releases > 1:
+            return super().bounds(releases)
+        return [(ReleaseBounds(self.problem.target), releases)]
+
+    def cost(self, releases: int, delta: float) -> Cost:
+        """Return what so many releases cost together at δ, by the least of the accounts of `total_privacy`."""
+        total = total_privacy(self.release, releases, delta, fresh=self.fresh)
+        epsilons = {name: one.epsilon for name, one in total.totals.items()}
+        return Cost(total.best.epsilon, delta, total.method, epsilons)
+
+    def fits(self, budget: Privacy, releases: int) -> bool:
+        """Return whether so many releases are proved to fit in a total (ε, δ)."""
+        return is_proved(self.release, releases, budget, fresh=self.fresh)
+
+    def most_releases(self, budget: Privacy) -> Quota:
+        """Return how many releases are proved to fit in a total (ε, δ), and by which account."""
+        return most_releases(self.release, budget, fresh=self.fresh)
+
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data."""
+        fields = {"gamma": self.release.noise.values.tolist(), "fresh": self.fresh}
+        return {"kind": self.kind, "format": CERTIFIED_FORMAT, "problem": problem_record(self.problem), **fields}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> CertifiedNoiseFunction:
+        """Return the γ of a record, or of the first line of a release log of version 0.2, proved here.
+
+        Raises:
+            NotPrivate: it is not private for its problem.
+        """
+        problem = problem_from_record(fields["problem"])
+        return cls(Release(NoiseFunction(fields["gamma"], problem.K), problem), fresh=fields["fresh"])
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether γ and problem are the same; that voters are fresh is a claim about them, and not compared."""
+        return isinstance(other, CertifiedNoiseFunction) and self.release == other.release
+
+    def __hash__(self) -> int:
+        return hash(self.release)
 
 
 class Subsampling(NoiseFunctionMechanism):

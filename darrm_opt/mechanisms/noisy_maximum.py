@@ -37,12 +37,14 @@ from darrm_opt.mechanisms.vote_noise import (
     gauss_legendre,
     noise_function,
     noisy_argmax,
+    noisy_leaders,
 )
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness import RandomSource
 from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
+from darrm_opt.tables.votes import Labels, VoteTable
 
 FORMAT = 2
 """Version of the record of a noisy maximum; 1 had no cap."""
@@ -173,6 +175,19 @@ class NoisyMaximum(VoteMechanism):
             if noisy < self.threshold:
                 return ABSTENTION
         return noisy_argmax(counts, self.noise, source)
+
+    def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
+        """Return a class, or `ABSTENTION`, for each row of vote counts.
+
+        Args:
+            counts: votes for each class, shape (N, C).
+            source: random bits.
+        """
+        labels = noisy_leaders(counts, self.noise, source)
+        if self.threshold is not None and self.check_sigma is not None:
+            check = GaussianNoise.of_sigma(self.check_sigma).draw_many(len(counts), source)
+            labels[counts.max(axis=1) + check < self.threshold] = ABSTENTION
+        return labels
 
     def bounds(self, releases: int) -> Parts:
         """Return what is proved of so many releases: their checks, if there are any, and up to the cap their labels.
@@ -323,6 +338,10 @@ class LaplaceMaximum(VoteMechanism):
             source: random bits.
         """
         return noisy_argmax(counts, self.noise, source)
+
+    def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
+        """Return a class 0..C−1 for each row of vote counts, shape (N, C)."""
+        return noisy_leaders(counts, self.noise, source)
 
     def bounds(self, releases: int) -> Parts:
         """Return what is proved of so many releases.

@@ -24,13 +24,15 @@ from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
+from darrm_opt.inversion import ExponentialCoins
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_parameter, checked_shape
 from darrm_opt.mechanisms.vote_noise import gauss_legendre
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy
-from darrm_opt.randomness import RandomSource, exponential_chance, shuffled
+from darrm_opt.randomness import RandomSource, below_each, exponential_chance, shuffled
 from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
+from darrm_opt.tables.votes import Labels, VoteTable
 
 FIELDS = ("name", "K", "classes", "rate", "affected")
 """Fields of the records."""
@@ -61,6 +63,7 @@ class SelectionMechanism(VoteMechanism):
     kind: ClassVar[str] = "darrm selection mechanism"
     parameter: ClassVar[str] = "rate"
     limits: ClassVar[tuple[float, float]] = (0.0, MAX_RATE)
+    TRIES_ONCE: ClassVar[bool] = False
 
     def __init__(self, K: int, classes: int, rate: float, *, affected: int = 1) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
@@ -144,6 +147,33 @@ class SelectionMechanism(VoteMechanism):
         found = classes[record["name"]]
         return found(record["K"], record["classes"], record["rate"], affected=record["affected"])
 
+    def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
+        """Return a class 0..C−1 for each row of vote counts, each with exactly its probability.
+
+        A class is drawn uniformly, and its coin tossed, until one succeeds; where each class may be tried only once
+        (`TRIES_ONCE`), one that was tried is passed over: what is left is drawn in a random order.
+
+        Args:
+            counts: votes for each class, shape (N, C).
+            source: random bits.
+        """
+        lags = counts.max(axis=1, keepdims=True) - counts
+        coins = _coins(self.rate, self.K)
+        labels = np.zeros(len(counts), dtype=np.int16)
+        is_tried = np.zeros(counts.shape, dtype=bool)
+        rows = np.arange(len(counts))
+        while rows.size:
+            places = below_each(np.full(rows.size, self.classes), source)
+            if self.TRIES_ONCE:
+                untried = ~is_tried[rows, places]
+                is_tried[rows, places] = True
+            succeeds = coins.toss(lags[rows, places], source)
+            if self.TRIES_ONCE:
+                succeeds &= untried
+            labels[rows[succeeds]] = places[succeeds]
+            rows = rows[~succeeds]
+        return labels
+
     def _succeeds(self, counts: tuple[int, ...], source: RandomSource, place: int) -> bool:
         return exponential_chance(Fraction(self.rate) * (max(counts) - counts[place]), source)
 
@@ -156,6 +186,7 @@ class PermuteAndFlip(SelectionMechanism):
     """
 
     name = "permute_and_flip"
+    TRIES_ONCE = True
     title = "permute-and-flip"
     advice = "Release the vote with Laplace noise on the difference"
 
@@ -281,6 +312,11 @@ class ExponentialMechanism(SelectionMechanism):
 @lru_cache(maxsize=64)
 def _bit_pairs(mechanism: type[SelectionMechanism], K: int, rate: float, affected: int) -> BitPairs:
     return BitPairs.of_noise([mechanism.loses(rate * margin) for margin in range(K % 2, K + 1, 2)], K, affected)
+
+
+@lru_cache(maxsize=64)
+def _coins(rate: float, K: int) -> ExponentialCoins:
+    return ExponentialCoins(Fraction(rate), K)
 
 
 def _weights(counts: CountTable, rate: float) -> tuple[Array, Array]:

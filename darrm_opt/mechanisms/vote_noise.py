@@ -23,9 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.inversion import MAX_SCALE, gaussian_law, laplace_law
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import real_number, whole_number
-from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian, discrete_laplace
+from darrm_opt.randomness import RandomSource, SystemRandomness, below_each, discrete_gaussian, discrete_laplace
+from darrm_opt.tables.votes import Labels, VoteTable
 
 Kind = Literal["discrete", "continuous"]
 
@@ -69,6 +71,11 @@ class LaplaceNoise(_SymmetricNoise):
     def draw(self, source: RandomSource) -> int:
         """Return one exact sample [votes]."""
         return discrete_laplace(self.scale, source)
+
+    def draw_many(self, count: int, source: RandomSource) -> NDArray[np.int64]:
+        """Return exact samples [votes], shape (count,)."""
+        is_listed = float(self.scale) <= min(MAX_SCALE, count)
+        return laplace_law(self.scale).draw(count, source) if is_listed else _one_by_one(self, count, source)
 
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
         """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation.
@@ -122,6 +129,11 @@ class GaussianNoise(_SymmetricNoise):
         """Return one exact sample [votes]."""
         return discrete_gaussian(self.variance, source)
 
+    def draw_many(self, count: int, source: RandomSource) -> NDArray[np.int64]:
+        """Return exact samples [votes], shape (count,)."""
+        is_listed = self.sigma <= min(MAX_SCALE, count)
+        return gaussian_law(self.variance).draw(count, source) if is_listed else _one_by_one(self, count, source)
+
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
         """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation.
 
@@ -164,6 +176,34 @@ _MAX_VOTES = 100.0
 """σ [votes] from which the next Euler–Maclaurin term, below d·f(d)/(1000·σ⁶), is less than 1e-16."""
 
 VoteNoise = LaplaceNoise | GaussianNoise
+
+
+def noisy_leaders(counts: VoteTable, noise: VoteNoise, source: RandomSource) -> Labels:
+    """Return the class whose noisy count is largest, in each row: `noisy_argmax` of many.
+
+    Args:
+        counts: votes for each class, shape (N, C).
+        noise: independent noise added to each count.
+        source: random bits.
+    """
+    return leaders(counts + noise.draw_many(counts.size, source).reshape(counts.shape), source)
+
+
+def leaders(counts: VoteTable, source: RandomSource) -> Labels:
+    """Return the class with the largest count of each row, uniformly among those it ties with.
+
+    Args:
+        counts: whole numbers, shape (N, C).
+        source: random bits.
+    """
+    is_leader = counts == counts.max(axis=1, keepdims=True)
+    ranks = np.cumsum(is_leader, axis=1, dtype=np.int32)
+    chosen = below_each(ranks[:, -1], source) + 1
+    return np.asarray(np.argmax(ranks == chosen[:, None], axis=1), dtype=np.int16)
+
+
+def _one_by_one(noise: VoteNoise, count: int, source: RandomSource) -> NDArray[np.int64]:
+    return np.array([noise.draw(source) for _ in range(count)], dtype=np.int64)
 
 
 def noisy_argmax(counts: Sequence[int] | NDArray[Any], noise: VoteNoise, source: RandomSource | None = None) -> int:

@@ -75,7 +75,7 @@ class Option:
 
     @property
     def release(self) -> Release | None:
-        """The argument of `PrivateMajority`: γ and the problem for which it is private; None for a plain majority."""
+        """The argument of `PrivateVote`: γ and the problem for which it is private; None for a plain majority."""
         return None if self.noise is None or self.problem is None else Release(self.noise, self.problem)
 
     def to_solution(self, objective: AnyObjective) -> Solution:

@@ -1,10 +1,8 @@
 """Votes among any number of classes, of voters that are not private; tables are in `darrm_opt.tables`.
 
 comparison         the optimal table and the mechanisms on one footing
-release_log        the budget of a mechanism on a file
 vote_law           votes as a prior has them
 designer           every mechanism for many queries within a total, with right, wrong and abstained shares
-private_plurality  `PrivatePlurality`: votes in, a class or ⊥ out, within a budget
 """
 
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
@@ -12,9 +10,7 @@ from darrm_opt.mechanisms.calibrated_table import CalibratedMechanism, calibrate
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.plurality.comparison import MechanismComparison, compare_mechanisms
-from darrm_opt.plurality.designer import PluralityPlan, ReleaseDesign, ReleaseOption, design_releases, plurality_plan
-from darrm_opt.plurality.private_plurality import PrivatePlurality
-from darrm_opt.plurality.release_log import PluralityLog
+from darrm_opt.plurality.designer import ReleaseDesign, ReleaseOption, design_releases
 from darrm_opt.tables.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.tables.priors import (
     Dirichlet,
@@ -40,14 +36,11 @@ __all__ = [
     "NoisyMaximum",
     "PastVotes",
     "PluralityCertificate",
-    "PluralityLog",
     "PluralityObjective",
-    "PluralityPlan",
     "PluralityPrior",
     "PluralityProblem",
     "PluralityRule",
     "PluralitySolution",
-    "PrivatePlurality",
     "ReleaseDesign",
     "ReleaseOption",
     "RuleMechanism",
@@ -62,7 +55,6 @@ __all__ = [
     "mechanism_names",
     "parse_prior",
     "partition_count",
-    "plurality_plan",
     "solve_plurality",
     "verify_rule",
 ]

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -366,59 +365,3 @@ def _composed_table(make: Callable[[Privacy], PluralityRule], problem: Plurality
         else:
             high = scale
     return best
-
-
-@dataclass(frozen=True)
-class PluralityPlan:
-    """What will be released, and at what price.
-
-    Attributes:
-        mechanism: what releases.
-        queries: releases allowed.
-        total: (ε, δ) that all of them together cost at most.
-        utility: of a release, expected under the prior.
-        why: in words.
-    """
-
-    mechanism: VoteMechanism
-    queries: int
-    total: Privacy
-    utility: float
-    why: str
-
-
-@lru_cache(maxsize=32)
-def plurality_plan(
-    K: int,
-    classes: int,
-    total: Privacy,
-    queries: int,
-    *,
-    affected: int = 1,
-    objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
-) -> PluralityPlan:
-    """Return the best mechanism of `design_releases`: what an estimator releases by.
-
-    Args:
-        K: voters.
-        classes: C ≥ 2.
-        total: (ε, δ) of all releases.
-        queries: Q ≥ 1 releases.
-        affected: votes that one record can move.
-        objective: the utility of a release, as for `solve_plurality`.
-
-    Guarantees:
-        All releases together are ``total``-DP, each being chosen freely in view of the earlier ones.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
-    >>> plurality_plan(11, 3, Privacy(1.0, 1e-5), 1).why[:7]
-    'optimal'
-    """
-    best = design_releases(K, classes, total, queries, affected=affected, objective=objective).best
-    parameters = ", ".join(f"{name} {value:.4g}" for name, value in best.parameters.items())
-    why = (
-        f"{best.name}{f' ({parameters})' if parameters else ''}: {queries} of them fit in the total, by {best.account}"
-    )
-    return PluralityPlan(best.mechanism, queries, total, best.utility, why)

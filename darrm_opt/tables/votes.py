@@ -11,6 +11,9 @@ from darrm_opt.errors import InvalidInput
 
 VoteTable = NDArray[np.int64]
 
+Labels = NDArray[np.int16]
+"""Released classes, `ABSTENTION` for ⊥, shape (N,)."""
+
 SIGNED = "Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2."
 """Advice where votes are not all 0 or 1, whatever else they are: an error says nothing about votes."""
 
@@ -62,6 +65,35 @@ def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
     >>> count_votes([[0, 2, 2]], 3, 3).tolist()
     [[1, 0, 2]]
     """
+    if classes == 2:
+        bits = checked_votes(votes, K)
+        ones = count_ones(bits)
+        return np.stack([bits.shape[1] - ones, ones], axis=1)
     table = checked_classes(votes, K, classes)
-    counts: VoteTable = np.stack([np.count_nonzero(table == label, axis=1) for label in range(classes)], axis=1)
-    return counts
+    places = table + classes * np.arange(len(table))[:, None]
+    return np.bincount(places.ravel(), minlength=len(table) * classes).astype(np.int64).reshape(len(table), classes)
+
+
+def count_ones(votes: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return the number of ones in each row of votes that were checked."""
+    ones = np.zeros(len(votes), dtype=np.int32)
+    for voter in range(votes.shape[1]):  # a column at a time: NumPy's sums along a short last axis are ten times slower
+        ones += votes[:, voter]
+    return ones.astype(np.int64)
+
+
+def checked_votes(votes: Any, K: int | None) -> NDArray[np.uint8]:
+    """Return votes as zeros and ones of shape (N, K), or refuse them without showing them.
+
+    Raises:
+        InvalidInput: another shape, or something that is neither 0 nor 1.
+    """
+    table = vote_table(votes, K)
+    if table.dtype == np.bool_:  # a buffer may hold other bytes than 0 and 1: each of them is one vote, no more
+        return np.not_equal(table.view(np.uint8), 0).astype(np.uint8)
+    # Every element is looked at, whatever the others are.
+    if table.dtype.kind in "iuf" and not np.count_nonzero((table != 0) & (table != 1)):
+        return table.astype(np.uint8, copy=False)
+    raise InvalidInput(
+        "votes", f"{table.dtype}, not all 0 or 1", "votes that are 0 or 1", f"They are not shown here. {SIGNED}"
+    )

@@ -25,9 +25,9 @@ import numpy as np
 from support.darrm_runner import start
 
 from darrm_opt import Problem, solve
-from darrm_opt.mechanism import ReleaseLog
-from darrm_opt.plurality import ABSTENTION, NoisyMaximum, PluralityLog
+from darrm_opt.plurality import ABSTENTION, NoisyMaximum
 from darrm_opt.record import solution_record
+from darrm_opt.release import ReleaseLog
 
 K = 5
 
@@ -95,7 +95,7 @@ def kill_and_resume(
 def _faults(folder: Path, output: str, rows: int, block: int, classes: int | None) -> tuple[str, ...]:
     """Return what is wrong with a job that has ended."""
     faults = []
-    log = ReleaseLog(folder / "log") if classes is None else PluralityLog(folder / "log")
+    log = ReleaseLog(folder / "log")
     labels = _labels(folder / output)
     names = sorted(log.ids, key=lambda name: int(name.partition("/")[2]))
     if [int(name.partition("/")[2]) for name in names] != list(range(-(-rows // block))):
@@ -109,7 +109,7 @@ def _faults(folder: Path, output: str, rows: int, block: int, classes: int | Non
         faults.append(f"{len(labels)} labels for {rows} rows")
     if log.spent != rows:
         faults.append(f"{log.spent} releases are charged for {rows} rows")
-    if isinstance(log, PluralityLog):
+    if classes is not None:
         released = sum(label != ABSTENTION for label in labels)
         if not released == log.labels == log.mechanism.cap:
             faults.append(f"{released} labels left, {log.labels} are counted, the cap is {log.mechanism.cap}")
@@ -123,7 +123,7 @@ def _lines(folder: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _stored_bits(log: ReleaseLog | PluralityLog, name: str) -> list[int]:
+def _stored_bits(log: ReleaseLog, name: str) -> list[int]:
     bits = log.stored(name)
     return [] if bits is None else [int(bit) for bit in bits]
 

@@ -50,9 +50,9 @@ from darrm_opt.baselines import (
 from darrm_opt.budgeting import best_target
 from darrm_opt.comparison.compare import compare
 from darrm_opt.design.privacy_profile import privacy_profile
-from darrm_opt.mechanism import most_releases
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
+from darrm_opt.release import most_releases
 
 PART = "## Totals of several releases"
 """Heading of this campaign's part of the page."""

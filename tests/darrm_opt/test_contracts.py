@@ -10,20 +10,22 @@ import math
 import shutil
 from contextlib import closing
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.darrm_runner import run
 from support.paths import DATA
 
 from darrm_opt import Privacy, verify
 from darrm_opt.accounting import PrivacyBudget
-from darrm_opt.mechanism import PrivateMajority, ReleaseLog
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
-from darrm_opt.plurality import PluralityLog, count_votes, design_releases
+from darrm_opt.plurality import count_votes, design_releases
 from darrm_opt.randomness import SeededRandomnessForTestsOnly as Seeded
 from darrm_opt.record import problem_from_record, solution_from_record
+from darrm_opt.release import PrivateVote, ReleaseLog
 from solver_cache import DesignSpec, cached_solve, check, open_store
 
 FOLDER = DATA / "release_0_2"
@@ -81,7 +83,7 @@ def test_no_total_of_a_mechanism_is_dearer(name: str) -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_log_of_a_mechanism_opens_and_goes_on(name: str, tmp_path: Path) -> None:
     before = meaning(name)
-    log = PluralityLog(copied(f"{name}.log", tmp_path))
+    log = ReleaseLog(copied(f"{name}.log", tmp_path))
     assert (log.limit, log.account, log.spent, log.labels) == tuple(
         before[field] for field in ("limit", "account", "spent", "labels")
     )
@@ -90,8 +92,8 @@ def test_a_log_of_a_mechanism_opens_and_goes_on(name: str, tmp_path: Path) -> No
     assert first is not None
     assert first.tolist() == before["first"]
     log.check_is_for(mechanism_of(name))
-    log.charge_and_release(2, lambda: np.array([1, 1], dtype=np.int16), "second")
-    assert PluralityLog(log.path).spent == before["spent"] + 2
+    log.charge_and_release(2, lambda _: np.array([1, 1], dtype=np.int16), "second")
+    assert ReleaseLog(log.path).spent == before["spent"] + 2
 
 
 @pytest.mark.parametrize("name", GAMMAS)
@@ -114,11 +116,53 @@ def test_a_log_of_a_gamma_opens_and_goes_on(name: str, tmp_path: Path) -> None:
     first = log.stored("first")
     assert first is not None
     assert first.tolist() == before["first"]
-    release = PrivateMajority(log.release, log, source=Seeded(3), fresh=log.fresh)
+    release = PrivateVote(log.mechanism, log, source=Seeded(3), fresh=log.fresh)
     count = min(12, log.left)
     bits = release.release_many([[1] * 8 + [0] * 3] * count, "second")
     assert bits.tolist() == before["drawn"][:count]
     assert ReleaseLog(log.path).spent == before["spent"] + count
+
+
+@pytest.mark.parametrize("name", ["classifier_gamma", "classifier_plurality", "classifier_plain_majority"])
+def test_a_log_of_a_classifier_is_continued_by_one(name: str, tmp_path: Path) -> None:
+    """Two classifiers wrote them: between two classes and among more; of private voters it counts fits."""
+    pytest.importorskip("sklearn")
+    from darrm_opt.learning import PrivateVotingClassifier
+
+    before, path = meaning(f"{name}.log"), copied(f"{name}.log", tmp_path)
+    log = ReleaseLog(path)
+    assert (log.limit, log.account, log.spent, log.fresh) == (before["limit"], "queries", before["spent"], False)
+    classes = log.mechanism.classes
+    X, y = np.repeat(np.eye(classes), 80, axis=0), np.repeat(range(classes), 80)
+    voter = Privacy(1.0) if name == "classifier_plain_majority" else None
+    asked: dict[str, Any] = {"n_voters": log.mechanism.K, "epsilon": 4.0, "queries": 10, "voter_privacy": voter}
+    model = PrivateVotingClassifier(release_log=path, random_state=0, **asked).fit(X, y)
+    model.predict(X[:2])
+    assert log.spent == before["spent"] + (2 if voter is None else 1)
+    if voter is None:
+        assert model.plan_.mechanism == log.mechanism
+        assert model.queries_left_ == before["limit"] - before["spent"] - 2
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [("job_gamma", "gamma_non_private_voters"), ("job_classes", "confident_gnmax")]
+)
+def test_a_labelling_job_that_was_killed_goes_on(
+    name: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before, votes = meaning(f"{name}.log"), copied(f"{name}_votes.csv", tmp_path)
+    log = ReleaseLog(copied(f"{name}.log", tmp_path))
+    state = votes.stat()
+    job = stored(f"{name}.job") | {"votes": str(votes), "changed": state.st_mtime_ns, "release_log": str(log.path)}
+    (tmp_path / ".labels.csv.job").write_text(json.dumps(job))
+    command = ["label", votes.name, "--solution", str(FOLDER / f"{answer}.json"), "--release-log", log.path.name]
+    result = run(*command, "--queries", "40", "--block", "5", "--output", "labels.csv")
+    assert result.exit_code == 0, result.stderr
+    labels = (tmp_path / "labels.csv").read_text().split()[1:]
+    assert len(labels) == log.spent == 12
+    assert [int(label) for label in labels[:10]] == [*chain(*before["released"])]
+    assert log.ids == {"monday/0", "monday/1", "monday/2"}
 
 
 def test_a_saved_budget_is_loaded() -> None:

@@ -43,7 +43,7 @@ PUBLIC = (
     "darrm_opt",
     "darrm_opt.accounting",
     "darrm_opt.budgeting",
-    "darrm_opt.mechanism",
+    "darrm_opt.release",
     "darrm_opt.learning",
     "darrm_opt.planning",
     "solver_cache",

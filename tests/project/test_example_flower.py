@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.paths import ROOT
 
-from darrm_opt import Privacy, PrivateMajority, Problem, solve
+from darrm_opt import Privacy, PrivateVote, Problem, solve
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +24,11 @@ def example() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def certain() -> PrivateMajority:
+def certain() -> PrivateVote:
     """The plain majority of three: γ = 1 is private for so large a target."""
     solution = solve(Problem(3, Privacy(0.5), Privacy(3.0)))
     assert np.all(solution.gamma > 1.0 - 1e-9)
-    return PrivateMajority(solution, fresh=True)
+    return PrivateVote(solution, fresh=True)
 
 
 WEIGHTS = [np.zeros((2, 2)), np.zeros(1)]
@@ -40,7 +40,7 @@ ANSWERS = [
 MOVED = [np.array([[0.5, -0.5], [0.5, -0.5]]), np.array([-0.5])]
 
 
-def test_every_weight_moves_with_its_majority(example: ModuleType, certain: PrivateMajority) -> None:
+def test_every_weight_moves_with_its_majority(example: ModuleType, certain: PrivateVote) -> None:
     found = example.majority_step(WEIGHTS, ANSWERS, certain, 0.5)
     for after, expected in zip(found, MOVED, strict=True):
         np.testing.assert_array_equal(after, expected)
@@ -55,7 +55,7 @@ def test_it_trains_within_its_budget(example: ModuleType, capsys: pytest.Capture
     assert "12 of 12 releases are spent, within (8, 0.001)" in out
 
 
-def test_the_strategy_aggregates_as_flower_asks(example: ModuleType, certain: PrivateMajority) -> None:
+def test_the_strategy_aggregates_as_flower_asks(example: ModuleType, certain: PrivateVote) -> None:
     common = pytest.importorskip("flwr.common", reason="Flower is not installed")
     strategy = example.private_sign_strategy(certain, WEIGHTS, step=0.5)
     results = [(None, SimpleNamespace(parameters=common.ndarrays_to_parameters(answer))) for answer in ANSWERS]

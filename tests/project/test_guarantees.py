@@ -32,7 +32,7 @@ PUBLIC = (
     "darrm_opt.budgeting",
     "darrm_opt.literature.he_wang_tao.printed",
     "darrm_opt.learning",
-    "darrm_opt.mechanism",
+    "darrm_opt.release",
     "darrm_opt.planning",
     "darrm_opt.plurality",
     "darrm_opt.accounting.labels",

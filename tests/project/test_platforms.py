@@ -65,12 +65,12 @@ Elsewhere = Callable[[str], subprocess.CompletedProcess[str]]
 
 def test_the_library_works_without_posix(elsewhere: Elsewhere) -> None:
     done = elsewhere(
-        "from darrm_opt import PrivateMajority, Problem, Solution, solve, verify\n"
+        "from darrm_opt import PrivateVote, Problem, Solution, solve, verify\n"
         "solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.1))\n"
         "solution.save('gamma.json')\n"
         "solution.save('gamma.json')  # over another file\n"
         "verify(solution.problem, Solution.load('gamma.json').gamma)\n"
-        "print(PrivateMajority(solution).release([1] * 11))"
+        "print(PrivateVote(solution).release([1] * 11))"
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() in {"0", "1"}
@@ -86,7 +86,7 @@ def test_the_command_works_without_posix(elsewhere: Elsewhere) -> None:
 @pytest.mark.parametrize(
     ("code", "feature"),
     [
-        ("from darrm_opt.mechanism.journal import create\ncreate('log', {})", "A release log"),
+        ("from darrm_opt.release.journal import create\ncreate('log', {})", "A release log"),
         (
             "from solver_cache.process_pool.process import start_process\nstart_process('one', 1.0, 0)",
             "A pool of solver processes",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import math
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import answer, say
 from darrm.cli.parameters import FRESH, AsJson, number, total_privacy
@@ -10,17 +13,17 @@ from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release
-    from darrm_opt.mechanism import ReleaseLog
     from darrm_opt.mechanisms import VoteMechanism
-    from darrm_opt.plurality.release_log import PluralityLog
+    from darrm_opt.problem import Privacy
+    from darrm_opt.release import ReleaseLog
 
 _BUDGET = "The budget, where the release log is new"
 
 
 def label(
     votes: Annotated[
-        str, Argument("VOTES", "A .csv, .parquet or .npy file: a row for each label, a column for each voter.")
-    ],
+        str | None, Argument("VOTES", "A .csv, .parquet or .npy file: a row for each label, a column for each voter.")
+    ] = None,
     solution: Annotated[
         str | None, CommandOption("--solution", "An answer of `darrm solve`, or a rule of `darrm plurality`.", "FILE")
     ] = None,
@@ -51,6 +54,10 @@ def label(
             otherwise="a new one, kept beside the output",
         ),
     ] = None,
+    status: Annotated[
+        str | None,
+        CommandOption("--status", "Only say what is spent of this release log, what is left, and its ε so far.", "LOG"),
+    ] = None,
     block: Annotated[str, CommandOption("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
     *,
     fresh: Annotated[bool, CommandOption("--fresh", FRESH, panel=_BUDGET)] = False,
@@ -61,67 +68,115 @@ def label(
     Each label is charged to the release log before it leaves. After ctrl-C or a crash, the same command goes on where
     it stopped: what was released is not charged again. Votes are never printed or logged.
     """
-    from darrm.cli.cached_solve import release_of
     from darrm.cli.files import check_writable
-    from darrm.cli.label_job import check_label_files, label_file
-    from darrm.cli.parameters import DesignOptions, ProblemOptions
-    from darrm.cli.report import as_json, assumed_text
-    from darrm_opt.mechanism import PrivateMajority
-    from darrm_opt.plurality.private_plurality import PrivatePlurality
+    from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
+    from darrm.cli.report import as_json
     from darrm_opt.problem import whole_number
-    from darrm_opt.record import problem_record
+    from darrm_opt.release import PrivateVote, ReleaseLog
+    from darrm_opt.release.log import mechanism_of
 
+    if status is not None:
+        show_status(ReleaseLog(status), total_delta, json=json)
+        return
     source, labels = needed(solution, "solution"), needed(output, "output")
-    log_file = needed(release_log, "release_log")
+    log_file, votes = needed(release_log, "release_log"), needed(votes, "votes")
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
-    plurality = plurality_of(source)
-    release = plurality or release_of(ProblemOptions(), DesignOptions(), source)
-    K, classes = (
-        (plurality.K, plurality.classes) if plurality else (release.problem.K, None)  # type: ignore[union-attr]
-    )
-    count = check_label_files(votes, labels, K, classes, rows)
-    log = open_log(log_file, release, queries, total_epsilon, total_delta, fresh=fresh, first=count)
-    mechanism: PrivateMajority | PrivatePlurality
-    if plurality is None:
-        mechanism = PrivateMajority(release, log)  # type: ignore[arg-type]  # no plurality, so a majority
-        problem = problem_record(mechanism.problem)
-    else:
-        mechanism = PrivatePlurality(plurality, log)
-        problem = plurality.record()
-        problem = problem.get("problem", problem)
+    found, planned = releasing_of(source)
+    mechanism = mechanism_of(found, fresh=fresh)
+    count = check_label_files(votes, labels, mechanism.K, classes_of_votes(mechanism), rows)
+    log = open_log(log_file, mechanism, queries, total_epsilon, total_delta, planned=planned, first=count)
     try:
-        result = label_file(votes, labels, mechanism, log, release_id=release_id, rows=rows, count=count)
+        result = label_file(
+            votes, labels, PrivateVote(mechanism, log), log, release_id=release_id, rows=rows, count=count
+        )
     except (KeyboardInterrupt, OSError):
         say("The same command goes on where this stopped; what was released is not charged again.")
         raise
-    spent = log.spent
     if json:
+        record = log.mechanism.record()
+        released = {"labels": result.labels, "resumed": result.resumed, "output": labels}
         answer(
             as_json(
-                {
-                    "labels": result.labels,
-                    "resumed": result.resumed,
-                    "output": labels,
-                    "release_id": result.release_id,
-                    "release_log": log_file,
-                    "spent": spent,
-                    "left": log.limit - spent,
-                    "limit": log.limit,
-                    "fresh": log.fresh,
-                    "total_epsilon": None if log.budget is None else log.budget.epsilon,
-                    "total_delta": None if log.budget is None else log.budget.delta,
-                    "problem": problem,
-                }
+                released
+                | {"release_id": result.release_id, "release_log": log_file}
+                | budget_fields(log)
+                | {"problem": record.get("problem", record)}
             )
         )
         return
     budget_text = "" if log.budget is None else f": {log.in_words}"
-    lines = [f"{result.labels:,} labels in {labels}. {spent:,} of {log.limit:,} releases are spent{budget_text}."]
-    if isinstance(mechanism, PrivateMajority) and log.budget is not None:
-        lines += filter(None, [assumed_text(mechanism.problem, log.limit, fresh=log.fresh)])
+    lines = [f"{result.labels:,} labels in {labels}. {log.spent:,} of {log.limit:,} releases are spent{budget_text}."]
+    if log.budget is not None:
+        lines += filter(None, [assumption(log)])
     answer("\n".join(lines))
+
+
+def budget_fields(log: ReleaseLog) -> dict[str, Any]:
+    """Return the state of a release log as plain data."""
+    spent, budget = log.spent, log.budget
+    return {
+        "spent": spent,
+        "left": log.limit - spent,
+        "limit": log.limit,
+        "fresh": log.fresh,
+        "total_epsilon": None if budget is None else budget.epsilon,
+        "total_delta": None if budget is None else budget.delta,
+        "account": log.account,
+    }
+
+
+def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
+    """Print what is spent of a release log, what remains, and the (ε, δ) of the releases so far.
+
+    Args:
+        log: the log.
+        delta: δ at which ε is said, as typed; None: that of the budget, or 0 where there is none.
+        json: whether the answer is JSON.
+    """
+    from darrm.cli.report import as_json, guarantee, text_above
+
+    budget, fields = log.budget, budget_fields(log)
+    at_delta = number(delta) if delta is not None else (0.0 if budget is None else budget.delta)
+    so_far = log.cost(fields["spent"], at_delta)
+    epsilon = so_far.epsilon if so_far.epsilon < math.inf else None
+    if json:
+        content = {"release_log": str(log.path), "mechanism": log.mechanism.name, "affected": log.mechanism.affected}
+        released = {"labels": log.labels, "epsilon": epsilon, "delta": so_far.delta, "epsilon_account": so_far.account}
+        answer(as_json(content | fields | released | {"assumption": assumption(log)}))
+        return
+    proved = (
+        f"no ε is proved at δ = {so_far.delta:g}: give --total-delta"
+        if epsilon is None
+        else f"ε = {text_above(epsilon, '.6g')} at δ = {so_far.delta:g}, by the account {so_far.account}"
+    )
+    total = f"{log.limit:,} releases" if budget is None else f"{log.limit:,} releases, {guarantee(budget)} in all"
+    proof = "given, not proved" if log.account == "queries" else f"proved by the account {log.account}"
+    labels = "" if log.labels == fields["spent"] else f", {log.labels:,} of them labels and the others ⊥"
+    lines = [
+        f"mechanism  {log.mechanism.description}",
+        f"budget     {total} ({proof})",
+        f"spent      {fields['spent']:,} releases{labels}; {fields['left']:,} are left",
+        f"so far     {proved}",
+        f"assumed    {assumption(log)}",
+        "A number of releases that was decided in view of the labels costs what the whole budget does.",
+    ]
+    answer("\n".join(lines))
+
+
+def assumption(log: ReleaseLog) -> str:
+    """Return what the total of a release log takes its voters to be."""
+    from darrm.cli.report import assumed_text, count_text
+    from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+
+    mechanism = log.mechanism
+    said = (
+        assumed_text(mechanism.problem, log.limit, fresh=log.fresh)
+        if isinstance(mechanism, CertifiedNoiseFunction)
+        else ""
+    )
+    return said or f"A record moves at most {count_text(mechanism.affected, 'vote', 'votes')}."
 
 
 def needed(value: str | None, argument: str) -> str:
@@ -137,55 +192,69 @@ def needed(value: str | None, argument: str) -> str:
     return value
 
 
-def plurality_of(source: str) -> VoteMechanism | None:
-    """Return the mechanism in a file that `darrm plurality` wrote, proved; None where the file is another one."""
+def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Privacy] | None]:
+    """Return what a file releases by, proved, and the queries and the total that it was designed for, if it says so."""
+    from darrm.cli.cached_solve import release_of
     from darrm.cli.files import json_document, read_text
+    from darrm.cli.parameters import DesignOptions, ProblemOptions
+    from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
 
-    if source == "-":  # can be read once
-        return None
-    text = read_text(source)
-    try:
-        record = json_document(text)
-    except ValueError:
-        return None  # said by whoever reads it as an answer of `darrm solve`
-    from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds
-
-    if not isinstance(record, dict) or record.get("kind") not in mechanism_kinds():
-        return None
-    return mechanism_from_record(record)
+    record = None
+    if source != "-":  # which can be read once
+        with suppress(ValueError):  # said by whoever reads it as an answer of `darrm solve`
+            record = json_document(read_text(source))
+    if isinstance(record, dict) and record.get("kind") in mechanism_kinds():
+        return mechanism_from_record(record), planned_total(record)
+    return release_of(ProblemOptions(), DesignOptions(), source), None
 
 
 def open_log(
     path: str,
-    release: Release | VoteMechanism,
+    mechanism: VoteMechanism,
     queries: str | None,
     total_epsilon: str | None,
     total_delta: str | None,
     *,
-    fresh: bool,
+    planned: tuple[int, Privacy] | None = None,
     first: int = 0,
-) -> ReleaseLog | PluralityLog:
+) -> ReleaseLog:
     """Return the release log at ``path``, created if there is none and it allows ``first`` releases.
+
+    Args:
+        path: of the log.
+        mechanism: what releases.
+        queries: releases that it allows, as typed, like what follows.
+        total_epsilon: or ε of all together.
+        total_delta: δ of all together; with ``queries``, where their ε is proved and kept.
+        planned: queries and total that the mechanism was designed for: its budget where nothing else was typed.
+        first: how many are about to be released.
 
     Raises:
         BudgetSpent: it would be created, and allows fewer.
         InvalidInput: it is new and no budget was typed, or two; or it has another budget or another mechanism.
     """
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.mechanism import ReleaseLog
-    from darrm_opt.mechanisms import VoteMechanism
-    from darrm_opt.plurality.release_log import PluralityLog
+    from darrm_opt.problem import Privacy, whole_number
+    from darrm_opt.release import ReleaseLog
 
-    if total_delta is not None and total_epsilon is None:
+    if total_delta is not None and total_epsilon is None and queries is None:
         raise InvalidInput("total_epsilon", None, "ε of all releases [nats], with --total-delta")
     if queries is not None and total_epsilon is not None:
         raise InvalidInput("queries", queries, "one of --queries and --total-epsilon")
     total = None if total_epsilon is None else total_privacy(total_epsilon, total_delta or "0")
-    limit = number(queries)
+    limit = None if queries is None else whole_number(number(queries), "queries", "a whole number of releases", least=0)
+    is_new = not Path(path).exists()
+    if is_new and limit is not None and total_delta is not None:
+        epsilon = mechanism.cost(limit, number(total_delta)).epsilon
+        if epsilon == math.inf:
+            accepted = f"a δ at which an ε of {limit} releases is proved"
+            raise InvalidInput("total_delta", total_delta, accepted)
+        total = Privacy(epsilon, number(total_delta))
+    elif is_new and planned is not None and total is None:
+        limit = planned[0] if limit is None else limit
+        total = planned[1] if limit <= planned[0] else None  # which `create` proves
     try:
-        if isinstance(release, VoteMechanism):  # its voters are not private: whether they are fresh makes no difference
-            return PluralityLog.open_or_create(path, release, budget=total, queries=limit, first=first)
-        return ReleaseLog.open_or_create(path, release, budget=total, queries=limit, fresh=fresh, first=first)
+        return ReleaseLog.open_or_create(path, mechanism, budget=total, queries=limit, first=first)
     except InvalidInput as err:
         if err.argument != "budget":
             raise

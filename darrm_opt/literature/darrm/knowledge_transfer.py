@@ -26,11 +26,11 @@ from darrm_opt.literature.darrm.cost_tables import exact, fixed, gnmax
 from darrm_opt.literature.darrm.printed import accuracies
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
 from darrm_opt.literature.darrm.teachers import TeacherVotes, Votes, load_teacher_votes
-from darrm_opt.mechanism.majority import count_ones
 from darrm_opt.mechanisms.vote_noise import noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.randomness import ExactCoins, SeededRandomnessForTestsOnly
+from darrm_opt.tables.votes import count_ones
 
 STAND_IN = Privacy(8.0, 1e-4)
 """Privacy of teachers that learn something from 23 digits each, as the paper's do from a thousand pictures."""

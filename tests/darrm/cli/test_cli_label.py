@@ -16,15 +16,16 @@ import numpy as np
 import pytest
 from campaigns.kill_label import kill_and_resume
 from numpy.typing import NDArray
-from support.darrm_runner import Result, refused, run, start
+from support.darrm_runner import Result, refused, run, run_json, start
+from support.paths import DATA
 
 from darrm.cli.output import ExitCode, ProgressDisplay
 from darrm.cli.vote_files import blocks, count_rows
 from darrm.cli.vote_files import labels as label_blocks
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
-from darrm_opt.mechanism import ReleaseLog
 from darrm_opt.record import solution_record
+from darrm_opt.release import ReleaseLog
 
 K = 5
 PROBLEM = Problem.from_allowance(K=K, m=2, epsilon=0.5)
@@ -423,7 +424,7 @@ def test_a_job_whose_budget_another_one_spends_says_where_its_labels_are(
 
     def update(self: object, text: str = "", done: int = 0) -> None:  # noqa: ARG001 — stands in for a method
         if done == 20:
-            ReleaseLog("log").charge_and_release(30, lambda: np.zeros(30, dtype=np.uint8))
+            ReleaseLog("log").charge_and_release(30, lambda _: np.zeros(30, dtype=np.int16))
 
     with monkeypatch.context() as patch:
         patch.setattr(ProgressDisplay, "update", update)
@@ -549,3 +550,49 @@ def test_a_job_that_is_killed_releases_every_row_once(tmp_path: Path, classes: i
         trial = kill_and_resume(place, rows=1000, block=4, kills=3, seed=number, suffix=suffix, classes=classes)
         assert trial.faults == ()
         assert trial.kills >= 1
+
+
+# ------------------------------------------------------------------------------------------ what a log has come to
+
+
+def test_the_status_of_a_log_says_what_is_spent_and_what_it_costs() -> None:
+    label(written("votes.csv", votes(3)), "labels.csv", "--total-epsilon", "8", "--total-delta", "1e-6")
+    log = ReleaseLog("log")
+    status = run_json("label", "--status", "log")
+    assert (status["spent"], status["limit"], status["left"], status["labels"]) == (3, log.limit, log.limit - 3, 3)
+    assert (status["total_epsilon"], status["total_delta"], status["account"]) == (8.0, 1e-6, log.account)
+    assert status["epsilon"] == log.cost(3, 1e-6).epsilon <= 8.0
+    assert (status["delta"], status["epsilon_account"]) == (1e-6, log.cost(3, 1e-6).account)
+    assert "trained once" in status["assumption"]
+    text = run("label", "--status", "log").stdout
+    assert "3 releases" in text
+    assert "in view of the labels" in text
+    assert "so far     ε = " in text
+
+
+def test_a_number_of_labels_keeps_the_epsilon_that_it_costs() -> None:
+    command = ("--queries", "4", "--total-delta", "1e-6")
+    done = json.loads(label(written("votes.csv", votes(3)), "labels.csv", *command, "--json").stdout)
+    log = ReleaseLog("log")
+    assert log.budget == Privacy(log.cost(4, 1e-6).epsilon, 1e-6)
+    assert (done["total_epsilon"], done["total_delta"], done["account"]) == (*vars(log.budget).values(), log.account)
+    bare = ReleaseLog.create("bare", solve(PROBLEM), queries=4)
+    assert run_json("label", "--status", "bare", "--total-delta", "1e-6")["epsilon"] == 0.0
+    assert bare.budget is None
+
+
+@pytest.mark.parametrize("name", ["gnmax", "permute_and_flip", "table", "confident_gnmax"])
+def test_the_total_of_a_designed_mechanism_reaches_its_log(name: str) -> None:
+    """`plurality --compare` writes the queries and the total beside the mechanism: they are the log's budget."""
+    from darrm_opt.mechanisms.base import mechanism_from_record, planned_fields
+
+    mechanism = mechanism_from_record(json.loads((DATA / "release_0_2" / f"{name}.json").read_text()))
+    total = Privacy(mechanism.epsilon(5, 1e-3), 1e-3)
+    Path("rule.json").write_text(json.dumps(mechanism.record() | planned_fields(5, total)))
+    np.save("votes.npy", np.zeros((3, mechanism.K), dtype=np.uint8))
+    command = ("label", "votes.npy", "--solution", "rule.json", "--release-log", "log")
+    done = run_json(*command, "--output", "labels.npy")
+    assert (done["limit"], done["spent"], done["total_epsilon"], done["total_delta"]) == (5, 3, total.epsilon, 1e-3)
+    status = run_json("label", "--status", "log")
+    assert (status["mechanism"], status["left"]) == (mechanism.name, 2)
+    assert status["epsilon"] == mechanism.epsilon(3, 1e-3) <= total.epsilon

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.darrm_runner import run
 
-from darrm_opt import Privacy, PrivateMajority, Problem, plan
+from darrm_opt import Privacy, PrivateVote, Problem, plan
 from darrm_opt.accuracy import disagreement
 from darrm_opt.comparison.compare import compare
 from darrm_opt.design.objective import as_objective
@@ -51,7 +51,7 @@ def test_the_released_labels_are_as_accurate_as_the_plan_promises(planned: tuple
     draw, chances = np.random.default_rng(7), prior.folded(5)  # of majorities of 3, 4 and 5
     sizes = draw.choice([3, 4, 5], size=40_000, p=chances / chances.sum())
     votes = (np.arange(5) < sizes[:, None]) ^ (draw.random((40_000, 1)) < 0.5)  # for either answer
-    bits = PrivateMajority(solution, fresh=True).release_many(votes)
+    bits = PrivateVote(solution, fresh=True).release_many(votes)
     right = float(np.mean(bits == (votes.sum(axis=1) > 2)))
     assert right == pytest.approx(float(promise), abs=5 * math.sqrt(0.25 / 40_000))
 

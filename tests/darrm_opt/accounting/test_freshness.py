@@ -26,8 +26,8 @@ from darrm_opt.budgeting import best_target, design_sequence
 from darrm_opt.budgeting.quota import is_proved
 from darrm_opt.comparison.compare import compare
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import most_releases
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.release import most_releases
 
 KNOWN = {  # K, ε, m: total, labels that were once allowed, true total ε of them, true δ at the total ε
     (5, 0.3, 0.2): (Privacy(0.72, 1e-6), 12, 0.975, 2.9e-4),
@@ -191,9 +191,9 @@ def test_composed_models_account_for_any_number_of_releases() -> None:
     quota = most_releases(solution, Privacy(1.5))
     assert (quota.queries, quota.account) == (10**9, "models")
     release = Release.of(solution)
-    assert is_proved(release, quota, Privacy(1.5), fresh=False)
-    assert not is_proved(release, quota, Privacy(1.49), fresh=False)
-    assert not is_proved(release, quota, Privacy(1.5), fresh=True)
+    assert is_proved(release, quota.queries, Privacy(1.5), fresh=False)
+    assert not is_proved(release, quota.queries, Privacy(1.49), fresh=False)
+    assert not is_proved(release, quota.queries, Privacy(1.5), fresh=True)
 
 
 def test_compose_models_with_a_Delta() -> None:

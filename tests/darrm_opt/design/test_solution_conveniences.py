@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.darrm_runner import run
 
-from darrm_opt import NotPrivate, Privacy, PrivateMajority, Problem, Solution, solve
+from darrm_opt import NotPrivate, Privacy, PrivateVote, Problem, Solution, solve
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.reprove import ReproofFailed
 
@@ -78,6 +78,8 @@ def test_what_is_taken_from_a_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_private_majority_says_what_it_is() -> None:
-    assert repr(PrivateMajority(SOLUTION)) == "PrivateMajority(K=4, each release 1-DP, affected=4, budget=None)"
-    assert "budget=" in repr(PrivateMajority(SOLUTION, PrivacyBudget(Privacy(2.0))))
+    said = repr(PrivateVote(SOLUTION))
+    assert said.startswith("PrivateVote(K=4, classes=2, the majority of 4 votes or a fair coin")
+    assert said.endswith("each release 1-DP, affected=4, budget=None)")
+    assert "budget=" in repr(PrivateVote(SOLUTION, PrivacyBudget(Privacy(2.0))))
     assert math.isfinite(SOLUTION.utility)

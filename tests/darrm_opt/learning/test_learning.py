@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -24,21 +25,26 @@ from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
-from darrm_opt import Privacy, Problem, solve, verify  # noqa: E402
+from darrm_opt import Privacy, Problem, solve  # noqa: E402
 from darrm_opt.accounting import BudgetUnreadable  # noqa: E402
 from darrm_opt.accounting.gaussian import gaussian_delta  # noqa: E402
 from darrm_opt.accounting.total import exact_epsilon  # noqa: E402
+from darrm_opt.design.objective import as_objective  # noqa: E402
 from darrm_opt.design.solution import Solution  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
-from darrm_opt.learning import PrivateLogisticRegression, PrivateMajorityClassifier, voting_plan  # noqa: E402
-from darrm_opt.learning.classifier import _plain_majority  # noqa: E402
+from darrm_opt.learning import PrivateLogisticRegression, PrivateVotingClassifier, VotingPlan, voting_plan  # noqa: E402
 from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
-from darrm_opt.mechanism import BudgetSpent, ReleaseLog  # noqa: E402
-from darrm_opt.randomness import SeededRandomnessForTestsOnly  # noqa: E402
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction  # noqa: E402
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum  # noqa: E402
+from darrm_opt.mechanisms.plain_vote import PlainVote  # noqa: E402
+from darrm_opt.mechanisms.table import RuleMechanism  # noqa: E402
+from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness  # noqa: E402
+from darrm_opt.release import BudgetSpent, ReleaseLog  # noqa: E402
+from darrm_opt.tables.problem import ABSTENTION  # noqa: E402
 
 RANDOM = "compares two random answers with each other; private answers are drawn anew for each release"
 EXEMPT = {
-    PrivateMajorityClassifier: {
+    PrivateVotingClassifier: {
         "check_estimators_pickle": "predicts with a copy; a copy has nothing left of a budget kept in memory, or it would double it",
         "check_classifier_data_not_an_array": RANDOM,
         "check_supervised_y_2d": RANDOM,
@@ -66,7 +72,7 @@ def digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 @pytest.mark.parametrize(
     "estimator",
     [
-        PrivateMajorityClassifier(n_voters=3, queries=3000, epsilon=50.0, delta=1e-3),
+        PrivateVotingClassifier(n_voters=3, queries=3000, epsilon=400.0, delta=0.0),
         PrivateLogisticRegression(),
     ],
     ids=lambda estimator: type(estimator).__name__,
@@ -90,14 +96,14 @@ def test_it_is_a_scikit_learn_estimator(estimator: Any) -> None:
 def test_a_plan_for_many_queries_is_within_the_total() -> None:
     total = Privacy(2.0, 1e-5)
     plan = voting_plan(11, voter=None, affected=1, queries=30, total=total)
-    assert plan.solution is not None
-    problem = plan.solution.problem
-    assert (problem.voter.epsilon, problem.affected, plan.queries) == (math.inf, 1, 30)
-    verify(problem, plan.solution.gamma)
-    assert exact_epsilon(plan.solution.noise, problem, 30, total.delta) <= total.epsilon
+    mechanism = plan.mechanism
+    assert (mechanism.affected, mechanism.models, plan.queries) == (1, None, 30)
+    problem = Problem(11, Privacy(math.inf), Privacy(total.epsilon / 30, total.delta / 30), 1)
+    assert exact_epsilon(mechanism.gamma, problem, 30, total.delta) <= total.epsilon
+    assert mechanism.fits(total, 30)
     # It knows the γ, so it is more useful than the best γ of an equal share.
-    share = Problem(11, Privacy(math.inf), Privacy(total.epsilon / 30, total.delta / 30), 1)
-    assert plan.solution.utility > solve(share).utility
+    share, goal = solve(problem), as_objective("rectangular").linear_goal(11)
+    assert goal.utility(mechanism.gamma.values[6:]) > share.utility
 
 
 @pytest.mark.parametrize("queries", [1, 40])
@@ -111,9 +117,9 @@ def test_a_gamma_may_be_fetched(queries: int) -> None:
 
     total = Privacy(2.0, 1e-5)
     plan = voting_plan(9, voter=None, affected=1, queries=queries, total=total, design=fetch)
-    assert plan.solution is not None
-    assert plan.solution.problem in asked
-    assert exact_epsilon(plan.solution.noise, plan.solution.problem, queries, total.delta) <= total.epsilon
+    assert isinstance(plan.mechanism, CertifiedNoiseFunction)
+    assert plan.mechanism.problem in asked
+    assert exact_epsilon(plan.mechanism.gamma, plan.mechanism.problem, queries, total.delta) <= total.epsilon
     elsewhere = solve(Problem(9, Privacy(math.inf), Privacy(5.0), 1))
     with pytest.raises(InvalidInput, match=r"^design = Problem.* It answered another question\.$"):
         voting_plan(9, voter=None, affected=1, queries=queries, total=total, design=lambda _: elsewhere)
@@ -122,8 +128,7 @@ def test_a_gamma_may_be_fetched(queries: int) -> None:
 def test_fewer_queries_and_less_overlap_are_better() -> None:
     def utility(affected: int, queries: int) -> float:
         plan = voting_plan(9, voter=None, affected=affected, queries=queries, total=Privacy(2.0, 1e-5))
-        assert plan.solution is not None
-        return plan.solution.utility
+        return as_objective("rectangular").linear_goal(9).utility(plan.mechanism.gamma.values[5:])
 
     assert utility(1, 1) > utility(1, 10) > utility(1, 2000) > 0
     assert utility(1, 10) > utility(3, 10)
@@ -131,27 +136,30 @@ def test_fewer_queries_and_less_overlap_are_better() -> None:
 
 def test_private_voters_on_parts_of_their_own_need_no_noise() -> None:
     plan = voting_plan(11, voter=Privacy(1.0, 1e-5), affected=1, queries=10**6, total=Privacy(1.0, 1e-5))
-    assert (plan.method, plan.queries, plan.total) == ("plain majority", None, Privacy(1.0, 1e-5))
+    assert plan.mechanism == PlainVote(11, 2, Privacy(1.0, 1e-5))
+    assert (plan.queries, plan.total) == (None, Privacy(1.0, 1e-5))
     assert "needs no noise and no limit" in plan.why
     three = voting_plan(9, voter=Privacy(0.5, 1e-6), affected=3, queries=7, total=Privacy(1.6, 1e-5))
-    assert three.method == "plain majority"
+    assert three.mechanism == PlainVote(9, 2, Privacy(0.5, 1e-6), affected=3)
     assert 1.4 < three.total.epsilon <= 1.6
+    classes = voting_plan(9, 5, voter=Privacy(0.5, 1e-6), affected=3, queries=7, total=Privacy(1.6, 1e-5))
+    assert (classes.mechanism.classes, classes.queries, classes.total) == (5, None, three.total)
 
 
 def test_one_query_of_private_voters_takes_the_gamma_for_them() -> None:
     voter, total = Privacy(0.5), Privacy(1.0)
     one = voting_plan(11, voter=voter, affected=11, queries=1, total=total)
-    assert one.solution is not None
-    assert one.solution.problem == Problem(11, voter, total, 11)
+    assert isinstance(one.mechanism, CertifiedNoiseFunction)
+    assert one.mechanism.problem == Problem(11, voter, total, 11)
     # Trained voters that are asked twice are not fresh ones: they are taken as they are, not private.
     two = voting_plan(11, voter=voter, affected=11, queries=2, total=total)
-    assert two.solution is not None
-    assert two.solution.problem.voter.epsilon == math.inf
+    assert two.mechanism.models is None
+    assert two.mechanism.fits(total, 2)
 
 
 def test_a_voter_that_is_not_private_is_no_claim() -> None:
     plan = voting_plan(5, voter=Privacy(math.inf), affected=1, queries=1, total=Privacy(1.0))
-    assert plan.method == "noisy majority"
+    assert plan.queries == 1
 
 
 # ------------------------------------------------------------------------------------------ the classifier
@@ -160,7 +168,7 @@ def test_a_voter_that_is_not_private_is_no_claim() -> None:
 @pytest.mark.slow
 def test_digits_are_told_apart_by_private_predictions() -> None:
     X, y = digits()
-    model = PrivateMajorityClassifier(n_voters=11, epsilon=30.0, delta=1e-3, queries=60, random_state=3)
+    model = PrivateVotingClassifier(n_voters=11, epsilon=30.0, delta=1e-3, queries=60, random_state=3)
     model.fit(X[:250], y[:250])
     predicted = model.predict(X[250:310])
     # With the γ of the plan each answer keeps its majority often enough; a coin gets 44 of 60 or more once in 5,000.
@@ -172,7 +180,7 @@ def test_digits_are_told_apart_by_private_predictions() -> None:
 
 def test_predictions_are_charged_and_refused_when_spent() -> None:
     X, y = digits()
-    model = PrivateMajorityClassifier(n_voters=3, epsilon=2.0, queries=5, random_state=0).fit(X, y)
+    model = PrivateVotingClassifier(n_voters=3, epsilon=2.0, queries=5, random_state=0).fit(X, y)
     assert model.privacy_spent_ == Privacy(0.0)
     model.predict(X[:2])
     # the answers may decide how many there are, so nothing less is proved
@@ -186,7 +194,7 @@ def test_predictions_are_charged_and_refused_when_spent() -> None:
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])  # noqa: S301 — our own
 def test_a_copy_has_nothing_left(copied: Any) -> None:
     X, y = digits()
-    model = PrivateMajorityClassifier(n_voters=3, queries=5, random_state=0).fit(X, y)
+    model = PrivateVotingClassifier(n_voters=3, queries=5, random_state=0).fit(X, y)
     again = copied(model)
     assert (model.queries_left_, again.queries_left_) == (5, 0)
     with pytest.raises(BudgetSpent):
@@ -195,24 +203,28 @@ def test_a_copy_has_nothing_left(copied: Any) -> None:
 
 def test_a_release_log_remembers_across_fits_and_copies(tmp_path: Path) -> None:
     X, y = digits()
-    model = PrivateMajorityClassifier(n_voters=3, queries=5, release_log=tmp_path / "log", random_state=0).fit(X, y)
+    model = PrivateVotingClassifier(n_voters=3, queries=5, release_log=tmp_path / "log", random_state=0).fit(X, y)
     model.predict(X[:2])
     again = pickle.loads(pickle.dumps(model))  # noqa: S301 — our own
     again.predict(X[:1])
     model.fit(X, y)
     assert model.queries_left_ == again.queries_left_ == 2
     assert ReleaseLog(tmp_path / "log").spent == 3
-    with pytest.raises(InvalidInput, match="the release log of this gamma"):
-        PrivateMajorityClassifier(n_voters=5, queries=5, release_log=tmp_path / "log").fit(X, y)
+    with pytest.raises(InvalidInput, match="the release log of 5 voters, 2 classes and overlap = 1"):
+        PrivateVotingClassifier(n_voters=5, queries=5, release_log=tmp_path / "log").fit(X, y)
+    with pytest.raises(InvalidInput, match="a release log within"):
+        PrivateVotingClassifier(n_voters=3, queries=5, epsilon=0.5, release_log=tmp_path / "log").fit(X, y)
+    with pytest.raises(InvalidInput, match=r"queries = 6 .*: 5 releases"):
+        PrivateVotingClassifier(n_voters=3, queries=6, release_log=tmp_path / "log").fit(X, y)
 
 
 def test_a_release_log_that_was_replaced_is_not_charged(tmp_path: Path) -> None:
     X, y = digits()
     asked: dict[str, Any] = {"n_voters": 3, "queries": 5, "random_state": 0}
-    model = PrivateMajorityClassifier(release_log=tmp_path / "log", **asked).fit(X, y)
-    PrivateMajorityClassifier(release_log=tmp_path / "other", epsilon=2.0, **asked).fit(X, y)
+    model = PrivateVotingClassifier(release_log=tmp_path / "log", **asked).fit(X, y)
+    PrivateVotingClassifier(release_log=tmp_path / "other", epsilon=2.0, **asked).fit(X, y)
     (tmp_path / "other").replace(tmp_path / "log")
-    with pytest.raises(InvalidInput, match="the release log of this gamma"):
+    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
         model.predict(X[:1])
     assert ReleaseLog(tmp_path / "log").spent == 0
     (tmp_path / "log").unlink()
@@ -222,7 +234,7 @@ def test_a_release_log_that_was_replaced_is_not_charged(tmp_path: Path) -> None:
 
 def test_forked_children_have_nothing_left() -> None:
     X, y = digits()
-    model = PrivateMajorityClassifier(n_voters=3, queries=3, random_state=0).fit(X, y)
+    model = PrivateVotingClassifier(n_voters=3, queries=3, random_state=0).fit(X, y)
 
     def asked() -> str:
         with pytest.raises(BudgetSpent):
@@ -237,9 +249,9 @@ def test_forked_children_have_nothing_left() -> None:
 def private_model(tmp_path: Path) -> Any:
     voter = PrivateLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=4.0, regularization=0.02)
 
-    def made(**given: Any) -> PrivateMajorityClassifier:
+    def made(**given: Any) -> PrivateVotingClassifier:
         asked = {"epsilon": 3.5, "delta": 1e-5, "n_voters": 3, "random_state": 0, "release_log": tmp_path / "log"}
-        return PrivateMajorityClassifier(voter, voter_privacy=Privacy(1.0, 1e-6), **{**asked, **given})
+        return PrivateVotingClassifier(voter, voter_privacy=Privacy(1.0, 1e-6), **{**asked, **given})
 
     return made
 
@@ -248,7 +260,7 @@ def test_fits_of_a_plain_majority_are_charged_to_a_release_log(tmp_path: Path, p
     X, y = digits()
     for _ in range(3):
         model = private_model().fit(X, y)
-        assert model.plan_.method == "plain majority"
+        assert isinstance(model.plan_.mechanism, PlainVote)
         model.predict(X[:2])
         assert model.privacy_spent_ == Privacy(3.5, 1e-5)
     log = ReleaseLog(tmp_path / "log")
@@ -263,9 +275,9 @@ def test_fits_of_a_plain_majority_are_charged_to_a_release_log(tmp_path: Path, p
 def test_a_release_log_of_fits_is_for_one_ensemble_and_one_total(private_model: Any) -> None:
     X, y = digits()
     private_model().fit(X, y)
-    with pytest.raises(InvalidInput, match="the release log of this gamma"):
+    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
         private_model(n_voters=5).fit(X, y)
-    with pytest.raises(InvalidInput, match="the release log of this gamma"):
+    with pytest.raises(InvalidInput, match=r"^budget = "):
         private_model(epsilon=2.5).fit(X, y)
 
 
@@ -296,16 +308,15 @@ def test_a_record_reaches_as_many_voters_as_is_said(overlap: int) -> None:
     n = 60
     X, y = np.arange(n)[:, None].astype(float), np.arange(n) % 2
     voting: dict[str, Any] = {"n_voters": 9, "overlap": overlap, "queries": 2000, "random_state": 1}
-    model = PrivateMajorityClassifier(Remembers(), **voting).fit(X, y)
+    model = PrivateVotingClassifier(Remembers(), **voting).fit(X, y)
     seen = Counter(record for voter in model.voters_ for record in getattr(voter, "saw_", []))
     assert set(seen.values()) == {overlap}
     assert len(seen) == n
-    assert model.plan_.solution is not None
-    assert model.plan_.solution.problem.affected == overlap
+    assert model.plan_.mechanism.affected == overlap
     # Another record in one place changes the voters that saw it, and no others: parts and seeds do not look at records.
     changed = X.copy()
     changed[7] = 1000.0
-    other = PrivateMajorityClassifier(Remembers(), **voting).fit(changed, y)
+    other = PrivateVotingClassifier(Remembers(), **voting).fit(changed, y)
     moved = sum(a.saw_ != b.saw_ for a, b in zip(model.voters_, other.voters_, strict=True))
     assert moved == overlap
     assert [a.random_state for a in model.voters_] == [b.random_state for b in other.voters_]
@@ -315,10 +326,10 @@ def test_a_record_reaches_as_many_voters_as_is_said(overlap: int) -> None:
 def test_private_voters_are_asked_without_limit() -> None:
     X, y = digits()
     voter = PrivateLogisticRegression(epsilon=8.0, delta=1e-5, data_norm=4.0, regularization=0.02)
-    model = PrivateMajorityClassifier(
+    model = PrivateVotingClassifier(
         voter, n_voters=3, epsilon=8.0, delta=1e-5, queries=1, voter_privacy=Privacy(8.0, 1e-5), random_state=0
     ).fit(X, y)
-    assert model.plan_.method == "plain majority"
+    assert isinstance(model.plan_.mechanism, PlainVote)
     assert model.queries_left_ == math.inf
     for _ in range(3):
         assert (model.predict(X) == model.predict(X)).all()  # an odd number of fixed models
@@ -329,27 +340,107 @@ def test_a_private_voter_with_one_class_is_trained_all_the_same() -> None:
     # To answer for it without training would tell that its part has one class.
     X, y = np.zeros((40, 1)), np.zeros(40)
     voter = PrivateLogisticRegression(epsilon=1.0, delta=1e-5)
-    model = PrivateMajorityClassifier(
+    model = PrivateVotingClassifier(
         voter, n_voters=4, epsilon=1.0, voter_privacy=Privacy(1.0, 1e-5), classes=[0, 1], random_state=0
     ).fit(X, y)
     assert {type(voter) for voter in model.voters_} == {PrivateLogisticRegression}
-    public = PrivateMajorityClassifier(n_voters=4, classes=[0, 1], queries=2000, random_state=0).fit(X, y)
+    public = PrivateVotingClassifier(n_voters=4, classes=[0, 1], queries=2000, random_state=0).fit(X, y)
     assert {type(voter).__name__ for voter in public.voters_} == {"ConstantVote"}
 
 
-def test_ties_of_a_plain_majority_are_a_fair_coin() -> None:
+def test_ties_of_a_plain_vote_are_broken_uniformly() -> None:
     n = 20_000
-    votes = np.array([[1, 0, 1, 0], [1, 1, 1, 0], [0, 0, 1, 0]], dtype=np.uint8).repeat(n, axis=0)
-    first, second, third = _plain_majority(votes).reshape(3, n)
-    assert second.all()
-    assert not third.any()
-    assert stats.binom.ppf(5e-13, n, 0.5) <= int(first.sum()) <= stats.binom.isf(5e-13, n, 0.5)
+    counts = np.array([[2, 2, 0, 2], [1, 3, 0, 2], [0, 0, 4, 2]]).repeat(n, axis=0)
+    labels = PlainVote(6, 4, Privacy(1.0)).draw_many(counts, SystemRandomness())
+    first, second, third = labels.reshape(3, n)
+    assert (set(second.tolist()), set(third.tolist())) == ({1}, {2})
+    seen = np.bincount(first, minlength=4)
+    assert seen[2] == 0
+    assert stats.chisquare(seen[[0, 1, 3]]).pvalue > 1e-9
+
+
+def test_a_price_lets_it_abstain_and_a_cap_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    capped = NoisyMaximum(8, 4, 1.0, threshold=0.0, check_sigma=1.0, cap=3)
+    monkeypatch.setattr("darrm_opt.learning.release_plan._best_mechanism", lambda *_: capped)
+    X, trees = np.repeat(np.eye(4), 40, axis=0), np.repeat(np.array(["ash", "elm", "fir", "oak"]), 40)
+    asked: dict[str, Any] = {"n_voters": 8, "epsilon": 60.0, "queries": 12, "price": 1.0, "random_state": 1}
+    for log in (None, tmp_path / "log"):
+        model = PrivateVotingClassifier(DecisionTreeClassifier(), release_log=log, **asked).fit(X, trees)
+        said = [*model.predict(np.eye(4)[:2]), *model.predict(np.eye(4)), *model.predict(np.eye(4))]
+        assert sum(each != -1 for each in said) == 3
+        assert set(said[:2]) <= set(trees) | {-1}
+        assert model.queries_left_ == 2
+    numbers = PrivateVotingClassifier(DecisionTreeClassifier(), abstention=-7, **asked).fit(X, np.repeat(range(4), 40))
+    predicted = numbers.predict(X[:12])
+    assert predicted.dtype.kind == "i"
+    assert np.count_nonzero(predicted != -7) == 3
+    with pytest.raises(InvalidInput, match="abstention = 2"):
+        PrivateVotingClassifier(abstention=2, **asked).fit(X, np.repeat(range(4), 40))
+
+
+def test_a_price_chooses_a_mechanism_that_may_abstain() -> None:
+    plan = voting_plan(12, 3, queries=4, total=Privacy(6.0, 1e-5), price=2.0, prior="dirichlet(1)")
+    assert plan.mechanism.fits(Privacy(6.0, 1e-5), 4)
+    votes = np.array([[4, 4, 4]] * 400)
+    assert (plan.mechanism.draw_many(votes, SystemRandomness()) == ABSTENTION).any()
+    with pytest.raises(InvalidInput, match="design"):
+        voting_plan(12, 3, queries=4, total=Privacy(6.0, 1e-5), design=solve)
+
+
+def test_a_long_search_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def slow(*_: Any, **__: Any) -> VotingPlan:
+        time.sleep(0.2)
+        return VotingPlan(PlainVote(3, 2, Privacy(1.0)), None, Privacy(1.0), "")
+
+    monkeypatch.setattr("darrm_opt.learning.classifier.voting_plan", slow)
+    monkeypatch.setattr("darrm_opt.learning.classifier.SILENCE", 0.05)
+    for verbose in (False, True):
+        PrivateVotingClassifier(n_voters=3, verbose=verbose).fit(*digits())
+        assert ("designing the release of 100 predictions" in capsys.readouterr().err) is verbose
+
+
+def test_digits_of_ten_classes_are_recognised() -> None:
+    X, y = load_digits(return_X_y=True)
+    model = PrivateVotingClassifier(
+        DecisionTreeClassifier(), n_voters=15, epsilon=6.0, delta=1e-5, queries=1, prior="beta(6,2)", random_state=0
+    )
+    model.fit(X[:1500], y[:1500])
+    assert isinstance(model.plan_.mechanism, RuleMechanism)
+    with pytest.raises(BudgetSpent):
+        model.predict(X[1500:1502])
+    assert model.predict(X[1500:1501])[0] in range(10)
+    assert model.queries_left_ == 0
+    assert model.privacy_spent_ == Privacy(6.0, 1e-5)
+
+
+def test_classes_keep_their_names_and_copies_have_nothing_left(tmp_path: Path) -> None:
+    X = np.repeat(np.eye(4), 40, axis=0)
+    y = np.repeat(np.array(["ash", "elm", "fir", "oak"]), 40)
+    model = PrivateVotingClassifier(
+        DecisionTreeClassifier(), n_voters=8, epsilon=60.0, delta=0.0, queries=4, random_state=1
+    )
+    assert model.fit(X, y).predict(np.eye(4)).tolist() == ["ash", "elm", "fir", "oak"]
+    other = copy.deepcopy(model.fit(X, y))
+    assert (model.queries_left_, other.queries_left_) == (4, 0)
+    kept = PrivateVotingClassifier(
+        DecisionTreeClassifier(),
+        n_voters=8,
+        epsilon=60.0,
+        delta=0.0,
+        queries=4,
+        release_log=tmp_path / "log",
+        random_state=1,
+    )
+    kept.fit(X, y).predict(np.eye(4)[:3])
+    assert kept.fit(X, y).queries_left_ == 1
+    with pytest.raises(InvalidInput, match=": 4 releases"):
+        kept.set_params(queries=5).fit(X, y)
 
 
 def test_any_base_estimator_will_do() -> None:
     X, y = digits()
     for base in (DecisionTreeClassifier(max_depth=3), LogisticRegression(C=0.1)):
-        model = PrivateMajorityClassifier(base, n_voters=3, queries=2000, random_state=np.random.RandomState(0))
+        model = PrivateVotingClassifier(base, n_voters=3, queries=2000, random_state=np.random.RandomState(0))
         names = np.where(y == 5, "five", "eight")
         assert set(model.fit(X, names).predict(X[:20])) <= {"five", "eight"}
         assert {type(voter) for voter in model.voters_} == {type(base)}
@@ -363,13 +454,14 @@ def test_any_base_estimator_will_do() -> None:
         ({"n_voters": 401}, "a part would be empty"),
         ({"queries": 0}, "queries = 0 is not valid"),
         ({"epsilon": -1.0}, "epsilon = -1.0 is not valid"),
-        ({"classes": [5, 6]}, "two classes, which hold every label"),
-        ({"classes": [5, 6, 8]}, r"Only binary classification is supported\. .* train one such classifier for each"),
+        ({"classes": [5, 6]}, "a label that is none of the classes"),
+        ({"classes": [5]}, "at least two classes"),
+        ({"price": math.nan}, "price"),
     ],
 )
 def test_bad_parameters_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        PrivateMajorityClassifier(**given).fit(*digits())
+        PrivateVotingClassifier(**given).fit(*digits())
 
 
 # ------------------------------------------------------------------------------------------ the private voter

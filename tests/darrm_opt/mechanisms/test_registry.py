@@ -12,7 +12,7 @@ from support.paths import ROOT
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_from_record, mechanism_names
 
-OURS = ("permute_and_flip", "exponential", "laplace", "gnmax", "randomized_response", "subsampling", "gamma", "table")
+OURS = ("permute_and_flip", "exponential", "laplace", "gnmax", "randomized_response", "subsampling", "plain_vote", "gamma", "table")
 
 
 def test_names_and_what_they_stand_for() -> None:
@@ -20,7 +20,7 @@ def test_names_and_what_they_stand_for() -> None:
     assert calibrated_names() == OURS[:6]
     for name in OURS:
         assert mechanism_class(name).name == name
-        assert mechanism_class(name).advice or name in ("gamma", "table")
+        assert mechanism_class(name).advice or name in ("plain_vote", "gamma", "table")
     with pytest.raises(InvalidInput) as caught:
         mechanism_class("median")
     assert (caught.value.argument, caught.value.value) == ("mechanism", "median")
@@ -42,13 +42,14 @@ def test_a_record_is_read_back_whole(name: str) -> None:
 EXAMPLE = """
 from darrm_opt import Privacy
 from darrm_opt.mechanisms import mechanism_class, mechanism_names
-from darrm_opt.plurality import PluralityLog, PrivatePlurality, design_releases
+from darrm_opt.plurality import design_releases
+from darrm_opt.release import PrivateVote, ReleaseLog
 assert mechanism_names()[-2:] == ("random_voter", "wrong")
 mechanism = mechanism_class("random_voter").calibrated(25, 3, Privacy(2.0, 1e-5), 20)
-log = PluralityLog.create("releases.log", mechanism, budget=Privacy(2.0, 1e-5))
+log = ReleaseLog.create("releases.log", mechanism, budget=Privacy(2.0, 1e-5))
 assert log.limit == 20
-PrivatePlurality(mechanism, log).release([0] * 25)
-assert PluralityLog("releases.log").mechanism == mechanism
+PrivateVote(mechanism, log).release([0] * 25)
+assert ReleaseLog("releases.log").mechanism == mechanism
 assert "random_voter" in {option.name for option in design_releases(25, 3, Privacy(2.0), 1).options}
 try:
     mechanism_class("wrong")

@@ -17,7 +17,7 @@ from support.live import Ruled, serving
 from api.app import create_app
 from api.settings import Settings
 from darrm_client import DarrmClient, VerificationFailed
-from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
+from darrm_opt import Privacy, PrivateVote, Problem, solve, verify
 from darrm_opt.accounting import DeltaTooSmall, compose_models
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.total import exact_epsilon
@@ -126,7 +126,7 @@ def test_every_option_that_fits_is_proved(asked: Any) -> None:
         again = cost(option.noise, option.problem, queries, total.delta)
         assert again <= total.epsilon * (1 + 1e-5)  # on another, coarser grid
         assert option.release is not None
-        assert PrivateMajority(option.release).release([1] * K) in {0, 1}
+        assert PrivateVote(option.release).release([1] * K) in {0, 1}
 
 
 # ------------------------------------------------------------------------------------------ trained once, or fresh

@@ -18,20 +18,18 @@ from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.budgeting import release_target
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseIdTaken, ReleaseLog, ReleaseLogDamaged
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.plurality import (
     ABSTENTION,
     NoisyMaximum,
-    PluralityLog,
     PluralityProblem,
     PluralityRule,
-    PrivatePlurality,
     RuleMechanism,
     count_votes,
     solve_plurality,
 )
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
+from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseIdTaken, ReleaseLog, ReleaseLogDamaged
 
 PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
 SOLUTION = solve_plurality(PROBLEM, "dirichlet(1)")
@@ -149,9 +147,9 @@ def test_a_check_that_fails_releases_nothing() -> None:
     votes = [[0, 0, 0, 0, 0, 0, 0]]
     never = NoisyMaximum(7, 3, 1.0, threshold=1000.0, check_sigma=1.0)
     always = NoisyMaximum(7, 3, 1.0, threshold=-1000.0, check_sigma=1.0)
-    assert PrivatePlurality(never).release(votes[0]) is None
-    assert PrivatePlurality(never).release_many(votes).tolist() == [ABSTENTION]
-    assert PrivatePlurality(always).release(votes[0]) in {0, 1, 2}
+    assert PrivateVote(never).release(votes[0]) is None
+    assert PrivateVote(never).release_many(votes).tolist() == [ABSTENTION]
+    assert PrivateVote(always).release(votes[0]) in {0, 1, 2}
 
 
 # ------------------------------------------------------------------------------------- accounts and logs
@@ -178,13 +176,13 @@ def test_targets_of_many_releases_add_up() -> None:
 
 def test_a_log_charges_once_and_survives(tmp_path: Path) -> None:
     mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
-    log = PluralityLog.create(tmp_path / "log", mechanism, queries=5)
-    release = PrivatePlurality(SOLUTION, log)
+    log = ReleaseLog.create(tmp_path / "log", mechanism, queries=5)
+    release = PrivateVote(SOLUTION, log)
     votes = np.array([[0] * 7, [1] * 7, [2] * 6 + [0]])
     first = release.release_many(votes, "a")
     assert first.dtype == np.int16
     assert log.spent == 3
-    again = PrivatePlurality(SOLUTION, PluralityLog(tmp_path / "log"))
+    again = PrivateVote(SOLUTION, ReleaseLog(tmp_path / "log"))
     assert again.release_many(votes[::-1], "a").tolist() == first.tolist()
     assert log.spent == 3
     with pytest.raises(ReleaseIdTaken):
@@ -201,12 +199,12 @@ def test_a_log_charges_once_and_survives(tmp_path: Path) -> None:
 
 def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
     total = Privacy(4.0, 0.02)
-    log = PluralityLog.create(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.rule), budget=total)
+    log = ReleaseLog.create(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.rule), budget=total)
     assert log.limit == PrivacyBudget(total).affordable(PROBLEM.target) >= 4
     assert (log.account, log.budget) == ("optimal", total)
     noisy = NoisyMaximum(7, 3, 20.0)
-    assert PluralityLog.create(tmp_path / "noisy", noisy, budget=Privacy(1.0, 1e-6)).limit >= 1
-    assert PluralityLog(tmp_path / "noisy").mechanism == noisy
+    assert ReleaseLog.create(tmp_path / "noisy", noisy, budget=Privacy(1.0, 1e-6)).limit >= 1
+    assert ReleaseLog(tmp_path / "noisy").mechanism == noisy
     assert noisy.most_releases(Privacy(1.0, 0.0)).queries == 0
 
 
@@ -218,16 +216,16 @@ CAPPED = NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0, cap=3)
 
 def test_a_cap_holds_over_releases_and_restarts(tmp_path: Path) -> None:
     always = NoisyMaximum(7, 3, 2.0, threshold=-1000.0, check_sigma=2.0, cap=3)
-    PluralityLog.create(tmp_path / "log", always, queries=8)
+    ReleaseLog.create(tmp_path / "log", always, queries=8)
     votes = [[1] * 7] * 2
     answers = []
     for _ in range(4):  # each time as another process would: from the file alone
-        log = PluralityLog(tmp_path / "log")
-        answers += PrivatePlurality(log.mechanism, log).release_many(votes).tolist()
+        log = ReleaseLog(tmp_path / "log")
+        answers += PrivateVote(log.mechanism, log).release_many(votes).tolist()
     assert [each != ABSTENTION for each in answers] == [True] * 3 + [False] * 5
     assert (log.labels, log.spent, log.left) == (3, 8, 0)  # every query is charged, answered or not
     with pytest.raises(BudgetSpent):
-        PrivatePlurality(log.mechanism, log).release(votes[0])
+        PrivateVote(log.mechanism, log).release(votes[0])
 
 
 def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
@@ -239,8 +237,8 @@ def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
             return super().octets(count)
 
     source = Counting(3)
-    log = PluralityLog.create(tmp_path / "log", CAPPED, queries=200)
-    release = PrivatePlurality(CAPPED, log, source=source)
+    log = ReleaseLog.create(tmp_path / "log", CAPPED, queries=200)
+    release = PrivateVote(CAPPED, log, source=source)
     first = release.release_many([[0] * 7] * 100, "a")
     assert np.count_nonzero(first != ABSTENTION) == log.labels == 3
     before = source.drawn
@@ -251,8 +249,8 @@ def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
 
 
 def test_two_processes_share_one_cap(tmp_path: Path) -> None:
-    log = PluralityLog.create(tmp_path / "log", CAPPED, queries=60)
-    both = [PrivatePlurality(CAPPED, log), PrivatePlurality(CAPPED, PluralityLog(tmp_path / "log"))]
+    log = ReleaseLog.create(tmp_path / "log", CAPPED, queries=60)
+    both = [PrivateVote(CAPPED, log), PrivateVote(CAPPED, ReleaseLog(tmp_path / "log"))]
     answers = [both[turn % 2].release([0] * 7) for turn in range(60)]
     assert sum(answer is not None for answer in answers) == log.labels == 3
 
@@ -270,7 +268,7 @@ def test_a_cap_is_charged_as_designed(tmp_path: Path) -> None:
     fitting = capped.most_releases(total).queries
     assert capped.epsilon(fitting, 1e-5) <= 4.0 < capped.epsilon(math.ceil(1.02 * fitting), 1e-5)
     assert fitting > 5 * uncapped.most_releases(total).queries
-    log = PluralityLog.create(tmp_path / "log", capped, budget=total)
+    log = ReleaseLog.create(tmp_path / "log", capped, budget=total)
     assert (log.limit, log.mechanism) == (fitting, capped)
 
 
@@ -281,11 +279,11 @@ def test_caps_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="None without a threshold"):
         NoisyMaximum(7, 3, 4.0, cap=3)
     with pytest.raises(InvalidInput, match="counts the labels"):
-        PrivatePlurality(CAPPED)
+        PrivateVote(CAPPED)
     uncapped = NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0)
-    log = PluralityLog.create(tmp_path / "log", CAPPED, queries=5)
-    with pytest.raises(InvalidInput, match="the release log of this plurality mechanism"):
-        PrivatePlurality(uncapped, log)
+    log = ReleaseLog.create(tmp_path / "log", CAPPED, queries=5)
+    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
+        PrivateVote(uncapped, log)
     record = json.loads(json.dumps(CAPPED.record()))
     assert mechanism_from_record(record) == CAPPED != uncapped
     for broken in ({**record, "format": 1}, {key: each for key, each in record.items() if key != "cap"}):
@@ -295,13 +293,13 @@ def test_caps_that_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("labels", [None, 2, -1, 1.0, True, "1"])
 def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels: object) -> None:
-    from darrm_opt.mechanism.journal import Journal
+    from darrm_opt.release.journal import Journal
 
-    PluralityLog.create(tmp_path / "log", CAPPED, queries=5)
+    ReleaseLog.create(tmp_path / "log", CAPPED, queries=5)
     journal = Journal(tmp_path / "log", None, lambda *_: None)
     journal.locked(lambda file: file.append({"count": 1} | ({} if labels is None else {"labels": labels})))
     with pytest.raises(ReleaseLogDamaged, match="count its classes"):
-        PluralityLog(tmp_path / "log")
+        ReleaseLog(tmp_path / "log")
 
 
 WRITTEN = """\
@@ -317,58 +315,46 @@ af0ac0f79048d2e5c63275f98a7e2d3d {"count":4,"labels":3,"id":"monday","bits":"AAA
 def test_a_file_that_was_written_before_is_continued(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(WRITTEN)
-    log = PluralityLog(path)
+    log = ReleaseLog(path)
     assert (log.mechanism, log.limit, log.spent, log.labels) == (CAPPED, 60, 6, 3)
-    release = PrivatePlurality(CAPPED, log)
+    release = PrivateVote(CAPPED, log)
     assert release.release_many([[1] * 7] * 4, "monday").tolist() == [0, 2, 0, ABSTENTION]
     assert release.release_many([[1] * 7] * 2).tolist() == [ABSTENTION] * 2  # the cap was reached then
     assert path.read_text().startswith(WRITTEN)
-    assert PluralityLog(path).left == 52
-
-
-def test_the_format_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darrm_opt.mechanism.durable_log.__version__", "0.2.0")
-    log = PluralityLog.create(tmp_path / "log", CAPPED, queries=60)
-    log.charge_and_release_labels(4, lambda _: np.array([0, 2, 0, ABSTENTION], dtype=np.int16), "monday")
-    log.charge_and_release(2, lambda: np.full(2, ABSTENTION, dtype=np.int16))
-    assert log.path.read_text() == WRITTEN
+    assert ReleaseLog(path).left == 52
 
 
 def test_a_log_is_for_one_kind_of_mechanism(tmp_path: Path) -> None:
-    log = PluralityLog.open_or_create(tmp_path / "log", CAPPED, queries=5)
-    assert PluralityLog.open_or_create(tmp_path / "log", CAPPED, queries=5).left == 5
+    log = ReleaseLog.open_or_create(tmp_path / "log", CAPPED, queries=5)
+    assert ReleaseLog.open_or_create(tmp_path / "log", CAPPED, queries=5).left == 5
     with pytest.raises(InvalidInput, match=r"the budget of .*log: 5 releases"):
-        PluralityLog.open_or_create(tmp_path / "log", CAPPED, queries=6)
+        ReleaseLog.open_or_create(tmp_path / "log", CAPPED, queries=6)
     majority = solve(Problem.from_allowance(K=3, m=2, epsilon=0.4))
-    with pytest.raises(InvalidInput, match="a ReleaseLog, a PrivacyBudget, or None"):
-        PrivateMajority(majority, log)  # type: ignore[arg-type]  # refused
-    with pytest.raises(BudgetUnreadable, match="not a release log of format 2 for one gamma and problem"):
-        ReleaseLog.open_or_create(tmp_path / "log", majority)
+    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
+        PrivateVote(majority, log)
     other = ReleaseLog.create(tmp_path / "other", majority, queries=5)
-    with pytest.raises(InvalidInput, match="a PluralityLog, a PrivacyBudget, or None"):
-        PrivatePlurality(CAPPED, other)
-    with pytest.raises(BudgetUnreadable, match="not a release log of format 2 for one plurality mechanism"):
-        PluralityLog(tmp_path / "other")
+    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
+        PrivateVote(CAPPED, other)
 
 
 def test_logs_that_are_refused(tmp_path: Path) -> None:
     mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
     path = tmp_path / "log"
-    with pytest.raises(InvalidInput, match="exactly one"):
-        PluralityLog.create(path, mechanism)
-    log = PluralityLog.create(path, mechanism, queries=2)
+    with pytest.raises(InvalidInput, match="budget is missing"):
+        ReleaseLog.create(path, mechanism)
+    log = ReleaseLog.create(path, mechanism, queries=2)
     with pytest.raises(InvalidInput, match="Open it instead"):
-        PluralityLog.create(path, mechanism, queries=2)
+        ReleaseLog.create(path, mechanism, queries=2)
     with pytest.raises(BudgetUnreadable):
         ReleaseLog(path)
-    with pytest.raises(InvalidInput, match="the release log of this plurality mechanism"):
-        PrivatePlurality(NoisyMaximum(7, 3, 5.0), log)
-    release = PrivatePlurality(SOLUTION, log)
+    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
+        PrivateVote(NoisyMaximum(7, 3, 5.0), log)
+    release = PrivateVote(SOLUTION, log)
     release.release_many([[0] * 7], "x")
     content = path.read_bytes()
     path.write_bytes(content.replace(b'"id":"x"', b'"id":"y"'))
     with pytest.raises(ReleaseLogDamaged):
-        PluralityLog(path)
+        ReleaseLog(path)
     # A header that was written by hand is proved like any other.
     values = np.zeros(SOLUTION.rule.values.size)
     values[SOLUTION.rule.cells.starts[SOLUTION.rule.cells.strict]] = 1.0
@@ -379,13 +365,13 @@ def test_logs_that_are_refused(tmp_path: Path) -> None:
 
 def test_an_accountant_in_memory_is_charged_the_target() -> None:
     accountant = PrivacyBudget(Privacy(2.0, 0.01))
-    release = PrivatePlurality(SOLUTION, accountant)
+    release = PrivateVote(SOLUTION, accountant)
     release.release([1] * 7)
     assert accountant.events == {PROBLEM.target: 1}
     with pytest.raises(BudgetExceeded):
         release.release_many([[1] * 7] * 9)
-    with pytest.raises(InvalidInput, match="PluralityLog or None"):
-        PrivatePlurality(NoisyMaximum(7, 3, 5.0), accountant)
+    with pytest.raises(InvalidInput, match="ReleaseLog or None"):
+        PrivateVote(NoisyMaximum(7, 3, 5.0), accountant)
     with pytest.raises(InvalidInput, match="knows releases by name"):
         release.release([1] * 7, "x")
 

@@ -16,16 +16,9 @@ from darrm_opt import Privacy
 from darrm_opt.accounting.labels import bounded_range_divergence, composed_epsilon, table_divergence
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.selection import PermuteAndFlip, SelectionMechanism
-from darrm_opt.plurality import (
-    ABSTENTION,
-    NoisyMaximum,
-    PluralityLog,
-    PrivatePlurality,
-    VoteMechanism,
-    mechanism_class,
-    mechanism_from_record,
-)
+from darrm_opt.plurality import ABSTENTION, NoisyMaximum, VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
+from darrm_opt.release import PrivateVote, ReleaseLog
 
 Counts = tuple[int, ...]
 SELECTIONS = ("permute_and_flip", "exponential")
@@ -203,9 +196,9 @@ def test_the_exponential_mechanism_has_twice_the_rate_over_many_releases() -> No
 
 def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
     mechanism = mechanism_class("permute_and_flip").of(7, 3, 0.5)
-    log = PluralityLog.create(tmp_path / "log", mechanism, budget=Privacy(3.0))
+    log = ReleaseLog.create(tmp_path / "log", mechanism, budget=Privacy(3.0))
     assert (log.limit, log.account, log.mechanism) == (3, "optimal", mechanism)
-    assert PrivatePlurality(mechanism, log).release([2] * 7) in {0, 1, 2}
+    assert PrivateVote(mechanism, log).release([2] * 7) in {0, 1, 2}
     record = json.loads(json.dumps(mechanism.record()))
     assert mechanism_from_record(record) == mechanism != mechanism_class("exponential").of(7, 3, 0.5)
     with pytest.raises(InvalidInput, match="every field of a darrm selection mechanism"):

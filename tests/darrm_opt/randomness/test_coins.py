@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import ExactCoins, RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
+from darrm_opt.release import ExactCoins, RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
 
 SMALLEST = 5e-324
 LARGEST = 1 - 2.0**-53

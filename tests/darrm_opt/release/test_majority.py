@@ -19,8 +19,9 @@ from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, So
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import ExactCoins, PrivateMajority, SeededRandomnessForTestsOnly, SystemRandomness
-from darrm_opt.mechanism.majority import BLOCK, checked_votes
+from darrm_opt.mechanisms.noise_function import BLOCK, CertifiedNoiseFunction
+from darrm_opt.release import ExactCoins, PrivateVote, SeededRandomnessForTestsOnly, SystemRandomness
+from darrm_opt.tables.votes import checked_votes
 
 SIGNIFICANCE = 1e-6
 POWER = 0.999
@@ -36,8 +37,8 @@ def solved(problem: Problem) -> Solution:
     return solve(problem)
 
 
-def seeded(problem: Problem, seed: int = 0) -> PrivateMajority:
-    return PrivateMajority(solved(problem), source=SeededRandomnessForTestsOnly(seed))
+def seeded(problem: Problem, seed: int = 0) -> PrivateVote:
+    return PrivateVote(solved(problem), source=SeededRandomnessForTestsOnly(seed))
 
 
 def with_ones(l: int, K: int, rows: int) -> NDArray[np.uint8]:
@@ -88,7 +89,7 @@ def test_a_gamma_that_is_off_by_one_percent_fails(l: int) -> None:
     noise = solved(PAPER).noise
     p, g = chance_of_one(noise, l), float(noise.signed[l])
     n = draws(p, g)
-    wrong = PrivateMajority((noise.values * OFF, PAPER), source=SeededRandomnessForTestsOnly(3))
+    wrong = PrivateVote((noise.values * OFF, PAPER), source=SeededRandomnessForTestsOnly(3))
     ones = int(wrong.release_many(with_ones(l, 11, n)).sum())
     low, high = critical(n, p)
     assert not low <= ones <= high
@@ -96,7 +97,7 @@ def test_a_gamma_that_is_off_by_one_percent_fails(l: int) -> None:
 
 def test_the_systems_own_randomness_has_these_frequencies_too() -> None:
     # Not seeded, since the system cannot be: a false alarm has probability below 1e-11.
-    noise, release = solved(PAPER).noise, PrivateMajority(solved(PAPER))
+    noise, release = solved(PAPER).noise, PrivateVote(solved(PAPER))
     n = 200_000
     for l in range(12):
         p = chance_of_one(noise, l)
@@ -108,7 +109,7 @@ def test_a_tie_is_a_fair_coin_whatever_gamma_says_there() -> None:
     # γ(K/2) has no effect on what is proved, as g(K/2) = 0, so it must have none on what is released.
     gamma = solved(EVEN).noise.values.copy()
     gamma[3] = 1.0
-    release, n = PrivateMajority((gamma, EVEN), source=SeededRandomnessForTestsOnly(4)), 200_000
+    release, n = PrivateVote((gamma, EVEN), source=SeededRandomnessForTestsOnly(4)), 200_000
     ones = int(release.release_many(with_ones(3, 6, n)).sum())
     low, high = critical(n, 0.5)
     assert low <= ones <= high
@@ -217,25 +218,27 @@ def test_the_auditor_itself_refutes_no_true_claim_and_finds_a_false_one() -> Non
 
 def test_only_what_is_proved_private_is_taken() -> None:
     with pytest.raises(NotPrivate, match="gamma is not private"):
-        PrivateMajority((np.ones(12), PAPER))
+        PrivateVote((np.ones(12), PAPER))
     tampered = solved(PAPER).noise.values.copy()
     tampered[[4, 7]] *= 1.01
     forged = Solution(**{**solved(PAPER).__dict__, "noise": NoiseFunction(tampered)})  # its certificate says "private"
     with pytest.raises(NotPrivate):
-        PrivateMajority(forged)
+        PrivateVote(forged)
     # What is within the noise of the numbers is refused as well, as not proved.
     edge = solved(PUBLIC_TEACHERS).noise.values * (1 + 5e-13)
     with pytest.raises(NotProven, match="cannot be shown to be private"):
-        PrivateMajority((edge, PUBLIC_TEACHERS))
+        PrivateVote((edge, PUBLIC_TEACHERS))
     with pytest.raises(InvalidInput, match="a Solution, or a pair"):
-        PrivateMajority(np.ones(12))  # type: ignore[arg-type]  # refused
+        PrivateVote(np.ones(12))  # type: ignore[arg-type]  # refused
 
 
 def test_one_release_of_one_row() -> None:
     release = seeded(EVEN)
     assert release.release([1, 1, 1, 1, 1, 1]) in (0, 1)
-    assert (release.problem, release.noise) == (EVEN, solved(EVEN).noise)
-    assert release.certificate.margin >= 0
+    mechanism = release.mechanism
+    assert isinstance(mechanism, CertifiedNoiseFunction)
+    assert (mechanism.problem, mechanism.gamma) == (EVEN, solved(EVEN).noise)
+    assert mechanism.certificate.margin >= 0
     assert seeded(EVEN).release_many(np.empty((0, 6), dtype=int)).shape == (0,)
 
 
@@ -283,7 +286,7 @@ def test_votes_of_another_shape_are_refused() -> None:
 
 def test_an_accountant_in_memory_is_charged_before_the_release() -> None:
     accountant = PrivacyBudget(Privacy(1.25), "simple")
-    release = PrivateMajority(solved(EVEN), accountant, fresh=True)
+    release = PrivateVote(solved(EVEN), accountant, fresh=True)
     release.release_many(np.ones((2, 6), dtype=int))
     assert accountant.events == {EVEN.target: 2}
     with pytest.raises(BudgetExceeded, match="Nothing was charged"):
@@ -293,27 +296,27 @@ def test_an_accountant_in_memory_is_charged_before_the_release() -> None:
 
 def test_voters_that_were_trained_once_are_charged_once_as_models() -> None:
     accountant, votes = PrivacyBudget(Privacy(2.0), "simple"), np.ones((3, 6), dtype=int)
-    release = PrivateMajority(solved(EVEN), accountant)
+    release = PrivateVote(solved(EVEN), accountant)
     release.release_many(votes[:0])
     assert accountant.events == {}
     for _ in range(3):
         release.release_many(votes)
     assert accountant.events == {EVEN.voter: EVEN.affected}
     with pytest.raises(BudgetExceeded, match=r"the models that one record reaches, .* as fresh=True was not said"):
-        PrivateMajority(solved(EVEN), accountant).release(votes[0])  # for all that it knows these are other models
+        PrivateVote(solved(EVEN), accountant).release(votes[0])  # for all that it knows these are other models
     assert accountant.events == {EVEN.voter: EVEN.affected}
     # Voters that are not private are charged release by release, fresh or not.
     teachers = Problem(3, Privacy(math.inf), Privacy(0.5, 0.01), 1)
     for fresh in (True, False):
         charged = PrivacyBudget(Privacy(2.0, 0.1))
-        PrivateMajority(solved(teachers), charged, fresh=fresh).release_many(np.ones((2, 3), dtype=int))
+        PrivateVote(solved(teachers), charged, fresh=fresh).release_many(np.ones((2, 3), dtype=int))
         assert charged.events == {teachers.target: 2}
 
 
 def test_votes_that_are_refused_cost_nothing() -> None:
     accountant = PrivacyBudget(Privacy(5.0))
     with pytest.raises(InvalidInput):
-        PrivateMajority(solved(EVEN), accountant).release([1, 1, 1, 1, 1, 2])
+        PrivateVote(solved(EVEN), accountant).release([1, 1, 1, 1, 1, 2])
     assert accountant.events == {}
 
 
@@ -322,7 +325,7 @@ def test_a_truth_value_is_one_vote_whatever_byte_it_is_stored_in(byte: int) -> N
     votes = np.frombuffer(bytes([byte, 0, 0, byte, 1, 1]), dtype=np.bool_).reshape(2, 3)
     assert checked_votes(votes, 3).tolist() == [[1, 0, 0], [1, 1, 1]]
     certain = Problem(3, Privacy(30.0), Privacy(30.0), 1)  # γ = 1 but for rounding
-    assert PrivateMajority(solved(certain)).release_many(votes).tolist() == [0, 1]
+    assert PrivateVote(solved(certain)).release_many(votes).tolist() == [0, 1]
 
 
 def test_names_need_a_release_log_that_keeps_them() -> None:
@@ -332,8 +335,8 @@ def test_names_need_a_release_log_that_keeps_them() -> None:
     with pytest.raises(
         InvalidInput, match=r"^budget = 3\.0 is not valid: expected a ReleaseLog, a PrivacyBudget, or None\.$"
     ):
-        PrivateMajority(solved(EVEN), 3.0)  # type: ignore[arg-type]  # refused
+        PrivateVote(solved(EVEN), 3.0)  # type: ignore[arg-type]  # refused
 
 
 def test_chance_comes_from_the_system_unless_a_test_says_otherwise() -> None:
-    assert isinstance(PrivateMajority(solved(EVEN))._source, SystemRandomness)
+    assert isinstance(PrivateVote(solved(EVEN))._source, SystemRandomness)

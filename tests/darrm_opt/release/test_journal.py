@@ -20,12 +20,10 @@ from support.interrupts import interrupts
 
 from darrm_opt import Problem, Solution, solve
 from darrm_opt.accounting import BudgetExceeded, BudgetUnreadable
-from darrm_opt.mechanism import ReleaseLog, ReleaseLogDamaged
-from darrm_opt.mechanism.journal import create
+from darrm_opt.release import ReleaseLog, ReleaseLogDamaged
+from darrm_opt.release.journal import create
 
-SOURCES = tuple(
-    f"darrm_opt/{name}.py" for name in ("mechanism/journal", "mechanism/durable_log", "durable_file", "process")
-)
+SOURCES = tuple(f"darrm_opt/{name}.py" for name in ("release/journal", "release/log", "durable_file", "process"))
 """Files whose bytecodes are interrupted, with what they call of the standard library."""
 SOURCES += ("_weakrefset.py", "contextlib.py", "json/__init__.py", "json/encoder.py", "json/decoder.py")
 
@@ -43,8 +41,8 @@ def begun(path: Path) -> ReleaseLog:
     return ReleaseLog.create(path, solved(), queries=10**6)
 
 
-def bits() -> NDArray[np.uint8]:
-    return np.array([1, 0, 1], dtype=np.uint8)
+def bits(_: int = 0) -> NDArray[np.int16]:
+    return np.array([1, 0, 1], dtype=np.int16)
 
 
 def is_free(path: Path) -> bool:
@@ -162,7 +160,7 @@ def held(log: ReleaseLog) -> tuple[threading.Thread, threading.Event]:
     """Return a thread that holds a log, in the middle of a release, until the event is set."""
     holding, finish = threading.Event(), threading.Event()
 
-    def draw() -> NDArray[np.uint8]:
+    def draw(_: int) -> NDArray[np.int16]:
         holding.set()
         finish.wait(60)
         return bits()
@@ -225,7 +223,7 @@ def test_of_a_fork_inside_a_draw_only_the_process_that_began_gets_answers(tmp_pa
     reader, writer = os.pipe()
     child = -1
 
-    def draw() -> NDArray[np.uint8]:
+    def draw(_: int) -> NDArray[np.int16]:
         nonlocal child
         child = fork()
         return bits()

@@ -10,7 +10,6 @@ import threading
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,18 +23,17 @@ from darrm_opt.accounting import BudgetUnreadable, PrivacyBudget, Release
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.budgeting.quota import is_proved
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import (
+from darrm_opt.release import (
     BudgetSpent,
-    PrivateMajority,
+    PrivateVote,
     Quota,
     ReleaseIdTaken,
     ReleaseLog,
     ReleaseLogDamaged,
-    durable_log,
     most_releases,
-    release_log,
 )
-from darrm_opt.mechanism.journal import Journal, create
+from darrm_opt.release import log as log_module
+from darrm_opt.release.journal import Journal, create
 
 SMALL = Problem.from_allowance(K=3, m=2, epsilon=0.4)
 TEACHERS = Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1)
@@ -51,17 +49,17 @@ def begun(folder: Path, queries: int = 100) -> ReleaseLog:
     return ReleaseLog.create(folder / "log", solved(SMALL), queries=queries)
 
 
-def release(log: ReleaseLog) -> PrivateMajority:
-    return PrivateMajority(solved(SMALL), log)
+def release(log: ReleaseLog) -> PrivateVote:
+    return PrivateVote(solved(SMALL), log)
 
 
-def stored_bits(log: ReleaseLog, name: str) -> NDArray[np.uint8]:
+def stored_bits(log: ReleaseLog, name: str) -> NDArray[np.int16]:
     bits = log.stored(name)
     assert bits is not None
     return bits
 
 
-def never() -> NDArray[np.uint8]:
+def never(_: int) -> NDArray[np.int16]:
     pytest.fail("a release that was made before is drawn again")
 
 
@@ -116,17 +114,17 @@ def test_a_spent_budget_refuses_and_says_what_is_left(tmp_path: Path) -> None:
 def test_what_fails_while_drawing_costs_nothing(tmp_path: Path) -> None:
     log = begun(tmp_path)
 
-    def breaks() -> NDArray[np.uint8]:
+    def breaks(_: int) -> NDArray[np.int16]:
         raise RuntimeError("no randomness")
 
     with pytest.raises(RuntimeError, match="no randomness"):
         log.charge_and_release(3, breaks)
     with pytest.raises(InvalidInput, match=r"draw = \(2,\)"):
-        log.charge_and_release(3, lambda: np.zeros(2, dtype=np.uint8))
+        log.charge_and_release(3, lambda _: np.zeros(2, dtype=np.int16))
     with pytest.raises(RuntimeError, match="cannot be used from within one of its own releases"):
-        log.charge_and_release(1, lambda: np.full(1, log.spent, dtype=np.uint8))
+        log.charge_and_release(1, lambda _: np.full(1, log.spent, dtype=np.int16))
     assert log.spent == 0
-    assert log.charge_and_release(3, lambda: np.ones(3, dtype=np.uint8)).tolist() == [1, 1, 1]
+    assert log.charge_and_release(3, lambda _: np.ones(3, dtype=np.int16)).tolist() == [1, 1, 1]
 
 
 def test_what_is_not_on_the_disk_is_not_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +134,7 @@ def test_what_is_not_on_the_disk_is_not_released(tmp_path: Path, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("darrm_opt.mechanism.journal.os.fsync", full)
+        patch.setattr("darrm_opt.release.journal.os.fsync", full)
         with pytest.raises(OSError, match="No space left"):
             release(log).release_many(VOTES, "monday")
     # The line may have come to be or not; if it did, the release was charged, and is returned for that.
@@ -153,7 +151,7 @@ def test_lines_of_a_process_that_died_are_made_to_last_before_they_count(
     other = ReleaseLog(log.path)
     release(other).release_many(VOTES, "monday")
     flushed: list[int] = []
-    monkeypatch.setattr("darrm_opt.mechanism.journal.os.fsync", flushed.append)
+    monkeypatch.setattr("darrm_opt.release.journal.os.fsync", flushed.append)
     assert log.stored("monday") is not None
     assert len(flushed) == 1
     assert log.stored("monday") is not None
@@ -165,7 +163,8 @@ def test_the_file_holds_no_votes_and_is_for_its_owner_alone(tmp_path: Path) -> N
     release(log).release_many(VOTES, "monday")
     release(log).release_many(VOTES)
     lines = [json.loads(line.partition(" ")[2]) for line in log.path.read_text().splitlines()]
-    assert {*lines[0]} == {"kind", "format", "version", "problem", "gamma", "fresh", "budget", "account", "limit"}
+    assert {*lines[0]} == {"kind", "format", "version", "mechanism", "budget", "account", "limit"}
+    assert {*lines[0]["mechanism"]} == {"kind", "format", "problem", "gamma", "fresh"}
     assert [{*line} for line in lines[1:]] == [{"count", "id", "bits"}, {"count"}]
     assert log.path.stat().st_mode & 0o777 == 0o600
 
@@ -188,9 +187,9 @@ def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) ->
 
 def test_a_budget_for_nothing_allows_nothing() -> None:
     assert most_releases(solved(TEACHERS), Privacy(0.01), fresh=True) == Quota(0, "optimal")
-    assert is_proved(Release.of(solved(TEACHERS)), Quota(0, "optimal"), Privacy(0.0), fresh=True)
-    assert not is_proved(Release.of(solved(TEACHERS)), Quota(10**6, "optimal"), Privacy(1.0, 0.1), fresh=True)
-    assert not is_proved(Release.of(solved(TEACHERS)), Quota(1000, "bits"), Privacy(1.0, 0.1), fresh=True)
+    assert is_proved(Release.of(solved(TEACHERS)), 0, Privacy(0.0), fresh=True)
+    assert not is_proved(Release.of(solved(TEACHERS)), 10**6, Privacy(1.0, 0.1), fresh=True)
+    assert not is_proved(Release.of(solved(TEACHERS)), 1000, Privacy(1.0, 0.1), fresh=True)
 
 
 def test_more_budget_allows_no_fewer() -> None:
@@ -203,13 +202,13 @@ def test_more_budget_allows_no_fewer() -> None:
 
 
 def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durable_log, "__version__", "0.0.1")
+    monkeypatch.setattr(log_module, "__version__", "0.0.1")
     path = tmp_path / "log"
     made = ReleaseLog.create(path, solved(SMALL), budget=Privacy(2.0, 1e-6))
     monkeypatch.undo()
     assert ReleaseLog(path).limit == made.limit
     with monkeypatch.context() as patch:
-        patch.setattr(release_log, "is_proved", lambda *_, **__: False)
+        patch.setattr("darrm_opt.mechanisms.noise_function.is_proved", lambda *_, **__: False)
         with pytest.raises(BudgetUnreadable, match=r"proved by version 0\.0\.1, and this version, .* cannot prove it"):
             ReleaseLog(path)
 
@@ -221,20 +220,32 @@ def test_a_release_log_is_for_one_gamma(tmp_path: Path) -> None:
     log = begun(tmp_path)
     other = solve(Problem.from_allowance(K=3, m=1, epsilon=0.4))
     text = (
-        r"^budget = .* is not valid: expected the release log of this gamma and problem\. The limit "
-        r"of a release log is proved for one mechanism: give another one a log and a part of the total of its own\.$"
+        r"^budget = .* is not valid: expected the release log of this mechanism\. The limit "
+        r"of a release log is proved for one mechanism, a gamma with its problem or another: give another one a log and "
+        r"a part of the total of its own\.$"
     )
     with pytest.raises(InvalidInput, match=text):
-        PrivateMajority(other, log)
+        PrivateVote(other, log)
     with pytest.raises(NotPrivate):
         ReleaseLog.create(tmp_path / "other", (np.ones(4), other.problem), queries=3)
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("given", [{}, {"queries": 3, "budget": Privacy(1.0)}])
-def test_a_release_log_needs_one_budget(tmp_path: Path, given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="exactly one of budget and queries"):
-        ReleaseLog.create(tmp_path / "log", solved(SMALL), **given)
+def test_a_release_log_needs_a_budget(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="budget is missing"):
+        ReleaseLog.create(tmp_path / "log", solved(SMALL))
+
+
+def test_a_number_of_releases_is_proved_to_fit_in_a_budget_beside_it(tmp_path: Path) -> None:
+    total = Privacy(2.0, 1e-6)
+    log = ReleaseLog.create(tmp_path / "log", solved(SMALL), budget=total, queries=2, fresh=True)
+    assert (log.limit, log.budget, log.fresh) == (2, total, True)
+    assert log.cost(2, total.delta).epsilon <= total.epsilon
+    assert log.account in {"optimal", "bits", "profile"}
+    with pytest.raises(InvalidInput) as refused:
+        ReleaseLog.create(tmp_path / "other", solved(SMALL), budget=total, queries=20, fresh=True)
+    assert (refused.value.argument, refused.value.value) == ("queries", 20)
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_release_log_that_allows_too_few_is_not_begun(tmp_path: Path) -> None:
@@ -282,7 +293,7 @@ def test_what_is_no_release_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReleaseLogDamaged, match="damaged at byte 0"):
         ReleaseLog(tmp_path / "text")
     create(tmp_path / "other", {"kind": "diary"})
-    with pytest.raises(BudgetUnreadable, match="not a release log of format 2"):
+    with pytest.raises(BudgetUnreadable, match="not a release log in a format"):
         ReleaseLog(tmp_path / "other")
     create(tmp_path / "old", {"kind": "darrm release ledger", "format": 1})
     with pytest.raises(
@@ -304,7 +315,7 @@ def test_what_is_no_release_log_is_refused(tmp_path: Path) -> None:
 
 def test_a_log_is_created_once_and_opened_from_then_on(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    with pytest.raises(InvalidInput, match="budget is missing: expected exactly one of budget and queries"):
+    with pytest.raises(InvalidInput, match="budget is missing: expected a total"):
         ReleaseLog.open_or_create(path, solved(SMALL))
     with pytest.raises(BudgetSpent, match="5 releases were asked"):
         ReleaseLog.open_or_create(path, solved(SMALL), queries=4, first=5)
@@ -318,7 +329,7 @@ def test_a_log_of_something_else_is_not_opened(tmp_path: Path) -> None:
     path, total = tmp_path / "log", Privacy(2.0, 1e-6)
     ReleaseLog.create(path, solved(SMALL), queries=7)
     other = solve(Problem.from_allowance(K=3, m=1, epsilon=0.4))
-    with pytest.raises(InvalidInput, match=r"^release_log = .* expected the release log of this gamma and problem"):
+    with pytest.raises(InvalidInput, match=r"^release_log = .* expected the release log of this mechanism"):
         ReleaseLog.open_or_create(path, other, queries=7)
     with pytest.raises(InvalidInput, match=r"^queries = 8 .* the budget of .*log: 7 releases\. Give that one, or name"):
         ReleaseLog.open_or_create(path, solved(SMALL), queries=8)
@@ -363,18 +374,30 @@ def test_a_file_that_was_written_before_is_continued(tmp_path: Path) -> None:
     log = ReleaseLog(path)
     assert (log.limit, log.spent, log.ids, log.fresh) == (100, 7, frozenset({"monday"}), False)
     assert log.charge_and_release(5, never, "monday").tolist() == [1, 0, 1, 0, 1]
-    log.charge_and_release(2, lambda: np.array([1, 0], dtype=np.uint8), "tuesday")
+    log.charge_and_release(2, lambda _: np.array([1, 0], dtype=np.int16), "tuesday")
     assert (path.read_text().startswith(WRITTEN), ReleaseLog(path).left) == (True, 91)
     assert path.read_text().endswith(' {"count":2,"id":"tuesday","bits":"gA=="}\n')
 
 
 def test_the_format_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durable_log, "__version__", "0.2.0")
+    monkeypatch.setattr(log_module, "__version__", "0.2.0")
     (tmp_path / "written").write_text(WRITTEN)
-    log = ReleaseLog.create(tmp_path / "log", ReleaseLog(tmp_path / "written").release, queries=100)
-    log.charge_and_release(5, lambda: np.array([1, 0, 1, 0, 1], dtype=np.uint8), "monday")
-    log.charge_and_release(2, lambda: np.ones(2, dtype=np.uint8))
-    assert log.path.read_text() == WRITTEN
+    log = ReleaseLog.create(tmp_path / "log", ReleaseLog(tmp_path / "written").mechanism, queries=100)
+    log.charge_and_release(5, lambda _: np.array([1, 0, 1, 0, 1], dtype=np.int16), "monday")
+    log.charge_and_release(2, lambda _: np.ones(2, dtype=np.int16))
+    header, *lines = [json.loads(line.partition(" ")[2]) for line in log.path.read_text().splitlines()]
+    before = json.loads(WRITTEN.splitlines()[0].partition(" ")[2])
+    fields = {name: before[name] for name in ("problem", "gamma", "fresh")}
+    assert header == {
+        "kind": "darrm release log",
+        "format": 1,
+        "version": "0.2.0",
+        "mechanism": {"kind": "darrm noise function", "format": 2, **fields},
+        "budget": None,
+        "account": "queries",
+        "limit": 100,
+    }
+    assert lines == [{"count": 5, "labels": 5, "id": "monday", "answers": "qA=="}, {"count": 2, "labels": 2}]
 
 
 # ------------------------------------------------------------------------------------------ damage
@@ -458,9 +481,9 @@ def test_a_line_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 CHARGES = """
 import sys
-from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
+from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
 log = ReleaseLog(sys.argv[1])
-release = PrivateMajority(log.release, log)
+release = PrivateVote(log.mechanism, log)
 made = 0
 try:
     while True:

@@ -1,0 +1,196 @@
+"""Exact inversion: many samples of a discrete law at once, and coins with chances e^(−x), whose digits are irrational.
+
+A uniform U in [0, 1) is read as a binary fraction, a word at a time, and compared with thresholds t₀ ≤ t₁ ≤ … (the
+cumulated chances of a law, or the chance of a coin). A threshold need not be known: integers L ≤ t·2^b ≤ H + 1 that
+enclose it are enough, as computed in whole numbers by rounding down and up. If the first b bits of U, read as a whole
+number u, are below L, then U < t; if they are above H, then U ≥ t. Otherwise nobody can say yet: another word is read,
+and the thresholds are enclosed to as many more bits. So every outcome has exactly its probability, whatever the
+precision that was begun with: a coarse one only reads on more often. With words of 63 bits that happens once in some
+2⁵⁰ samples; it is why all others cost one word and one look-up.
+
+Proof. Let A_b be the event that U is decided after b bits. On A_b the outcome is that of comparing U itself with the
+thresholds, by the two implications above, and U is uniform, so Pr[outcome k and A_b] = Pr[t_(k−1) ≤ U < t_k and A_b].
+The enclosures shrink to points, so Pr[A_b] → 1 (U meets none of the countably many thresholds), and the limit is
+t_k − t_(k−1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.randomness import RandomSource
+
+Numbers = NDArray[np.int64]
+
+Enclosures = tuple[list[int], list[int]]
+"""L and H of each threshold t at so many bits b: L ≤ t·2^b ≤ H + 1, both from 0 to 2^b − 1, neither ever decreasing."""
+
+WIDTH = 63
+"""Bits of a word that are compared; the 64th is the sign."""
+
+MAX_SCALE = 20_000.0
+"""Largest σ or scale [votes] for which the thresholds are listed: some ten or forty for each vote of it."""
+
+GUARD = 96
+"""Bits beyond those asked that enclosures are computed with: rounding makes some 2⁻³⁰ of them wider than they need be,
+which costs a word and no correctness."""
+
+
+class SymmetricLaw:
+    """Whole numbers x with probability exactly proportional to w(|x|), drawn by inversion of the law of |x|.
+
+    Args:
+        enclose: returns the enclosures of Pr[|X| ≤ 0], Pr[|X| ≤ 1], … at so many bits, up to a place beyond which the
+            chance is less than can be told from 0 at that many bits.
+        width: bits of a word, 1..63; small ones let a test try every string of bits.
+
+    Guarantees:
+        Each x has exactly its probability, given uniform independent words. All samples read one word, but for those
+        (some 2⁻⁵⁰ of all) that need more bits.
+    """
+
+    def __init__(self, enclose: Callable[[int], Enclosures], width: int = WIDTH) -> None:
+        self._enclose, self._width = enclose, width
+        lows, highs = enclose(width)
+        self._lows, self._highs = np.array(lows, dtype=np.uint64), np.array(highs, dtype=np.uint64)
+
+    def draw(self, count: int, source: RandomSource) -> Numbers:
+        """Return ``count`` independent samples, shape (count,)."""
+        words = source.words(count, self._width + 1)
+        is_negative = (words & np.uint64(1)).astype(bool)
+        words >>= np.uint64(1)
+        places = np.searchsorted(self._highs, words)  # thresholds that are surely at or below U
+        undecided = np.flatnonzero(self._lows.take(places, mode="clip") <= words)
+        magnitudes = places.astype(np.int64)
+        for row in undecided.tolist():
+            magnitudes[row] = self._decided(int(words[row]), source)
+        return np.where(is_negative, -magnitudes, magnitudes)
+
+    def _decided(self, word: int, source: RandomSource) -> int:
+        """Return the place of a U whose first word does not decide it: reads on until one does."""
+        bits = self._width
+        while True:
+            word = (word << self._width) | int(source.words(1, self._width)[0])
+            bits += self._width
+            lows, highs = self._enclose(bits)
+            place = bisect_left(highs, word)
+            if place < len(lows) and lows[place] > word:
+                return place
+
+
+class ExponentialCoins:
+    """Coins that fall on 1 with probability exactly e^(−rate·d), tossed many at once.
+
+    Args:
+        rate: > 0 [nats].
+        most: largest d, a whole number.
+        width: bits of a word, 1..63.
+    """
+
+    def __init__(self, rate: Fraction, most: int, width: int = WIDTH) -> None:
+        self._rate, self._most, self._width = rate, most, width
+        lows, highs = self._enclosures(width)
+        self._lows, self._highs = np.array(lows, dtype=np.uint64), np.array(highs, dtype=np.uint64)
+
+    def toss(self, lags: NDArray[np.integer[Any]], source: RandomSource) -> NDArray[np.bool_]:
+        """Return the outcome of the coin of each lag d, shape (N,).
+
+        Args:
+            lags: whole numbers 0..most, shape (N,).
+            source: random bits.
+        """
+        words = source.words(lags.size, self._width)
+        outcomes = (words < self._lows.take(lags, mode="clip")) | (lags == 0)
+        undecided = ~outcomes & (words <= self._highs.take(lags, mode="clip"))
+        for row in np.flatnonzero(undecided).tolist():
+            outcomes[row] = self._decided(int(words[row]), int(lags[row]), source)
+        return np.asarray(outcomes)
+
+    def _decided(self, word: int, lag: int, source: RandomSource) -> bool:
+        bits = self._width
+        while True:
+            word = (word << self._width) | int(source.words(1, self._width)[0])
+            bits += self._width
+            low, high = exponential_bounds(self._rate * lag, bits)
+            if word < low or word >= high:
+                return word < low
+
+    def _enclosures(self, bits: int) -> Enclosures:
+        precision, top = bits + GUARD, (1 << bits) - 1
+        low, high = exponential_bounds(self._rate, precision)
+        lower = upper = 1 << precision
+        lows, highs = [top], [top]
+        for _ in range(self._most):
+            lower, upper = (lower * low) >> precision, -((-upper * high) >> precision)
+            lows.append(min(lower >> GUARD, top))
+            highs.append(min(upper >> GUARD, top))
+            if highs[-1] == 0:  # and so are all further ones
+                break
+        return lows, highs
+
+
+@lru_cache(maxsize=32)
+def gaussian_law(variance: Fraction) -> SymmetricLaw:
+    """Return the discrete Gaussian: x with probability exactly proportional to e^(−x²/(2·variance))."""
+    return SymmetricLaw(lambda bits: _enclosures(bits, 1 / (2 * variance), square=True))
+
+
+@lru_cache(maxsize=32)
+def laplace_law(scale: Fraction) -> SymmetricLaw:
+    """Return the discrete Laplace law: x with probability exactly proportional to e^(−|x|/scale)."""
+    return SymmetricLaw(lambda bits: _enclosures(bits, 1 / scale, square=False))
+
+
+def _enclosures(bits: int, rate: Fraction, *, square: bool) -> Enclosures:
+    """Enclose the cumulated chances of |x| where x has weight e^(−rate·x²), or e^(−rate·|x|), at so many bits."""
+    precision, one = bits + GUARD, 1 << (bits + GUARD)
+    step_low, step_high = exponential_bounds(2 * rate if square else Fraction(0), precision)
+    ratio_low, ratio_high = exponential_bounds(rate, precision)  # w(x + 1)/w(x), which each step multiplies by `step`
+    low = high = one
+    sums_low, sums_high = [one], [one]
+    while True:
+        low, high = (low * ratio_low) >> precision, -((-high * ratio_high) >> precision)
+        if square:
+            ratio_low, ratio_high = (ratio_low * step_low) >> precision, -((-ratio_high * step_high) >> precision)
+        sums_low.append(sums_low[-1] + 2 * low)
+        sums_high.append(sums_high[-1] + 2 * high)
+        # What is left out is below that of a geometric series with the present ratio.
+        tail = 2 * high * ratio_high // (one - ratio_high) + 1
+        if tail >> (precision - bits) == 0:
+            break
+    total_low, total_high, top = sums_low[-1], sums_high[-1] + tail, (1 << bits) - 1
+    lows = [min((one_sum << bits) // total_high, top) for one_sum in sums_low]
+    highs = [min((one_sum << bits) // total_low, top) for one_sum in sums_high]
+    highs[-1] = top  # whatever is not below it is undecided: at more bits there are more places
+    return lows, highs
+
+
+def exponential_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
+    """Return whole numbers at and around 2^bits·e^(−exponent), exponent ≥ 0: one not above, one not below it.
+
+    e^−x is that of x/2^s ≤ 1, squared s times; there the partial sums of 1 − x + x²/2! − … alternate around it.
+    """
+    if exponent == 0:
+        return 1 << bits, 1 << bits
+    halvings = max(0, exponent.numerator.bit_length() - exponent.denominator.bit_length() + 1)
+    precision = bits + 2 * halvings + 16
+    small, unit = exponent / (1 << halvings), 1 << precision
+    low_term = high_term = low = high = unit
+    place = 0
+    while high_term > 1 or place % 2 == 0:  # ends after an odd term, which is subtracted
+        place += 1
+        low_term = low_term * small.numerator // (small.denominator * place)
+        high_term = -(-high_term * small.numerator // (small.denominator * place))
+        low, high = (low - high_term, high - low_term) if place % 2 else (low + low_term, high + high_term)
+    low, high = low - 1, high + high_term  # what is left out is between 0 and the next term, which is smaller
+    for _ in range(halvings):
+        low, high = (max(low, 0) ** 2) >> precision, -((-high * high) >> precision)
+    shift = precision - bits
+    return max(low, 0) >> shift, min(-((-high) >> shift), 1 << bits)

@@ -1,0 +1,80 @@
+"""The plain vote of private models: the class of most votes, without noise, as often as one likes.
+
+Everything that is computed from models is as private as the models together that one record reaches. So what is
+charged is their training, and one release *is* one training with all answers that follow from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.accounting.cost import Parts, ReleaseBounds
+from darrm_opt.design.report import guarantee
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_shape
+from darrm_opt.mechanisms.vote_noise import leaders
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy
+from darrm_opt.randomness import RandomSource
+from darrm_opt.tables.votes import Labels, VoteTable
+
+
+class PlainVote(VoteMechanism):
+    """The plain vote of K models that are private themselves. One release is one training, with all its answers.
+
+    Args:
+        K: models, ≥ 1.
+        classes: C ≥ 2.
+        model: (ε, Δ) of the training of one model.
+        affected: models r that one record reaches, 1..K.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: post-processing; the composition of r models.
+    """
+
+    name = "plain_vote"
+    kind = "darrm plain vote"
+    title = "plain vote"
+
+    def __init__(self, K: int, classes: int, model: Privacy, *, affected: int = 1) -> None:
+        self.K, self.classes, self.affected = checked_shape(K, classes, affected)
+        self.model = model
+
+    @property
+    def description(self) -> str:
+        """What it does, in a few words."""
+        return f"the class of most votes, of models that are each {guarantee(self.model)}"
+
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
+        """Return the class of most votes; ties are broken at random."""
+        return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
+
+    def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
+        """Return the class of most votes in each row; ties are broken at random."""
+        return leaders(counts, source)
+
+    def bounds(self, releases: int) -> Parts:
+        """Return what is proved of so many trainings: r models each."""
+        return [(ReleaseBounds(self.model), releases * self.affected)]
+
+    def leader_chances(self, counts: CountTable) -> Array:
+        """Return 1 for each row: a leader is always released."""
+        return np.ones(len(counts))
+
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data."""
+        model = {"epsilon": self.model.epsilon, "delta": self.model.delta}
+        shape = {"K": self.K, "classes": self.classes, "affected": self.affected}
+        return {"kind": self.kind, "format": 1, **shape, "model": model}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> PlainVote:
+        """Return the mechanism of a record."""
+        if record.get("format") != 1:
+            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
+        model = Privacy(record["model"]["epsilon"], record["model"]["delta"])
+        return cls(record["K"], record["classes"], model, affected=record["affected"])

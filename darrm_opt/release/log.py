@@ -1,0 +1,480 @@
+"""Release log: the releases of one mechanism on a file, where a release is charged once and never free.
+
+A release is one line, written before its answers leave: how many, how many of them are classes and not ⊥, its id, and,
+where it has one, the answers themselves. So there is no moment at which something is released and not charged, or
+charged and lost: a job that was killed asks again under the same id and is given the answers that are there, or draws
+them now if its line never came to be.
+
+What is stored is public already, once released: the mechanism, the budget, counts, ids, answers. Never votes, nor
+anything computed from them but the answers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from darrm_opt._version import __version__
+from darrm_opt.accounting.cost import Cost, Quota
+from darrm_opt.accounting.errors import BudgetUnreadable
+from darrm_opt.accounting.freshness import check_fresh
+from darrm_opt.accounting.release_profile import Release, Released
+from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
+from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.release.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
+from darrm_opt.release.journal import Journal, LockedJournal, Record, create
+from darrm_opt.tables.problem import ABSTENTION
+from darrm_opt.tables.solver import PluralitySolution
+from darrm_opt.tables.votes import Labels
+
+KIND, FORMAT = "darrm release log", 1
+"""Kind of file, in its first line, and its version."""
+
+GAMMA_KIND, CLASSES_KIND, OLD_FORMAT = "darrm release ledger", "darrm plurality log", 2
+"""Kinds of release 0.2: logs of a γ and of other mechanisms. They go on in their own form."""
+
+MAX_ID = 200
+"""Most characters of a release id."""
+
+_COUNT = "a whole number of releases, at least 0"
+
+Releasing = VoteMechanism | Release | Released | PluralitySolution
+"""What is released by: a mechanism, a solution, or a pair (gamma, problem)."""
+
+Draw = Callable[[int], Labels]
+"""Draws answers, given how many classes were released before."""
+
+
+class _Releases(NamedTuple):
+    """What the lines of a log come to.
+
+    Attributes:
+        header: the first line.
+        spent: releases.
+        labels: those of them that are classes and not ⊥.
+        places: place of the line and count of each release that has an id. One dict for all states, which only grows:
+            a line whose reading was interrupted is in it, under the same id, when it is read again.
+    """
+
+    header: Record
+    spent: int
+    labels: int
+    places: dict[str, tuple[int, int]]
+
+
+class ReleaseLog:
+    """Durable log of releases: how many were made, how many are allowed, and the answers of those that have an id.
+
+    Args:
+        path: a file made by `create`.
+
+    Guarantees:
+        However many processes use the file, and however they end, no more releases leave than are charged, no more are
+        charged than the budget allows, and releases under one id are charged once. Where the mechanism has a cap, no
+        more classes leave than that.
+
+    Raises:
+        BudgetUnreadable: no such file, or not a release log in a format of this version.
+        ReleaseLogDamaged: its lines are not as they were written.
+        NotPrivate: its γ or table is not private for its problem.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._journal = Journal(path, _Releases({}, 0, 0, {}), self._replay)
+        header = self._journal.locked(lambda file: file.state.header)
+        if not header:
+            raise BudgetUnreadable(f"the release log {path} is empty.")
+        try:
+            self._read_header(header)
+        except DarrmError:
+            raise
+        except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError) as err:
+            raise ReleaseLogDamaged(f"the release log {path} does not say what it is for ({err!r})") from err
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        mechanism: Releasing,
+        *,
+        budget: Privacy | None = None,
+        queries: int | None = None,
+        fresh: bool = False,
+        first: int = 0,
+    ) -> ReleaseLog:
+        """Create a release log for one mechanism, with a total budget, a number of releases, or both.
+
+        Args:
+            path: a file that does not exist yet, in a folder that does.
+            mechanism: what releases: a mechanism, a `Solution`, a `PluralitySolution`, or a pair (gamma, problem).
+                What is certified is proved private first.
+            budget: total (ε, δ) of all releases; how many fit is proved by the least of all accounts.
+            queries: or this many releases, whose total cost is then for the caller to know; with a budget, it is
+                proved that so many fit.
+            fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+                answer; False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+                (`accounting.freshness.FRESH`). Such a log is for the releases of one training: other models, another
+                log. Voters that are not private: no difference.
+            first: how many are about to be released: a log that allows fewer is not created.
+
+        Returns:
+            The log, on disk.
+
+        Raises:
+            InvalidInput: neither a budget nor a number, more releases than are proved to fit, a number out of range, or
+                the file exists.
+            NotPrivate: the γ or table is not private for its problem.
+            BudgetSpent: fewer than ``first`` releases are allowed; there is no file.
+            BudgetUnreadable: the file cannot be written.
+        """
+        mechanism = mechanism_of(mechanism, fresh=fresh)
+        quota = _quota(mechanism, budget, queries)
+        if whole_number(first, "first", _COUNT, least=0) > quota.queries:
+            raise BudgetSpent(_in_words(budget, quota.queries), quota.queries, 0, first)
+        header = {
+            "kind": KIND,
+            "format": FORMAT,
+            "version": __version__,
+            "mechanism": mechanism.record(),
+            "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
+            "account": quota.account,
+            "limit": quota.queries,
+        }
+        try:
+            create(path, header)
+        except FileExistsError as err:
+            raise InvalidInput("release_log", str(path), "a file that does not exist yet", "Open it instead.") from err
+        except OSError as err:
+            raise BudgetUnreadable(f"the release log {path} cannot be written: {err.strerror}") from err
+        return cls(path)
+
+    @classmethod
+    def open_or_create(
+        cls,
+        path: str | os.PathLike[str],
+        mechanism: Releasing,
+        *,
+        budget: Privacy | None = None,
+        queries: int | None = None,
+        fresh: bool = False,
+        first: int = 0,
+    ) -> ReleaseLog:
+        """Open the release log of one mechanism, or create it if there is no file; several processes may do so at once.
+
+        Args:
+            path: the file, in a folder that exists.
+            mechanism: as for `create`; an existing log must be for the same one.
+            budget: as for `create`; an existing log must have the same (with ``queries`` too: or none). None with
+                ``queries`` None: whichever it has.
+            queries: as for `create`; an existing log must allow as many.
+            fresh: as for `create`; True needs an existing log that says so too.
+            first: as for `create`; an existing log may have fewer left.
+
+        Returns:
+            The log, on disk.
+
+        Raises:
+            InvalidInput: an existing log is for another mechanism, another budget, or voters that were trained once; or
+                `create` refuses an argument, ``budget`` and ``queries`` both None among them.
+            DarrmError: what `create` and opening a log raise, for the same reasons.
+        """
+        mechanism = mechanism_of(mechanism, fresh=fresh)
+        if not Path(path).exists():
+            try:
+                return cls.create(path, mechanism, budget=budget, queries=queries, first=first)
+            except InvalidInput as err:
+                if not isinstance(err.__cause__, FileExistsError):  # else another process has just created it
+                    raise
+        log = cls(path)
+        log.check_is_for(mechanism)
+        accepted, advice = f"the budget of {path}: {log.in_words}", "Give that one, or name another file."
+        if budget is not None and log.budget != budget and (queries is None or log.budget is not None):
+            raise InvalidInput("budget", budget, accepted, advice)
+        if queries is not None and log.limit != queries:
+            raise InvalidInput("queries", queries, accepted, advice)
+        return log
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._journal.path
+
+    @property
+    def mechanism(self) -> VoteMechanism:
+        """What releases, proved when the log was opened."""
+        return self._mechanism
+
+    @property
+    def budget(self) -> Privacy | None:
+        """Total (ε, δ), or None where only a number of releases was fixed."""
+        return self._budget
+
+    @property
+    def fresh(self) -> bool:
+        """Whether its limit supposes that voters are fresh (`accounting.freshness.FRESH`)."""
+        return self._mechanism.fresh
+
+    @property
+    def limit(self) -> int:
+        """Releases that it allows in all."""
+        return self._quota.queries
+
+    @property
+    def account(self) -> str:
+        """What proves the limit, see `Quota`; "queries" if it was given."""
+        return self._quota.account
+
+    @property
+    def spent(self) -> int:
+        """Releases charged so far, by any process."""
+        return self._journal.locked(lambda file: file.state.spent)
+
+    @property
+    def labels(self) -> int:
+        """Classes released so far, by any process: answers that are not ⊥."""
+        return self._journal.locked(lambda file: file.state.labels)
+
+    @property
+    def left(self) -> int:
+        """Releases that are left."""
+        return self.limit - self.spent
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids under which something was released."""
+        return self._journal.locked(lambda file: frozenset(file.state.places))
+
+    @property
+    def in_words(self) -> str:
+        """The budget, in words."""
+        return _in_words(self._budget, self.limit)
+
+    def cost(self, releases: int, delta: float) -> Cost:
+        """Return what so many releases of its mechanism cost together, as `VoteMechanism.cost`.
+
+        For the releases so far, as for any number: a number that was chosen in view of the answers is not covered. Who
+        stops early because of what came out can claim the total of the limit, and no less.
+        """
+        return self._mechanism.cost(releases, delta)
+
+    def stored(self, release_id: str) -> Labels | None:
+        """Return the answers released under an id, or None if there are none; costs nothing.
+
+        Raises:
+            InvalidInput: not an id.
+        """
+        release_id = checked_id(release_id)
+        return self._journal.locked(lambda file: self._answers(file, release_id))
+
+    def charge_and_release(self, count: int, draw: Draw, release_id: str | None = None) -> Labels:
+        """Release ``count`` answers, or return those that were released under this id.
+
+        Args:
+            count: how many answers.
+            draw: draws them, given how many classes were released before; called at most once, while nobody else may
+                write.
+            release_id: names the release, so that it can be asked for again; None: it cannot, and is charged each time.
+
+        Returns:
+            The answers, shape (count,). They are on the disk, and charged, before they are returned.
+
+        Raises:
+            BudgetSpent: fewer are left; nothing was charged.
+            BudgetExceeded: this is a child that was forked inside ``draw``; its parent is charged and gets the answers.
+            ReleaseIdTaken: the id named a release of another size.
+            InvalidInput: not a count or not an id.
+            ReleaseLogDamaged: the file is not as it was written; nothing was released.
+            OSError: the file cannot be written, by its name. Nothing was released, and it may be charged: asked again
+                under the same id, it is charged once.
+        """
+        count = whole_number(count, "count", _COUNT, least=0)
+        if release_id is not None:
+            release_id = checked_id(release_id)
+        return self._journal.locked(partial(self._charge_and_release, count, draw, release_id))
+
+    def _charge_and_release(
+        self, count: int, draw: Draw, release_id: str | None, file: LockedJournal[_Releases]
+    ) -> Labels:
+        stored = None if release_id is None else self._answers(file, release_id)
+        if stored is not None:
+            if len(stored) != count:
+                raise ReleaseIdTaken(
+                    f"the release id {release_id!r} was used for {len(stored)} releases, not {count}: choose "
+                    "another id. Nothing was charged and nothing was released."
+                )
+            return stored
+        if count > self.limit - file.state.spent:
+            raise BudgetSpent(self.in_words, self.limit, file.state.spent, count)
+        answers = draw(file.state.labels)
+        if answers.shape != (count,):
+            raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
+        record: Record = {"count": count}
+        if self._counts_labels:
+            record["labels"] = int(np.count_nonzero(answers != ABSTENTION))
+        if release_id is not None:
+            record |= {"id": release_id, self._field: _encoded(answers, bits=self._stores_bits)}
+        file.append(record)
+        return answers
+
+    def check_is_for(self, mechanism: Releasing, argument: str = "release_log") -> None:
+        """Refuse to release anything else than what this log is for.
+
+        Args:
+            mechanism: what is about to be released, as for `create`.
+            argument: name of the argument that gave this log.
+
+        Raises:
+            InvalidInput: the log is for another mechanism, or for voters that were trained once where these are fresh.
+        """
+        mechanism = mechanism_of(mechanism)
+        if mechanism != self._mechanism:
+            raise InvalidInput(
+                argument,
+                str(self.path),
+                "the release log of this mechanism",
+                "The limit of a release log is proved for one mechanism, a gamma with its problem or another: give "
+                "another one a log and a part of the total of its own.",
+            )
+        if mechanism.fresh and not self.fresh:
+            raise InvalidInput("fresh", mechanism.fresh, f"False, as {self.path} is for voters that were trained once")
+
+    def _replay(self, releases: _Releases, record: Record, place: int) -> _Releases:
+        if not releases.header:
+            return releases._replace(header=record)
+        counts_labels = releases.header.get("kind") != GAMMA_KIND  # the logs of a γ did not: all of its answers are
+        try:
+            count, release_id = whole_number(record["count"], "count", _COUNT, least=0), record.get("id")
+            labels = record.get("labels", None if counts_labels else count)
+        except (InvalidInput, KeyError, AttributeError) as err:
+            raise ReleaseLogDamaged(
+                f"the release log {self._journal.path} holds a line that is no release ({err!r})"
+            ) from err
+        if type(labels) is not int or not 0 <= labels <= count:
+            raise ReleaseLogDamaged(
+                f"the release log {self._journal.path} holds a release that does not count its classes"
+            )
+        if release_id is not None:
+            releases.places[release_id] = (place, count)
+        return _Releases(releases.header, releases.spent + count, releases.labels + labels, releases.places)
+
+    def _answers(self, file: LockedJournal[_Releases], release_id: str) -> Labels | None:
+        if release_id not in file.state.places:
+            return None
+        place, count = file.state.places[release_id]
+        return _decoded(file.at(place)[self._field], count, bits=self._stores_bits)
+
+    def _read_header(self, header: Record) -> None:
+        kind, version = header.get("kind"), header.get("format")
+        if (kind, version) == (GAMMA_KIND, 1):
+            raise BudgetUnreadable(
+                f"{self.path} is a release log of format 1, which does not say whether voters are fresh: its limit may "
+                "allow too many releases of voters that were trained once. Create another, with what is left of the "
+                "total."
+            )
+        if (kind, version) not in ((KIND, FORMAT), (GAMMA_KIND, OLD_FORMAT), (CLASSES_KIND, OLD_FORMAT)):
+            raise BudgetUnreadable(f"{self.path} is not a release log in a format that this version reads and writes.")
+        if kind == GAMMA_KIND:
+            self._mechanism: VoteMechanism = CertifiedNoiseFunction.from_fields(header)
+        else:
+            self._mechanism = mechanism_from_record(header["mechanism"])
+        self._counts_labels = kind != GAMMA_KIND
+        self._field = "answers" if kind == KIND else "bits"
+        # The answers of a γ are never ⊥: a bit each, and not two bytes.
+        self._stores_bits = kind != CLASSES_KIND and isinstance(self._mechanism, NoiseFunctionMechanism)
+        self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
+        budget: Any = header["budget"]
+        self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
+        is_old = self._budget is not None and header["version"] != __version__
+        if is_old and self._budget is not None and not self._mechanism.fits(self._budget, self.limit):
+            raise BudgetUnreadable(
+                f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and "
+                f"this version, {__version__}, cannot prove it: refusing to go on."
+            )
+
+
+def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
+    """Return the mechanism of a solution, proved private here; a mechanism is returned as it is.
+
+    Args:
+        releasing: a mechanism, a `Solution`, a `PluralitySolution`, or a pair (gamma, problem).
+        fresh: whether private voters are fresh (`accounting.freshness.FRESH`); of a mechanism that says so already, no
+            matter.
+
+    Raises:
+        InvalidInput: none of these.
+        NotPrivate: it is not private for its problem.
+    """
+    check_fresh(fresh)
+    if isinstance(releasing, PluralitySolution):
+        return RuleMechanism(releasing.problem, releasing.rule)
+    if isinstance(releasing, CertifiedNoiseFunction) and fresh:
+        return CertifiedNoiseFunction(releasing.release, fresh=True)
+    if isinstance(releasing, VoteMechanism):
+        return releasing
+    return CertifiedNoiseFunction(Release.of(releasing), fresh=fresh)
+
+
+def checked_id(release_id: Any) -> str:
+    """Return a release id, or raise `InvalidInput`."""
+    accepted = f"1 to {MAX_ID} printable characters"
+    if not isinstance(release_id, str) or not 1 <= len(release_id) <= MAX_ID or not release_id.isprintable():
+        raise InvalidInput("release_id", release_id, accepted)
+    return release_id
+
+
+def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None) -> Quota:
+    """Return the number of releases that a log allows, and what proves it."""
+    if budget is None and queries is None:
+        raise InvalidInput("budget", budget, "a total (ε, δ), a number of queries, or both")
+    if queries is None:
+        assert budget is not None  # noqa: S101 - for the type checker
+        return mechanism.most_releases(budget)
+    queries = whole_number(queries, "queries", _COUNT, least=0)
+    if budget is None:
+        return Quota(queries, "queries")
+    cost = mechanism.cost(queries, budget.delta)
+    if cost.epsilon > budget.epsilon:
+        raise InvalidInput(
+            "queries",
+            queries,
+            f"a number of releases that fit in epsilon = {budget.epsilon!r}, delta = {budget.delta!r}",
+        )
+    return Quota(queries, cost.account)
+
+
+def _encoded(answers: Labels, *, bits: bool) -> str:
+    """Return answers as text, in base 64: eight bits in a byte, or two bytes each."""
+    packed = np.packbits(answers.astype(np.uint8)) if bits else answers.astype("<i2")
+    return base64.b64encode(packed.tobytes()).decode("ascii")
+
+
+def _decoded(text: Any, count: int, *, bits: bool) -> Labels:
+    """Return the ``count`` answers of a text of `_encoded`.
+
+    Raises:
+        ReleaseLogDamaged: it does not hold them.
+    """
+    try:
+        packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8 if bits else "<i2")
+    except (binascii.Error, ValueError, TypeError) as err:
+        raise ReleaseLogDamaged("the answers of a release cannot be read") from err
+    answers = np.unpackbits(packed, count=count) if bits and packed.size == -(-count // 8) else packed
+    if answers.size != count:
+        raise ReleaseLogDamaged(f"a release does not have {count} answers")
+    return answers.astype(np.int16)
+
+
+def _in_words(budget: Privacy | None, limit: int) -> str:
+    if budget is None:
+        return f"{limit} releases"
+    return f"epsilon = {budget.epsilon!r}, delta = {budget.delta!r} in total"

@@ -1,0 +1,170 @@
+"""`PrivateVote`: votes in, private answers out, by any mechanism; what a release costs is charged before it leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.problem import Privacy
+from darrm_opt.randomness import RandomSource, SystemRandomness
+from darrm_opt.release.counter import ReleaseCounter
+from darrm_opt.release.log import ReleaseLog, Releasing, mechanism_of
+from darrm_opt.tables.problem import ABSTENTION
+from darrm_opt.tables.votes import Labels, count_votes
+
+
+class PrivateVote:
+    """Release the vote of K voters among C classes, two or more, through a private mechanism.
+
+    Args:
+        mechanism: a `Solution` (Algorithm 1 of the paper), a pair (gamma, problem), a `PluralitySolution`, or any
+            mechanism (`darrm_opt.mechanisms`). What is certified is proved private here, again, from the doubles in it.
+        budget: what is charged before an answer leaves. A `ReleaseLog` (a file; resumable by release ids), a
+            `ReleaseCounter` or a `PrivacyBudget` (in memory), or None: the caller keeps the account. A mechanism with a
+            cap needs one that counts its labels: a log or a counter.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+            (`accounting.freshness.FRESH`). It decides what a `PrivacyBudget` is charged: each release, where voters are
+            fresh or not private; else the models that one record reaches, once, before the first release through this
+            object, which is then for the votes of these models alone. A `ReleaseLog` has a word of its own, and must
+            not be asked for more than that.
+        source: where chance comes from; None for the operating system, which privacy requires.
+
+    Guarantees:
+        Each answer has exactly the probability that the mechanism states; of a γ, with l ones among the votes, 1 with
+        probability exactly (1 + g(l))/2, g(l) = sign(l − K/2)·γ(l), for the doubles in γ. Answers leave only after they
+        are charged; a refusal charges and releases nothing.
+        How much randomness is read, and which steps are taken, does not depend on the votes where a γ releases; of
+        other mechanisms, time is not covered.
+
+        Not covered, so do not let others observe it: reading the votes and refusing malformed ones; the time of single
+        machine instructions, caches (a table of K+1 words is looked up at the number of ones) and what NumPy does
+        inside; copies of votes and of unreleased chance that stay in memory, in a swap file or in a core dump. Voters
+        must answer independently of each other, given the data, and nothing but the answer may leave.
+
+    Raises:
+        NotPrivate: γ or the table is not private for its problem, or cannot be proved to be.
+        InvalidInput: no mechanism, a release log of another one, or one for voters that were trained once with
+            ``fresh=True``.
+
+    Source: Algorithm 1 and Lemma 3.4 of the paper; each mechanism has its own.
+
+    >>> from darrm_opt import Problem, solve
+    >>> vote = PrivateVote(solve(Problem.from_allowance(K=3, m=2, epsilon=0.5)))
+    >>> vote.release([1, 1, 1]) in (0, 1)
+    True
+    """
+
+    def __init__(
+        self,
+        mechanism: Releasing,
+        budget: ReleaseLog | ReleaseCounter | PrivacyBudget | None = None,
+        *,
+        fresh: bool = False,
+        source: RandomSource | None = None,
+    ) -> None:
+        self._mechanism = mechanism_of(mechanism, fresh=fresh)
+        if isinstance(budget, ReleaseLog):
+            budget.check_is_for(self._mechanism, "budget")
+        elif isinstance(budget, PrivacyBudget):
+            if self._event is None or self._mechanism.cap is not None:
+                raise InvalidInput("budget", "a PrivacyBudget", "a ReleaseLog or None where one release has no (ε, δ)")
+        elif budget is not None and not isinstance(budget, ReleaseCounter):
+            raise InvalidInput("budget", budget, "a ReleaseLog, a ReleaseCounter, a PrivacyBudget, or None")
+        elif budget is None and self._mechanism.cap is not None:
+            raise InvalidInput("budget", budget, "a ReleaseLog, which counts the labels up to the cap")
+        self._budget, self._models_charged = budget, False
+        self._source = SystemRandomness() if source is None else source
+
+    def __repr__(self) -> str:
+        mechanism = self._mechanism
+        return (
+            f"PrivateVote(K={mechanism.K}, classes={mechanism.classes}, {mechanism.description}, "
+            f"affected={mechanism.affected}, budget={self._budget!r})"
+        )
+
+    @property
+    def mechanism(self) -> VoteMechanism:
+        """What releases."""
+        return self._mechanism
+
+    def release(self, votes: Any, release_id: str | None = None) -> int | None:
+        """Return one private class, or None for ⊥.
+
+        Args:
+            votes: K votes, each a class 0..C−1.
+            release_id: as in `release_many`.
+
+        Returns:
+            The class; written and charged before it is returned.
+
+        Raises:
+            DarrmError: what `release_many` raises, for the same reasons.
+        """
+        row = np.asarray(votes)
+        if row.shape != (self._mechanism.K,):
+            raise InvalidInput("votes", row.shape, f"shape ({self._mechanism.K},), one vote of each voter")
+        label = int(self.release_many(row[None, :], release_id)[0])
+        return None if label == ABSTENTION else label
+
+    def release_many(self, votes: Any, release_id: str | None = None) -> Labels:
+        """Return a private class for each row of votes, `ABSTENTION` (−1) for ⊥. The same votes again cost again.
+
+        Args:
+            votes: class of each voter, 0..C−1 (whole numbers, or floats equal to them; of two classes also truth
+                values), shape (N, K).
+            release_id: with a `ReleaseLog`: a name for this release. Under the same name the same classes are
+                returned, for nothing, whatever the votes are then: that is how a job goes on after a crash.
+
+        Returns:
+            Classes, shape (N,), int16; written and charged before they are returned.
+
+        Raises:
+            InvalidInput: another shape, or something that is not a class; messages never show votes.
+            BudgetExceeded: the budget does not allow N more (`BudgetSpent` for a log or a counter).
+            ReleaseIdTaken: the name was used for another number of releases.
+        """
+        counts, budget = count_votes(votes, self._mechanism.K, self._mechanism.classes), self._budget
+        if isinstance(budget, ReleaseLog):
+            return budget.charge_and_release(len(counts), lambda before: self._draw(counts, before), release_id)
+        if release_id is not None:
+            raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
+        if isinstance(budget, ReleaseCounter):
+            return budget.charge_and_release(len(counts), lambda before: self._draw(counts, before))
+        if budget is not None:
+            self._charge(budget, len(counts))
+        return self._draw(counts)
+
+    @property
+    def _event(self) -> Privacy | None:
+        """(ε, δ) of one release, if there is one."""
+        parts = self._mechanism.bounds(1)
+        return parts[0][0].event() if len(parts) == 1 else None
+
+    def _charge(self, budget: PrivacyBudget, count: int) -> None:
+        event, models = self._event, self._mechanism.models
+        if models is None and event is not None:
+            budget.charge(event, count)
+        elif models is not None and count and not self._models_charged:
+            try:  # two threads at once charge twice, which errs on the private side
+                budget.charge(*models)
+            except BudgetExceeded as err:
+                raise BudgetExceeded(
+                    f"{err} These are the models that one record reaches, charged once for all releases, as fresh=True "
+                    "was not said. Voters that are taken as not private (epsilon = inf) are charged release by release."
+                ) from err
+            self._models_charged = True
+
+    def _draw(self, counts: Any, before: int = 0) -> Labels:
+        """Return an answer for each row of counts, where ``before`` classes were released already."""
+        cap = self._mechanism.cap
+        if cap is not None and before >= cap:
+            return np.full(len(counts), ABSTENTION, dtype=np.int16)
+        labels = self._mechanism.draw_many(counts, self._source)
+        if cap is not None:  # what is beyond it stays unsaid, whatever it is: those answers do not depend on the votes
+            labels[before + np.cumsum(labels != ABSTENTION) > cap] = ABSTENTION
+        return labels

@@ -1,0 +1,191 @@
+"""Exact inversion: every string of bits is tried and held against the law in exact bounds; then what is drawn in bulk."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from darrm_opt.inversion import (
+    ExponentialCoins,
+    SymmetricLaw,
+    _enclosures,
+    exponential_bounds,
+    gaussian_law,
+    laplace_law,
+)
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly, SystemRandomness, below_each
+
+mpmath = pytest.importorskip("mpmath")
+
+RATES = [Fraction(1, 8), Fraction(1, 2), Fraction(7, 3), Fraction(1, 162)]
+
+
+class Unread(Exception):
+    """More words were asked for than there are."""
+
+
+class Given(RandomSource):
+    """The words that were chosen beforehand, one at a time."""
+
+    def __init__(self, words: tuple[int, ...]) -> None:
+        self._words: Iterator[int] = iter(words)
+
+    def octets(self, count: int) -> bytes:
+        raise AssertionError(count)
+
+    def words(self, count: int, bits: int) -> NDArray[np.uint64]:
+        assert count == 1
+        word = next(self._words, None)
+        if word is None:
+            raise Unread
+        return np.array([word << 1 if bits == WIDTH + 1 else word], dtype=np.uint64)
+
+
+WIDTH, MOST_WORDS = 6, 2
+TINY = Fraction(1, 10**40)
+
+
+def exponential(exponent: Fraction) -> Fraction:
+    """Return e^−exponent to 60 digits."""
+    with mpmath.workdps(60):
+        return Fraction(str(mpmath.exp(-mpmath.mpf(exponent.numerator) / exponent.denominator)))
+
+
+def decided(draw: Callable[[RandomSource], int], words: tuple[int, ...] = ()) -> Counter[int]:
+    """Return how many strings of `MOST_WORDS` words lead to each outcome; strings that need more are left out."""
+    outcomes: Counter[int] = Counter()
+    try:
+        outcomes[draw(Given(words))] += (1 << WIDTH) ** (MOST_WORDS - len(words))
+    except Unread:
+        for word in range(1 << WIDTH if len(words) < MOST_WORDS else 0):
+            outcomes += decided(draw, (*words, word))
+    return outcomes
+
+
+def check_law(outcomes: Counter[int], law: Callable[[int], Fraction], places: int, least_decided: float) -> None:
+    """Hold the strings that are decided against a law: no outcome has more, and none could end with less."""
+    strings = (1 << WIDTH) ** MOST_WORDS
+    undecided = strings - outcomes.total()
+    assert undecided <= (1 - least_decided) * strings
+    for x in range(places):
+        assert outcomes[x] <= (law(x) + TINY) * strings
+        assert outcomes[x] + undecided >= (law(x) - TINY) * strings
+    assert all(x < places or law(x) > 0 for x in outcomes)
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("square", [True, False], ids=["gaussian", "laplace"])
+def test_every_string_of_bits_is_tried_and_the_law_is_exact(rate: Fraction, square: bool) -> None:
+    law = SymmetricLaw(cache(lambda bits: _enclosures(bits, rate, square=square)), WIDTH)
+    weights = [exponential(rate * (x * x if square else x)) for x in range(60 if square else 100 * math.ceil(1 / rate))]
+    total = 2 * sum(weights) - 1
+
+    def chance(x: int) -> Fraction:
+        return (2 if x else 1) * weights[x] / total
+
+    check_law(decided(lambda source: abs(int(law.draw(1, source)[0]))), chance, 30, 0.97 if rate > 0.1 else 0.8)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_every_string_of_bits_is_tried_and_a_coin_is_exact(rate: Fraction) -> None:
+    coins = ExponentialCoins(rate, 12, WIDTH)
+    for lag in (0, 1, 2, 5, 12):
+        success = exponential(rate * lag)
+        seen = decided(lambda source, lag=lag: int(coins.toss(np.array([lag]), source)[0]))  # type: ignore[misc]
+        check_law(seen, lambda fell, success=success: success if fell else 1 - success, 2, 0.999)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 10**9), Fraction(1, 3), Fraction(7, 2), Fraction(30)])
+@pytest.mark.parametrize("bits", [3, 64, 120])
+def test_bounds_on_an_exponential_hold_and_are_close(exponent: Fraction, bits: int) -> None:
+    low, high = exponential_bounds(exponent, bits)
+    assert low / Fraction(2**bits) <= exponential(exponent) + TINY
+    assert high / Fraction(2**bits) >= exponential(exponent) - TINY
+    assert high - low <= 2
+
+
+def test_thresholds_enclose_those_of_more_bits() -> None:
+    for bits in (5, 20, 63):
+        (lows, highs), (finer_lows, finer_highs) = (
+            _enclosures(b, Fraction(1, 8), square=True) for b in (bits, 2 * bits)
+        )
+        assert lows == sorted(lows)
+        assert highs == sorted(highs)
+        for low, high, finer_low, finer_high in zip(lows, highs[:-1], finer_lows, finer_highs, strict=False):
+            assert low << bits <= finer_high + 1
+            assert finer_low <= (high + 1) << bits
+
+
+def test_whole_numbers_below_a_limit_are_uniform() -> None:
+    class Words(SeededRandomnessForTestsOnly):
+        asked = 0
+
+        def words(self, count: int, bits: int) -> NDArray[np.uint64]:
+            self.asked += 1
+            words = super().words(count, bits)
+            if self.asked == 1:
+                words[0] = 2**63 - 1  # beyond the last whole multiple of 3: drawn again
+            return words
+
+    source = Words(1)
+    numbers = below_each(np.array([3, 1, 7] * 7000), source)
+    assert source.asked == 2
+    for place, limit in enumerate((3, 1, 7)):
+        seen = np.bincount(numbers[place::3], minlength=limit)
+        assert len(seen) == limit
+        assert limit == 1 or stats.chisquare(seen).pvalue > 1e-9
+
+
+COUNTS = (5, 4, 2, 0)
+MECHANISMS: list[VoteMechanism] = [
+    NoisyMaximum(11, 4, 2.0),
+    NoisyMaximum(11, 4, 2.0, threshold=6.0, check_sigma=1.5),
+    mechanism_class("laplace").of(11, 4, 1.5),
+    mechanism_class("permute_and_flip").of(11, 4, 0.4),
+    mechanism_class("exponential").of(11, 4, 0.4),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.description[:30])
+def test_what_is_drawn_in_bulk_has_the_law_of_single_draws(mechanism: VoteMechanism) -> None:
+    many, few, source = 200_000, 4000, SeededRandomnessForTestsOnly(2)
+    bulk = mechanism.draw_many(np.array([COUNTS] * many), source)
+    assert bulk.shape == (many,)
+    assert bulk.dtype == np.int16
+    single = np.array([mechanism.draw(COUNTS, source) for _ in range(few)])
+    table = [[int((drawn == label).sum()) for label in range(-1, 4)] for drawn in (bulk, single)]
+    seen = np.array(table)[:, np.array(table)[0] > 0]
+    assert stats.chi2_contingency(seen).pvalue > 1e-6
+    passes = mechanism.pass_chances(np.array([5]))[0] if isinstance(mechanism, NoisyMaximum) else 1.0
+    leads = mechanism.leader_chances(np.array([COUNTS]))[0] * passes
+    assert abs((bulk == 0).mean() - leads) < 6 * math.sqrt(leads * (1 - leads) / many)
+
+
+def test_ties_fall_on_every_leader_alike() -> None:
+    counts = np.array([(3, 3, 3, 2)] * 90_000)
+    for mechanism in MECHANISMS:
+        seen = np.bincount(mechanism.draw_many(counts, SystemRandomness()) + 1, minlength=5)[1:4]
+        assert stats.chisquare(seen).pvalue > 1e-9
+
+
+def test_noise_too_wide_for_a_list_is_drawn_one_by_one() -> None:
+    wide = NoisyMaximum(11, 4, 1e7)
+    labels = wide.draw_many(np.array([COUNTS] * 300), SystemRandomness())
+    assert stats.chisquare(np.bincount(labels, minlength=4)).pvalue > 1e-9
+
+
+def test_wide_noise_has_its_standard_deviation() -> None:
+    for law, scale in ((gaussian_law(Fraction(900)), 30.0), (laplace_law(Fraction(20)), 20 * math.sqrt(2))):
+        sample = law.draw(200_000, SystemRandomness())
+        assert abs(sample.std() / scale - 1) < 0.03
+        assert abs(sample.mean()) < 6 * scale / math.sqrt(200_000)

@@ -17,6 +17,7 @@ from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import Release
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import MAX_RELEASES, total_privacy
 from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.budgeting.quota import is_proved, most_releases
@@ -191,18 +192,21 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
             return super().bounds(releases)
         return [(ReleaseBounds(self.problem.target), releases)]
 
-    def cost(self, releases: int, delta: float) -> Cost:
+    def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
         """Return what so many releases cost together at δ, by the least of the accounts of `total_privacy`."""
+        _refuse_sampling(sampling)
         total = total_privacy(self.release, releases, delta, fresh=self.fresh)
         epsilons = {name: one.epsilon for name, one in total.totals.items()}
         return Cost(total.best.epsilon, delta, total.method, epsilons)
 
-    def fits(self, budget: Privacy, releases: int) -> bool:
+    def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
         """Return whether so many releases are proved to fit in a total (ε, δ)."""
+        _refuse_sampling(sampling)
         return is_proved(self.release, releases, budget, fresh=self.fresh)
 
-    def most_releases(self, budget: Privacy) -> Quota:
+    def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
         """Return how many releases are proved to fit in a total (ε, δ), and by which account."""
+        _refuse_sampling(sampling)
         return most_releases(self.release, budget, fresh=self.fresh)
 
     def record(self) -> dict[str, Any]:
@@ -298,6 +302,13 @@ class RandomizedResponse(NoiseFunctionMechanism):
 @lru_cache(maxsize=64)
 def _bit_pairs(noise: NoiseFunction, affected: int) -> BitPairs:
     return BitPairs.of_gamma(noise, affected)
+
+
+def _refuse_sampling(sampling: Sampling | None) -> None:
+    if sampling is not None:
+        raise InvalidInput(
+            "sampling", sampling, "None for a γ with its problem", "Its accounts are those of all voters."
+        )
 
 
 def _two_classes(name: str, classes: int) -> None:

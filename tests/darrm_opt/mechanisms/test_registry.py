@@ -12,7 +12,17 @@ from support.paths import ROOT
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_from_record, mechanism_names
 
-OURS = ("permute_and_flip", "exponential", "laplace", "gnmax", "randomized_response", "subsampling", "plain_vote", "gamma", "table")
+OURS = (
+    "permute_and_flip",
+    "exponential",
+    "laplace",
+    "gnmax",
+    "randomized_response",
+    "subsampling",
+    "plain_vote",
+    "gamma",
+    "table",
+)
 
 
 def test_names_and_what_they_stand_for() -> None:

@@ -333,7 +333,8 @@ def test_names_need_a_release_log_that_keeps_them() -> None:
     with pytest.raises(InvalidInput, match=text):
         seeded(EVEN).release([1] * 6, "monday")
     with pytest.raises(
-        InvalidInput, match=r"^budget = 3\.0 is not valid: expected a ReleaseLog, a PrivacyBudget, or None\.$"
+        InvalidInput,
+        match=r"^budget = 3\.0 is not valid: expected a ReleaseLog, a ReleaseCounter, a PrivacyBudget, or None\.$",
     ):
         PrivateVote(solved(EVEN), 3.0)  # type: ignore[arg-type]  # refused
 

@@ -165,7 +165,7 @@ def test_the_file_holds_no_votes_and_is_for_its_owner_alone(tmp_path: Path) -> N
     lines = [json.loads(line.partition(" ")[2]) for line in log.path.read_text().splitlines()]
     assert {*lines[0]} == {"kind", "format", "version", "mechanism", "budget", "account", "limit"}
     assert {*lines[0]["mechanism"]} == {"kind", "format", "problem", "gamma", "fresh"}
-    assert [{*line} for line in lines[1:]] == [{"count", "id", "bits"}, {"count"}]
+    assert [{*line} for line in lines[1:]] == [{"count", "labels", "id", "answers"}, {"count", "labels"}]
     assert log.path.stat().st_mode & 0o777 == 0o600
 
 
@@ -304,8 +304,9 @@ def test_what_is_no_release_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReleaseLogDamaged, match="does not say what it is for"):
         ReleaseLog(tmp_path / "half")
     header = json.loads(begun(tmp_path).path.read_text().partition(" ")[2])
-    stricter = {**header["problem"], "m": 0.25, "target_epsilon": 0.1}
-    create(tmp_path / "forged", header | {"gamma": [1.0] * 4, "problem": stricter})
+    mechanism = header["mechanism"]
+    stricter = {**mechanism["problem"], "m": 0.25, "target_epsilon": 0.1}
+    create(tmp_path / "forged", header | {"mechanism": {**mechanism, "gamma": [1.0] * 4, "problem": stricter}})
     with pytest.raises(NotPrivate):
         ReleaseLog(tmp_path / "forged")
 
@@ -344,7 +345,8 @@ def test_a_log_of_something_else_is_not_opened(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInput, match=r"^queries = .* the budget of .*total: epsilon = 2\.0, delta = 1e-06 in total"
     ):
-        ReleaseLog.open_or_create(within.path, solved(SMALL), queries=within.limit)
+        ReleaseLog.open_or_create(within.path, solved(SMALL), queries=within.limit + 1)
+    assert ReleaseLog.open_or_create(within.path, solved(SMALL), queries=within.limit).budget == total
 
 
 def test_a_log_that_another_process_creates_at_the_same_time_is_opened(

@@ -15,7 +15,6 @@ from support.auditor import Auditor
 
 from darrm_opt import NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
-from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.budgeting import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_from_record

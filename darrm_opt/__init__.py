@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
     from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
     from darrm_opt.design.sweep import Tradeoff, tradeoff
-    from darrm_opt.planning.planner import plan
+    from darrm_opt.planning.ranking import plan
     from darrm_opt.release.vote import PrivateVote
 
 __all__ = [
@@ -82,7 +82,7 @@ _LAZY = {
     "least_parameter": "darrm_opt.design.inverse",
     "tradeoff": "darrm_opt.design.sweep",
     "PrivateVote": "darrm_opt.release.vote",
-    "plan": "darrm_opt.planning.planner",
+    "plan": "darrm_opt.planning.ranking",
 }
 """Names whose modules are loaded on first use: a design does without them."""
 

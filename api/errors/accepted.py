@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import get_args
 
-from darrm_opt.comparison.baselines import BASELINES, OTHER_BASELINES
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.inverse import MAX_DIGITS, MIN_DIGITS, Parameter
 from darrm_opt.design.solver import Method, Shape
+from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES
 from solver_cache.jobs import State
 
 MAX_POINTS = 1001

@@ -38,10 +38,10 @@ from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
 from darrm_opt.answers.curves import compute_error_curve
 from darrm_opt.answers.running_time import estimate_cost, inverse_seconds, profile_seconds, tradeoff_seconds
-from darrm_opt.comparison.baselines import BASELINES
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning.baselines import BASELINES
 from darrm_opt.record import problem_from_record, problem_record
 
 router = create_router("curves")

@@ -96,8 +96,9 @@ class MechanismAnswer(AnswerModel):
     """One mechanism, calibrated to the budget."""
 
     name: str = Field(
-        description="The mechanism: optimal_sequence (γ_opt of all releases at once), double_subsampling, dpbag, "
-        f"majority, or one with a parameter: {', '.join(calibrated_names())}."
+        description="The mechanism: optimal_sequence (one γ for all releases), "
+        "optimal (γ_opt of one target), fewer_voters, majority, or one with a parameter: "
+        f"{', '.join(calibrated_names())}."
     )
     parameter: str = Field(description="Name of its parameter.")
     value: FiniteFloat | int | None = Field(description="Value of the parameter; null where nothing fits the budget.")

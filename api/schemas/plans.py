@@ -17,7 +17,7 @@ from api.schemas.fields import (
 )
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from darrm_opt.planning.options import MECHANISMS
+from darrm_opt.planning.option import MECHANISMS
 from darrm_opt.problem import FRESH
 
 

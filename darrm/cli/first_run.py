@@ -43,8 +43,8 @@ def solve_settings() -> dict[str, Solution]:
 def draw(solution: Solution, path: Path) -> None:
     """Draw γ and its error beside the baselines."""
     from darrm.cli.files import write_whole
-    from darrm_opt.comparison.baselines import private_baselines
     from darrm_opt.figures import comparison_figure, render
+    from darrm_opt.planning.baselines import private_baselines
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, render(comparison_figure(solution, private_baselines(solution.problem)), path.suffix[1:]))

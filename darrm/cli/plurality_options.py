@@ -8,8 +8,8 @@ from darrm.cli.output import ProgressDisplay, answer
 from darrm.cli.parameters import TOTAL, number, options_named, total_privacy
 
 if TYPE_CHECKING:
+    from darrm_opt.planning import Plan
     from darrm_opt.plurality import PluralityObjective, PluralityPrior, PluralityProblem
-    from darrm_opt.plurality.designer import ReleaseDesign
     from darrm_opt.problem import Privacy
 
 DEFAULT_PRIOR = "dirichlet(1)"
@@ -73,7 +73,8 @@ def answer_options(
         InvalidInput: a number is out of its range, or an option that two classes alone have.
     """
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.plurality import PluralityObjective, design_releases
+    from darrm_opt.planning import plan
+    from darrm_opt.plurality import PluralityObjective
 
     for name, value in unused.items():
         raise InvalidInput(name, value, "nothing with three or more classes", "There the voters are not private.")
@@ -82,15 +83,16 @@ def answer_options(
     law = vote_law(prior, votes, K, classes)
     total = total_privacy(total_epsilon, total_delta)
     with ProgressDisplay("designing releases"), options_named(**TOTAL, target_epsilon="total_epsilon"):
-        design = design_releases(
+        found = plan(
             number(K),
-            number(classes),
-            total,
+            None,
             number(queries),
-            affected=number(affected),
-            objective=PluralityObjective(law, price=number(price)),
+            total,
+            number(affected),
+            PluralityObjective(law, price=number(price)),
+            classes=number(classes),
         )
-    show_options(design, None, json=json)
+    show_options(found, None, json=json)
 
 
 def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | None) -> PluralityPrior:
@@ -116,58 +118,57 @@ def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | 
     return PastVotes.of_votes(np.concatenate(tables), class_count)
 
 
-def show_options(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
+def show_options(found: Plan, output: str | None, *, json: bool) -> None:
     """Print every option, and write the best one for `darrm label`."""
     from darrm.cli.files import write_json
     from darrm.cli.report import as_json, columns, count_text, guarantee, text_above
+    from darrm_opt.answers.plurality import options_to_dict
     from darrm_opt.mechanisms.base import planned_fields
 
-    best = design.best
-    if output is not None:
-        write_json(output, best.mechanism.record() | planned_fields(design.queries, design.total))
+    question, law, best = found.question, found.question.vote_law, found.options[0]
+    options = [option for option in found.options if option.fits]
+    if output is not None and best.mechanism is not None:
+        write_json(output, best.mechanism.record() | planned_fields(question.queries, question.total))
     if json:
-        answer(as_json(design.as_dict()))
+        answer(as_json(options_to_dict(found)))
         return
     rows = [
         [
             option.name.replace("_", " "),
             *(f"{share:.4f}" for share in (option.right, option.wrong, option.abstained, option.utility)),
-            text_above(option.epsilon, ".4f"),
+            "" if option.spent is None else text_above(option.spent.epsilon, ".4f"),
             ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in option.parameters.items()),
         ]
-        for option in design.options
+        for option in options
     ]
     heads = ["mechanism", "right", "wrong", "abstained", "utility", "ε", "parameters"]
-    prior = str(design.objective.prior)
-    law = f"the prior {prior}" if design.samples is None else f"{design.samples:,} votes drawn from the prior {prior}"
+    prior = str(law.objective.prior)
+    votes = f"the prior {prior}" if law.samples is None else f"{law.samples:,} votes drawn from the prior {prior}"
     lines = [
         (
-            f"{design.K} voters, {design.classes} classes, {count_text(design.queries, 'query', 'queries')}, "
-            f"{guarantee(design.total)} in all."
+            f"{question.K} voters, {question.classes} classes, {count_text(question.queries, 'query', 'queries')}, "
+            f"{guarantee(question.total)} in all."
         ),
         columns(heads, rows),
-        (
-            f"utility    right − {design.objective.price:g}·wrong, a query; "
-            f"shares are expectations under {law}, ε is proved"
-        ),
+        (f"utility    right − {question.price:g}·wrong, a query; shares are expectations under {votes}, ε is proved"),
     ]
     lines += [
         "gap        no table of the same (ε, δ) each has a utility above "
         f"{option.utility + option.gap:.9f} (gap {option.gap:.1e})"
-        for option in design.options
-        if option.gap is not None
+        for option in options
+        if option.gap is not None and option.utility is not None
     ]
-    if best.right < (1 + NEAR_CHANCE) / design.classes:
+    if best.right is not None and best.right < (1 + NEAR_CHANCE) / question.classes:
         lines.append(
-            f"useless    the best is right about as often as a class at random (1/{design.classes}): "
+            f"useless    the best is right about as often as a class at random (1/{question.classes}): "
             "ask fewer queries, allow a larger total, or give the --prior of your votes"
         )
-    if design.total.delta == 0:
+    if question.total.delta == 0:
         lines.append("left out   Gaussian noise (gnmax), which no total δ of 0 allows: --total-delta 1e-9 includes it")
     if output is not None:
         lines.append(
             f"written    {best.name.replace('_', ' ')}: "
-            f"release at most {design.queries} with it (darrm label --queries)"
+            f"release at most {question.queries} with it (darrm label --queries)"
         )
     answer("\n".join(lines))
 
@@ -177,29 +178,27 @@ def show_estimate(
 ) -> None:
     """Print what an optimum that has no table would take, and the utilities of the mechanisms that need none."""
     from darrm.cli.report import as_json
-    from darrm_opt.answers.plurality import table_seconds
-    from darrm_opt.plurality import design_releases
+    from darrm_opt.answers.plurality import options_to_dict, table_seconds
+    from darrm_opt.planning import plan
     from darrm_opt.tables.problem import MAX_PARTITIONS, THREE_PARTS_TOO_MANY, partition_count
 
     with ProgressDisplay("estimating"):
-        design = design_releases(
-            problem.K, problem.classes, total, queries, affected=problem.affected, objective=objective
-        )
-    partitions = partition_count(design.K, design.classes) if design.K < THREE_PARTS_TOO_MANY else None
+        found = plan(problem.K, None, queries, total, problem.affected, objective, classes=problem.classes)
+    partitions = partition_count(problem.K, problem.classes) if problem.K < THREE_PARTS_TOO_MANY else None
     seconds = None if partitions is None else table_seconds(partitions, problem)
     if json:
         blank = dict.fromkeys(("utility", "upper_bound", "gap"))
-        utilities = {option.name: option.utility for option in design.options}
+        utilities = {option.name: option.utility for option in found.options if option.fits}
         rates = {
             option.name: option.parameters["rate"] if "rate" in option.parameters else 1 / value
-            for option in design.options
+            for option in found.options
             for value in option.parameters.values()
-            if option.mechanism.parameter in option.parameters
+            if option.mechanism is not None and option.mechanism.parameter in option.parameters
         }
         estimate = {"partitions": partitions, "seconds": seconds}
-        answer(as_json(design.as_dict() | blank | {"estimate": estimate, "utilities": utilities, "rates": rates}))
+        answer(as_json(options_to_dict(found) | blank | {"estimate": estimate, "utilities": utilities, "rates": rates}))
         return
-    show_options(design, None, json=False)
+    show_options(found, None, json=False)
     size_text = (
         "far more" if partitions is None or seconds is None else f"{partitions:,}, some {seconds / 86400:,.0f} days"
     )

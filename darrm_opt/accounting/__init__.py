@@ -11,7 +11,7 @@ compositions of (ε, δ)-DP mechanisms), `pld` (privacy loss distributions, of (
 exact adaptive composition of releases that are single bits), `labels` (votes among several classes), `gaussian`, `rdp`
 and `subsampling` (the Gaussian mechanism and random batches); `cost` and `calibrate` serve every mechanism.
 
-Design under a total budget is in `darrm_opt.budgeting`; theorems of papers that nothing here uses are
+Design under a total budget is in `darrm_opt.planning`; theorems of papers that nothing here uses are
 in `darrm_opt.literature`.
 """
 

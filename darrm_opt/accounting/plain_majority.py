@@ -60,7 +60,7 @@ def plain_majority_total(
 
 
 def answers_total(
-    problem: Problem, queries: int, total_delta: float, *, fresh: bool, quick: bool = False
+    problem: Problem, queries: int, total_delta: float, *, fresh: bool, quick: bool = False, classes: int = 2
 ) -> tuple[float, str]:
     """Return the total ε of majorities whose answers compose [nats], and its account: "votes", "bits" or "optimal".
 
@@ -73,10 +73,13 @@ def answers_total(
         total_delta: δ of all of them together [probability], in [0, 1).
         fresh: see `freshness.FRESH`.
         quick: leave out the accounts whose time grows with Q.
+        classes: among which is voted; with more than two all votes are counted.
     """
     if effective_voters(problem, queries, fresh=fresh).voter.epsilon == math.inf:
         return math.inf, "none"
     votes = compose_models({problem.voter: problem.affected * queries}, total_delta)
+    if classes > 2:
+        return (votes.epsilon, "votes") if votes.epsilon < math.inf else (math.inf, "none")
     if problem.voter.delta == 0:  # half of the votes decide a majority
         epsilon = plain_majority_sharp(problem.K, problem.voter, problem.affected).epsilon
         votes = Privacy(min(votes.epsilon, multiple_up(queries, epsilon)), total_delta)

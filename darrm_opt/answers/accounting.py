@@ -15,8 +15,8 @@ from darrm_opt.answers import Report
 from darrm_opt.answers.requests import DRAW, budget_body
 from darrm_opt.answers.verification import verify_comparison, verify_plan
 from darrm_opt.bagging.bags import Bags
-from darrm_opt.comparison.compare import Comparison
 from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.planning.compare import Comparison
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.record import problem_from_record, problem_record
 
@@ -100,8 +100,8 @@ def _refusal_to_dict(err: Exception) -> dict[str, Any]:
 
 def compare_mechanisms(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return every mechanism for ``voters`` within ``total_epsilon`` and ``total_delta`` over ``queries``."""
-    from darrm_opt.comparison.compare import compare
     from darrm_opt.design.objective import Objective, as_objective
+    from darrm_opt.planning.compare import compare
 
     report(None)
     prior: Any = None if argument["prior"] is None else as_objective(argument["prior"])
@@ -198,16 +198,16 @@ def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain data: the request as it was understood, the advice, and a row for each option."""
-    request = plan.request
-    voters = problem_record(request.voters)
+    question = plan.question
+    voters = problem_record(question.voters)
     return {
         "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
-        "fresh": request.fresh,
-        "draw": None if request.bags is None else _subsampling_to_dict(request.bags, request.K),
-        "queries": request.queries,
-        "total": _privacy_to_dict(request.total),
-        "prior": str(request.objective),
-        "least_accuracy": request.least_accuracy,
+        "fresh": question.fresh,
+        "draw": None if question.bags is None else _subsampling_to_dict(question.bags, question.K),
+        "queries": question.queries,
+        "total": _privacy_to_dict(question.total),
+        "prior": str(question.objective) if question.law is None else question.prior_text,
+        "least_accuracy": question.least_accuracy,
         "verdict": plan.verdict,
         "advice": plan.advice,
         "options": [_option_to_dict(option) for option in plan.options],
@@ -227,7 +227,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
 def _option_to_dict(option: Option) -> dict[str, Any]:
     return {
-        "mechanism": option.mechanism,
+        "mechanism": option.name,
         "fits": option.fits,
         "outcome": option.outcome,
         "accuracy": option.accuracy,

@@ -9,11 +9,11 @@ import numpy as np
 
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.answers import Report
-from darrm_opt.comparison.baselines import BASELINES, OTHER_BASELINES, private_baselines
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines
 from darrm_opt.problem import MAX_TARGET_EPSILON, number_of_voters, whole_number
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 
@@ -126,7 +126,7 @@ MIN_PROFILE_EPSILON = 1e-3
 
 def compute_error_curve(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the errors of ``solution`` and of the ``baselines`` (None: the usual ones) at ``points`` values of p."""
-    from darrm_opt.comparison.baselines import reasons_left_out
+    from darrm_opt.planning.baselines import reasons_left_out
 
     report(None)
     solution = solution_from_record(argument["solution"])

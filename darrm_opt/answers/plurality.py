@@ -7,11 +7,13 @@ from typing import Any
 from darrm_opt.answers import Report
 from darrm_opt.answers.verification import verify_options, verify_plurality
 from darrm_opt.errors import InvalidInput, NotPrivate
-from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, design_releases, parse_prior
-from darrm_opt.plurality.designer import MAX_RULE_PARTITIONS
-from darrm_opt.plurality.vote_law import SAMPLED_NUMBERS
+from darrm_opt.planning import Plan, plan
+from darrm_opt.planning.baselines import compare_mechanisms
+from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
+from darrm_opt.planning.votes import SAMPLED_NUMBERS
 from darrm_opt.reprove import ReproofFailed
-from darrm_opt.tables.problem import has_table, partition_count
+from darrm_opt.tables.priors import PluralityObjective, parse_prior
+from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
 from darrm_opt.tables.record import plurality_record, problem_from_record
 from darrm_opt.tables.spec import TableSpec, read_table, reprove_table
 
@@ -42,7 +44,7 @@ def table_seconds(partitions: int, problem: PluralityProblem) -> float:
 
 
 def options_seconds(problem: PluralityProblem, queries: int) -> float:
-    """Return about how long `design_releases` takes [s]: tables, accounts of noise, and the chances of vote counts."""
+    """Return about how long a plan of classes takes [s]: tables, accounts of noise, and the chances of vote counts."""
     tables = has_table(problem.K, problem.classes, MAX_RULE_PARTITIONS)
     enumerable = has_table(problem.K, problem.classes)
     numbers = partition_count(problem.K, problem.classes) * problem.classes if enumerable else SAMPLED_NUMBERS
@@ -56,19 +58,44 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     problem = problem_from_record(argument["problem"])
     objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
     try:
-        design = design_releases(
+        found = plan(
             problem.K,
-            problem.classes,
-            problem.target,
+            None,
             argument["queries"],
-            affected=problem.affected,
-            objective=objective,
+            problem.target,
+            problem.affected,
+            objective,
+            classes=problem.classes,
         )
     except InvalidInput as err:  # a prior of other voters or classes
         if err.argument not in ("counts", "chances"):
             raise
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
-    return {**design.as_dict(), "prior": argument["prior"], "mechanism": design.best.mechanism.record()}
+    mechanism = found.options[0].mechanism
+    assert mechanism is not None  # noqa: S101 - for the type checker: the voters are not private
+    return {**options_to_dict(found), "prior": argument["prior"], "mechanism": mechanism.record()}
+
+
+def options_to_dict(found: Plan) -> dict[str, Any]:
+    """Return the options of a plan under a law of votes as plain data: shares, utility, cost and what was chosen."""
+    question, law = found.question, found.question.vote_law
+    names = ("name", "right", "wrong", "abstained", "utility", "account", "parameters", "gap")
+    return {
+        "K": question.K,
+        "classes": question.classes,
+        "queries": question.queries,
+        "total": {"epsilon": question.total.epsilon, "delta": question.total.delta},
+        "affected": question.affected,
+        "prior": question.prior_text,
+        "ties": law.objective.ties,
+        "price": question.price,
+        "samples": law.samples,
+        "options": [
+            {**{name: getattr(option, name) for name in names}, "epsilon": option.spent.epsilon}
+            for option in found.options
+            if option.spent is not None
+        ],
+    }
 
 
 def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -247,12 +247,12 @@ def _steps_of_draw(
     """Return the size of one account where voters are subsampled, None where they are not."""
     from darrm_opt.accounting.freshness import effective_voters
     from darrm_opt.bagging.bags import checked_bags
-    from darrm_opt.comparison.compare import check_comparable, mixture_steps
+    from darrm_opt.planning.candidates import check_draw, mixture_steps
 
     bags = checked_bags(problem, **draw)
     voters = effective_voters(problem, queries, fresh=fresh)
     distribution = None if bags is None else bags.affected_distribution(problem.K)
-    check_comparable(voters, queries, total, distribution)
+    check_draw(voters, queries, total, distribution)
     return None if distribution is None else mixture_steps(voters, queries, total, distribution)
 
 

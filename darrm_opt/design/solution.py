@@ -222,7 +222,7 @@ class Solution:
 
 
 _LATER = {
-    "baselines": "darrm_opt.comparison.baselines",
+    "baselines": "darrm_opt.planning.baselines",
     "design_spec": "darrm_opt.design_spec",
     "figures": "darrm_opt.figures",
     "record": "darrm_opt.record",

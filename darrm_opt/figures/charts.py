@@ -30,7 +30,7 @@ from darrm_opt.problem import Problem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from darrm_opt.comparison.compare import Comparison
+    from darrm_opt.planning.compare import Comparison
 
 
 Errors = Mapping[Measure, Sequence[float | None]]
@@ -117,7 +117,7 @@ def mechanisms_figure(comparison: Comparison) -> Figure:
     """Draw how often each mechanism of a comparison errs, and the γ that each amounts to.
 
     Args:
-        comparison: from `darrm_opt.comparison.compare.compare`; mechanisms that do not fit are named, without a bar.
+        comparison: from `darrm_opt.planning.compare.compare`; mechanisms that do not fit are named, without a bar.
     """
     problem, total = comparison.problem, comparison.total
     queries = f"{comparison.queries} release" + ("s" if comparison.queries > 1 else "")

@@ -20,25 +20,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from darrm_opt.accounting.equal_releases import epsilon_each
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.budgeting import epsilon_each
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
-from darrm_opt.planning import plan
-from darrm_opt.plurality.designer import design_releases
+from darrm_opt.planning import design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
-from darrm_opt.tables.priors import PluralityObjective, parse_prior
 
-MAX_EXACT = 1000
-"""Queries beyond which the exact account is not asked, as it would take minutes: the targets are then those of the
-optimal composition, which needs more privacy of each release."""
-
-DEFAULT_PRIOR = "dirichlet(0.2)"
-"""How votes are expected to fall among three or more classes; between two, uniformly ("rectangular")."""
+PRIOR, DEFAULT_PRIOR = "rectangular agreement", "dirichlet(0.2)"
+"""How votes are expected to fall, between two classes and among more, or with a price."""
 
 Design = Callable[[Problem], Solution]
 """Where γ comes from: `solve`, or the method ``gamma`` of a client of the service."""
@@ -137,14 +131,12 @@ def _best_mechanism(
     K: int, classes: int, affected: int, queries: int, total: Privacy, prior: str | None, price: float
 ) -> VoteMechanism:
     """Return the best mechanism of which ``queries`` releases fit in the total."""
-    if classes > 2 or price:
-        objective = PluralityObjective(parse_prior(prior or DEFAULT_PRIOR), price=price)
-        return design_releases(K, classes, total, queries, affected=affected, objective=objective).best.mechanism
-    if 1 < queries <= MAX_EXACT:
-        options = plan(K, None, queries, total, affected, prior or "rectangular", least_accuracy=0.5).options
-        release = next((option.release for option in options if option.fits and option.release is not None), None)
-        if release is not None:
-            return CertifiedNoiseFunction(release)
+    usual = PRIOR if classes == 2 and not price else DEFAULT_PRIOR
+    best = design_within_total(K, classes, total, queries, affected=affected, prior=prior or usual, price=price)
+    if best.mechanism is not None:
+        return best.mechanism
+    if best.release is not None:
+        return CertifiedNoiseFunction(best.release)
     return _best_split(K, affected, queries, total, solve)
 
 

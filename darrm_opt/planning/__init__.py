@@ -1,15 +1,36 @@
-"""Planner: from voters, queries and a total (ε, δ) to the most accurate mechanism, the plain majority if that fits.
+"""Planning: from voters, queries and a total (ε, δ) to the most useful mechanism, for any number of classes.
 
-request           the question, and which account of the voters holds for it
-options           one mechanism as an option, a suggestion, and the plan, as values
+question          what is asked: voters, queries, total, how votes fall; which account of the voters holds
+votes             the law of votes, where classes or a price judge
+option            one mechanism as an option, a suggestion, and the plan, as values
 plain_majority    plain majorities: post-processing of private models, or the total of fresh answers
-noisy_majorities  γ_opt, GNMax, SAA, subsampling, randomised response, each calibrated to the total
-suggestions       changes of the request that make an option useful if none is
-planner           `plan`
+candidates        γ of one release, γ of all, and every mechanism of the registry, each calibrated to the total
+class_candidates  certified tables, and checked noise
+best_target       the best target of one release, so that Q releases of its γ_opt fit a total
+sequence_design   a γ made for all releases
+ranking           `plan`, `design_within_total`: all of them, in order
+suggestions       changes of the question that make an option useful if none is
+compare           the table of the ranking between two classes
+baselines         what else meets the target of one release
 """
 
-from darrm_opt.planning.options import MECHANISMS, Mechanism, Option, Plan, Suggestion
-from darrm_opt.planning.planner import MIN_ACCURACY, plan
-from darrm_opt.planning.request import PlanRequest
+from darrm_opt.planning.best_target import BestTarget, best_target
+from darrm_opt.planning.option import MECHANISMS, Option, Plan, Suggestion
+from darrm_opt.planning.question import Question
+from darrm_opt.planning.ranking import MIN_ACCURACY, design_within_total, plan
+from darrm_opt.planning.sequence_design import SequenceDesign, design_sequence
 
-__all__ = ["MECHANISMS", "MIN_ACCURACY", "Mechanism", "Option", "Plan", "PlanRequest", "Suggestion", "plan"]
+__all__ = [
+    "MECHANISMS",
+    "MIN_ACCURACY",
+    "BestTarget",
+    "Option",
+    "Plan",
+    "Question",
+    "SequenceDesign",
+    "Suggestion",
+    "best_target",
+    "design_sequence",
+    "design_within_total",
+    "plan",
+]

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from darrm_opt.accounting.freshness import compose_models
+from darrm_opt.accounting.quota import most_releases
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.budgeting.best_target import best_target, least_cost
-from darrm_opt.budgeting.quota import most_releases
 from darrm_opt.design.report import text_above
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.noisy_majorities import cost, provable_problem
-from darrm_opt.planning.options import Suggestion
-from darrm_opt.planning.request import PlanRequest
+from darrm_opt.planning.best_target import best_target, least_cost
+from darrm_opt.planning.candidates import cost, provable_problem
+from darrm_opt.planning.option import Suggestion
+from darrm_opt.planning.question import Question
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
 from darrm_opt.search import least_fitting
 
@@ -31,88 +31,88 @@ MAX_FACTOR = 2.0**60
 """Largest factor by which a γ is scaled."""
 
 
-def suggestions(request: PlanRequest, noises: Sequence[NoiseFunction]) -> tuple[Suggestion, ...]:
+def suggestions(question: Question, noises: Sequence[NoiseFunction]) -> tuple[Suggestion, ...]:
     """Return changes of the request that give the wanted accuracy.
 
     Args:
-        request: the question.
+        question: what was asked.
         noises: γ of the options that fit, the most accurate first; none is accurate enough.
     """
-    releases = [_accurate_release(noise, request) for noise in noises[: MAX_SHAPES if request.quick else 1]]
+    releases = [_accurate_release(noise, question) for noise in noises[: MAX_SHAPES if question.quick else 1]]
     accurate = [release for release in releases if release is not None]
-    fewer = [_fewer_queries(release, request) for release in accurate]
-    if request.quick and (most := max((each.queries or 0 for each in fewer if each is not None), default=0)):
+    fewer = [_fewer_queries(release, question) for release in accurate]
+    if question.quick and (most := max((each.queries or 0 for each in fewer if each is not None), default=0)):
         design = best_target(
-            request.released.K,
-            request.released.voter,
+            question.released.K,
+            question.released.voter,
             most,
-            request.total,
-            request.released.affected,
-            request.objective,
-            fresh=request.fresh,
+            question.total,
+            question.released.affected,
+            question.gamma_objective,
+            fresh=question.fresh,
             quick=True,
-            stop=request.stop,
+            stop=question.stop,
         )
-        if (release := _accurate_release(design.solution.noise, request)) is not None:
+        if (release := _accurate_release(design.solution.noise, question)) is not None:
             accurate.append(release)
-            fewer.append(_fewer_queries(release, request))
-    larger = [_larger_total(release, request) for release in accurate]
+            fewer.append(_fewer_queries(release, question))
+    larger = [_larger_total(release, question) for release in accurate]
     candidates = [
-        _private_models_total(request),
+        _private_models_total(question),
         max((each for each in fewer if each is not None), key=lambda each: each.queries or 0, default=None),
         min((each for each in larger if each is not None), key=lambda each: each.total.epsilon, default=None),
     ]
     return tuple(suggestion for suggestion in candidates if suggestion is not None)
 
 
-def _accurate_release(noise: NoiseFunction, request: PlanRequest) -> Release | None:
+def _accurate_release(noise: NoiseFunction, question: Question) -> Release | None:
     """Return the γ scaled until it is just accurate enough, if one release of it can be proved private."""
 
     def scaled(factor: float) -> NoiseFunction:
-        return NoiseFunction(np.minimum(noise.values * factor, 1.0), request.K)
+        return NoiseFunction(np.minimum(noise.values * factor, 1.0), question.K)
 
     low, high = 0.0, 1.0
-    while request.accuracy(scaled(high)) < request.least_accuracy:
+    while question.accuracy(scaled(high)) < question.least_accuracy:
         low, high = high, 2 * high
         if high > MAX_FACTOR:
             return None
-    high = least_fitting(lambda factor: request.accuracy(scaled(factor)) >= request.least_accuracy, low, high)
+    high = least_fitting(lambda factor: question.accuracy(scaled(factor)) >= question.least_accuracy, low, high)
     accurate_noise = scaled(high)
-    problem = provable_problem(accurate_noise, request)
+    problem = provable_problem(accurate_noise, question)
     return None if problem is None else Release(accurate_noise, problem)
 
 
-def _fewer_queries(release: Release, request: PlanRequest) -> Suggestion | None:
-    if request.affected_distribution is not None:
+def _fewer_queries(release: Release, question: Question) -> Suggestion | None:
+    if question.affected_distribution is not None:
         return None  # a quota assumes the largest number of affected voters, not its distribution
-    most = most_releases(release, request.total, fresh=request.fresh, quick=request.quick).queries
-    if not 1 <= most < request.queries:
+    most = most_releases(release, question.total, fresh=question.fresh, quick=question.quick).queries
+    if not 1 <= most < question.queries:
         return None
-    words = f"Ask {most:,} {'query' if most == 1 else 'queries'} instead of {request.queries:,}."
-    return Suggestion("queries", most, request.total, request.accuracy(release.noise), words)
+    words = f"Ask {most:,} {'query' if most == 1 else 'queries'} instead of {question.queries:,}."
+    return Suggestion("queries", most, question.total, question.accuracy(release.noise), words)
 
 
-def _larger_total(release: Release, request: PlanRequest) -> Suggestion | None:
-    total = request.total
-    if request.affected_distribution is None:
-        epsilon, _ = least_cost(release, request.queries, total.delta, fresh=request.fresh, quick=request.quick)
+def _larger_total(release: Release, question: Question) -> Suggestion | None:
+    total = question.total
+    if question.affected_distribution is None:
+        epsilon, _ = least_cost(release, question.queries, total.delta, fresh=question.fresh, quick=question.quick)
     else:
-        epsilon, _ = cost(release.noise, request)
+        epsilon, _ = cost(release.noise, question)
     if not total.epsilon < epsilon <= MAX_TARGET_EPSILON:
         return None
     larger = Privacy(float(text_above(epsilon, ".4g")), total.delta)  # rounded up to the digits that the text shows
     words = f"Allow a total ε of {larger.epsilon:g} at the same δ."
-    return Suggestion("total", request.queries, larger, request.accuracy(release.noise), words)
+    return Suggestion("total", question.queries, larger, question.accuracy(release.noise), words)
 
 
-def _private_models_total(request: PlanRequest) -> Suggestion | None:
+def _private_models_total(question: Question) -> Suggestion | None:
     """Return the total at which private models need no noise."""
-    if not request.private or request.fresh:
+    if not question.private or question.fresh:
         return None
-    total, r = request.total, request.affected
-    models = compose_models({request.voter: r}, total.delta)
+    total, r = question.total, question.affected
+    models = compose_models({question.voter: r}, total.delta)
     if models.epsilon == math.inf:  # the models' own Δ is more than the δ of the total
-        models = compose_models({request.voter: r}, min(2 * r * request.voter.delta, 0.5))
+        models = compose_models({question.voter: r}, min(2 * r * question.voter.delta, 0.5))
     if models.epsilon > MAX_TARGET_EPSILON:
         return None
     larger = Privacy(float(text_above(models.epsilon, ".4g")), float(text_above(models.delta, ".4g")))

@@ -1,16 +1,9 @@
-"""Votes among any number of classes, of voters that are not private; tables are in `darrm_opt.tables`.
-
-comparison         the optimal table and the mechanisms on one footing
-vote_law           votes as a prior has them
-designer           every mechanism for many queries within a total, with right, wrong and abstained shares
-"""
+"""Votes among any number of classes, of voters that are not private; tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`."""
 
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
 from darrm_opt.mechanisms.calibrated_table import CalibratedMechanism, calibrate_mechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.table import RuleMechanism
-from darrm_opt.plurality.comparison import MechanismComparison, compare_mechanisms
-from darrm_opt.plurality.designer import ReleaseDesign, ReleaseOption, design_releases
 from darrm_opt.tables.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.tables.priors import (
     Dirichlet,
@@ -32,7 +25,6 @@ __all__ = [
     "Dirichlet",
     "Favoured",
     "FavouredBeta",
-    "MechanismComparison",
     "NoisyMaximum",
     "PastVotes",
     "PluralityCertificate",
@@ -41,15 +33,11 @@ __all__ = [
     "PluralityProblem",
     "PluralityRule",
     "PluralitySolution",
-    "ReleaseDesign",
-    "ReleaseOption",
     "RuleMechanism",
     "VoteMechanism",
     "calibrate_mechanism",
     "certify_rule",
-    "compare_mechanisms",
     "count_votes",
-    "design_releases",
     "mechanism_class",
     "mechanism_from_record",
     "mechanism_names",

@@ -291,6 +291,16 @@ def sample_counts(prior: PluralityPrior, K: int, classes: int, size: int) -> Vot
     return counts
 
 
+def is_class_prior(text: Any) -> bool:
+    """Return whether a text is in the form of a prior over votes among classes, not of one between two alone."""
+    if not isinstance(text, str):
+        return False
+    name, _, rest = text.strip().partition("(")
+    return name.strip() in ("favoured", "beta", "dirichlet") or (
+        name.strip() == "histogram" and bool(set(":;") & set(rest))
+    )
+
+
 def parse_prior(text: str) -> PluralityPrior:
     """Return the prior that a text names: favoured, beta, dirichlet or histogram.
 

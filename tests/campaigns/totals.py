@@ -47,11 +47,11 @@ from darrm_opt.baselines import (
     subsampling,
     subsampling_mixture,
 )
-from darrm_opt.budgeting import best_target
-from darrm_opt.comparison.compare import compare
 from darrm_opt.design.privacy_profile import privacy_profile
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
+from darrm_opt.planning import best_target
+from darrm_opt.planning.compare import compare
 from darrm_opt.release import most_releases
 
 PART = "## Totals of several releases"

@@ -42,10 +42,8 @@ DOCUMENTS = {
 PUBLIC = (
     "darrm_opt",
     "darrm_opt.accounting",
-    "darrm_opt.budgeting",
     "darrm_opt.release",
     "darrm_opt.learning",
-    "darrm_opt.planning",
     "solver_cache",
     "darrm_client",
 )
@@ -414,7 +412,7 @@ def test_fresh_means_the_same_everywhere() -> None:
     pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("accounting", "planning", "proofs"))]
     assert all(FRESH in text for text in pages)
     described = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))["components"]["schemas"]
-    for name in ("ComposeRequest", "CompareRequest", "ReleasePlanRequest"):
+    for name in ("ComposeRequest", "CompareRequest", "ReleaseQuestion"):
         assert described[name]["properties"]["fresh"]["description"] == FRESH
         assert described[name]["properties"]["fresh"]["default"] is False
     for name in ("ComposeAnswer", "CompareAnswer", "PlanAnswer"):
@@ -428,9 +426,9 @@ def test_the_tutorial_states_what_its_commands_print() -> None:
     assert found.best is not None
     assert found.best.release is not None
     target = found.best.release.problem.target
-    accuracy = {option.mechanism: option.accuracy for option in found.options}
+    accuracy = {option.name: option.accuracy for option in found.options}
     text = " ".join(DOCUMENTS["docs/tutorial.md"].split())
-    assert found.best.mechanism == "optimal"
+    assert found.best.name == "optimal"
     assert f"recommends γ_opt at ({target.epsilon:.4f}, {target.delta:.1e}) for each release" in text
     assert f"probability {accuracy['optimal']:.4f}. The best setting of randomised response has" in text
     assert f"randomised response has {accuracy['randomized_response']:.4f}." in text

@@ -29,7 +29,6 @@ REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-
 PUBLIC = (
     "darrm_opt",
     "darrm_opt.accounting",
-    "darrm_opt.budgeting",
     "darrm_opt.literature.he_wang_tao.printed",
     "darrm_opt.learning",
     "darrm_opt.release",

@@ -17,9 +17,9 @@ from support.paths import ROOT
 
 from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve
-from darrm_opt.budgeting import best_target
-from darrm_opt.comparison.baselines import private_baselines
-from darrm_opt.comparison.compare import compare
+from darrm_opt.planning import best_target
+from darrm_opt.planning.baselines import private_baselines
+from darrm_opt.planning.compare import compare
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PICTURE = "docs/images/mnist.svg"

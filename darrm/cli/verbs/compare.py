@@ -10,7 +10,7 @@ from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.bagging.bags import Bags
-    from darrm_opt.comparison.compare import Comparison
+    from darrm_opt.planning.compare import Comparison
     from darrm_opt.priors import Prior
 
 ROWS = 65_536
@@ -24,7 +24,7 @@ def compare(
         str | None, CommandOption("--total-epsilon", "ε of all releases together.", "NATS")
     ] = None,
     total_delta: Annotated[
-        str | None, CommandOption("--total-delta", "δ of all releases together, above 0.", "PROBABILITY")
+        str | None, CommandOption("--total-delta", "δ of all releases together, in [0, 1).", "PROBABILITY")
     ] = None,
     objective: Annotated[
         str, CommandOption("--objective", "What γ_opt maximises; see `darrm solve`.", "TEXT")
@@ -92,8 +92,8 @@ def compare(
     from darrm.cli.report import as_json, assumed_text, columns, count_text, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
-    from darrm_opt.comparison.compare import compare as compare_mechanisms
     from darrm_opt.design.objective import as_objective
+    from darrm_opt.planning.compare import compare as compare_mechanisms
 
     binary_options = {
         "epsilon": (None if options.epsilon == "inf" else options.epsilon, None),
@@ -122,7 +122,7 @@ def compare(
         )
         return
     check_plot(plot)
-    total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)
+    total = total_privacy(total_epsilon, total_delta or "0")
     problem = options.problem(m=None, target_epsilon=1.0)
     refuse_slow(problem, as_objective(objective), lambda solve, _: COMPARISON_SOLVES * solve, "")
     draw: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
@@ -135,7 +135,7 @@ def compare(
             prior=_prior(prior, votes, problem.K),
             replacement=not without_replacement,
             fresh=fresh,
-            progress=lambda row: display.update(row.name),
+            progress=lambda option: display.update(option.name),
             **draw,
         )
     if plot is not None:
@@ -176,7 +176,7 @@ def _rows(comparison: Comparison) -> list[list[str]]:
     return [
         [
             row.name,
-            "does not fit" if row.value is None else f"{row.parameter} = {row.value:.6g}",
+            "does not fit" if row.epsilon is None else f"{row.parameter} = {row.value:.6g}",
             "-" if row.epsilon is None else text_above(row.epsilon, ".6f"),
             *map(_figure, (row.utility, row.disagreement, row.tv_error)),
         ]

@@ -95,8 +95,8 @@ def _over_m(options: ProblemOptions, design: DesignOptions, ms: str | None) -> _
 
 
 def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:
-    from darrm_opt.comparison.baselines import private_baselines
     from darrm_opt.figures import allowance_figure, errors_figure
+    from darrm_opt.planning.baselines import private_baselines
 
     problem = solutions[0].problem
     if curves["over"] == "p":

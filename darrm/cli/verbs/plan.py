@@ -201,17 +201,17 @@ def _save(plan: Plan, output: str) -> None:
     if plan.best is None or plan.best.noise is None:
         say(f"Nothing is written to {output}: the recommendation has no γ.")
     else:
-        write_json(output, solution_record(plan.best.to_solution(plan.request.objective)))
+        write_json(output, solution_record(plan.best.to_solution(plan.question.gamma_objective)))
 
 
 def _option_text(option: PlanOption) -> str:
     outcome = option.outcome if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
-    return f"{option.mechanism} {outcome}"
+    return f"{option.name} {outcome}"
 
 
 def _next_step(plan: Plan, output: str | None) -> str:
     """Return the command that releases labels as planned; empty where no γ is recommended."""
-    best, request = plan.best, plan.request
+    best, question = plan.best, plan.question
     if best is None or best.noise is None:
         return ""
     if output is None:
@@ -219,11 +219,11 @@ def _next_step(plan: Plan, output: str | None) -> str:
             "\n\nAdd --output plan.json to keep this γ; the plan then ends with "
             "the command that releases labels with it."
         )
-    if request.bags is not None:
-        budget = f"--queries {request.queries}"  # a release log's own account knows no draw
+    if question.bags is not None:
+        budget = f"--queries {question.queries}"  # a release log's own account knows no draw
     else:
-        budget = f"--total-epsilon {request.total.epsilon!r} --total-delta {request.total.delta!r}"
-    fresh = " --fresh" if request.fresh else ""
+        budget = f"--total-epsilon {question.total.epsilon!r} --total-delta {question.total.delta!r}"
+    fresh = " --fresh" if question.fresh else ""
     command = f"darrm label votes.csv --solution {shlex.quote(output)} --release-log releases.log"
     return f"\n\nγ is in {output}. Next:\n  {command} \\\n      {budget}{fresh} --output labels.csv"
 
@@ -231,25 +231,25 @@ def _next_step(plan: Plan, output: str | None) -> str:
 def _text(plan: Plan, output: str | None) -> str:
     from darrm.cli.report import assumed_text, columns, count_text, guarantee, trained_text, voters_text
 
-    request = plan.request
-    training = trained_text(request.voters, fresh=request.fresh)
+    question = plan.question
+    training = trained_text(question.voters, fresh=question.fresh)
     head = (
-        f"{voters_text(request.voters)}{training}; {count_text(request.queries, 'query', 'queries')}, "
-        f"{guarantee(request.total)} in all."
+        f"{voters_text(question.voters)}{training}; {count_text(question.queries, 'query', 'queries')}, "
+        f"{guarantee(question.total)} in all."
     )
     heads = ["mechanism", "accuracy", "queries", "ε spent", "proved by"]
     # what all of them share is said once: by the advice, or below
-    composing = request.composing()
+    composing = question.composing()
     reasons = [
-        f"{option.mechanism:<19} {option.why.removesuffix(composing).rstrip()}"
+        f"{option.name:<19} {option.why.removesuffix(composing).rstrip()}"
         for option in plan.options
         if option is not plan.best
     ]
     if composing not in plan.advice and any(option.why.endswith(composing) for option in plan.options):
         reasons += ["", composing]
-    if assumption := assumed_text(request.voters, request.queries, fresh=request.fresh):
+    if assumption := assumed_text(question.voters, question.queries, fresh=question.fresh):
         reasons += ["", assumption]
-    law = f"Accuracy: how often the answer is the majority, where votes fall as the prior {request.prior_text} has it."
+    law = f"Accuracy: how often the answer is the majority, where votes fall as the prior {question.prior_text} has it."
     text = "\n".join([head, "", plan.advice, "", law, columns(heads, map(_row, plan.options)), "", *reasons])
     return text + _next_step(plan, output)
 
@@ -258,9 +258,9 @@ def _row(option: PlanOption) -> list[str]:
     from darrm.cli.report import text_above
 
     if not option.fits or option.spent is None:
-        return [option.mechanism, "-", "-", option.outcome, "-"]
+        return [option.name, "-", "-", option.outcome, "-"]
     return [
-        option.mechanism,
+        option.name,
         f"{option.accuracy:.4f}",
         "no limit" if option.queries is None else f"{option.queries:,}",
         text_above(option.spent.epsilon, ".4f"),

@@ -9,7 +9,7 @@ from darrm.cli.parameters import AsJson, number, options_named, total_privacy
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.plurality import MechanismComparison
+    from darrm_opt.planning.baselines import MechanismComparison
     from darrm_opt.problem import Privacy
 
 LONG = 60.0
@@ -87,13 +87,14 @@ def plurality(
     """
     from darrm.cli.files import check_writable, write_json
     from darrm.cli.plurality_options import show_estimate, show_options, vote_law
+    from darrm_opt.accounting.equal_releases import release_target
     from darrm_opt.answers.plurality import plurality_seconds
-    from darrm_opt.budgeting import release_target
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.mechanisms.calibrated_table import tables
-    from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms
-    from darrm_opt.plurality.designer import design_releases
+    from darrm_opt.planning import plan
+    from darrm_opt.planning.baselines import compare_mechanisms
+    from darrm_opt.plurality import PluralityObjective, PluralityProblem
     from darrm_opt.tables.problem import has_table
     from darrm_opt.tables.record import plurality_record, rule_record
 
@@ -110,10 +111,8 @@ def plurality(
     if compare:
         target_option = "total_epsilon" if target_epsilon is None else "target_epsilon"
         with ProgressDisplay("designing releases"), options_named(epsilon=target_option, target_epsilon=target_option):
-            design = design_releases(
-                number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
-            )
-        show_options(design, output, json=json)
+            found = plan(number(K), None, number(queries), total, number(affected), objective, classes=number(classes))
+        show_options(found, output, json=json)
         return
     problem = PluralityProblem(
         number(K), number(classes), release_target(total, number(queries)), number(affected), abstention=abstention

@@ -67,8 +67,8 @@ def solve(
 
         write_json(output, solution_record(solution))
     if plot is not None:
-        from darrm_opt.comparison.baselines import private_baselines
         from darrm_opt.figures import comparison_figure, render
+        from darrm_opt.planning.baselines import private_baselines
 
         write_whole(plot, render(comparison_figure(solution, private_baselines(problem)), picture_format(plot)))
     for warning in solution.warnings:

@@ -15,7 +15,6 @@ import numpy as np
 from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.baselines import double_subsampling, plain_majority, randomized_response, subsampling
-from darrm_opt.comparison.baselines import MAX_SCALING
 from darrm_opt.design.certificate import certify, verify
 from darrm_opt.design.objective import AnyObjective, rectangular
 from darrm_opt.design.scenarios import expected_error
@@ -23,6 +22,7 @@ from darrm_opt.design.solver import solve
 from darrm_opt.literature.darrm.plots import beliefs_figure, shapes_figure
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
 from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.planning.baselines import MAX_SCALING
 from darrm_opt.priors import IndependentVoters
 from darrm_opt.problem import Privacy, Problem
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accounting.total import total_delta_of
 from darrm_opt.baselines import subsampling
-from darrm_opt.budgeting import BestTarget, best_target, design_sequence
 from darrm_opt.design.solver import solve
 from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
 from darrm_opt.literature.darrm import printed as paper
@@ -28,6 +27,7 @@ from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
 from darrm_opt.literature.darrm.teachers import TeacherVotes, Votes, load_teacher_votes
 from darrm_opt.mechanisms.vote_noise import noise_function
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning import BestTarget, best_target, design_sequence
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.randomness import ExactCoins, SeededRandomnessForTestsOnly
 from darrm_opt.tables.votes import count_ones

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss
 from darrm_opt.bagging.teacher_layout import Partition, slot_partition
 from darrm_opt.bagging.teachers import Estimator, collect_votes, train_teachers
-from darrm_opt.budgeting.sequence_design import design_sequence
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
 from darrm_opt.literature.aggregation.labelling import label_pool, vote_counts
@@ -32,6 +31,7 @@ from darrm_opt.literature.aggregation.per_instance import per_instance_loss, rec
 from darrm_opt.literature.dpbag.historical import leaking_stop
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.optional_packages import require
+from darrm_opt.planning.sequence_design import design_sequence
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.randomness import RandomSource, SystemRandomness
 

@@ -14,11 +14,13 @@ from api.settings import Settings
 from api.tasks.answers import KINDS
 from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
+from darrm_opt.answers.plurality import options_to_dict
 from darrm_opt.answers.verification import verify_options, verify_plurality
 from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
-from darrm_opt.plurality import PluralityObjective, PluralityProblem, design_releases, parse_prior, solve_plurality
+from darrm_opt.planning import plan
+from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
 from darrm_opt.tables.record import problem_record, rule_from_record
 from solver_cache.model import Row
 
@@ -83,10 +85,10 @@ OPTIONS: dict[str, Any] = ASKED | {"target_epsilon": 2.0, "queries": 2, "price":
 def test_every_option_for_answering_queries(client: TestClient) -> None:
     told = client.post("/v1/plurality/options", json=OPTIONS).json()
     goal = PluralityObjective(parse_prior("favoured(0.5,0.9)"), price=1.0)
-    expected = design_releases(5, 3, Privacy(2.0, 1e-3), 2, objective=goal)
-    assert told["options"] == expected.as_dict()["options"]
+    expected = plan(5, None, 2, Privacy(2.0, 1e-3), 1, goal, classes=3)
+    assert told["options"] == options_to_dict(expected)["options"]
     assert told["prior"] == "favoured(0.5,0.9)"
-    assert mechanism_from_record(told["mechanism"]) == expected.best.mechanism
+    assert mechanism_from_record(told["mechanism"]) == expected.options[0].mechanism
     assert client.get("/v1/plurality/options", params=OPTIONS).json() == told
     problem = PluralityProblem(5, 3, Privacy(2.0, 1e-3))
     assert verify_options(told, problem, 2) == told

@@ -24,7 +24,7 @@ from api.tasks.design import DesignTask, design_gamma
 from darrm_client import DarrmClient, RequestTooLarge
 from darrm_opt import Privacy, Problem, verify
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.plurality.designer import design_releases
+from darrm_opt.planning import design_within_total
 from darrm_opt.record import problem_from_record
 
 COMPARE = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}
@@ -38,7 +38,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "plurality": {"K": 3, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3},
 }
 WAYS = {**ASKED["plurality"], "queries": 2}
-LESS_PRIVATE = design_releases(3, 3, Privacy(20.0, 1e-3), 2).best.mechanism.record()
+LESS_PRIVATE: dict[str, Any] = getattr(design_within_total(3, 3, Privacy(20.0, 1e-3), 2).mechanism, "record", dict)()
 LARGE = {"K": 101, "m": 3, "epsilon": 0.1, "Delta": 1e-5}
 
 

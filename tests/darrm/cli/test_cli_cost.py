@@ -10,7 +10,7 @@ from support.darrm_runner import refused, run, run_json
 
 from darrm_opt import Privacy
 from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_from_record
-from darrm_opt.plurality import design_releases
+from darrm_opt.planning import plan
 
 SMALL = ("--K", "11", "--queries", "20")
 TOTAL = ("--total-epsilon", "1", "--total-delta", "1e-5")
@@ -30,9 +30,18 @@ def test_the_noise_for_a_total_is_the_same_from_every_door() -> None:
     assert found["epsilon"] <= 1.0
     calibrated = mechanism_class("gnmax").calibrated(11, 2, Privacy(1.0, 1e-5), 20)
     assert found["parameter"] == calibrated.value
-    design = design_releases(11, 2, Privacy(1.0, 1e-5), 20)
-    option = next(option for option in design.options if option.name == "gnmax" and "sigma" in option.parameters)
-    assert option.parameters["sigma"] == pytest.approx(calibrated.value, rel=2e-4)
+    doors = ("plan", "compare", "plurality")
+    further = {"plurality": ("--classes", "2", "--compare"), "compare": ("--epsilon", "inf")}
+    found_there = {door: run_json(door, *SMALL, *TOTAL, "--affected", "1", *further.get(door, ())) for door in doors}
+    best = {door: answer["options" if door != "compare" else "rows"] for door, answer in found_there.items()}
+    assert next(row for row in best["compare"] if row["name"] == "gnmax")["value"] == calibrated.value
+    sigma = next(option for option in best["plurality"] if option["name"] == "gnmax")["parameters"]["sigma"]
+    assert sigma == calibrated.value
+    gamma = next(option for option in best["plan"] if option["mechanism"] == "gnmax")["gamma"]
+    assert gamma == calibrated.gamma.values.tolist()
+    assert best["plurality"][0]["right"] >= 0.5896
+    same_prior = plan(11, None, 20, Privacy(1.0, 1e-5), 1, "shared(1,1)").options[0]
+    assert same_prior.right == pytest.approx(best["plurality"][0]["right"], abs=1e-6)
 
 
 @pytest.mark.parametrize("name", calibrated_names())

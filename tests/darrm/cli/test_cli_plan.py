@@ -13,8 +13,8 @@ from support.darrm_runner import run
 
 from darrm_opt import Privacy, PrivateVote, Problem, plan
 from darrm_opt.accuracy import disagreement
-from darrm_opt.comparison.compare import compare
 from darrm_opt.design.objective import as_objective
+from darrm_opt.planning.compare import compare
 from darrm_opt.record import solution_from_record
 
 TUTORIAL = (
@@ -81,7 +81,7 @@ def test_the_command_that_a_plan_ends_with_releases_all_its_queries(
 def test_a_gamma_of_many_releases_is_a_solution_of_its_own() -> None:
     found = plan(3, None, 4, Privacy(2.0, 1e-3), affected=1, mechanisms=("gnmax",))
     assert found.best is not None
-    solution = found.best.to_solution(found.request.objective)
+    solution = found.best.to_solution(found.question.gamma_objective)
     assert np.array_equal(solution.gamma, found.best.noise.values)  # type: ignore[union-attr]  # gnmax has a γ
     assert (solution.status.value, solution.upper_bound, solution.certificate.margin >= 0) == ("planned", 1.0, True)
 
@@ -118,7 +118,7 @@ def test_compare_and_plan_agree_on_whether_noise_is_needed(
     plain = planned.verdict == "plain majority"
     assert (majority.noise is not None) == plain
     assert table.without_noise.startswith("The plain majority is within this total") == plain
-    fewer = next((each for each in planned.options if each.mechanism == "fewer_voters" and each.fits), None)
+    fewer = next((each for each in planned.options if each.name == "fewer_voters" and each.fits), None)
     assert ("fewer_voters" in table.without_noise) == (fewer is not None and not plain)
     if plain:
         assert table.rows[0].utility == pytest.approx(1.0)

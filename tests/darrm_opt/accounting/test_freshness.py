@@ -21,12 +21,12 @@ from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import FRESH, Release, compose_models, privacy_map, total_privacy, total_privacy_of_sequence
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence, optimal_delta
 from darrm_opt.accounting.freshness import effective_voters, models_account
+from darrm_opt.accounting.quota import is_proved
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.budgeting import best_target, design_sequence
-from darrm_opt.budgeting.quota import is_proved
-from darrm_opt.comparison.compare import compare
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning import best_target, design_sequence
+from darrm_opt.planning.compare import compare
 from darrm_opt.release import most_releases
 
 KNOWN = {  # K, ε, m: total, labels that were once allowed, true total ε of them, true δ at the total ε

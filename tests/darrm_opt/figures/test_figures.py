@@ -16,7 +16,6 @@ from support.refusals import refused
 from darrm_opt import NoiseFunction, Problem, Solution, solve
 from darrm_opt.accuracy import error_curve
 from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
-from darrm_opt.comparison.compare import compare
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.figures import (
     FORMATS,
@@ -29,6 +28,7 @@ from darrm_opt.figures import (
     mechanisms_figure,
     render,
 )
+from darrm_opt.planning.compare import compare
 from darrm_opt.problem import Privacy
 
 OPTIMAL = r"$\gamma_{\mathrm{opt}}$ (this design)"

@@ -52,7 +52,7 @@ def test_a_record_is_read_back_whole(name: str) -> None:
 EXAMPLE = """
 from darrm_opt import Privacy
 from darrm_opt.mechanisms import mechanism_class, mechanism_names
-from darrm_opt.plurality import design_releases
+from darrm_opt.planning import plan
 from darrm_opt.release import PrivateVote, ReleaseLog
 assert mechanism_names()[-2:] == ("random_voter", "wrong")
 mechanism = mechanism_class("random_voter").calibrated(25, 3, Privacy(2.0, 1e-5), 20)
@@ -60,7 +60,7 @@ log = ReleaseLog.create("releases.log", mechanism, budget=Privacy(2.0, 1e-5))
 assert log.limit == 20
 PrivateVote(mechanism, log).release([0] * 25)
 assert ReleaseLog("releases.log").mechanism == mechanism
-assert "random_voter" in {option.name for option in design_releases(25, 3, Privacy(2.0), 1).options}
+assert "random_voter" in {option.name for option in plan(25, None, 1, Privacy(2.0), 1, classes=3).options if option.fits}
 try:
     mechanism_class("wrong")
 except ValueError as err:

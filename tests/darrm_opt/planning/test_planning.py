@@ -103,7 +103,7 @@ def test_the_advice_is_as_good_as_brute_force(asked: Any) -> None:
     assert found.options[0].accuracy is not None
     assert found.options[0].accuracy >= wanted - 2e-3
     assert (found.verdict == "plain majority") == (wanted == 1.0)
-    assert {option.mechanism for option in found.options} <= set(MECHANISMS)
+    assert {option.name for option in found.options} <= set(MECHANISMS)
 
 
 @pytest.mark.parametrize("asked", GRID, ids=str)
@@ -138,7 +138,7 @@ def test_the_plain_majority_is_advised_if_it_fits() -> None:
     assert found.advice.startswith("You do not need this mechanism")
     assert found.best is not None
     assert (found.best.accuracy, found.best.queries, found.best.spent) == (1.0, None, Privacy(0.5, 1e-6))
-    assert [option.mechanism for option in found.options] == [
+    assert [option.name for option in found.options] == [
         "majority"
     ]  # nothing is more accurate, so nothing else was searched
     three = plan(9, Privacy(0.1), 1000, Privacy(0.3), affected=3)
@@ -154,7 +154,7 @@ def test_fresh_answers_of_parallel_voters_are_paid_for_one_by_one() -> None:
     assert fresh.verdict != "plain majority"
     enough = plan(5, Privacy(0.1), 20, Privacy(2.0, 1e-3), affected=1, fresh=True)
     assert enough.best is not None
-    assert enough.best.mechanism == "majority"
+    assert enough.best.name == "majority"
     assert enough.best.queries == 20
     assert any("trained once" in warning for warning in enough.warnings)
 

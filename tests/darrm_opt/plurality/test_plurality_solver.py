@@ -14,6 +14,7 @@ from darrm_opt.design.objective import histogram
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.calibrated_table import tables
+from darrm_opt.planning.baselines import compare_mechanisms, utility
 from darrm_opt.plurality import (
     Dirichlet,
     Favoured,
@@ -22,13 +23,11 @@ from darrm_opt.plurality import (
     PluralityProblem,
     PluralitySolution,
     calibrate_mechanism,
-    compare_mechanisms,
     parse_prior,
     partition_count,
     solve_plurality,
     verify_rule,
 )
-from darrm_opt.plurality.comparison import utility
 from darrm_opt.tables.problem import Histograms, changes, histograms, partitions
 
 ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))

@@ -15,7 +15,7 @@ from support.auditor import Auditor
 
 from darrm_opt import NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
-from darrm_opt.budgeting import release_target
+from darrm_opt.accounting.equal_releases import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.plurality import (

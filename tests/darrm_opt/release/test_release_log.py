@@ -20,8 +20,8 @@ from support.paths import ROOT
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import BudgetUnreadable, PrivacyBudget, Release
+from darrm_opt.accounting.quota import is_proved
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.budgeting.quota import is_proved
 from darrm_opt.errors import InvalidInput
 from darrm_opt.release import (
     BudgetSpent,

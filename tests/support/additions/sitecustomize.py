@@ -8,10 +8,10 @@ import sys
 from types import ModuleType
 
 from darrm_opt.baselines import subsampling
-from darrm_opt.comparison.baselines import BASELINES
 from darrm_opt.design.backends import BACKENDS, BackendEntry
 from darrm_opt.design.backends.highs import Highs
 from darrm_opt.design.objective import FAMILIES, ObjectiveFamily
+from darrm_opt.planning.baselines import BASELINES
 from darrm_opt.priors import SharedBeta
 
 

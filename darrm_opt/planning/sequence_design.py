@@ -32,14 +32,6 @@ from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.budgeting.best_target import (
-    POINTS,
-    PRECISION,
-    check_total,
-    equal_share,
-    estimated_cost,
-    sum_of_epsilons,
-)
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release
 from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
@@ -51,6 +43,14 @@ from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve_warm
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning.best_target import (
+    POINTS,
+    PRECISION,
+    check_total,
+    equal_share,
+    estimated_cost,
+    sum_of_epsilons,
+)
 from darrm_opt.problem import Privacy, Problem, whole_number
 
 MAX_SLOW_LINES, MAX_FAST_VOTERS = 10, 21

@@ -17,10 +17,10 @@ from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import exact_epsilon, total_privacy
 from darrm_opt.baselines import double_subsampling, subsampling
-from darrm_opt.budgeting.best_target import best_target, least_cost
-from darrm_opt.budgeting.sequence_design import MAX_QUERIES, design_sequence
 from darrm_opt.design.certificate import verify
 from darrm_opt.errors import InvalidInput
+from darrm_opt.planning.best_target import best_target, least_cost
+from darrm_opt.planning.sequence_design import MAX_QUERIES, design_sequence
 
 OPEN = Problem(7, Privacy(math.inf), Privacy(1.0), affected=1)
 PRIVATE = Problem(7, Privacy(0.3, 1e-4), Privacy(1.0))

@@ -1,4 +1,4 @@
-"""Designer of class releases: shares against enumeration, totals by the accountant called again, metamorphic relations."""
+"""Candidates among any number of classes: shares against enumeration, totals by the accountant called again, metamorphic relations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,17 +21,16 @@ from darrm_opt.mechanisms.base import CountTable
 from darrm_opt.mechanisms.calibrated_table import tables
 from darrm_opt.mechanisms.noisy_maximum import pass_chances
 from darrm_opt.noise import Array
+from darrm_opt.planning import Plan, plan
+from darrm_opt.planning.votes import VoteLaw
 from darrm_opt.plurality import (
     NoisyMaximum,
     PastVotes,
     PluralityObjective,
-    ReleaseDesign,
     RuleMechanism,
-    design_releases,
     parse_prior,
 )
-from darrm_opt.plurality.vote_law import VoteLaw
-from darrm_opt.tables.priors import sample_counts
+from darrm_opt.tables.priors import PluralityPrior, sample_counts
 from darrm_opt.tables.problem import PluralityProblem
 
 CHANCES = (0.5, 0.9)
@@ -39,15 +39,38 @@ PAST = PastVotes((((55, 3, 1, 1), 50), ((40, 12, 6, 2), 30), ((22, 20, 9, 9), 15
 TABLES = {"optimal", "permute_and_flip", "exponential", "laplace"}
 
 
+def designed(
+    K: int,
+    classes: int,
+    total: Privacy,
+    queries: int,
+    *,
+    affected: int = 1,
+    objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
+) -> Plan:
+    """Return the plan for voters that are not private."""
+    return plan(K, None, queries, total, affected, objective, classes=classes)
+
+
+def fitting(found: Plan) -> dict[str, Any]:
+    """Return the options that fit, by name, in their order."""
+    return {option.name: option for option in found.options if option.fits}
+
+
+def best(found: Plan) -> Any:
+    """Return the best option."""
+    return found.options[0]
+
+
 @lru_cache(maxsize=16)
-def small(epsilon: float, price: float) -> ReleaseDesign:
+def small(epsilon: float, price: float) -> Plan:
     objective = PluralityObjective(parse_prior("favoured(0.5,0.9)"), price=price)
-    return design_releases(K, CLASSES, Privacy(epsilon, DELTA), QUERIES, objective=objective)
+    return designed(K, CLASSES, Privacy(epsilon, DELTA), QUERIES, objective=objective)
 
 
 @lru_cache(maxsize=16)
-def large(epsilon: float, price: float) -> ReleaseDesign:
-    return design_releases(60, 4, Privacy(epsilon, 1e-5), 40, objective=PluralityObjective(PAST, price=price))
+def large(epsilon: float, price: float) -> Plan:
+    return designed(60, 4, Privacy(epsilon, 1e-5), 40, objective=PluralityObjective(PAST, price=price))
 
 
 def masses(sigma: float) -> dict[int, float]:
@@ -67,8 +90,8 @@ def labels(counts: tuple[int, ...], sigma: float) -> float:
     return right
 
 
-def shares(design: ReleaseDesign, name: str) -> tuple[float, float, float, float]:
-    option = next(option for option in design.options if option.name == name)
+def shares(design: Plan, name: str) -> tuple[float, float, float, float]:
+    option = fitting(design)[name]
     return option.right, option.wrong, option.abstained, option.utility
 
 
@@ -105,7 +128,7 @@ def test_chances_that_a_check_passes() -> None:
 def test_shares_of_a_table_by_enumeration() -> None:
     law = favoured_law(K, CLASSES, CHANCES)
     strict = {counts: mass for counts, mass in law.items() if counts.count(max(counts)) == 1}
-    for option in small(2.0, 2.0).options:
+    for option in fitting(small(2.0, 2.0)).values():
         if not isinstance(option.mechanism, RuleMechanism):
             continue
         rule, right, silent = option.mechanism.rule, 0.0, 0.0
@@ -151,23 +174,23 @@ def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
 
 
 def test_the_total_of_options_without_a_table_by_the_accountant_called_again() -> None:
-    for option in large(2.0, 4.0).options:
+    for option in fitting(large(2.0, 4.0)).values():
         chosen = option.parameters
-        assert option.epsilon == option.mechanism.epsilon(40, 1e-5) <= 2.0
-        assert option.epsilon > 0.98 * 2.0
+        assert option.spent.epsilon == option.mechanism.epsilon(40, 1e-5) <= 2.0
+        assert option.spent.epsilon > 0.98 * 2.0
         if option.mechanism.parameter != "sigma":
             assert {option.mechanism.parameter: option.mechanism.value} == chosen
             continue
         made = [VoteReleases("label", chosen["sigma"], int(chosen.get("cap", 40)), "discrete")]
         if option.name == "confident_gnmax":
             made.append(VoteReleases("check", chosen["check_sigma"], 40, "discrete"))
-        assert vote_cost(made, 1e-5, classes=4).epsilon == option.epsilon
+        assert vote_cost(made, 1e-5, classes=4).epsilon == option.spent.epsilon
         assert option.mechanism.cap == (None if chosen.get("cap", 40) == 40 else chosen["cap"])
 
 
 def test_the_total_of_tables_over_all_neighbours() -> None:
     composed = 0
-    for option in small(2.0, 2.0).options:
+    for option in fitting(small(2.0, 2.0)).values():
         if not isinstance(option.mechanism, RuleMechanism):
             continue
         target = option.mechanism.problem.target
@@ -184,8 +207,8 @@ def test_the_total_of_tables_over_all_neighbours() -> None:
         pairs = [(n, other) for n in vote_counts(K, CLASSES) for other in neighbours(n, 1)]
         p, q = ([[float(x) for x in rule.probabilities(pair[side])] for pair in pairs] for side in (0, 1))
         again = composed_epsilon([(table_divergence(p, q), QUERIES)], DELTA).epsilon
-        assert again == pytest.approx(option.epsilon, rel=1e-6)
-        assert option.epsilon <= 2.0
+        assert again == pytest.approx(option.spent.epsilon, rel=1e-6)
+        assert option.spent.epsilon <= 2.0
     assert composed
 
 
@@ -195,8 +218,8 @@ def test_the_total_of_tables_over_all_neighbours() -> None:
 @pytest.mark.parametrize("design", [small, large])
 def test_more_budget_is_never_worse(design: object) -> None:
     found = [design(epsilon, 2.0) for epsilon in (1.0, 2.0, 4.0)]  # type: ignore[operator]
-    assert all(a.best.utility <= b.best.utility for a, b in pairwise(found))
-    for name in {option.name for option in found[0].options}:
+    assert all(best(a).utility <= best(b).utility for a, b in pairwise(found))
+    for name in set(fitting(found[0])):
         utilities = [shares(each, name)[3] for each in found]
         assert utilities == sorted(utilities), name
 
@@ -204,17 +227,17 @@ def test_more_budget_is_never_worse(design: object) -> None:
 @pytest.mark.parametrize("design", [small, large])
 def test_where_wrong_labels_cost_more_fewer_are_wrong(design: object) -> None:
     found = [design(2.0, price) for price in (0.0, 2.0, 8.0)]  # type: ignore[operator]
-    wrong = [each.best.wrong for each in found]
+    wrong = [best(each).wrong for each in found]
     assert wrong[0] >= wrong[1] - 1e-9 >= wrong[2] - 2e-9
     assert wrong[2] < 0.5 * wrong[0]
-    utilities = [each.best.utility for each in found]
+    utilities = [best(each).utility for each in found]
     assert utilities == sorted(utilities, reverse=True)
 
 
 def test_the_options_and_their_order() -> None:
-    assert {option.name for option in small(2.0, 0.0).options} == TABLES | {"gnmax"}
-    assert {option.name for option in small(2.0, 2.0).options} == TABLES | {"gnmax", "confident_gnmax"}
-    assert {option.name for option in large(2.0, 4.0).options} == {
+    assert set(fitting(small(2.0, 0.0))) == TABLES | {"gnmax"}
+    assert set(fitting(small(2.0, 2.0))) == TABLES | {"gnmax", "confident_gnmax"}
+    assert set(fitting(large(2.0, 4.0))) == {
         "gnmax",
         "laplace",
         "confident_gnmax",
@@ -222,16 +245,16 @@ def test_the_options_and_their_order() -> None:
         "exponential",
     }
     for design in (small(2.0, 0.0), small(2.0, 2.0), large(2.0, 4.0)):
-        assert [option.utility for option in design.options] == sorted(
-            (option.utility for option in design.options), reverse=True
+        assert [option.utility for option in fitting(design).values()] == sorted(
+            (option.utility for option in fitting(design).values()), reverse=True
         )
-        for option in design.options:
+        for option in fitting(design).values():
             assert Fraction(option.right) + Fraction(option.wrong) + Fraction(option.abstained) == pytest.approx(
                 1, abs=1e-12
             )
-            assert option.epsilon <= design.total.epsilon
-    assert small(2.0, 2.0).best.name == "optimal"
-    confident = large(2.0, 4.0).best
+            assert option.spent.epsilon <= design.question.total.epsilon
+    assert best(small(2.0, 2.0)).name == "optimal"
+    confident = best(large(2.0, 4.0))
     assert (confident.name, confident.abstained > 0) == ("confident_gnmax", True)
 
 
@@ -245,21 +268,21 @@ def test_the_options_and_their_order() -> None:
 )
 def test_what_is_refused(arguments: tuple[int, int, Privacy, int], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        design_releases(*arguments)
+        designed(*arguments)
 
 
 def test_past_votes_of_other_voters_are_refused() -> None:
     with pytest.raises(InvalidInput, match="60 votes among 4 classes"):
-        design_releases(61, 4, Privacy(1.0, 1e-5), 2, objective=PAST)
+        designed(61, 4, Privacy(1.0, 1e-5), 2, objective=PAST)
 
 
 def test_noise_needs_delta_and_selection_does_not() -> None:
-    design = design_releases(60, 4, Privacy(1.0, 0.0), 2, objective=PAST)
-    assert {option.name for option in design.options} == {"permute_and_flip", "exponential", "laplace"}
-    for option in design.options:
+    design = designed(60, 4, Privacy(1.0, 0.0), 2, objective=PAST)
+    assert set(fitting(design)) == {"permute_and_flip", "exponential", "laplace"}
+    for option in fitting(design).values():
         rate = option.mechanism.value if option.name != "laplace" else 1 / option.mechanism.value
-        assert 2 * 2 * rate <= option.epsilon * (1 + 1e-15) <= 1 + 1e-15
-    assert design.best.name == "permute_and_flip"  # at equal rates it is never worse
+        assert 2 * 2 * rate <= option.spent.epsilon * (1 + 1e-15) <= 1 + 1e-15
+    assert best(design).name == "permute_and_flip"  # at equal rates it is never worse
 
 
 # ------------------------------------------------------------------------------------------ without tables
@@ -294,34 +317,33 @@ def test_drawn_votes_tell_what_the_whole_law_tells(prior: str) -> None:
 
 
 def test_more_voters_and_classes_than_can_be_listed() -> None:
-    design = design_releases(300, 12, Privacy(2.0, 1e-5), 1, objective="favoured(0.2,0.5)")
-    assert (design.samples, design.as_dict()["samples"]) == (2000, 2000)
-    assert {option.name for option in design.options} == {"permute_and_flip", "exponential", "laplace", "gnmax"}
-    assert design.best.name == "permute_and_flip"  # of a single release
-    many = design_releases(10**6, 1000, Privacy(1.0, 0.0), 5, objective="beta(2,2)")
-    assert many.samples == 100
-    assert many.best.right > 0.99
+    design = designed(300, 12, Privacy(2.0, 1e-5), 1, objective="favoured(0.2,0.5)")
+    assert design.question.vote_law.samples == 2000
+    assert set(fitting(design)) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
+    assert best(design).name == "permute_and_flip"  # of a single release
+    many = designed(10**6, 1000, Privacy(1.0, 0.0), 5, objective="beta(2,2)")
+    assert many.question.vote_law.samples == 100
+    assert best(many).right > 0.99
     with pytest.raises(InvalidInput, match="at least 1/12"):
-        design_releases(300, 12, Privacy(2.0, 1e-5), 1, objective="favoured(0.05)")
+        designed(300, 12, Privacy(2.0, 1e-5), 1, objective="favoured(0.05)")
 
 
 def test_the_gap_is_that_of_the_optimum_alone() -> None:
-    for option in small(2.0, 2.0).options:
+    for option in fitting(small(2.0, 2.0)).values():
         assert (option.gap is not None and 0 <= option.gap < 1e-6) if option.name == "optimal" else option.gap is None
-        assert option.as_dict()["gap"] == option.gap
 
 
 def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:
     objective = PluralityObjective(parse_prior("beta(4,2)"), ties="any", price=1.0)
-    two = design_releases(6, 2, Privacy(1.5, 1e-3), 1, affected=2, objective=objective)
-    assert two.best.name == "optimal"
-    one = design_releases(6, 2, Privacy(1.5, 1e-3), 1, affected=1, objective=objective)
-    assert one.best.utility > two.best.utility
-    assert {option.name for option in one.options} == {option.name for option in two.options}
-    pure = design_releases(6, 2, Privacy(1.5, 0.0), 3, objective=objective)
-    assert {option.name for option in pure.options} >= TABLES
-    for option in pure.options:
-        assert option.mechanism.epsilon(3, 0.0) == option.epsilon <= 1.5
+    two = designed(6, 2, Privacy(1.5, 1e-3), 1, affected=2, objective=objective)
+    assert best(two).name == "optimal"
+    one = designed(6, 2, Privacy(1.5, 1e-3), 1, affected=1, objective=objective)
+    assert best(one).utility > best(two).utility
+    assert set(fitting(one)) == set(fitting(two))
+    pure = designed(6, 2, Privacy(1.5, 0.0), 3, objective=objective)
+    assert set(fitting(pure)) >= TABLES
+    for option in fitting(pure).values():
+        assert option.mechanism.epsilon(3, 0.0) == option.spent.epsilon <= 1.5
         if isinstance(option.mechanism, RuleMechanism):
             assert 3 * option.parameters["epsilon"] <= 1.5
             assert option.parameters["delta"] == 0

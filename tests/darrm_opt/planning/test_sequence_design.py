@@ -9,7 +9,7 @@ import pytest
 
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.mixture import AffectedDistribution
-from darrm_opt.budgeting import design_sequence
+from darrm_opt.planning import design_sequence
 
 VOTERS = [Problem(5, Privacy(math.inf), Privacy(1.0), 1), Problem(5, Privacy(0.5, 1e-5), Privacy(1.0))]
 

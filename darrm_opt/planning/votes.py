@@ -1,21 +1,46 @@
-"""The law of votes by which mechanisms are judged.
+"""Law of votes by which options are judged: vote counts of any number of classes with their masses.
 
 Where vote counts are too many to list, they are drawn from the prior, always the same ones.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.base import VoteMechanism
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
+from darrm_opt.priors import Prior
 from darrm_opt.tables.priors import PastVotes, PluralityObjective, sample_counts
-from darrm_opt.tables.problem import PluralityProblem, has_table
+from darrm_opt.tables.problem import Histograms, PluralityProblem, has_table
 from darrm_opt.tables.rule import PluralityRule
 
 SAMPLES, MIN_SAMPLES, SAMPLED_NUMBERS = 2000, 100, 100_000
 """Most and fewest vote counts drawn from a prior that cannot be listed, and numbers of votes in all of them."""
+
+
+@dataclass(frozen=True)
+class TwoClassVotes:
+    """A prior of votes between two classes that are not told apart, as a `PluralityPrior`.
+
+    Args:
+        prior: how many of K voters choose the one.
+    """
+
+    prior: Prior
+
+    def masses(self, cells: Histograms) -> Array:
+        """Return the probability of each partition, shape (partitions,)."""
+        folded = self.prior.folded(cells.K)
+        ahead = {cells.K // 2 + 1 + place: mass for place, mass in enumerate(folded)}
+        tie = max(0.0, 1.0 - float(folded.sum()))
+        return np.array([ahead.get(partition[0], tie) for partition in cells.partitions])
+
+    def __str__(self) -> str:
+        return str(self.prior)
 
 
 class VoteLaw:
@@ -59,6 +84,10 @@ class VoteLaw:
     def utility(self, shares: tuple[float, float]) -> float:
         """Return right − price·wrong."""
         return shares[0] - self.objective.price * (shares[1] - shares[0])
+
+    def leader_shares(self, mechanism: VoteMechanism) -> tuple[float, float]:
+        """Return the shares of right answers and of answers of a mechanism that always answers."""
+        return float(self.judged @ mechanism.leader_chances(self.counts)), 1.0
 
     def rule_shares(self, rule: PluralityRule) -> tuple[float, float]:
         """Return the shares of right answers and of answers of a table."""

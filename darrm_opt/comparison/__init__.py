@@ -1,1 +1,0 @@
-"""Comparison of γ_opt with other private mechanisms for a majority vote, under equal privacy."""

@@ -1,0 +1,432 @@
+"""Candidates: the mechanisms that the planner compares, each as useful as the total allows.
+
+γ of one release, γ of all releases, and every mechanism of the registry, with the account that holds for the voters:
+of votes that are taken as not private, the least account of the mechanism itself (`darrm_opt.accounting.cost`), the
+same as from every door; of private voters, or of a draw of subsamples, an account of the γ. Tables and checked noise
+are in `darrm_opt.planning.class_candidates`, the plain majority in `darrm_opt.planning.plain_majority`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from darrm_opt.accounting.calibrate import calibrate
+from darrm_opt.accounting.composition.closed_forms import basic_composition
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.accounting.mixture import (
+    AffectedDistribution,
+    count_groups,
+    estimated_epsilon,
+    mixture_epsilon,
+    with_affected,
+)
+from darrm_opt.accounting.release_profile import NoisyMajority
+from darrm_opt.accounting.total import cheapest_total
+from darrm_opt.decimal_grid import GRID_DIGITS
+from darrm_opt.design.certificate import verify
+from darrm_opt.design.report import guarantee, text_above
+from darrm_opt.design.solution import Solution
+from darrm_opt.design.solver import solve
+from darrm_opt.errors import InvalidInput, NotPrivate
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.base import PRECISION as FULL_PRECISION
+from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning.baselines import certify_unscaled
+from darrm_opt.planning.best_target import POINTS, best_target, equal_share
+from darrm_opt.planning.option import Option
+from darrm_opt.planning.question import MAX_EXACT_QUERIES, Question
+from darrm_opt.planning.sequence_design import MAX_SHARE, design_sequence, heaviest_count
+from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
+
+PRECISION, PURE_PRECISION = 1e-4, 1e-7
+"""Share of the budget that a calibration may leave unused; at a total δ of 0, of the parameter."""
+
+ESTIMATE_PRECISION, MIXTURE_PRECISION = 2e-2, 5e-3
+"""As `PRECISION`, for a first calibration by an estimate, and for an account that is an average over many counts."""
+
+ADAPTIVITY_MARGIN = 0.95
+"""Share of the estimated value at which the account starts: an adversary gets a little more than estimated."""
+
+COARSE_PRECISION, QUICK_PRECISION = 5e-3, 0.02
+"""The same where the accounts have to be quick, of a γ and of a mechanism."""
+
+NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
+
+TIME_IS_UP = "Not computed: the time limit was reached first."
+
+MAX_DELTA = 0.5
+"""Largest δ of one release that is tried if chance decides how many voters a record affects."""
+
+MAX_COUNTS = 3
+"""Numbers of affected voters for which γ_opt is designed if chance decides the number."""
+
+COIN = 1e-6
+"""Share of a γ that is given up where it has no proof for a record, however unlikely, that affects all voters."""
+
+MARGINS = (1e-9, 1e-6, 1e-3, 1e-1)
+"""Shares by which the target of a γ is raised above the ε of its profile until `verify` proves it."""
+
+MAX_MIXTURE_STEPS = 15_000
+"""Releases times numbers of affected voters, in one account of a draw: about a minute or two for all mechanisms."""
+
+PRIVATE_STEPS = 25
+"""Voters for which a step takes as long again where they are private: the region of their bits has more sides."""
+
+
+def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
+    """Return γ_opt of the best target of one release such that Q releases fit.
+
+    Where chance decides how many voters one record affects, other γ that fit, the ``seeds``, tell which number matters.
+    """
+    if question.affected_distribution is not None and question.total.delta > 0:
+        return _optimal_of_draw(question, question.affected_distribution, seeds)
+    voters = question.released
+    best = best_target(
+        voters.K,
+        voters.voter,
+        question.queries,
+        question.total,
+        voters.affected,
+        question.gamma_objective,
+        fresh=question.fresh,
+        quick=question.quick,
+        stop=question.stop,
+    )
+    target, spent, account = best.target, best.total, best.account
+    # If not by that account, it fits by basic composition, which the accounts on a grid exceed slightly.
+    if spent.epsilon > question.total.epsilon:
+        spent, account = basic_composition(target.epsilon, target.delta, question.queries), "simple"
+        if not (spent.epsilon <= question.total.epsilon and spent.delta <= question.total.delta):
+            return Option.unfit("optimal", question, "No target was found of which all releases are proved to fit.")
+    why = (
+        f"Every release is {guarantee(target, '.4g')}, the best split of the total over {question.queries:,} of them. "
+        f"{question.composing()}"
+    )
+    return _gamma_opt(question, best.solution, spent, account, why)
+
+
+def _gamma_opt(question: Question, solution: Solution, spent: Privacy, account: str, why: str) -> Option:
+    """Return the option of γ_opt of one target."""
+    return Option.fitting(
+        "optimal",
+        question,
+        why,
+        (question.accuracy(solution.noise), 1.0),
+        spent,
+        account,
+        noise=solution.noise,
+        queries=question.queries,
+        parameters={"epsilon": solution.problem.target.epsilon, "delta": solution.problem.target.delta},
+        mechanism=_released(solution.noise, question),
+        problem=solution.problem,
+        solution=solution,
+    )
+
+
+def _optimal_of_draw(question: Question, distribution: AffectedDistribution, seeds: Sequence[NoiseFunction]) -> Option:
+    """Return γ_opt for one affected voter, or for the number of them that adds most to the total.
+
+    That number depends on γ, so a few are tried. The best target of each gives the shape; its ε and its δ are then
+    scaled until the average over all numbers fits.
+    """
+    voters, queries, total = question.released, question.queries, question.total
+    check_draw(voters, queries, total, distribution)
+    budget = Privacy(total.epsilon, min(MAX_DELTA, total.delta / max(total.delta, distribution.chances[1])))
+    options = {1: _optimal_of_count(question, budget, with_affected(voters, 1))}
+    while len(options) < MAX_COUNTS and not question.stop():
+        budget, typical_voters = heaviest_count(voters, queries, total, distribution, seeds, fresh=question.fresh)
+        if typical_voters.affected in options:
+            break
+        options[typical_voters.affected] = option = _optimal_of_count(question, budget, typical_voters)
+        seeds = () if option.noise is None else (option.noise,)
+    return max(options.values(), key=lambda option: option.utility or 0.0)
+
+
+def _optimal_of_count(question: Question, budget: Privacy, voters: Problem) -> Option:
+    """Return γ_opt for a fixed number of affected voters, made for ``budget`` and accounted for by the draw."""
+    queries = question.queries
+    shape = best_target(
+        voters.K,
+        voters.voter,
+        queries,
+        budget,
+        voters.affected,
+        question.gamma_objective,
+        fresh=question.fresh,
+        stop=question.stop,
+    ).target
+
+    def scaled(share: float) -> Privacy:
+        return Privacy(min(share * shape.epsilon, MAX_TARGET_EPSILON), min(share * shape.delta, MAX_DELTA))
+
+    def noise_and_cost(share: float) -> tuple[NoiseFunction, float]:
+        noise = solve(Problem(voters.K, voters.voter, scaled(share), voters.affected), question.gamma_objective).noise
+        return noise, cost(noise, question)[0]
+
+    best = calibrate(
+        noise_and_cost, question.total.epsilon, MAX_SHARE, guess=1.0, precision=MIXTURE_PRECISION, stop=question.stop
+    )
+    if best is None:
+        return nothing_fits("optimal", question)
+    target = scaled(best.value)
+    why = (
+        f"Every release is {guarantee(target, '.4g')} for a record that affects {voters.affected} of the voters; "
+        f"their total is the average over the draw. {question.composing()}"
+    )
+    return _option("optimal", question, best.result, best.cost, "bits", why)
+
+
+def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
+    """Return a γ made for all Q releases at once, at least as accurate as the ``seeds`` that fit."""
+    name = "optimal_sequence"
+    if question.queries == 1 and question.affected_distribution is None:
+        return replace(optimal(question), name=name, why="One release is no sequence: it is that of optimal.")
+    if question.quick:
+        why = f"A γ of its own for more than {MAX_EXACT_QUERIES:,} queries takes too long: see optimal."
+        return Option.unfit(name, question, why, "not computed")
+    if question.total.delta == 0:
+        why = "At a total δ of 0 the releases' ε add up, and the best split is an equal one: see optimal."
+        return Option.unfit(name, question, why, "not computed")
+    if question.affected_distribution is not None:
+        check_draw(question.released, question.queries, question.total, question.affected_distribution)
+    design = design_sequence(
+        question.released,
+        question.queries,
+        question.total,
+        question.gamma_objective,
+        seeds=seeds,
+        distribution=question.affected_distribution,
+        fresh=question.fresh,
+        stop=question.stop,
+    )
+    why = f"Each bit reveals as much as, repeated {question.queries:,} times, costs the total. {question.composing()}"
+    return _option("optimal_sequence", question, design.noise, design.total.epsilon, "bits", why)
+
+
+def calibrated(name: str, question: Question) -> Option:
+    """Return a mechanism with one parameter at the most useful value of which all queries fit the total."""
+    kind = mechanism_class(name)
+    # GNMax has an account of its own, as quick as it is exact
+    is_exact = not question.quick or question.law is not None or name == NoisyMaximum.name
+    if question.released.voter.epsilon == math.inf and question.affected_distribution is None and is_exact:
+        return _calibrated_for_fixed_votes(name, question)
+    if question.total.delta == 0:
+        return _calibrated_without_delta(name, question)
+    most = kind.most_information(question.K, 2)
+    guess, precision = min(most, 1 / question.K), PRECISION
+
+    def noise_of(information: float) -> NoiseFunction:
+        return kind.of_information(question.K, 2, information).gamma
+
+    if question.affected_distribution is not None:
+        distribution, precision = question.affected_distribution, MIXTURE_PRECISION
+        voters, queries, total = question.released, question.queries, question.total
+        check_draw(voters, queries, total, distribution)
+
+        def estimate(information: float) -> tuple[NoiseFunction, float]:
+            noise = noise_of(information)
+            return noise, estimated_epsilon(noise, voters, queries, total.delta, distribution)
+
+        first = calibrate(estimate, total.epsilon, most, guess=guess, precision=ESTIMATE_PRECISION, stop=question.stop)
+        if first is None:  # what exceeds the budget by an estimate from below does not fit
+            return nothing_fits(name, question)
+        guess = ADAPTIVITY_MARGIN * first.value
+    elif question.quick:
+        precision = COARSE_PRECISION
+
+    def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
+        noise = noise_of(information)
+        return noise, cost(noise, question)[0]
+
+    best = calibrate(noise_and_cost, question.total.epsilon, most, guess=guess, precision=precision, stop=question.stop)
+    if best is None:
+        return nothing_fits(name, question)
+    epsilon, account = cost(best.result, question)
+    mechanism = kind.of_information(question.K, 2, best.value)
+    why = f"{mechanism.words} {question.composing()}"
+    parameters = {mechanism.parameter: mechanism.value}
+    return _option(name, question, best.result, epsilon, account, why, parameters)
+
+
+def nothing_fits(name: str, question: Question) -> Option:
+    """Return an option of which no setting fits, or none was found in time."""
+    if question.stop():
+        return Option.unfit(name, question, TIME_IS_UP, "not computed")
+    return Option.unfit(name, question, NOTHING_FITS)
+
+
+def _calibrated_for_fixed_votes(name: str, question: Question) -> Option:
+    """Return a mechanism for voters that are taken as not private, at the parameter that every other door gives."""
+    queries, total = question.queries, question.total
+    try:
+        mechanism = mechanism_class(name).calibrated(
+            question.K,
+            question.classes,
+            total,
+            queries,
+            affected=question.affected,
+            precision=QUICK_PRECISION if question.quick and question.law is None else FULL_PRECISION,
+        )
+    except InvalidInput as err:
+        why = f"It is for {err.accepted} classes." if err.argument == "classes" else NOTHING_FITS
+        return Option.unfit(name, question, why)
+    spent = mechanism.cost(queries, total.delta)
+    why = f"{mechanism.words} {question.composing()}"
+    parameters = {mechanism.parameter: mechanism.value}
+    if question.classes == 2:
+        return _option(name, question, mechanism.gamma, spent.epsilon, spent.account, why, parameters, mechanism)
+    return Option.fitting(
+        name,
+        question,
+        why,
+        question.vote_law.leader_shares(mechanism),
+        Privacy(spent.epsilon, total.delta),
+        spent.account,
+        queries=queries,
+        parameters=parameters,
+        mechanism=mechanism,
+    )
+
+
+def _calibrated_without_delta(name: str, question: Question) -> Option:
+    """Return a mechanism with one parameter at a total δ of 0, each release proved private for an equal share.
+
+    There the releases' ε add up, and no account does better: a pair with the largest loss may be shown every time.
+    """
+    voters, total, queries = question.released, question.total, question.queries
+    kind = mechanism_class(name)
+    most = kind.most_information(question.K, 2)
+    # a target is put on a decimal grid: it must not come to lie above
+    share = total.epsilon / queries * (1 if queries == 1 else 1 - 2 * 10.0 ** (1 - GRID_DIGITS))
+    problem = Problem(voters.K, voters.voter, Privacy(share), voters.affected)
+
+    def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
+        noise = kind.of_information(question.K, 2, information).gamma
+        private_noise = certify_unscaled(problem, noise)
+        return (noise, math.inf) if private_noise is None else (private_noise, 0.0)
+
+    guess = min(most, 1 / question.K)
+    best = calibrate(noise_and_cost, total.epsilon, most, guess=guess, precision=PURE_PRECISION, stop=question.stop)
+    if best is None:
+        return nothing_fits(name, question)
+    spent = basic_composition(problem.target.epsilon, 0.0, queries)
+    words = kind.of_information(question.K, 2, best.value).words
+    why = (
+        f"{words} Each release is {text_above(problem.target.epsilon, '.4g')}-DP, and their ε "
+        f"add up. {question.composing()}"
+    )
+    parameters = {kind.parameter: kind.of_information(question.K, 2, best.value).value}
+    return _option(name, question, best.result, spent.epsilon, "simple", why, parameters, problem=problem)
+
+
+def cost(noise: NoiseFunction, question: Question) -> tuple[float, str]:
+    """Return the total ε of Q releases of any γ at the total δ, and its account; ``inf`` if nothing is proved."""
+    voters, queries, total = question.released, question.queries, question.total
+    if question.affected_distribution is None:
+        return cheapest_total(NoisyMajority(noise, voters), queries, total.delta, POINTS, quick=question.quick)
+    check_draw(voters, queries, total, question.affected_distribution)
+    try:
+        epsilon = mixture_epsilon(
+            noise, voters, queries, total.delta, question.affected_distribution, fresh=question.fresh
+        )
+    except DeltaTooSmall:
+        return math.inf, "none"
+    return epsilon, "bits"
+
+
+def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution) -> float:
+    """Return the size of one account of a draw: releases times numbers of voters, as in `MAX_MIXTURE_STEPS`."""
+    counts = max(1, len(count_groups(problem, queries, distribution, total.delta)[0]))
+    return queries * counts * (1.0 if problem.voter.epsilon == math.inf else max(1.0, problem.K / PRIVATE_STEPS))
+
+
+def check_draw(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution | None) -> None:
+    """Raise `TooMuchWork` if the accounts of a draw would take much longer than a minute or two.
+
+    Raises:
+        TooMuchWork: they would; the message says what can be asked instead.
+    """
+    if distribution is None or (steps := mixture_steps(problem, queries, total, distribution)) <= MAX_MIXTURE_STEPS:
+        return
+    fewer = int(queries * MAX_MIXTURE_STEPS / steps)
+    raise TooMuchWork(
+        f"{queries} releases of {problem.K} voters, averaged over the draw of their subsamples, would take minutes. "
+        f"Ask for about {fewer} queries at most, for fewer voters, or leave out n and subsample_size: "
+        f"affected = {problem.K} is then accounted for, which is as safe and less useful."
+    )
+
+
+def _released(noise: NoiseFunction, question: Question) -> VoteMechanism | None:
+    """Return a γ as a mechanism, where its own account proves the total."""
+    if question.bags is not None or question.released.voter.epsilon < math.inf:
+        return None
+    return NoiseFunctionMechanism(noise, affected=question.affected)
+
+
+def _option(
+    name: str,
+    question: Question,
+    noise: NoiseFunction,
+    epsilon: float,
+    account: str,
+    why: str,
+    parameters: dict[str, float] | None = None,
+    mechanism: VoteMechanism | None = None,
+    problem: Problem | None = None,
+) -> Option:
+    """Return an option of a γ other than γ_opt, with a target for which it is proved; unfit if there is none."""
+    if not epsilon <= question.total.epsilon:
+        return Option.unfit(name, question, "It costs more than the total.")
+    if problem is None and question.total.delta == 0:  # the profile has no ε there that is rounded up
+        exact = _equal_share_problem(question)
+        certified = certify_unscaled(exact, noise)
+        noise, problem = (noise, None) if certified is None else (certified, exact)
+    problem = problem or provable_problem(noise, question)
+    # A share of a coin costs no more, and then even a record that affects all voters is not certain.
+    if problem is None and question.bags is not None:
+        noise = NoiseFunction((1 - COIN) * noise.values, question.K)
+        problem = provable_problem(noise, question)
+    if problem is None:
+        return Option.unfit(name, question, "No target is proved for its γ.")
+    return Option.fitting(
+        name,
+        question,
+        why,
+        (question.accuracy(noise), 1.0),
+        Privacy(epsilon, question.total.delta),
+        account,
+        noise=noise,
+        queries=question.queries,
+        parameters={"epsilon_each": problem.target.epsilon} if parameters is None else parameters,
+        mechanism=mechanism or _released(noise, question),
+        problem=problem,
+    )
+
+
+def provable_problem(noise: NoiseFunction, question: Question) -> Problem | None:
+    """Return the problem of one release for which `verify` proves a γ, at the δ of the total and nearly the least ε."""
+    voters, delta = question.released, question.total.delta
+    try:
+        least = NoisyMajority(noise, voters).profile.epsilon(delta)
+    except DeltaTooSmall:
+        return None
+    for margin in MARGINS:
+        epsilon = min(least * (1 + margin) + 1e-3 * margin, MAX_TARGET_EPSILON)
+        problem = Problem(voters.K, voters.voter, Privacy(epsilon, delta), voters.affected)
+        try:
+            verify(problem, noise)
+        except NotPrivate:
+            continue
+        return problem
+    return None
+
+
+def _equal_share_problem(question: Question) -> Problem:
+    """Return the problem of one release whose ε, added up, is within the total."""
+    share = equal_share(question.total, question.queries) if question.queries > 1 else question.total
+    voters = question.released
+    return Problem(voters.K, voters.voter, share, voters.affected)

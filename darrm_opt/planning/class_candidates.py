@@ -1,0 +1,187 @@
+"""Candidates among any number of classes: certified tables, and noise that is checked before a class is released.
+
+    optimal            the linear program's rule, one table for each release, with ⊥ where wrong answers have a price
+    every mechanism    as a table for the label alone
+    confident_gnmax    Q checks, and a label only where a check passes and fewer than ``cap`` labels were released
+
+Which parameters are proposed is a search on a grid; what they cost is then proved, and shares are those of the noise
+that is drawn, on whole numbers. With queries drawn independently from the law of votes, checks pass with one chance p,
+so that N ~ Binomial(Q, p) of them pass and E[min(N, cap)] labels are released; each released label has the law of votes
+given that its check passed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from darrm_opt.accounting.equal_releases import epsilon_each, release_target
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.calibrated_table import CONFIDENT, calibrate_confident, calibrate_mechanism, tables
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
+from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.planning.candidates import NOTHING_FITS, provable_problem
+from darrm_opt.planning.option import Option
+from darrm_opt.planning.question import Question
+from darrm_opt.problem import Privacy
+from darrm_opt.tables.problem import PluralityProblem, has_table
+from darrm_opt.tables.rule import PluralityRule
+from darrm_opt.tables.solver import solve_plurality
+
+MAX_RULE_PARTITIONS = 600
+"""Partitions up to which an optimal rule is made where a choice of mechanisms is asked for: seconds."""
+
+CAP_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+"""Labels at most, as shares of the queries."""
+
+CHECK_COSTS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
+"""Shares of the variance μ² that all checks together may cost."""
+
+THRESHOLD_STEPS = 40
+"""Thresholds that are tried: multiples of K/40, from 0 to K."""
+
+CHECK_PRECISION = 2e-4
+"""Relative distance of the noise of labels and checks from the least that fits."""
+
+SCALE_PRECISION = 0.01
+"""Relative distance of a table's ε from the largest one of which Q fit."""
+
+TABLE_PRECISION = 1e-6
+"""Relative distance of a table's rate from the largest one that is private."""
+
+MAX_SCALE = 4.0
+"""Largest ε of a table that is tried, over the one that optimal composition allows."""
+
+
+def table_options(name: str, question: Question) -> Iterator[Option]:
+    """Yield the options of a name as certified tables, by each of two accounts; none where tables are too large.
+
+    One charges every release an (ε, δ), by optimal composition; the other takes δ = 0 for each and composes the laws.
+    """
+    make = _table_maker(name, question)
+    if make is None or not has_table(question.K, question.classes, MAX_RULE_PARTITIONS):
+        return
+    problem, queries, total, law = question.problem, question.queries, question.total, question.vote_law
+    made = [_of_target(make, release_target(total, queries), problem)]
+    if queries > 1 and total.delta > 0 and name != CONFIDENT:
+        made.append(_composed_table(make, problem, queries))
+    for mechanism, gap in made:
+        cost, target = mechanism.cost(queries, total.delta), mechanism.problem.target
+        if cost.epsilon > total.epsilon:
+            continue
+        is_gamma = question.classes == 2 and not mechanism.rule.abstention
+        proved = provable_problem(mechanism.gamma, question) if is_gamma else None
+        yield Option.fitting(
+            name,
+            question,
+            f"{mechanism.description[0].upper()}{mechanism.description[1:]}. {question.composing()}",
+            law.rule_shares(mechanism.rule),
+            Privacy(cost.epsilon, total.delta),
+            cost.account,
+            queries=queries,
+            parameters={"epsilon": target.epsilon, "delta": target.delta},
+            mechanism=mechanism,
+            noise=None if proved is None else mechanism.gamma,
+            problem=proved,
+            gap=gap,
+        )
+
+
+Maker = Callable[[Privacy], tuple[PluralityRule, float | None]]
+"""A table for an (ε, δ) of one release, with the gap of an optimum."""
+
+
+def _table_maker(name: str, question: Question) -> Maker | None:
+    """Return what makes the table of a name; None where it has none."""
+    law, abstention = question.vote_law, question.price > 0
+
+    def problem(target: Privacy, *, abstention: bool = False) -> PluralityProblem:
+        return PluralityProblem(question.K, question.classes, target, question.affected, abstention=abstention)
+
+    def optimal(target: Privacy) -> tuple[PluralityRule, float | None]:
+        solution = solve_plurality(problem(target, abstention=abstention), law.objective)
+        return solution.rule, solution.gap
+
+    def confident(target: Privacy) -> tuple[PluralityRule, float | None]:
+        found = calibrate_confident(problem(target, abstention=True), lambda rule: law.utility(law.rule_shares(rule)))
+        return found.rule, None
+
+    def calibrated(target: Privacy) -> tuple[PluralityRule, float | None]:
+        return calibrate_mechanism(problem(target), name, precision=TABLE_PRECISION).rule, None
+
+    if name == "optimal":
+        return optimal
+    if name == CONFIDENT:
+        return confident
+    return calibrated if name in tables() else None
+
+
+def checked(question: Question) -> Option:
+    """Return the checked noisy maximum, at the noise that the account of what is drawn proves."""
+    K, classes, total, affected = question.K, question.classes, question.total, question.affected
+    queries, law = question.queries, question.vote_law
+    try:
+        sigma = NoisyMaximum.calibrated(K, classes, total, queries, affected=affected, precision=CHECK_PRECISION).sigma
+    except InvalidInput:
+        return Option.unfit(CONFIDENT, question, NOTHING_FITS)
+    # A label costs 2/σ² and a check 1/σ₁² of the same variance, nearly: a proposal, which the account then proves.
+    thresholds = np.arange(THRESHOLD_STEPS + 1) * (K / THRESHOLD_STEPS)
+    largest = law.counts[:, 0]
+    proposals: list[tuple[float, float, int]] = []  # utility, σ₁/σ, cap
+    for share in CHECK_COSTS:
+        check_sigma = max(1.0, sigma / math.sqrt(2 * share))
+        passes = [pass_chances(largest, threshold, check_sigma) for threshold in thresholds]
+        for cap in sorted({max(1, math.ceil(cap_share * queries)) for cap_share in CAP_SHARES}):
+            label_sigma = max(1.0, sigma * math.sqrt(cap / queries / (1 - share)))
+            leads = NoisyMaximum(K, classes, label_sigma).leader_chances(law.counts)
+            utility = max(law.utility(law.checked_shares(leads, chances, queries, cap)) for chances in passes)
+            proposals.append((utility, check_sigma / label_sigma, cap))
+    _, ratio, cap = max(proposals)
+    label_cap = cap if cap < queries else None
+    found = calibrated_check(K, classes, total, queries, ratio, label_cap, affected, CHECK_PRECISION)
+    sigma, check_sigma = found.sigma, float(found.check_sigma or 1.0)
+    leads = found.leader_chances(law.counts)
+    shares = {
+        float(threshold): law.checked_shares(leads, pass_chances(largest, threshold, check_sigma), queries, cap)
+        for threshold in thresholds
+    }
+    threshold = max(shares, key=lambda threshold: law.utility(shares[threshold]))
+    mechanism = NoisyMaximum(
+        K, classes, sigma, threshold=threshold, check_sigma=check_sigma, affected=affected, cap=label_cap
+    )
+    cost = mechanism.cost(queries, total.delta)
+    return Option.fitting(
+        CONFIDENT,
+        question,
+        f"{mechanism.description[0].upper()}{mechanism.description[1:]}. {question.composing()}",
+        shares[threshold],
+        Privacy(cost.epsilon, total.delta),
+        cost.account,
+        queries=queries,
+        parameters={"sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap},
+        mechanism=mechanism,
+    )
+
+
+def _of_target(make: Maker, target: Privacy, problem: PluralityProblem) -> tuple[RuleMechanism, float | None]:
+    rule, gap = make(target)
+    proved = PluralityProblem(problem.K, problem.classes, target, problem.affected, abstention=rule.abstention)
+    return RuleMechanism(proved, rule), gap
+
+
+def _composed_table(make: Maker, problem: PluralityProblem, queries: int) -> tuple[RuleMechanism, float | None]:
+    """Return the table with about the largest ε, δ = 0, of which Q fit in the total."""
+    total = problem.target
+    start = epsilon_each(total, 0.0, queries)
+    best = _of_target(make, Privacy(start, 0.0), problem)
+    low, high = 1.0, MAX_SCALE
+    while high - low > SCALE_PRECISION * low:
+        scale = math.sqrt(low * high)
+        found = _of_target(make, Privacy(start * scale, 0.0), problem)
+        if found[0].fits(total, queries):
+            low, best = scale, found
+        else:
+            high = scale
+    return best

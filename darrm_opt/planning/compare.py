@@ -1,0 +1,217 @@
+"""Comparison of mechanisms for a majority: the table of the planner's ranking, with errors by more than one measure.
+
+Every mechanism for a vote between two answers that looks at the number of ones only, treats both answers alike and is
+never worse than a coin *is* a noise function, γ(l) = 2·Pr[1 | l ones] − 1 for l > K/2 (Lemma 3.3 of the paper):
+Gaussian and Laplace noise too. So what remains to compare, at one total, is how often each is wrong. Rows are those of
+`darrm_opt.planning.plan`: "optimal_sequence" is the best γ known for all releases, at least as useful as any other.
+
+Where the voters are models trained on subsamples (`Bags`), chance decides how many of them one record affects, and
+every row is accounted for by the average over that law (`accounting.mixture`): "laplace" is then DPBag by that account.
+DPBag's own account is not in the table: it is computed from the private votes and is no (ε, δ) guarantee. Comparisons
+that would take much longer than a minute are refused before any of the work is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from darrm_opt.accounting.plain_majority import private_model_count
+from darrm_opt.accuracy import disagreement, tv_error
+from darrm_opt.bagging.bags import Bags
+from darrm_opt.bagging.guarantee import Sampling
+from darrm_opt.baselines import subsampling
+from darrm_opt.design.objective import AnyObjective, Objective
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning.candidates import check_draw
+from darrm_opt.planning.option import Option
+from darrm_opt.planning.question import Question
+from darrm_opt.planning.ranking import ranked
+from darrm_opt.priors import Prior
+from darrm_opt.problem import Privacy, Problem
+
+NOT_COMPARED = {
+    "dpbag_data_dependent": "DPBag's own per-record loss is computed from the private votes and is no (epsilon, delta) "
+    "guarantee; the row laplace uses the distribution of the affected voters instead, which does not depend on the data"
+}
+"""What has no place in the table, and why."""
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One mechanism, at its best within the budget.
+
+    Attributes:
+        name: of the mechanism.
+        parameter: name of its parameter.
+        value: value of the parameter.
+        noise: its γ; None where even its noisiest setting does not fit.
+        epsilon: total ε that it spends, at the total δ [nats]; None likewise.
+        utility: share of the noiseless utility kept, by the objective.
+        disagreement: Pr[release ≠ majority that was voted] over the prior [probability].
+        tv_error: |Pr[release = 1] − Pr[majority = 1]| over the prior [probability]; None where it has no closed form.
+    """
+
+    name: str
+    parameter: str
+    value: float | None = None
+    noise: NoiseFunction | None = None
+    epsilon: float | None = None
+    utility: float | None = None
+    disagreement: float | None = None
+    tv_error: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every mechanism on the same terms, the most useful first.
+
+    Attributes:
+        problem: the voters; its target plays no part.
+        queries: Q.
+        total: (ε, δ) of all releases together.
+        objective: what γ_opt maximises, and what utility means.
+        prior: how votes fall, for the two errors.
+        rows: one for each mechanism, by utility; those that do not fit last.
+        not_compared: what has no place here, and why.
+        measure: the error to look at: the one that the objective weighs, or disagreement over a prior of its own.
+        bags: how the voters' subsamples are drawn; None where a record reaches ``problem.affected`` voters for certain.
+        fresh: whether the voters were taken to be fresh.
+        without_noise: what needs no noise within the total, in a sentence; empty if nothing does.
+    """
+
+    problem: Problem
+    queries: int
+    total: Privacy
+    objective: str
+    prior: Prior
+    rows: tuple[ComparisonRow, ...]
+    not_compared: dict[str, str]
+    measure: Literal["tv_error", "disagreement"] = "disagreement"
+    bags: Bags | None = None
+    fresh: bool = False
+    without_noise: str = ""
+
+
+def compare(
+    problem: Problem,
+    queries: int,
+    total: Privacy,
+    *,
+    objective: str | AnyObjective = "rectangular",
+    prior: Prior | None = None,
+    n: int | None = None,
+    subsample_size: int | None = None,
+    replacement: bool = True,
+    sampling: Sampling = "independent",
+    fresh: bool = False,
+    progress: Callable[[Option], None] | None = None,
+) -> Comparison:
+    """Return the utility of each mechanism for a majority, all within one total budget.
+
+    Args:
+        problem: its voters count (K, voter, affected); its target does not.
+        queries: Q ≥ 1 releases, each chosen freely in view of the earlier answers.
+        total: (ε, δ) of all of them together, ε > 0 and finite.
+        objective: what γ_opt maximises and the rows are ordered by. For votes of your own, `histogram` of them.
+        prior: how votes fall, for the errors; None for the objective's own.
+        n: records in the dataset, ≥ 2, where each voter is a model trained on a subsample of its own; neighbours
+            replace one record. The voters' (ε, Δ) must hold with the subsample given.
+        subsample_size: records drawn for one model, with ``n``.
+        replacement: whether a record can be drawn twice within a subsample.
+        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`accounting.FRESH`).
+        progress: called with each option of the ranking as soon as it is known.
+
+    Guarantees:
+        Every row's γ, released ``queries`` times, is within ``total``, by the account of its option in `plan`. Up to
+        `sequence_design.MAX_QUERIES` queries at a total δ above 0, no row but a plain majority has a larger utility
+        than "optimal_sequence", but for rounding.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+        TooMuchWork: the accounts of a draw would take much longer than a minute or two.
+
+    >>> from darrm_opt import Privacy, Problem
+    >>> table = compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3), fresh=True)
+    >>> table.rows[0].name, all(row.epsilon <= 1.0 for row in table.rows if row.epsilon is not None)
+    ('optimal_sequence', True)
+    """
+    question = Question.of(
+        problem.K,
+        problem.voter,
+        queries,
+        total,
+        None if n is not None and problem.affected == problem.K else problem.affected,
+        prior,
+        objective=objective,
+        fresh=fresh,
+        n=n,
+        subsample_size=subsample_size,
+        replacement=replacement,
+        sampling=sampling,
+    )
+    check_draw(question.released, question.queries, question.total, question.affected_distribution)
+    options = ranked(question, progress=progress, complete=True)
+    goal, votes = question.gamma_objective, question.votes
+    assert votes is not None  # noqa: S101 - for the type checker: two classes
+    own_prior = prior is None and isinstance(goal, Objective) and goal.measure == "tv"
+    return Comparison(
+        problem=problem,
+        queries=question.queries,
+        total=total,
+        objective=str(goal),
+        prior=votes,
+        rows=tuple(_row(option, question.K, votes) for option in options),
+        not_compared=dict(NOT_COMPARED),
+        measure="tv_error" if own_prior else "disagreement",
+        bags=question.bags,
+        fresh=fresh,
+        without_noise=_without_noise(question, options, votes),
+    )
+
+
+def _row(option: Option, K: int, votes: Prior) -> ComparisonRow:
+    parameter, value = next(iter(option.parameters.items()), ("", None))
+    if option.spent is None:
+        return ComparisonRow(option.name, parameter)
+    noise = option.noise
+    if noise is None:  # a plain majority, of all voters or of a few
+        noise = NoiseFunction(np.ones(K + 1), K) if option.plain else subsampling(K, option.voters)
+    return ComparisonRow(
+        option.name,
+        parameter,
+        value,
+        noise,
+        option.spent.epsilon,
+        option.utility,
+        disagreement(noise, votes),
+        _tv_error(noise, votes),
+    )
+
+
+def _without_noise(question: Question, options: tuple[Option, ...], votes: Prior) -> str:
+    """Return what needs no noise within the total, in a sentence; empty if nothing does."""
+    if options[0].plain and options[0].fits:
+        return "The plain majority is within this total: no noise is needed."
+    count = 0 if question.fresh else private_model_count(question.voters, question.total)
+    if count == 0:
+        return ""
+    agreement = 1.0 - disagreement(subsampling(question.K, count), votes)
+    return (
+        f"Without noise: the plain majority of any {count} of the {question.K} models, chosen without looking at "
+        "the data, is within this total for any number of queries, and is the majority of all with probability "
+        f"{agreement:.4f} (fewer_voters)."
+    )
+
+
+def _tv_error(noise: NoiseFunction, votes: Prior) -> float | None:
+    try:
+        return tv_error(noise, votes)
+    except InvalidInput:
+        return None

@@ -1,0 +1,323 @@
+"""Question to the planner: voters, queries, a total, how votes fall, and which account of the voters holds.
+
+The decisive point is what one release reveals about the next. Voters with fresh, independent randomness in every answer
+stay independent given the data whatever was released before, so releases of a γ for their (ε, Δ) compose. Models that
+are trained once answer with the same randomness every time: an earlier bit carries information about a model, and
+through it about all its later answers, so releases of such a γ do *not* compose. Two accounts hold for those: that of
+the models themselves, after which everything is post-processing; and that of models taken as not private, of which a
+record changes some.
+
+Between two classes a mechanism that never abstains is a γ, judged by an objective with a prior. Votes among more
+classes, or with a price of wrong answers, are judged by their law (`darrm_opt.planning.votes`). Each prior of the one
+kind is one of the other between two classes, so both are accepted there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from darrm_opt.accounting.calibrate import never_stop
+from darrm_opt.accounting.freshness import check_fresh, effective_voters
+from darrm_opt.accounting.mixture import AffectedDistribution
+from darrm_opt.bagging.bags import Bags, checked_bags
+from darrm_opt.bagging.guarantee import Sampling
+from darrm_opt.design.objective import AnyObjective, Objective, as_objective, histogram
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning.best_target import check_total
+from darrm_opt.planning.votes import TwoClassVotes, VoteLaw
+from darrm_opt.priors import Prior, upper_half
+from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.tables.priors import (
+    PastVotes,
+    PluralityObjective,
+    PluralityPrior,
+    Ties,
+    is_class_prior,
+    parse_prior,
+)
+from darrm_opt.tables.problem import PluralityProblem
+
+MAX_QUERIES = 10**9
+"""Most queries of one plan, as in every account."""
+
+MAX_EXACT_QUERIES = 500
+"""Most queries for which the accounts whose time grows with their number are used."""
+
+_PRIOR = "the text of an objective that has a prior, such as rectangular, shared(2,5) or histogram(9,1,0,2)"
+
+
+AnyPrior: TypeAlias = "AnyObjective | Prior | PluralityObjective | PluralityPrior | str"
+"""How votes fall: an objective that has a prior, a prior of γ, one of votes among classes, or the text of either."""
+
+DEFAULT_PRIORS = "rectangular", "dirichlet(1)"
+"""How votes fall where nothing is said: between two classes, and among more."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """The voters, the number of queries, the total budget, and what is wanted of an answer.
+
+    Attributes:
+        K: voters.
+        classes: C ≥ 2.
+        voter: (ε, Δ) of one voter: of one answer if they are fresh, of its training if they are trained once.
+        queries: Q.
+        total: (ε, δ) of all answers together.
+        affected: votes that one record can influence.
+        objective: what a γ between two classes maximises; None for more classes.
+        votes: how votes between two classes fall; None for more classes.
+        law: the law of votes where it judges: for more classes, for a prior of classes, or with a price; else None.
+        fresh: whether every answer has fresh randomness.
+        least_accuracy: an answer that is right less often is useless.
+        bags: how the voters' subsamples are drawn; None if a record affects exactly ``affected`` voters.
+        stop: returns True when the time is up; searches then return their best result so far.
+    """
+
+    K: int
+    classes: int
+    voter: Privacy
+    queries: int
+    total: Privacy
+    affected: int
+    objective: AnyObjective | None
+    votes: Prior | None
+    law: VoteLaw | None
+    fresh: bool
+    least_accuracy: float
+    bags: Bags | None = None
+    stop: Callable[[], bool] = field(default=never_stop, compare=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        K: int,
+        voter: Privacy | None,
+        queries: int,
+        total: Privacy,
+        affected: int | None,
+        prior: AnyPrior | None = None,
+        *,
+        classes: int = 2,
+        objective: AnyObjective | str | None = None,
+        ties: Ties = "excluded",
+        price: float = 0.0,
+        fresh: bool = False,
+        least_accuracy: float | None = None,
+        n: int | None = None,
+        subsample_size: int | None = None,
+        replacement: bool = True,
+        sampling: Sampling = "independent",
+        stop: Callable[[], bool] = never_stop,
+    ) -> Question:
+        """Return the question after checking every number.
+
+        Args:
+            K: number of voters, ≥ 1.
+            voter: privacy of one voter; None where none is proved.
+            queries: Q ≥ 1.
+            total: (ε, δ) of all answers together.
+            affected: how many voters one record can influence; None for all.
+            prior: how votes fall; None for the objective's own, or one of `DEFAULT_PRIORS`.
+            classes: C ≥ 2.
+            objective: what γ maximises between two classes; None: agreement with the majority under the prior.
+            ties: votes without a single leader, as in `PluralityObjective`, where the law of votes judges.
+            price: what a wrong answer costs, in right ones, ≥ 0; above 0 an option may abstain.
+            fresh: whether every voter draws fresh randomness for every answer.
+            least_accuracy: below this an answer is useless [probability], in [1/C, 1); None: a fifth of the way from a
+                guess to certainty.
+            n: records, where each voter is a model trained on a random subsample of its own; None for no draw.
+            subsample_size: records drawn for one model, with ``n``.
+            replacement: whether a record can be drawn twice within a subsample.
+            sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+            stop: called between the steps of each search.
+
+        Raises:
+            InvalidInput: naming the argument.
+        """
+        queries = whole_number(queries, "queries", f"a whole number of queries from 1 to {MAX_QUERIES}")
+        if queries > MAX_QUERIES:
+            raise InvalidInput("queries", queries, f"a whole number of queries from 1 to {MAX_QUERIES}")
+        check_total(total)
+        problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
+        shape = PluralityProblem(problem.K, classes, total, problem.affected)  # refuses what is no number of classes
+        fresh = check_fresh(fresh)
+        accepted = f"a probability in [{1 / classes:g}, 1)"
+        least = 1 / classes + USEFUL * (1 - 1 / classes)
+        if least_accuracy is not None:
+            least = real_number(least_accuracy, "least_accuracy", accepted)
+            if not 1 / classes <= least < 1:
+                raise InvalidInput("least_accuracy", least_accuracy, accepted, f"A guess has {1 / classes:g}.")
+        judged = _judged(shape, prior, objective, ties, price)
+        bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
+        if bags is not None:
+            if classes > 2:
+                raise InvalidInput("n", n, "nothing with three or more classes", "There the draw has no account.")
+            bags.affected_distribution(problem.K)  # K disjoint subsamples of more than n records are refused here
+        # the lesser of what was asked and of what it rounds to: no plan spends more than was asked
+        budget = Privacy(min(total.epsilon, problem.target.epsilon), min(total.delta, problem.target.delta))
+        return cls(
+            problem.K,
+            shape.classes,
+            problem.voter,
+            queries,
+            budget,
+            problem.affected,
+            *judged,
+            fresh,
+            least,
+            bags,
+            stop,
+        )
+
+    @property
+    def gamma_objective(self) -> AnyObjective:
+        """What a γ maximises.
+
+        Raises:
+            InvalidInput: there are more than two classes.
+        """
+        if self.objective is None:
+            raise InvalidInput("classes", self.classes, "2", "A gamma is for two classes.")
+        return self.objective
+
+    @property
+    def vote_law(self) -> VoteLaw:
+        """The law of votes, where it judges.
+
+        Raises:
+            InvalidInput: an objective of γ does.
+        """
+        if self.law is None:
+            raise InvalidInput("prior", self.prior_text, "a prior of classes, or a price")
+        return self.law
+
+    @property
+    def price(self) -> float:
+        """What a wrong answer costs, in right ones; 0 where nothing abstains."""
+        return 0.0 if self.law is None else self.law.objective.price
+
+    @property
+    def prior_text(self) -> str:
+        """The prior as it is written; of past votes only what they are."""
+        if self.law is None:
+            return str(self.objective).removesuffix(" agreement")
+        prior = self.law.objective.prior
+        return type(prior).__name__ if isinstance(prior, PastVotes) else str(prior)
+
+    @property
+    def quick(self) -> bool:
+        """Whether only accounts are used that take as long for any number of queries."""
+        return self.queries > MAX_EXACT_QUERIES
+
+    @property
+    def problem(self) -> PluralityProblem:
+        """The voters and the total, as a problem of tables."""
+        return PluralityProblem(self.K, self.classes, self.total, self.affected)
+
+    @property
+    def affected_distribution(self) -> AffectedDistribution | None:
+        """Distribution of the number of voters that one record affects, if a draw decides it."""
+        return None if self.bags is None else self.bags.affected_distribution(self.K)
+
+    @property
+    def private(self) -> bool:
+        """Whether the voters are private at all."""
+        return self.voter.epsilon < math.inf
+
+    @property
+    def voters(self) -> Problem:
+        """The voters as they were given; the target is the total."""
+        return Problem(self.K, self.voter, self.total, self.affected)
+
+    @property
+    def released(self) -> Problem:
+        """The voters as in `effective_voters`, so that all releases compose; the target is the total."""
+        return effective_voters(self.voters, self.queries, fresh=self.fresh)
+
+    def accuracy(self, noise: NoiseFunction) -> float:
+        """Return Pr[release = majority that was voted] under the prior; a tie counts as right."""
+        from darrm_opt.accuracy import disagreement
+
+        assert self.votes is not None  # noqa: S101 - for the type checker: a γ is for two classes
+        return 1.0 - disagreement(noise, self.votes)
+
+    def utility(self, right: float, wrong: float, noise: NoiseFunction | None) -> float:
+        """Return what options are ranked by: right − price·wrong where the law of votes judges, else γ's objective.
+
+        Args:
+            right: share of right answers.
+            wrong: share of wrong answers.
+            noise: γ between two classes.
+        """
+        if self.law is not None or self.objective is None or noise is None:
+            return right - self.price * wrong
+        return self.objective.linear_goal(self.K).utility(upper_half(noise.values))
+
+    def composing(self) -> str:
+        """Return the reason why releases compose, as text."""
+        affected = f"one record affects at most {self.affected} of the {self.K} voters"
+        if self.bags is not None:
+            mean = self.bags.affected_distribution(self.K).mean
+            affected = f"chance decides how many of the {self.K} voters one record affects, {mean:.3g} on average"
+        if not self.private:
+            return f"The voters are not private: {affected}, and every release uses fresh randomness of its own."
+        if self.queries == 1:
+            return "There is only one release, so nothing was released before it: the voters' own privacy holds."
+        if self.fresh:
+            return "Every answer has fresh randomness, so the voters' own privacy holds in every release."
+        return (
+            "Models trained once answer with the same randomness every time, so earlier releases carry information "
+            "about later answers and the models' own privacy does not compose over releases. They are taken as not "
+            f"private: {affected}, and every release uses fresh randomness of its own."
+        )
+
+
+USEFUL = 0.2
+"""Least accuracy where none is given: so far from a guess to certainty; 0.6 between two classes."""
+
+
+def _judged(
+    shape: PluralityProblem, prior: Any, objective: AnyObjective | str | None, ties: Ties, price: float
+) -> tuple[AnyObjective | None, Prior | None, VoteLaw | None]:
+    """Return what γ maximises, how votes between two classes fall, and the law of votes where that judges."""
+    two = shape.classes == 2
+    if prior is None and objective is None:
+        prior = DEFAULT_PRIORS[0 if two else 1]
+    if not two or isinstance(prior, PluralityObjective | PluralityPrior) or is_class_prior(prior):
+        if isinstance(prior, str):
+            prior = parse_prior(prior)
+        law = VoteLaw(prior if isinstance(prior, PluralityObjective) else PluralityObjective(prior, ties, price), shape)
+        if not two:
+            return None, None, law
+        masses = np.zeros(shape.K + 1)  # both classes alike
+        for place in (0, 1):
+            np.add.at(masses, law.counts[:, place], law.judged / 2)
+        gamma_objective = histogram(masses)
+        return gamma_objective, gamma_objective.prior, law
+    goal_of_gamma, votes = _binary(prior, objective)
+    goal_of_gamma.linear_goal(shape.K)  # a histogram that is not one of K voters is refused here
+    goal = PluralityObjective(TwoClassVotes(votes), ties, price)
+    return goal_of_gamma, votes, VoteLaw(goal, shape) if price else None
+
+
+def _binary(prior: Any, objective: AnyObjective | str | None) -> tuple[AnyObjective, Prior]:
+    """Return what γ maximises and how votes fall, each from the other where it is not given."""
+    goal = None if objective is None else as_objective(objective)
+    if prior is None:
+        if not isinstance(goal, Objective):
+            raise InvalidInput("prior", None, "how votes fall", f"The objective {goal} has no prior of its own.")
+        return goal, goal.prior
+    if isinstance(prior, Prior):
+        if goal is None:
+            raise InvalidInput("objective", None, "what is maximised, beside a prior without a name")
+        return goal, prior
+    named = as_objective(prior)
+    if not isinstance(named, Objective):
+        raise InvalidInput("prior", prior, _PRIOR)
+    return goal or Objective(named.name, named.parameters, "agreement"), named.prior

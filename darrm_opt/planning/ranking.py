@@ -1,0 +1,347 @@
+"""Ranking: every mechanism for queries within a total budget, with proved totals and the reason for each.
+
+One ranking for any number of classes, voters private or not, fresh or trained once, with a draw of subsamples,
+abstention and a price of wrong answers where they apply. `plan` is the ranking with an advice; `design_within_total`
+its best option, for those who release by it; `darrm_opt.planning.compare` its table.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from darrm_opt.accounting.calibrate import never_stop
+from darrm_opt.accounting.errors import TooMuchWork
+from darrm_opt.bagging.guarantee import Sampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names, mechanism_class
+from darrm_opt.mechanisms.calibrated_table import CONFIDENT
+from darrm_opt.planning.candidates import TIME_IS_UP, calibrated, optimal, optimal_sequence
+from darrm_opt.planning.class_candidates import checked, table_options
+from darrm_opt.planning.option import MECHANISMS, Option, Plan
+from darrm_opt.planning.plain_majority import fewer_voters, majority
+from darrm_opt.planning.question import MAX_EXACT_QUERIES, AnyPrior, Question
+from darrm_opt.planning.suggestions import suggestions
+from darrm_opt.problem import Privacy, real_number
+from darrm_opt.tables.priors import Ties
+
+MIN_ACCURACY = 0.6
+"""An answer between two classes that is right less often than this is hardly better than a fair coin (0.5)."""
+
+UTILITY_TOLERANCE = 1e-6
+"""Utilities closer than this count as equal: then the simpler option comes first."""
+
+NO_DELTA = "total_delta = 0: the ε of the releases add up. A δ as small as 1e-9 allows much more over many queries."
+
+
+def plan(
+    K: int,
+    voter: Privacy | None,
+    queries: int,
+    total: Privacy,
+    affected: int | None = None,
+    prior: AnyPrior | None = None,
+    *,
+    classes: int = 2,
+    ties: Ties = "excluded",
+    price: float = 0.0,
+    fresh: bool = False,
+    least_accuracy: float | None = None,
+    mechanisms: Iterable[str] = MECHANISMS,
+    n: int | None = None,
+    subsample_size: int | None = None,
+    replacement: bool = True,
+    sampling: Sampling = "independent",
+    time_limit: float | None = None,
+    progress: Callable[[Option], None] | None = None,
+) -> Plan:
+    """Return a plan for K voters, Q queries and a total (ε, δ): the best mechanism, the others, and why.
+
+    Args:
+        K: number of voters, ≥ 1.
+        voter: (ε, Δ) of one voter; None, or ε = ``inf``, where it has none.
+        queries: Q ≥ 1 answers wanted, fixed beforehand, each query chosen freely in view of the earlier answers.
+        total: (ε, δ) of all answers together, ε > 0 and finite.
+        affected: voters that one record can influence, 1..K; None means all K.
+        prior: how votes fall: an objective that has a prior or its text (its measure does not count), or votes among
+            classes or their text; None: rectangular between two classes, dirichlet(1) among more. Parameters depend on
+            it: past votes must be public, or not protected.
+        classes: C ≥ 2. Among three or more, private voters are charged as models, all of whose answers are
+            post-processing, or taken as not private.
+        ties: votes without a single leader, under a prior of classes: "excluded", or "any" leader is right.
+        price: what a wrong answer costs, in right ones, ≥ 0; above 0 options that abstain are compared too.
+        fresh: True where the voters answer every query with fresh, independent randomness, each answer (ε, Δ)-DP by
+            itself (local randomisers, private predictions, the clients of a round); False where they are models trained
+            once, (ε, Δ)-DP as a whole. If neither is certain, pass ``voter`` = None, which is valid for both.
+        least_accuracy: below this an answer is useless [probability], in [1/C, 1); None: `MIN_ACCURACY` between two
+            classes, and as far from a guess among more.
+        mechanisms: those to compare, of `MECHANISMS`; those that are not for so many classes are left out.
+        n: records, ≥ 2, where each voter is a model trained on a random subsample of its own, as in `compare`; then
+            ``affected`` is not given.
+        subsample_size: records drawn for one model, with ``n``.
+        replacement: whether a record can be drawn twice within a subsample.
+        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+        time_limit: about how long to search [s], > 0: the mechanism in progress then keeps its best result so far,
+            later ones are left out, and a warning says so. None: no limit.
+        progress: called with each option as soon as it is known.
+
+    Returns:
+        The options by utility, a verdict, and the advice in words.
+
+    Guarantees:
+        Every option that fits is within ``total``, by the account that it names: its privacy is proved. Its shares are
+        exact under the prior, or estimates where vote counts are too many to list (`VoteLaw.samples`). That nothing
+        better exists is not proved.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: ours (docs/planning.md).
+
+    >>> plan(11, Privacy(0.5), 1000, Privacy(1.0), affected=1).verdict
+    'plain majority'
+    >>> noisy = plan(5, None, 5, Privacy(4.0, 1e-5), affected=1, mechanisms=("optimal", "randomized_response"))
+    >>> noisy.best.name, noisy.best.spent.epsilon <= 4.0
+    ('optimal', True)
+    >>> plan(11, None, 2, Privacy(2.0, 1e-5), 1, "favoured(0.5,0.9)", classes=3).best.name
+    'optimal'
+    """
+    question = Question.of(
+        K,
+        voter,
+        queries,
+        total,
+        affected,
+        prior,
+        classes=classes,
+        ties=ties,
+        price=price,
+        fresh=fresh,
+        least_accuracy=least_accuracy,
+        n=n,
+        subsample_size=subsample_size,
+        replacement=replacement,
+        sampling=sampling,
+        stop=_deadline(time_limit),
+    )
+    options = ranked(question, mechanisms, progress)
+    best = options[0] if options and options[0].fits else None
+    warnings = _warnings(question)
+    if question.stop():
+        warnings += (f"The time limit of {time_limit:g} s was reached: the results are proved, and more may fit.",)
+    if best is not None and best.plain:
+        advice = f"You do not need this mechanism: release the plain majority. {best.why}"
+        return Plan(question, options, "plain majority", advice, (), warnings)
+    if question.total.delta == 0 and question.queries > 1:
+        warnings += (NO_DELTA,)
+    if best is not None and _is_useful(best, question):
+        return Plan(question, options, "noisy majority", _advice(best, question), (), warnings)
+    changes = suggestions(question, [option.noise for option in options if option.fits and option.noise is not None])
+    advice = " ".join([_no_option_advice(best, question), *(suggestion.words for suggestion in changes)])
+    return Plan(question, options, "none", advice, changes, warnings)
+
+
+@lru_cache(maxsize=64)
+def design_within_total(
+    K: int,
+    classes: int,
+    total: Privacy,
+    queries: int,
+    *,
+    voter: Privacy | None = None,
+    affected: int = 1,
+    prior: AnyPrior | None = None,
+    price: float = 0.0,
+) -> Option:
+    """Return the most useful option for Q queries within a total (ε, δ): what an estimator or a tool releases by.
+
+    Args:
+        K: voters, trained once.
+        classes: C ≥ 2.
+        total: (ε, δ) of all answers together.
+        queries: Q ≥ 1.
+        voter: (ε, Δ) of one voter's training; None: not private.
+        affected: voters that one record can influence.
+        prior: how votes fall, as for `plan`.
+        price: what a wrong answer costs, as for `plan`.
+
+    Returns:
+        The first option of `plan`, whether or not it is useful. Without a ``mechanism`` or a ``noise`` it is a plain
+        majority.
+
+    Guarantees:
+        All answers together are ``total``-DP, each query chosen freely in view of the earlier answers.
+
+    Raises:
+        InvalidInput: a number is outside its range, or nothing fits the total.
+
+    >>> design_within_total(11, 3, Privacy(1.0, 1e-5), 1).name
+    'optimal'
+    """
+    question = Question.of(K, voter, queries, total, affected, prior, classes=classes, price=price)
+    best = ranked(question)[0]
+    if not best.fits:
+        raise InvalidInput("total", total, f"a total within which {queries} answers are proved")
+    return best
+
+
+def ranked(
+    question: Question,
+    mechanisms: Iterable[str] = MECHANISMS,
+    progress: Callable[[Option], None] | None = None,
+    *,
+    complete: bool = False,
+) -> tuple[Option, ...]:
+    """Return an option for each mechanism, the most useful first, those that do not fit last.
+
+    Args:
+        question: what is asked.
+        mechanisms: which, of `MECHANISMS`.
+        progress: called with each option as soon as it is known.
+        complete: whether the others are compared, too, if the plain majority fits, being the most accurate.
+
+    Raises:
+        InvalidInput: another name, or none.
+    """
+    options: list[Option] = []
+    for name in sorted(_checked_names(mechanisms), key=_order):
+        if not _applies(name, question):
+            continue
+        options.append(_option(name, question, options))
+        if progress is not None:
+            progress(options[-1])
+        if options[-1].plain and options[-1].fits and not complete:
+            break
+    return tuple(sorted(options, key=_rank))
+
+
+def _checked_names(mechanisms: Iterable[str]) -> tuple[str, ...]:
+    names = (mechanisms,) if isinstance(mechanisms, str) else tuple(mechanisms)
+    unknown = [name for name in names if name not in MECHANISMS]
+    if unknown or not names:
+        raise InvalidInput("mechanisms", unknown[0] if unknown else None, f"one or more of {', '.join(MECHANISMS)}")
+    return tuple(name for name in MECHANISMS if name in names)
+
+
+def _order(name: str) -> int:
+    """Return the place of a mechanism: the quick ones first, and last those that start from the others."""
+    return [*_SEEDED].index(name) + 1 if name in _SEEDED else 0
+
+
+def _applies(name: str, question: Question) -> bool:
+    """Return whether a mechanism is one for such a question."""
+    if name == CONFIDENT:
+        return question.price > 0 and question.total.delta > 0 and _fixed(question)
+    return question.classes == 2 or name not in ("fewer_voters", "optimal_sequence")
+
+
+def _fixed(question: Question) -> bool:
+    """Return whether the votes are those of voters that are taken as not private."""
+    return question.released.voter.epsilon == math.inf and question.bags is None
+
+
+def _option(name: str, question: Question, earlier: list[Option]) -> Option:
+    """Return the option of a name: the better one where it is both a mechanism of its own and a table."""
+    if question.stop():
+        return Option.unfit(name, question, TIME_IS_UP, "not computed")
+    seeds = [option.noise for option in earlier if option.noise is not None]
+    found: list[Option] = []
+    try:
+        if name in _PLAIN:
+            return _PLAIN[name](question)
+        if question.classes == 2 and name in _SEEDED:
+            found.append(_SEEDED[name](question, seeds))
+        elif name == CONFIDENT:
+            found.append(checked(question))
+        elif name not in _SEEDED:
+            found.append(calibrated(name, question))
+        if _fixed(question) and question.law is not None:  # else γ is the table
+            found += table_options(name, question)
+    except TooMuchWork as err:
+        return Option.unfit(name, question, f"Not computed: {err}", "not computed")
+    if not found:
+        why = "There are too many vote counts for a table."
+        return Option.unfit(name, question, why, "not computed")
+    return min(found, key=_rank)
+
+
+_PLAIN: dict[str, Callable[[Question], Option]] = {"majority": majority, "fewer_voters": fewer_voters}
+"""Votes that are released without noise."""
+
+_SEEDED = {"optimal": optimal, "optimal_sequence": optimal_sequence}
+"""Mechanisms that start from the others, evaluated after them in this order."""
+
+
+def _rank(option: Option) -> tuple[bool, float, int]:
+    return not option.fits, -round((option.utility or 0.0) / UTILITY_TOLERANCE), MECHANISMS.index(option.name)
+
+
+def _is_useful(option: Option, question: Question) -> bool:
+    """Return whether answers are accurate enough, and worth more than none."""
+    if option.accuracy is None or option.utility is None:
+        return False
+    return option.accuracy >= question.least_accuracy and (question.price == 0 or option.utility > 0)
+
+
+def _deadline(time_limit: float | None) -> Callable[[], bool]:
+    """Return a function that tells whether the time is up."""
+    if time_limit is None:
+        return never_stop
+    accepted = "seconds above 0"
+    if not real_number(time_limit, "time_limit", accepted) > 0:
+        raise InvalidInput("time_limit", time_limit, accepted)
+    end = time.monotonic() + time_limit
+    return lambda: time.monotonic() >= end
+
+
+def _advice(best: Option, question: Question) -> str:
+    accuracy = f"Right with probability {best.accuracy:.4f} under the prior {question.prior_text}."
+    action = {
+        "optimal": "Release γ_opt of one target" if best.noise is not None else "Release the best table",
+        "optimal_sequence": "Release the γ made for all queries together",
+        "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
+        "majority": "Release the plain majority",
+        CONFIDENT: "Release the vote with Gaussian noise where it passes a check",
+        **{name: mechanism_class(name).advice for name in calibrated_names()},
+    }[best.name]
+    return f"{action}. {accuracy} {best.why}"
+
+
+def _no_option_advice(best: Option | None, question: Question) -> str:
+    total = question.total
+    goal = (
+        f"an accuracy of {question.least_accuracy:g} over {question.queries:,} queries within "
+        f"({total.epsilon:g}, {total.delta:g})"
+    )
+    if best is None or best.accuracy is None:
+        return f"No option fits: nothing gives {goal}."
+    return f"No option is useful: the best has accuracy {best.accuracy:.4f}, and nothing gives {goal}."
+
+
+def _warnings(question: Question) -> tuple[str, ...]:
+    warnings = []
+    voter, total = question.voter, question.total
+    if question.private and total.delta < voter.delta:
+        warnings.append(
+            f"total_delta = {total.delta:g} is below Delta = {voter.delta:g}: all answers together must fail less "
+            "often than a single voter. Were the two swapped?"
+        )
+    if question.private and question.fresh and question.queries > 1:
+        warnings.append(
+            "fresh: this is valid only if every voter draws new randomness for every query, independently of the "
+            "others. For models that are trained once and then queried it is not, and the total would be wrong."
+        )
+    if question.quick and question.law is None:
+        warnings.append(
+            f"For more than {MAX_EXACT_QUERIES} queries every total is proved by accounts that are quick at any number "
+            "of them; `compose` and `cost` may prove some per cent less."
+        )
+    if question.K % 2 == 0 and question.classes == 2:
+        warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")
+    if math.isfinite(voter.epsilon) and voter.epsilon > 20:
+        warnings.append(
+            f"epsilon = {voter.epsilon:g} gives no meaningful privacy: such a voter is as good as not private."
+        )
+    return tuple(warnings)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.law_pairs import BitPairs
+from darrm_opt.accounting.quota import is_proved, most_releases
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import MAX_RELEASES, total_privacy
 from darrm_opt.baselines import subsampling_mixture
-from darrm_opt.budgeting.quota import is_proved, most_releases
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput

@@ -1,4 +1,7 @@
-"""Votes among any number of classes, of voters that are not private; tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`."""
+"""Votes among any number of classes, of voters that are not private.
+
+Tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`.
+"""
 
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
 from darrm_opt.mechanisms.calibrated_table import CalibratedMechanism, calibrate_mechanism

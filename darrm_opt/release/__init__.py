@@ -7,7 +7,7 @@ vote     `PrivateVote`: any mechanism, charged before an answer leaves
 """
 
 from darrm_opt.accounting.cost import Quota
-from darrm_opt.budgeting.quota import most_releases
+from darrm_opt.accounting.quota import most_releases
 from darrm_opt.randomness import ExactCoins, RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.release.counter import ReleaseCounter
 from darrm_opt.release.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged

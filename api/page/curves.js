@@ -17,7 +17,7 @@ const CURVES = {
 const OTHER = { symbol: "star", dash: "dot" };
 
 /** Ways that are never drawn. */
-const ALSO = { fewer_voters: "fewer voters", laplace: "Laplace noise", dpbag: "DPBag", dpbag_data_dependent: "DPBag, by its own account" };
+const ALSO = { fewer_voters: "fewer voters", laplace: "Laplace noise" };
 
 /** Returns the name under which a way has its look. */
 export function kin(name) {

@@ -127,13 +127,9 @@ def test_the_releases_of_a_comparison_count_as_work() -> None:
         assert seconds(queries=4000, fresh=True) > 2 * seconds(queries=4000)
         assert seconds(queries=1000, **draw) > 10 + seconds(queries=10, **draw)
     with TestClient(create_app(SETTINGS)) as client:
-        for change, said in (
-            ({"queries": 5001}, "more than the 5000 that are compared"),
-            ({"queries": 5000, **draw}, "leave out n"),
-        ):
-            details = refused(client.post("/v1/compare", json={**asked, **change}))
-            assert details["type"] == "urn:darrm-opt:problem:too-much-work"
-            assert said in details["detail"]
+        details = refused(client.post("/v1/compare", json={**asked, "queries": 5000, **draw}))
+        assert details["type"] == "urn:darrm-opt:problem:too-much-work"
+        assert "leave out n" in details["detail"]
 
 
 # --------------------------------------------------------------------------------------------------------- curves
@@ -393,7 +389,6 @@ def test_every_way_on_one_draw(client: TestClient) -> None:
         ({"total_epsilon": 501}, "total_epsilon"),
         ({"total_delta": 1}, "total_delta"),
         ({"total_delta": None}, "total_delta"),
-        ({"total_delta": 0, "queries": 2}, "total_delta"),  # the account can promise nothing there
         ({"queries": 0}, "queries"),
         ({"K": 16}, "K"),
         ({"prior": "minimax"}, "prior"),

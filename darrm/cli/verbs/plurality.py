@@ -110,7 +110,7 @@ def plurality(
     objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
     if compare:
         target_option = "total_epsilon" if target_epsilon is None else "target_epsilon"
-        with ProgressDisplay("designing releases"), options_named(epsilon=target_option, target_epsilon=target_option):
+        with ProgressDisplay("designing releases"), options_named(total_epsilon=target_option):
             found = plan(number(K), None, number(queries), total, number(affected), objective, classes=number(classes))
         show_options(found, output, json=json)
         return

@@ -131,7 +131,7 @@ def test_a_comparison_needs_no_table(tmp_path: Path) -> None:
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
         five = Problem.from_allowance(K=5, m=1, epsilon=0.3)
         rows = client.compare(five, 5, Privacy(1.0, 1e-3))["rows"]
-    assert rows[0]["name"] == "optimal_sequence"
+    assert "optimal_sequence" in {row["name"] for row in rows if row["epsilon"] is not None}
     assert all(row["epsilon"] is None or row["epsilon"] <= 1 for row in rows)
 
 

@@ -454,13 +454,16 @@ def test_the_cheapest_account_where_the_recursion_is_too_long(monkeypatch: pytes
     by_bits = total.cheapest_total(release, 40, 1e-6)
     assert by_bits == (total.bits_total(counts, 1e-6).epsilon, "bits")
     monkeypatch.setattr(total, "MAX_BITS_WORK", 0.0)
-    by_profile, optimal = total.profile_total(counts, 1e-6).epsilon, total.optimal_total(counts, 1e-6).epsilon
-    assert total.cheapest_total(release, 40, 1e-6) == (by_profile, "profile")
-    assert by_bits[0] <= by_profile < optimal
-    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 40)
-    assert total.cheapest_total(release, 40, 1e-6)[1] == "profile"
-    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 39)
+    by_profile = total.profile_total(counts, 1e-6).epsilon
+    optimal = total.optimal_total_of_profile(release, 40, 1e-6).epsilon
+    assert by_bits[0] <= optimal <= by_profile < total.optimal_total(counts, 1e-6).epsilon
     assert total.cheapest_total(release, 40, 1e-6) == (optimal, "optimal")
+    with monkeypatch.context() as patch:  # the profile competes up to its limit, and no further
+        patch.setattr(total, "optimal_total_of_profile", lambda *_: Privacy(2 * by_profile))
+        patch.setattr(total, "MAX_PROFILE_QUERIES", 40)
+        assert total.cheapest_total(release, 40, 1e-6) == (by_profile, "profile")
+        patch.setattr(total, "MAX_PROFILE_QUERIES", 39)
+        assert total.cheapest_total(release, 40, 1e-6) == (2 * by_profile, "optimal")
 
 
 def test_the_work_of_the_lower_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

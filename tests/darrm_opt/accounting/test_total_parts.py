@@ -103,7 +103,7 @@ def test_the_work_of_two_kinds_is_that_of_all_states(monkeypatch: pytest.MonkeyP
 
 
 def test_the_accounts_that_compete_where_the_recursion_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    optimal = total.optimal_total(counts(release=5), 1e-3).epsilon
+    optimal = total.optimal_total_of_profile(RELEASE, 5, 1e-3).epsilon
 
     def refused(*_: object) -> Privacy:
         raise error

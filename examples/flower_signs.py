@@ -43,8 +43,8 @@ def majority_step(weights: list[Array], answers: list[list[Array]], release: Pri
 
     ``answers`` has, for each of exactly K clients, 0 or 1 for every weight.
     """
-    if len(answers) != release.problem.K:
-        raise ValueError(f"{len(answers)} clients answered; γ was designed for {release.problem.K}")
+    if len(answers) != release.mechanism.K:
+        raise ValueError(f"{len(answers)} clients answered; γ was designed for {release.mechanism.K}")
     votes = np.stack([np.concatenate([part.ravel() for part in answer]) for answer in answers], axis=1)
     up = iter(np.asarray(release.release_many(votes), dtype=np.float64))  # a row of votes, and a bit, for each weight
     return [w + step * (2.0 * np.array([next(up) for _ in range(w.size)]).reshape(w.shape) - 1.0) for w in weights]
@@ -59,13 +59,13 @@ def private_sign_strategy(release: PrivateVote, weights: list[Array], *, step: f
         weights: list[Array]
 
         def aggregate_fit(self, _round: int, results: list[Any], failures: list[Any]) -> tuple[Any, dict[str, Any]]:
-            if failures or len(results) != release.problem.K:
+            if failures or len(results) != release.mechanism.K:
                 return ndarrays_to_parameters(self.weights), {"released": 0}
             answers = [parameters_to_ndarrays(result.parameters) for _, result in results]
             self.weights = majority_step(self.weights, answers, release, step)
             return ndarrays_to_parameters(self.weights), {"released": sum(w.size for w in self.weights)}
 
-    K = release.problem.K
+    K = release.mechanism.K
     settings = {"fraction_fit": 1.0, "min_fit_clients": K, "min_available_clients": K, **options}
     strategy = PrivateSigns(initial_parameters=ndarrays_to_parameters(weights), **settings)
     strategy.weights = weights

@@ -30,8 +30,8 @@ def main() -> None:
         print(f"   {m:3.1f}   {accuracies[0]:18.3f}   {accuracies[1]:18.3f}   {accuracies[2]:22.3f}")
 
     problem = Problem.from_allowance(K=K, m=0.5, epsilon=EPSILON, affected=1)
-    release = PrivateVote(solve(problem))
-    bit, margin = release.release([1] * 9 + [0] * 2), release.certificate.margin
+    solution = solve(problem)
+    bit, margin = PrivateVote(solution).release([1] * 9 + [0] * 2), solution.certificate.margin
     print(f"released at m = 0.5: {bit}, proved with margin {margin:.1e}")
 
     total, mechanisms = Privacy(0.8, 1e-5), ("majority", "optimal")

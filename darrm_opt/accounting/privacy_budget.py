@@ -15,7 +15,7 @@ Releases of several kinds that are fixed beforehand may cost less than their sum
 Source: `docs/proofs.md`, "A budget that is charged in view of the answers".
 
 An event is the cost of one release *given the earlier ones*: releases of voters that were trained once have no such
-(mε, δ) (`freshness`), so the caller must know; `mechanism.PrivateVote` checks.
+(mε, δ) (`freshness`), so the caller must know; `darrm_opt.release.PrivateVote` checks.
 
 Sums are of the numbers as written: three events of 0.1 fit in 0.3, though as doubles they are 2e-17 above. The
 error is at most half a unit in the last place of each number; a release designed by this package is proved

@@ -18,6 +18,9 @@ class ReleaseCounter:
 
     Args:
         limit: releases allowed in all, ≥ 0.
+
+    Guarantees:
+        No more answers leave than ``limit``, whatever threads and forks do; each is charged before it is drawn.
     """
 
     def __init__(self, limit: int) -> None:
@@ -33,6 +36,10 @@ class ReleaseCounter:
 
     def charge_and_release(self, count: int, draw: Draw) -> Labels:
         """Charge ``count`` releases, then draw and return them, as `ReleaseLog.charge_and_release`.
+
+        Args:
+            count: how many answers.
+            draw: draws them, given how many classes were released before.
 
         Raises:
             BudgetSpent: fewer are left; nothing was charged, and nothing drawn.

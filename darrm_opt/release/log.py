@@ -262,6 +262,10 @@ class ReleaseLog:
     def cost(self, releases: int, delta: float) -> Cost:
         """Return what so many releases of its mechanism cost together, as `VoteMechanism.cost`.
 
+        Args:
+            releases: how many.
+            delta: δ of all together [probability].
+
         For the releases so far, as for any number: a number that was chosen in view of the answers is not covered. Who
         stops early because of what came out can claim the total of the limit, and no less.
         """

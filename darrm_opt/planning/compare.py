@@ -139,8 +139,10 @@ def compare(
 
     >>> from darrm_opt import Privacy, Problem
     >>> table = compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3), fresh=True)
-    >>> table.rows[0].name, all(row.epsilon <= 1.0 for row in table.rows if row.epsilon is not None)
-    ('optimal_sequence', True)
+    >>> {row.name for row in table.rows[:2]} == {"optimal", "optimal_sequence"}  # as useful as each other here
+    True
+    >>> all(row.epsilon <= 1.0 for row in table.rows if row.epsilon is not None)
+    True
     """
     question = Question.of(
         problem.K,

@@ -112,7 +112,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "design.separation.first_order": ("test_first_order.py",),
     **dict.fromkeys(ACCOUNTS, ("accounting",)),
     "randomness": ("test_coins.py", "test_samplers.py", "test_source.py"),
-    "mechanism.majority": ("test_majority.py", "test_release_log.py"),
+    "release.vote": ("test_majority.py", "test_release_log.py"),
 }
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""
 

@@ -88,7 +88,8 @@ def test_the_table_of_utilities_is_what_is_computed() -> None:
     )
     assert sentence.format(*kept) in " ".join(README.split())
     exact = compare(problem, 1, problem.target)
-    best = max((row for row in exact.rows if row.name != "optimal_sequence"), key=lambda row: row.utility or 0)
+    others = [row for row in exact.rows if not row.name.startswith("optimal")]
+    best = max(others, key=lambda row: row.utility or 0)
     assert best.name == "permute_and_flip"
     assert f"permute-and-flip keeps {100 * (best.utility or 0):.1f} %" in README
 

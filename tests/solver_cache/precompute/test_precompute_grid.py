@@ -108,7 +108,7 @@ def test_a_formula_without_a_value_says_where(text: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"k": 3}, r"^k = 3 is not valid: expected another name: one of K, epsilon"),
+        ({"k": 3}, r"^k = 3 is not valid: expected another name: one of K, classes, epsilon"),
         ({"K": "eleven"}, r"^K = 'eleven' .*'eleven' is not known"),
         ({"K": []}, r"^K = \[\] .*at least one value"),
         ({"K": True}, r"^K = True"),

@@ -171,7 +171,11 @@ def test_the_supported_pythons_are_the_same_everywhere(project: dict[str, Any]) 
 def test_the_workflow_runs_what_is_run_here() -> None:
     job = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"]["checks"]
     assert [step["run"] for step in job["steps"] if step.get("name") == "All checks"] == ["bash .ci/run"]
-    base = re.search(r"^ARG PYTHON_IMAGE=docker\.io/library/python:3\.11-slim-(\w+)@sha256:[0-9a-f]{64}$", text("Dockerfile"), re.MULTILINE)
+    base = re.search(
+        r"^ARG PYTHON_IMAGE=docker\.io/library/python:3\.11-slim-(\w+)@sha256:[0-9a-f]{64}$",
+        text("Dockerfile"),
+        re.MULTILINE,
+    )
     assert base
     assert job["container"]["image"] == f"python:${{{{ matrix.python }}}}-{base[1]}"
 

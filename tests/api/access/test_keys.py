@@ -325,7 +325,8 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         foreign = f"/v1/jobs/{own['id']}"  # running or over
         assert status("user", f"{foreign}/stop", "POST") == status("user", foreign, "DELETE") == 404
         assert service.ask(f"/v1/jobs/{id}/stop", "POST", X_API_Key=made["user"]).status in {200, 202}
-        assert service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=made["admin"]).json()["state"] == "cancelled"
+        state = service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=made["admin"]).json()["state"]
+        assert state in {"cancelled", "done"}  # what was stopped may be over already, with the best so far
 
 
 def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:

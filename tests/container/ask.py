@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 
 from darrm_client import AccessDenied, DarrmClient
@@ -12,9 +13,10 @@ PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 
 def main() -> int:
     """Ask, compare with a solve of our own, and see that the answer was kept, or not, as expected."""
-    with DarrmClient(timeout=60) as client:
+    tls = ssl.create_default_context()  # with the certificate of the proxy, where SSL_CERT_FILE names one
+    with DarrmClient(timeout=60, tls=tls) as client:
         found = client.gamma(PROBLEM)  # proved by the client
-    with DarrmClient(key="darrm_00000000_" + 43 * "A", timeout=60, retries=0) as stranger:
+    with DarrmClient(key="darrm_00000000_" + 43 * "A", timeout=60, retries=0, tls=tls) as stranger:
         try:
             stranger.gamma(PROBLEM)
         except AccessDenied:

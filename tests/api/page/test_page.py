@@ -786,8 +786,8 @@ def test_comparison_tells_bad_input_at_its_field(visit: Visit) -> None:
 
 def test_where_solving_is_off_the_nearest_answer_is_labelled(visiting: Visiting, tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
-    solving = serve(Settings(cache_url=place))
-    _api(next(solving), "K=5&m=2&epsilon=0.1")
+    solving = serve(Settings(cache_url=place, wait_seconds=50))
+    assert _api(next(solving), "K=5&m=2&epsilon=0.1")["gamma"]  # and no job that goes on
     solving.close()
     keeping = serve(Settings(cache_url=place, solve="off"))
     try:

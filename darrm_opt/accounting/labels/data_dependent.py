@@ -15,7 +15,7 @@ worse margins can only raise the mean. Proofs: docs/proofs.md, "An ε that the v
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -76,6 +76,7 @@ class UnpublishedLoss:
     order: float
     threshold: float | None = None
     check_sigma: float | None = None
+    _repeats: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         counts = np.asarray(self.counts)
@@ -116,7 +117,7 @@ class UnpublishedLoss:
             return 0.0
         labels = self._label_losses(moved)
         losses = labels if self.check_sigma is None else self._checked(labels, moved)
-        return float(np.dot(losses, getattr(self, "_repeats")) * (1 + (8 + len(losses)) * ULP))  # noqa: B009 - set above
+        return float(np.dot(losses, self._repeats) * (1 + (8 + len(losses)) * ULP))
 
     def _label_losses(self, moved: int) -> Array:
         margins = self.counts[:, :1] - self.counts[:, 1:] - 2 * moved

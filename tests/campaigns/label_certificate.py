@@ -3,7 +3,7 @@
     PYTHONPATH=tests python -m campaigns.label_certificate
 
 It holds what docs/proofs.md, "What labels cost", needs: orders, a bound on the power divergence at each, the boxes on
-which the bound was proved, and increments t(s). tests/test_label_certificate.py checks it with arithmetic of its own.
+which the bound was proved, and increments t(s). tests/darrm_opt/accounting/labels/test_label_certificate.py checks it with arithmetic of its own.
 """
 
 from __future__ import annotations

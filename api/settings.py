@@ -88,7 +88,7 @@ class Settings(BaseSettings):
     short_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
         default=1.0,
         description="Estimated time up to which work is short: it has processes of its own, and longer work is a job "
-        "[s]; from 0 (everything but certificates and error curves is a job) to 60.",
+        "[s]; from 0 (everything but error curves is a job) to 60.",
     )
     max_batch: Count = Field(
         default=1000, description="Maximum problems in one batch [problems]; a whole number, at least 1."

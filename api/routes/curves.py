@@ -37,7 +37,13 @@ from api.schemas import (
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
 from darrm_opt.answers.curves import compute_error_curve
-from darrm_opt.answers.running_time import estimate_cost, inverse_seconds, profile_seconds, tradeoff_seconds
+from darrm_opt.answers.running_time import (
+    error_curve_seconds,
+    estimate_cost,
+    inverse_seconds,
+    profile_seconds,
+    tradeoff_seconds,
+)
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -72,6 +78,7 @@ async def error_curve(params: CurveRequest, request: Request, service: Service) 
         service,
         compute_error_curve,
         {"solution": solution, "points": params.points, "baselines": params.baselines},
+        error_curve_seconds(params.K, params.points),
     )
     rows = [
         (name, p, tv, disagreement)

@@ -196,9 +196,9 @@ async def respond(
     return pending_response(answer) if isinstance(answer, Pending) else json_response(answer)
 
 
-async def compute(request: Request, service: DesignService, task: Task, argument: Any) -> Any:
+async def compute(request: Request, service: DesignService, task: Task, argument: Any, seconds: float) -> Any:
     """Return what `ServiceResources.compute` does; stop it if the client disconnects; raises as `until_disconnect`."""
-    return await until_disconnect(request, service.compute(task, argument))
+    return await until_disconnect(request, service.compute(task, argument, seconds))
 
 
 async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

@@ -19,7 +19,7 @@ from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.job_admission import JobRequest
 from api.service.job_events import JobUpdate
-from api.service.resources import ServiceResources
+from api.service.resources import Lane, ServiceResources
 from api.service.work_limits import check_voters
 from api.settings import Settings
 from api.tasks.answers import read_task
@@ -78,12 +78,6 @@ class SingleFlight:
         return result
 
 
-SHORT_ERROR = 3.0
-"""Multiple of the time of short work after which it is stopped on the short lane, and becomes a job.
-
-A new process takes almost two seconds to load the libraries of some accounts.
-"""
-
 MISJUDGED_SECONDS = 600.0
 """How long work of a client counts as long after an estimate of it proved wrong [s]."""
 
@@ -92,26 +86,26 @@ MAX_MISJUDGED = 1000
 
 
 class MisjudgedWork:
-    """Kinds of work of a client whose estimates proved wrong lately: they stay away from the lane of short work."""
+    """Kinds of work of a client whose estimates proved wrong lately: they stay away from the lane that they held up."""
 
     def __init__(self) -> None:
-        self._until: dict[tuple[str, str], float] = {}
+        self._until: dict[tuple[str, str, Lane], float] = {}
 
-    def add(self, kind: str) -> None:
-        """Remember a kind of work of the current client."""
-        self._until.pop(_whose(kind), None)
-        self._until[_whose(kind)] = time.monotonic() + MISJUDGED_SECONDS
+    def add(self, kind: str, lane: Lane) -> None:
+        """Remember that a kind of work of the current client is too long for a lane."""
+        self._until.pop(_whose(kind, lane), None)
+        self._until[_whose(kind, lane)] = time.monotonic() + MISJUDGED_SECONDS
         if len(self._until) > MAX_MISJUDGED:
             del self._until[next(iter(self._until))]
 
-    def has(self, kind: str) -> bool:
-        """Return whether estimates of a kind of work of the current client proved wrong lately."""
-        return time.monotonic() < self._until.get(_whose(kind), 0.0)
+    def has(self, kind: str, lane: Lane) -> bool:
+        """Return whether a kind of work of the current client proved too long for a lane lately."""
+        return time.monotonic() < self._until.get(_whose(kind, lane), 0.0)
 
 
-def _whose(kind: str) -> tuple[str, str]:
+def _whose(kind: str, lane: Lane) -> tuple[str, str, Lane]:
     client = current_client()
-    return "" if client is None else client.name, kind
+    return "" if client is None else client.name, kind, lane
 
 
 class DesignService:
@@ -170,9 +164,9 @@ class DesignService:
         """Return the answer to a task, stored, computed at once or from its job; else the job that works on it.
 
         Args:
-            task: what is asked. What is expected to be short is computed at once, unless it is a γ. Where it takes
-                `SHORT_ERROR` times as much processor time it becomes a job, and so does, for `MISJUDGED_SECONDS`,
-                whatever this client asks of that kind.
+            task: what is asked. What is expected to be short is computed at once, unless it is a γ, on the lane for
+                its length. Where it takes `ESTIMATE_ERROR` times as much processor time, it moves to the next lane, and
+                becomes a job in the end; so does, for `MISJUDGED_SECONDS`, whatever this client asks of that kind.
             wait_seconds: how long to wait for a job [s]; None for the operator's setting.
 
         Raises:
@@ -188,15 +182,16 @@ class DesignService:
             CacheError: the store cannot be read.
         """
         audit.mention_question(task.key)
-        seconds, limit = None, SHORT_ERROR * self.settings.short_seconds
-        is_short = not task.solves and task.seconds <= self.settings.short_seconds
-        if is_short and not self._misjudged.has(task.kind):
+        seconds = None
+        for lane in self.resources.lanes:
+            if task.solves or task.seconds > lane.seconds or self._misjudged.has(task.kind, lane):
+                continue
             task.check(self.settings)
             try:
-                return await task.load(self._context) or await self.resources.compute_soon(task, limit)
+                return await task.load(self._context) or await self.resources.compute_on(lane, task)
             except TaskTimeout:
-                self._misjudged.add(task.kind)
-                seconds = limit
+                self._misjudged.add(task.kind, lane)
+                seconds = lane.processor_limit
         try:
             flight = f"{task.key} {may_solve()}"  # what a reader is refused, another who asks meanwhile is not
             outcome = await self._flights.do(flight, lambda: self._load_or_queue(task, seconds))

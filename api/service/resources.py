@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -36,18 +37,63 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-SHORT_LIMIT_SECONDS = 20.0
-"""Time after which work on the short lane is stopped [s]: expected to take a second at most, it becomes a job."""
+PROMPT_SECONDS = 0.05
+"""Time up to which work is prompt [s], as a certificate is: it never waits for work that takes a second."""
+
+LANE_LIMIT_SECONDS = 20.0
+"""Time after which work on a lane is stopped [s], however busy the machine."""
+
+ESTIMATE_ERROR, LOADING_SECONDS = 3.0, 2.0
+"""Multiple of a lane's time after which work moves to the next lane; and the least [s]: libraries take that to load."""
 
 QUICK_NICENESS, SOLVER_NICENESS = 10, 15
-"""Niceness of the processes that do jobs, short and long: those that a client waits for go first."""
+"""Niceness of the processes for short work and for long jobs: prompt work goes first."""
+
+
+class Lane:
+    """Lane of work of one length: its own processes, at which clients take turns. For use within one event loop.
+
+    Args:
+        pool: its processes.
+        places: tasks at once.
+        seconds: longest work that it is meant for, by estimate [s].
+
+    Attributes:
+        pool: as given.
+        seconds: as given.
+        processor_limit: processor time after which work proves to be longer than this [s].
+    """
+
+    def __init__(self, pool: ProcessPool, places: int, seconds: float) -> None:
+        self.pool, self.seconds = pool, seconds
+        self.processor_limit = max(ESTIMATE_ERROR * seconds, LOADING_SECONDS)
+        self._turns = FairQueue(places)
+
+    async def run(
+        self,
+        task: PoolTask,
+        argument: Any,
+        *,
+        time_limit: float | None = None,
+        processor_limit: float = math.inf,
+        progress: ProgressCallback | None = None,
+    ) -> Any:
+        """Return what a task returns, once it is the client's turn; the server itself takes turns too.
+
+        Arguments and errors are those of `ProcessPool.run`.
+        """
+        client = current_client()
+        async with self._turns.place("" if client is None else client.name):
+            return await self.pool.run(
+                task, argument, time_limit=time_limit, processor_limit=processor_limit, progress=progress
+            )
 
 
 class ServiceResources:
     """Resources of a service: its store and jobs, threads for calls that block, process pools, and job workers.
 
-    Short work has processes of its own: certificates, error curves and small accounts in one pool, the γ of small
-    problems in another. Clients have turns at both. Use `open`, which starts the background work and ends it.
+    Work goes by its estimate: prompt work, such as a certificate, short work with the γ of small problems, and long
+    jobs have processes of their own each. Use `open`, which starts the background work and ends it.
 
     Args:
         store: of answers and jobs; the service closes it.
@@ -62,6 +108,7 @@ class ServiceResources:
         events: where the states of jobs are published.
         workers: who do the jobs.
         context: what a task uses.
+        lanes: for work that is no job: prompt and short.
         webhooks: who is told when jobs end; None where the operator has set no secret for that.
         closing: whether the server shuts down.
 
@@ -77,14 +124,15 @@ class ServiceResources:
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self.solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
         self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
-        self._quick = ProcessPool(short, memory=memory, name="quick", niceness=QUICK_NICENESS)
-        self._short_lane = FairQueue(short)
+        self._quick = ProcessPool(short, memory=memory, name="quick", warm_up=load_libraries, niceness=QUICK_NICENESS)
+        self.lanes = (
+            Lane(self._computers, short, min(PROMPT_SECONDS, settings.short_seconds)),
+            Lane(self._quick, short, settings.short_seconds),
+        )
         self._quota = ClientQuota(settings.max_compute)
         self.admission = JobAdmission(self.jobs, settings)
         self.events = JobEvents(self.jobs, self.run_in_reader)
-        self.context = TaskContext(
-            store, settings, self.run_in_reader, self.run_in_thread, self.solvers, self._computers
-        )
+        self.context = TaskContext(store, settings, self.run_in_reader, self.run_in_thread, self.solvers, self.lanes[1])
         designs = (DesignTask.kind,) if settings.solve == "on" else ()
         worker = partial(JobWorker, self.jobs, self.events, self.run_in_thread, lease=settings.lease_seconds)
         self.workers = [worker(dict.fromkeys((*KINDS, *designs), partial(self._do_job, self.solvers)), size=size)]
@@ -117,7 +165,8 @@ class ServiceResources:
             if resources.webhooks is not None:
                 background.append(asyncio.create_task(resources.webhooks.deliver()))
             if settings.solve == "on" and settings.prestart:
-                await asyncio.gather(resources.solvers.prestart(), resources._computers.prestart())
+                pools = resources.solvers, resources._computers, resources._quick
+                await asyncio.gather(*(pool.prestart() for pool in pools))
             for worker in resources.workers:
                 worker.start()
             yield resources
@@ -133,7 +182,7 @@ class ServiceResources:
 
     @property
     def pools(self) -> dict[str, PoolState]:
-        """State of the process pools: "solvers" do jobs, "quick" those of small γ, "compute" other short work."""
+        """State of the process pools: "solvers" do jobs, "quick" short work and small γ, "compute" prompt work."""
         return {"solvers": self.solvers.state, "quick": self._quick.state, "compute": self._computers.state}
 
     async def _do_job(self, pool: ProcessPool, job: Job, progress: ProgressCallback) -> tuple[str, dict[str, Any]]:
@@ -146,15 +195,14 @@ class ServiceResources:
         result, answer = await task.compute(replace(self.context, pool=pool), progress=progress)
         return canonical_json(result), answer
 
-    async def compute_soon(self, task: Task, processor_limit: float) -> dict[str, Any]:
-        """Return the answer to a short task, computed in a process of its own lane; raises as `compute`.
+    async def compute_on(self, lane: Lane, task: Task) -> dict[str, Any]:
+        """Return the answer to a task, computed on a lane, now; raises as `compute`.
 
         Raises:
-            TaskTimeout: it took longer than `SHORT_LIMIT_SECONDS`, or more processor time than the limit [s].
+            TaskTimeout: it took longer than the lane allows.
         """
-        context = replace(self.context, pool=self._computers)
-        async with self._short_turn():
-            return (await task.compute(context, (SHORT_LIMIT_SECONDS, processor_limit)))[1]
+        with self._quota.reserve(current_client()):
+            return (await task.compute(replace(self.context, pool=lane), (LANE_LIMIT_SECONDS, lane.processor_limit)))[1]
 
     async def _drain_on(self, shutdown: Shutdown) -> None:
         await shutdown.wait()
@@ -177,29 +225,23 @@ class ServiceResources:
         """Return ``work(*arguments)``, done in a thread for calls that only read; raises as `StoreCalls.run`."""
         return await self._reading.run(work, *arguments)
 
-    async def compute(self, task: PoolTask, argument: Any, progress: ProgressCallback | None = None) -> Any:
-        """Return ``task(argument, report)``: short work, in a process of its own lane, clients in turn.
+    async def compute(self, task: PoolTask, argument: Any, seconds: float = 0.0) -> Any:
+        """Return ``task(argument, report)``: work that is never a job, on the lane for its length, clients in turn.
 
         Args:
             task: a function at the top of a module (`api.tasks`).
             argument: anything that can be pickled.
-            progress: called with whatever the task reports.
+            seconds: how long it is expected to take [s].
 
         Raises:
             Exception: whatever the task raises.
             SolveFailed: its process was lost twice, took too long or grew too large.
-            Overloaded, TooManyJobs: too many computations wait already, or too many of one client.
+            TooManyJobs: too many computations of one client are under way.
         """
-        async with self._short_turn():
-            return await self._computers.run(task, argument, time_limit=SHORT_LIMIT_SECONDS, progress=progress)
-
-    @asynccontextmanager
-    async def _short_turn(self) -> AsyncIterator[None]:
-        """Hold a place on the lane of short work within the block; the server's own computations take turns as well."""
-        client = current_client()
-        with self._quota.reserve(client):
-            async with self._short_lane.place("" if client is None else client.name):
-                yield
+        prompt, short = self.lanes
+        with self._quota.reserve(current_client()):
+            lane = prompt if seconds <= PROMPT_SECONDS else short
+            return await lane.run(task, argument, time_limit=LANE_LIMIT_SECONDS)
 
     @property
     def stalled(self) -> str:

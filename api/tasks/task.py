@@ -8,17 +8,18 @@ Processes of the pool import this module, so it imports no schema and no framewo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from darrm_opt.errors import DarrmError
 from solver_cache.process_pool.task_loop import Report
+from solver_cache.process_pool.task_loop import Task as PoolTask
 from solver_cache.store import Store
 
 if TYPE_CHECKING:
     from api.settings import Settings
-    from solver_cache.process_pool.pool import ProcessPool
 
 ProgressCallback = Callable[[Any], None]
 
@@ -32,6 +33,21 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErro
 """What reading a row raises that anyone who can write to the database may have written."""
 
 
+class Processes(Protocol):
+    """Processes that run tasks: a pool, or a lane at which clients take turns."""
+
+    async def run(
+        self,
+        task: PoolTask,
+        argument: Any,
+        *,
+        time_limit: float | None = None,
+        processor_limit: float = math.inf,
+        progress: ProgressCallback | None = None,
+    ) -> Any:
+        """Return what a task returns; arguments and errors are those of `ProcessPool.run`."""
+
+
 @dataclass(frozen=True)
 class TaskContext:
     """What a task uses of its service.
@@ -42,15 +58,15 @@ class TaskContext:
         read: how a blocking call is made that only reads.
         write: how one is made that may write.
         pool: the processes that compute.
-        checkers: the processes that prove stored results again.
+        checkers: those that prove stored results again.
     """
 
     store: Store
     settings: Settings
     read: RunInThread
     write: RunInThread
-    pool: ProcessPool
-    checkers: ProcessPool
+    pool: Processes
+    checkers: Processes
 
 
 class Task(Protocol):

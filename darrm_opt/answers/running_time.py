@@ -289,6 +289,11 @@ def tradeoff_seconds(missing: Sequence[DesignSpec], specs: Sequence[DesignSpec],
     return solving + baselines * sum(verification_seconds(spec.problem) for spec in specs)
 
 
+def error_curve_seconds(K: int, points: int) -> float:
+    """Return the expected time of the errors of γ_opt and of all baselines at so many p [s]."""
+    return 0.005 + 4e-6 * K * points
+
+
 def profile_seconds(problem: Problem, points: int) -> float:
     """Return the expected time of a privacy profile [s]: a search for each point."""
     return points * (0.001 + 0.08 * _cut_seconds(problem))

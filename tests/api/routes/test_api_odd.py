@@ -158,8 +158,8 @@ def test_work_that_nobody_waits_for_is_stopped() -> None:
         begun, stopped = asyncio.Event(), asyncio.Event()
 
         class Slow:
-            async def compute(self, task: Any, argument: Any) -> Any:
-                assert task is no_op
+            async def compute(self, task: Any, argument: Any, seconds: float) -> Any:
+                assert (task, seconds) == (no_op, 0.5)
                 begun.set()
                 try:
                     return await asyncio.sleep(0 if argument == "quick" else 3600, "done")
@@ -173,10 +173,10 @@ def test_work_that_nobody_waits_for_is_stopped() -> None:
         service: Any = Slow()
         messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
         with pytest.raises(ClientDisconnected):
-            await compute(Request({"type": "http"}, receive), service, no_op, "slow")
+            await compute(Request({"type": "http"}, receive), service, no_op, "slow", 0.5)
         assert stopped.is_set()
         begun.clear()
-        assert await compute(Request({"type": "http"}, forever), service, no_op, "quick") == "done"
+        assert await compute(Request({"type": "http"}, forever), service, no_op, "quick", 0.5) == "done"
 
     async def forever() -> dict[str, Any]:
         await asyncio.Event().wait()

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -232,14 +233,35 @@ def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
     with client_of(short_seconds=0.3) as client:
         assert client.post("/v1/tradeoff", json=ASKED["tradeoff"]).status_code == 200
         monkeypatch.setitem(answers.KINDS, "tradeoff", endless)
-        service = client.app.state.service  # type: ignore[attr-defined]
-        stopped = service.resources.pools["compute"].killed
+        pools = client.app.state.service.resources.pools  # type: ignore[attr-defined]
+        stopped = {name: pools[name].killed for name in ("compute", "quick")}
         jobs = [client.post("/v1/tradeoff", json={**ASKED["tradeoff"], "ms": [1, m]}) for m in (1.5, 2.5, 3)]
         assert [job.status_code for job in jobs] == [202, 202, 202]
-        assert service.resources.pools["compute"].killed == stopped + 1  # the first alone was tried on the short lane
+        pools = client.app.state.service.resources.pools  # type: ignore[attr-defined]
+        for name, number in stopped.items():  # the first alone was tried there
+            assert pools[name].killed == number + 1
         assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
         for job in jobs:
             client.delete(f"/v1/jobs/{job.json()['id']}").raise_for_status()
+
+
+def test_a_certificate_does_not_wait_for_work_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = replace(answers.KINDS["tradeoff"], compute=tasks.endless_answer)
+    monkeypatch.setitem(answers.KINDS, "tradeoff", endless)
+    with client_of(short_seconds=5.0) as client, ThreadPoolExecutor() as threads:
+        service = client.app.state.service  # type: ignore[attr-defined]
+        question = {**LARGE, "ms": [3, 4, 5, 6, 7, 8]}
+        del question["m"]
+        long = threads.submit(client.post, "/v1/tradeoff", json=question)
+        end = time.monotonic() + 300
+        while not service.resources.pools["quick"].tasks:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        for _ in range(3):
+            assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
+        assert service.resources.pools["quick"].busy == 1
+        assert not long.done()
+        client.delete(f"/v1/jobs/{long.result().json()['id']}").raise_for_status()
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -
         async with service(settings(prestart=True)) as opened:
             assert {name: state.alive for name, state in opened.resources.pools.items()} == {
                 "solvers": 1,
-                "quick": 0,
+                "quick": 1,
                 "compute": 1,
             }
             assert await opened.compute(tasks.has_module, "dp_accounting")

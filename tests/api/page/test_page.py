@@ -263,8 +263,8 @@ def test_keyboard_alone(visit: Visit) -> None:
     for _ in range(13):
         keys.press("Tab")
         order.append(str(visit.tab.evaluate("document.activeElement.id || document.activeElement.name")))
-    release = ["target", "m", "delta", "wanted", "utility", "unknown", "least-ask"]
-    assert order == ["K", "affected", "epsilon", "Delta", *release, "kind", "objective", "shape"]
+    best, least = ["kind", "objective", "shape"], ["wanted", "utility", "unknown", "least-ask"]
+    assert order == ["K", "affected", "epsilon", "Delta", "target", "m", "delta", *best, *least]
     keys.press("ArrowRight")
     keys.press("Tab")
     keys.press("Enter")
@@ -467,7 +467,7 @@ def test_a_slow_line_shows_the_answer_soon(visiting: Visiting) -> None:
     assert sum(bytes_of) < 250_000
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (1366, 768), (1536, 864), (768, 1024), (390, 844)])
+@pytest.mark.parametrize("size", [(1280, 720), (1280, 900), (1366, 768), (1536, 864)])
 def test_the_button_is_in_view_at_once(visiting: Visiting, size: tuple[int, int]) -> None:
     width, height = size
     visit = visiting(viewport={"width": width, "height": height})
@@ -478,6 +478,22 @@ def test_the_button_is_in_view_at_once(visiting: Visiting, size: tuple[int, int]
     visit.tab.wait_for_timeout(100)
     box = visit.tab.locator("button.main").bounding_box()
     assert 0 <= box["y"] <= height - box["height"]
+
+
+@pytest.mark.parametrize(("size", "field"), [((1280, 900), "#kind"), ((390, 844), "#epsilon"), ((768, 1024), "#kind")])
+def test_the_button_covers_no_field(visiting: Visiting, size: tuple[int, int], field: str) -> None:
+    width, height = size
+    visit = visiting(viewport={"width": width, "height": height})
+    visit.go()
+    box = visit.tab.locator(field).bounding_box()
+    assert box["y"] + box["height"] <= height  # in view at once
+    top = "([x, y, of]) => document.elementFromPoint(x, y)?.matches(of)"
+    for y in (box["y"] + 3, box["y"] + box["height"] - 3):
+        assert visit.tab.evaluate(top, [box["x"] + 20, y, field])
+    for legend in visit.tab.locator("#problem legend").all():  # nor a heading, wherever the page is scrolled to
+        legend.scroll_into_view_if_needed()
+        box = legend.bounding_box()
+        assert visit.tab.evaluate(top, [box["x"] + 5, box["y"] + box["height"] / 2, "legend, legend *"])
 
 
 def test_a_click_that_leaves_a_corrected_field_is_not_lost(visiting: Visiting) -> None:

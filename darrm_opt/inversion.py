@@ -43,11 +43,11 @@ GUARD = 96
 which costs a word and no correctness."""
 
 
-class SymmetricLaw:
-    """Whole numbers x with probability exactly proportional to w(|x|), drawn by inversion of the law of |x|.
+class InvertedLaw:
+    """Whole numbers 0, 1, …, drawn by inversion of their law.
 
     Args:
-        enclose: returns the enclosures of Pr[|X| ≤ 0], Pr[|X| ≤ 1], … at so many bits, up to a place beyond which the
+        enclose: returns the enclosures of Pr[X ≤ 0], Pr[X ≤ 1], … at so many bits, up to a place beyond which the
             chance is less than can be told from 0 at that many bits.
         width: bits of a word, 1..63; small ones let a test try every string of bits.
 
@@ -63,15 +63,16 @@ class SymmetricLaw:
 
     def draw(self, count: int, source: RandomSource) -> Numbers:
         """Return ``count`` independent samples, shape (count,)."""
-        words = source.words(count, self._width + 1)
-        is_negative = (words & np.uint64(1)).astype(bool)
-        words >>= np.uint64(1)
+        return self._inverted(source.words(count, self._width), source)
+
+    def _inverted(self, words: NDArray[np.uint64], source: RandomSource) -> Numbers:
+        """Return the place of each U, of which the first word is given."""
         places = np.searchsorted(self._highs, words)  # thresholds that are surely at or below U
         undecided = np.flatnonzero(self._lows.take(places, mode="clip") <= words)
-        magnitudes = places.astype(np.int64)
+        numbers = places.astype(np.int64)
         for row in undecided.tolist():
-            magnitudes[row] = self._decided(int(words[row]), source)
-        return np.where(is_negative, -magnitudes, magnitudes)
+            numbers[row] = self._decided(int(words[row]), source)
+        return numbers
 
     def _decided(self, word: int, source: RandomSource) -> int:
         """Return the place of a U whose first word does not decide it: reads on until one does."""
@@ -83,6 +84,17 @@ class SymmetricLaw:
             place = bisect_left(highs, word)
             if place < len(lows) and lows[place] > word:
                 return place
+
+
+class SymmetricLaw(InvertedLaw):
+    """Whole numbers x with probability exactly proportional to w(|x|), drawn by inversion of the law of |x|."""
+
+    def draw(self, count: int, source: RandomSource) -> Numbers:
+        """Return ``count`` independent samples, shape (count,)."""
+        words = source.words(count, self._width + 1)
+        is_negative = (words & np.uint64(1)).astype(bool)
+        magnitudes = self._inverted(words >> np.uint64(1), source)
+        return np.where(is_negative, -magnitudes, magnitudes)
 
 
 class ExponentialCoins:
@@ -146,6 +158,37 @@ def gaussian_law(variance: Fraction) -> SymmetricLaw:
 def laplace_law(scale: Fraction) -> SymmetricLaw:
     """Return the discrete Laplace law: x with probability exactly proportional to e^(−|x|/scale)."""
     return SymmetricLaw(lambda bits: _enclosures(bits, 1 / scale, square=False))
+
+
+@lru_cache(maxsize=32)
+def binomial_law(trials: int, chance: Fraction, width: int = WIDTH) -> InvertedLaw:
+    """Return the law of the number of heads among ``trials`` coins; for a mean of some tens at most."""
+    return InvertedLaw(lambda bits: _binomial_enclosures(bits, trials, chance), width)
+
+
+def _binomial_enclosures(bits: int, trials: int, chance: Fraction) -> Enclosures:
+    """Enclose the cumulated chances of Binomial(trials, chance), chance < 1, at so many bits."""
+    precision, top = bits + GUARD, (1 << bits) - 1
+    heads, tails = chance.numerator, chance.denominator - chance.numerator
+    low = high = 1 << precision  # Pr[no heads], by squaring
+    for bit in f"{trials:b}":
+        low, high = (low * low) >> precision, -((-high * high) >> precision)
+        if bit == "1":
+            low, high = low * tails // chance.denominator, -(-high * tails // chance.denominator)
+    sum_low, sum_high = low, high
+    lows, highs = [], []
+    for k in range(trials + 1):
+        lows.append(min(sum_low >> GUARD, top))
+        highs.append(min(sum_high >> GUARD, top))
+        if k == trials or ((1 << precision) - sum_low) >> GUARD == 0:
+            break
+        more, less = (trials - k) * heads, (k + 1) * tails
+        low, high = low * more // less, -(-high * more // less)
+        sum_low, sum_high = sum_low + low, sum_high + high
+    if len(lows) == trials + 1:
+        lows[-1] = top  # no more heads than coins; a U of 1 there is none
+    highs[-1] = top
+    return lows, highs
 
 
 def _enclosures(bits: int, rate: Fraction, *, square: bool) -> Enclosures:

@@ -3,6 +3,7 @@
 * `total_privacy`, `total_privacy_of_sequence`: releases of a γ by every account below, and the least of them;
 * `release_profile`: one release at every ε;
 * `compose_models`, `FRESH`: voters that were trained once and answer many queries;
+* `Sampling`: how records are drawn where every query has a fresh and secret sample of its own;
 * `PrivacyBudget`: an accountant that rejects a charge beyond its budget;
 * `as_pld`, `as_event`, `pld_accountant`, `privacy_map`: releases of a γ for the accountants of other libraries.
 
@@ -20,6 +21,7 @@ from darrm_opt.accounting.freshness import FRESH, compose_models
 from darrm_opt.accounting.interop import as_event, as_pld, pld_accountant, privacy_map
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import ReleaseTotal, total_privacy, total_privacy_of_sequence
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "Release",
     "ReleaseProfile",
     "ReleaseTotal",
+    "Sampling",
     "TooMuchWork",
     "as_event",
     "as_pld",

@@ -2,6 +2,7 @@
 
 journal  an append-only file that survives kill -9, torn writes and two processes at once
 log      `ReleaseLog`: the releases of one mechanism on such a file, charged once and never free
+sampler  `EnsembleSampler`: fresh and secret samples of the records, for queries that are charged the sampled price
 counter  `ReleaseCounter`: the same in the memory of one process
 vote     `PrivateVote`: any mechanism, charged before an answer leaves
 """
@@ -10,12 +11,14 @@ from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.quota import most_releases
 from darrm_opt.randomness import ExactCoins, RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.release.counter import ReleaseCounter
-from darrm_opt.release.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
+from darrm_opt.release.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
 from darrm_opt.release.log import ReleaseLog
+from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.release.vote import PrivateVote
 
 __all__ = [
     "BudgetSpent",
+    "EnsembleSampler",
     "ExactCoins",
     "PrivateVote",
     "Quota",
@@ -24,6 +27,8 @@ __all__ = [
     "ReleaseIdTaken",
     "ReleaseLog",
     "ReleaseLogDamaged",
+    "Sample",
+    "SampleUsed",
     "SeededRandomnessForTestsOnly",
     "SystemRandomness",
     "most_releases",

@@ -46,3 +46,17 @@ class ReleaseLogDamaged(BudgetUnreadable):
 
 class ReleaseIdTaken(DarrmError):
     """A release id was used before, for another number of releases: ids name one release, and resume only that."""
+
+
+class SampleUsed(DarrmError):
+    """A sample was to serve more than its one query, or its one text of T labels; nothing was released.
+
+    Attributes:
+        fault: what is wrong, in words.
+    """
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        super().__init__(
+            f"The sample cannot be used: {fault}. Draw another one. Nothing was charged and nothing was released."
+        )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from darrm_opt.accounting.cost import Cost, Quota
 from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.release_profile import Release, Released
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
@@ -33,12 +34,16 @@ from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.release.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
+from darrm_opt.release.sampler import Sample
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.solver import PluralitySolution
 from darrm_opt.tables.votes import Labels
 
 KIND, FORMAT = "darrm release log", 1
 """Kind of file, in its first line, and its version."""
+
+SAMPLED_FORMAT = 2
+"""Version of a log with a sampling: a version that knows none must not go on from it."""
 
 GAMMA_KIND, CLASSES_KIND, OLD_FORMAT = "darrm release ledger", "darrm plurality log", 2
 """Kinds of release 0.2: logs of a γ and of other mechanisms. They go on in their own form."""
@@ -60,7 +65,7 @@ class _Releases(NamedTuple):
 
     Attributes:
         header: the first line.
-        spent: releases.
+        spent: releases that are charged; of a text that is not complete, those to come too.
         labels: those of them that are classes and not ⊥.
         places: place of the line and count of each release that has an id. One dict for all states, which only grows:
             a line whose reading was interrupted is in it, under the same id, when it is read again.
@@ -111,6 +116,7 @@ class ReleaseLog:
         queries: int | None = None,
         fresh: bool = False,
         first: int = 0,
+        sampling: Sampling | None = None,
     ) -> ReleaseLog:
         """Create a release log for one mechanism, with a total budget, a number of releases, or both.
 
@@ -126,6 +132,8 @@ class ReleaseLog:
                 (`accounting.freshness.FRESH`). Such a log is for the releases of one training: other models, another
                 log. Voters that are not private: no difference.
             first: how many are about to be released: a log that allows fewer is not created.
+            sampling: how the records are drawn anew for every query; None: every record is in every query. Such a log
+                releases for samples of an `EnsembleSampler` alone, each once, and its total is that of such releases.
 
         Returns:
             The log, on disk.
@@ -138,7 +146,9 @@ class ReleaseLog:
             BudgetUnreadable: the file cannot be written.
         """
         mechanism = mechanism_of(mechanism, fresh=fresh)
-        quota = _quota(mechanism, budget, queries)
+        if sampling is not None and not isinstance(sampling, Sampling):
+            raise InvalidInput("sampling", sampling, "a Sampling, or None")
+        quota = _quota(mechanism, budget, queries, sampling)
         if whole_number(first, "first", _COUNT, least=0) > quota.queries:
             raise BudgetSpent(_in_words(budget, quota.queries), quota.queries, 0, first)
         header = {
@@ -150,6 +160,8 @@ class ReleaseLog:
             "account": quota.account,
             "limit": quota.queries,
         }
+        if sampling is not None:
+            header |= {"format": SAMPLED_FORMAT, "sampling": sampling.record()}
         try:
             create(path, header)
         except FileExistsError as err:
@@ -168,6 +180,7 @@ class ReleaseLog:
         queries: int | None = None,
         fresh: bool = False,
         first: int = 0,
+        sampling: Sampling | None = None,
     ) -> ReleaseLog:
         """Open the release log of one mechanism, or create it if there is no file; several processes may do so at once.
 
@@ -179,6 +192,7 @@ class ReleaseLog:
             queries: as for `create`; an existing log must allow as many.
             fresh: as for `create`; True needs an existing log that says so too.
             first: as for `create`; an existing log may have fewer left.
+            sampling: as for `create`; an existing log must have the same. None: whichever it has.
 
         Returns:
             The log, on disk.
@@ -191,7 +205,7 @@ class ReleaseLog:
         mechanism = mechanism_of(mechanism, fresh=fresh)
         if not Path(path).exists():
             try:
-                return cls.create(path, mechanism, budget=budget, queries=queries, first=first)
+                return cls.create(path, mechanism, budget=budget, queries=queries, first=first, sampling=sampling)
             except InvalidInput as err:
                 if not isinstance(err.__cause__, FileExistsError):  # else another process has just created it
                     raise
@@ -202,6 +216,9 @@ class ReleaseLog:
             raise InvalidInput("budget", budget, accepted, advice)
         if queries is not None and log.limit != queries:
             raise InvalidInput("queries", queries, accepted, advice)
+        if sampling is not None and log.sampling != sampling:
+            words = "none" if log.sampling is None else log.sampling.words
+            raise InvalidInput("sampling", sampling.words, f"the sampling of {path}: {words}", advice)
         return log
 
     @property
@@ -223,6 +240,11 @@ class ReleaseLog:
     def fresh(self) -> bool:
         """Whether its limit supposes that voters are fresh (`accounting.freshness.FRESH`)."""
         return self._mechanism.fresh
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """How the records of a query are drawn anew; None: every record is in every query."""
+        return self._sampling
 
     @property
     def limit(self) -> int:
@@ -269,7 +291,7 @@ class ReleaseLog:
         For the releases so far, as for any number: a number that was chosen in view of the answers is not covered. Who
         stops early because of what came out can claim the total of the limit, and no less.
         """
-        return self._mechanism.cost(releases, delta)
+        return self._mechanism.cost(releases, delta, self._sampling)
 
     def stored(self, release_id: str) -> Labels | None:
         """Return the answers released under an id, or None if there are none; costs nothing.
@@ -280,7 +302,9 @@ class ReleaseLog:
         release_id = checked_id(release_id)
         return self._journal.locked(lambda file: self._answers(file, release_id))
 
-    def charge_and_release(self, count: int, draw: Draw, release_id: str | None = None) -> Labels:
+    def charge_and_release(
+        self, count: int, draw: Draw, release_id: str | None = None, samples: Sequence[Sample] = ()
+    ) -> Labels:
         """Release ``count`` answers, or return those that were released under this id.
 
         Args:
@@ -288,6 +312,8 @@ class ReleaseLog:
             draw: draws them, given how many classes were released before; called at most once, while nobody else may
                 write.
             release_id: names the release, so that it can be asked for again; None: it cannot, and is charged each time.
+            samples: where the log has a sampling, the sample of each answer, each of which is used by this; or the one
+                sample of all of them, where it serves several labels. Answers that are stored need none.
 
         Returns:
             The answers, shape (count,). They are on the disk, and charged, before they are returned.
@@ -295,6 +321,7 @@ class ReleaseLog:
         Raises:
             BudgetSpent: fewer are left; nothing was charged.
             BudgetExceeded: this is a child that was forked inside ``draw``; its parent is charged and gets the answers.
+            SampleUsed: a sample was used already, or is another process's; nothing was charged and nothing released.
             ReleaseIdTaken: the id named a release of another size.
             InvalidInput: not a count or not an id.
             ReleaseLogDamaged: the file is not as it was written; nothing was released.
@@ -304,10 +331,15 @@ class ReleaseLog:
         count = whole_number(count, "count", _COUNT, least=0)
         if release_id is not None:
             release_id = checked_id(release_id)
-        return self._journal.locked(partial(self._charge_and_release, count, draw, release_id))
+        return self._journal.locked(partial(self._charge_and_release, count, draw, release_id, samples))
 
     def _charge_and_release(
-        self, count: int, draw: Draw, release_id: str | None, file: LockedJournal[_Releases]
+        self,
+        count: int,
+        draw: Draw,
+        release_id: str | None,
+        samples: Sequence[Sample],
+        file: LockedJournal[_Releases],
     ) -> Labels:
         stored = None if release_id is None else self._answers(file, release_id)
         if stored is not None:
@@ -317,18 +349,43 @@ class ReleaseLog:
                     "another id. Nothing was charged and nothing was released."
                 )
             return stored
-        if count > self.limit - file.state.spent:
-            raise BudgetSpent(self.in_words, self.limit, file.state.spent, count)
+        served = self._check_samples(samples, count)
+        owner = os.path.realpath(self.path)
+        charged = sum(sample.charge(labels, owner) for sample, labels in served) if self._sampling else count
+        if charged > self.limit - file.state.spent:
+            raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
+        for sample, labels in served:
+            sample.take(labels, owner)
         answers = draw(file.state.labels)
         if answers.shape != (count,):
             raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
         record: Record = {"count": count}
+        if charged != count:
+            record["charged"] = charged
         if self._counts_labels:
             record["labels"] = int(np.count_nonzero(answers != ABSTENTION))
         if release_id is not None:
             record |= {"id": release_id, self._field: _encoded(answers, bits=self._stores_bits)}
         file.append(record)
         return answers
+
+    def _check_samples(self, samples: Sequence[Sample], count: int) -> list[tuple[Sample, int]]:
+        """Return the samples of ``count`` answers, and how many labels of each are asked."""
+        if self._sampling is None:
+            if samples:
+                raise InvalidInput("sample", "a sample", "None", f"{self.path} charges as if without samples.")
+            return []
+        each = 1 if len(samples) == count else count
+        if len(samples) not in (count, min(count, 1)) or (each > 1 and self._sampling.labels == 1):
+            raise InvalidInput(
+                "sample", f"{len(samples)} samples for {count} answers", "one of an EnsembleSampler each"
+            )
+        for sample in samples:
+            if type(sample) is not Sample or sample.sampling != self._sampling:
+                raise InvalidInput("sample", sample, f"a sample of an EnsembleSampler: {self._sampling.words}")
+            if len(sample.shares) != self._mechanism.K:
+                raise InvalidInput("sample", f"for {len(sample.shares)} voters", f"one for K = {self._mechanism.K}")
+        return [(sample, each) for sample in samples]
 
     def check_is_for(self, mechanism: Releasing, argument: str = "release_log") -> None:
         """Refuse to release anything else than what this log is for.
@@ -359,6 +416,9 @@ class ReleaseLog:
         try:
             count, release_id = whole_number(record["count"], "count", _COUNT, least=0), record.get("id")
             labels = record.get("labels", None if counts_labels else count)
+            charged = count
+            if "sampling" in releases.header:
+                charged = whole_number(record.get("charged", count), "charged", _COUNT, least=0)
         except (InvalidInput, KeyError, AttributeError) as err:
             raise ReleaseLogDamaged(
                 f"the release log {self._journal.path} holds a line that is no release ({err!r})"
@@ -369,7 +429,7 @@ class ReleaseLog:
             )
         if release_id is not None:
             releases.places[release_id] = (place, count)
-        return _Releases(releases.header, releases.spent + count, releases.labels + labels, releases.places)
+        return _Releases(releases.header, releases.spent + charged, releases.labels + labels, releases.places)
 
     def _answers(self, file: LockedJournal[_Releases], release_id: str) -> Labels | None:
         if release_id not in file.state.places:
@@ -385,12 +445,21 @@ class ReleaseLog:
                 "allow too many releases of voters that were trained once. Create another, with what is left of the "
                 "total."
             )
-        if (kind, version) not in ((KIND, FORMAT), (GAMMA_KIND, OLD_FORMAT), (CLASSES_KIND, OLD_FORMAT)):
+        if (kind, version) not in (
+            (KIND, FORMAT),
+            (KIND, SAMPLED_FORMAT),
+            (GAMMA_KIND, OLD_FORMAT),
+            (CLASSES_KIND, OLD_FORMAT),
+        ):
             raise BudgetUnreadable(f"{self.path} is not a release log in a format that this version reads and writes.")
         if kind == GAMMA_KIND:
             self._mechanism: VoteMechanism = CertifiedNoiseFunction.from_fields(header)
         else:
             self._mechanism = mechanism_from_record(header["mechanism"])
+        is_sampled = (kind, version) == (KIND, SAMPLED_FORMAT)
+        self._sampling = Sampling.from_record(header["sampling"]) if is_sampled else None
+        if is_sampled != ("sampling" in header):
+            raise BudgetUnreadable(f"{self.path} does not say how its records are drawn in the way of its format.")
         self._counts_labels = kind != GAMMA_KIND
         self._field = "answers" if kind == KIND else "bits"
         # The answers of a γ are never ⊥: a bit each, and not two bytes.
@@ -399,11 +468,14 @@ class ReleaseLog:
         budget: Any = header["budget"]
         self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
         is_old = self._budget is not None and header["version"] != __version__
-        if is_old and self._budget is not None and not self._mechanism.fits(self._budget, self.limit):
+        if is_old and self._budget is not None and not self._fits(self._budget):
             raise BudgetUnreadable(
                 f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and "
                 f"this version, {__version__}, cannot prove it: refusing to go on."
             )
+
+    def _fits(self, budget: Privacy) -> bool:
+        return self._mechanism.fits(budget, self.limit, self._sampling)
 
 
 def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
@@ -436,17 +508,17 @@ def checked_id(release_id: Any) -> str:
     return release_id
 
 
-def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None) -> Quota:
+def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None, sampling: Sampling | None) -> Quota:
     """Return the number of releases that a log allows, and what proves it."""
     if budget is None and queries is None:
         raise InvalidInput("budget", budget, "a total (ε, δ), a number of queries, or both")
     if queries is None:
         assert budget is not None  # noqa: S101 - for the type checker
-        return mechanism.most_releases(budget)
+        return mechanism.most_releases(budget, sampling)
     queries = whole_number(queries, "queries", _COUNT, least=0)
     if budget is None:
         return Quota(queries, "queries")
-    cost = mechanism.cost(queries, budget.delta)
+    cost = mechanism.cost(queries, budget.delta, sampling)
     if cost.epsilon > budget.epsilon:
         raise InvalidInput(
             "queries",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SystemRandomness
 from darrm_opt.release.counter import ReleaseCounter
 from darrm_opt.release.log import ReleaseLog, Releasing, mechanism_of
+from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import Labels, count_votes
 
@@ -92,12 +94,13 @@ class PrivateVote:
         """What releases."""
         return self._mechanism
 
-    def release(self, votes: Any, release_id: str | None = None) -> int | None:
+    def release(self, votes: Any, release_id: str | None = None, *, sample: Sample | None = None) -> int | None:
         """Return one private class, or None for ⊥.
 
         Args:
             votes: K votes, each a class 0..C−1.
             release_id: as in `release_many`.
+            sample: the sample that these votes come from, where the log has a sampling.
 
         Returns:
             The class; written and charged before it is returned.
@@ -108,10 +111,45 @@ class PrivateVote:
         row = np.asarray(votes)
         if row.shape != (self._mechanism.K,):
             raise InvalidInput("votes", row.shape, f"shape ({self._mechanism.K},), one vote of each voter")
-        label = int(self.release_many(row[None, :], release_id)[0])
+        label = int(self.release_many(row[None, :], release_id, samples=() if sample is None else (sample,))[0])
         return None if label == ABSTENTION else label
 
-    def release_many(self, votes: Any, release_id: str | None = None) -> Labels:
+    def release_sampled(
+        self, sampler: EnsembleSampler, ask: Callable[[Sample], Any], release_id: str | None = None
+    ) -> int | None:
+        """Draw a sample, ask the voters, and return one private class, or None for ⊥.
+
+        Args:
+            sampler: draws the sample.
+            ask: returns the K votes, each a class 0..C−1, of voters that look at the sample's shares and at nothing
+                else of the data. Where it raises, the same sample is kept for the next call under this id.
+            release_id: as in `release_many`: where its class is there, nobody is asked and no sample is drawn.
+
+        Returns:
+            The class; written and charged before it is returned.
+
+        Raises:
+            DarrmError: what `release_many` raises, for the same reasons.
+
+        >>> from darrm_opt.accounting import Sampling
+        >>> from darrm_opt.mechanisms import mechanism_class
+        >>> from darrm_opt.release import EnsembleSampler
+        >>> sampler = EnsembleSampler(Sampling(1000, 30), K=10)
+        >>> vote = PrivateVote(mechanism_class("permute_and_flip").of(10, 4, 50.0))
+        >>> vote.release_sampled(sampler, lambda sample: [2 for share in sample.shares])
+        2
+        """
+        if isinstance(self._budget, ReleaseLog) and release_id is not None:
+            stored = self._budget.stored(release_id)
+            if stored is not None and stored.size == 1:
+                return None if stored[0] == ABSTENTION else int(stored[0])
+        sample = sampler.draw_for(release_id)
+        is_logged = isinstance(self._budget, ReleaseLog) and self._budget.sampling is not None
+        label = self.release(ask(sample), release_id, sample=sample if is_logged else None)
+        sampler.forget(release_id)
+        return label
+
+    def release_many(self, votes: Any, release_id: str | None = None, *, samples: Sequence[Sample] = ()) -> Labels:
         """Return a private class for each row of votes, `ABSTENTION` (−1) for ⊥. The same votes again cost again.
 
         Args:
@@ -119,6 +157,8 @@ class PrivateVote:
                 values), shape (N, K).
             release_id: with a `ReleaseLog`: a name for this release. Under the same name the same classes are
                 returned, for nothing, whatever the votes are then: that is how a job goes on after a crash.
+            samples: where the log has a sampling, the sample that each row of votes comes from, each for the first time
+                and the last; or the one sample of all rows, where it serves the labels of a text.
 
         Returns:
             Classes, shape (N,), int16; written and charged before they are returned.
@@ -127,10 +167,15 @@ class PrivateVote:
             InvalidInput: another shape, or something that is not a class; messages never show votes.
             BudgetExceeded: the budget does not allow N more (`BudgetSpent` for a log or a counter).
             ReleaseIdTaken: the name was used for another number of releases.
+            SampleUsed: a sample was used already.
         """
         counts, budget = count_votes(votes, self._mechanism.K, self._mechanism.classes), self._budget
         if isinstance(budget, ReleaseLog):
-            return budget.charge_and_release(len(counts), lambda before: self._draw(counts, before), release_id)
+            return budget.charge_and_release(
+                len(counts), lambda before: self._draw(counts, before), release_id, samples
+            )
+        if samples:
+            raise InvalidInput("sample", "a sample", "None", "Only a ReleaseLog that has a sampling charges for it.")
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
         if isinstance(budget, ReleaseCounter):

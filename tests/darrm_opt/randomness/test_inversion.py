@@ -17,6 +17,7 @@ from darrm_opt.inversion import (
     ExponentialCoins,
     SymmetricLaw,
     _enclosures,
+    binomial_law,
     exponential_bounds,
     gaussian_law,
     laplace_law,
@@ -94,6 +95,18 @@ def test_every_string_of_bits_is_tried_and_the_law_is_exact(rate: Fraction, squa
         return (2 if x else 1) * weights[x] / total
 
     check_law(decided(lambda source: abs(int(law.draw(1, source)[0]))), chance, 30, 0.97 if rate > 0.1 else 0.8)
+
+
+@pytest.mark.parametrize(
+    ("trials", "chance"), [(1, Fraction(1, 3)), (7, Fraction(2, 5)), (40, Fraction(1, 50)), (3, Fraction(0.7))]
+)
+def test_every_string_of_bits_is_tried_and_numbers_of_heads_are_exact(trials: int, chance: Fraction) -> None:
+    law = binomial_law(trials, chance, WIDTH)
+
+    def exact(k: int) -> Fraction:
+        return math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
+
+    check_law(decided(lambda source: int(law.draw(1, source)[0])), exact, trials + 1, 0.97)
 
 
 @pytest.mark.parametrize("rate", RATES)

@@ -1,0 +1,213 @@
+"""Ensemble sampler: the fresh and secret samples of records that queries are answered from, drawn exactly.
+
+`EnsembleSampler` draws by the schemes that the accounts hold for (`darrm_opt.accounting.sampling`) and by no other. A
+`Sample` serves one query, or one text of T labels, once: a `ReleaseLog` with a sampling charges the sampled price for
+nothing else.
+
+What is refused: a sample that was used, in another log, by another process, or after a copy; one of another sampling or
+another number of voters. What no program sees, and the totals suppose: the indices stay secret, for ever; the sample is
+not chosen, that is, no sample is thrown away for what is in it or in view of the query; each voter looks at its share
+alone (or all of them at the whole sample, where one record moves ``affected`` votes all the same, as the K nearest
+neighbours within it do); a voter without records, or one that fails, answers something that does not depend on data.
+
+Exactness: of Poisson samples the size is drawn first, Binomial(n, q), by inversion in blocks of records
+(`inversion.binomial_law`), then that many distinct records, uniformly: together the law of n independent coins. They
+are the first ones of a sequence of independent uniform ones, in the order in which they come, so that any
+positions in it are a uniform share too.
+"""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.inversion import binomial_law
+from darrm_opt.problem import whole_number
+from darrm_opt.process import process_identity
+from darrm_opt.randomness import RandomSource, SystemRandomness, below_each
+from darrm_opt.release.errors import SampleUsed
+
+Indices = NDArray[np.int64]
+
+MAX_RECORDS = 2**32 - 1
+"""Most records that are drawn from."""
+
+BLOCK_MEAN = 4
+"""Mean number of records drawn of one block, at most: a law of some fifty values."""
+
+
+class Sample:
+    """The records of one query, by voter; made by `EnsembleSampler.draw`, used once, and secret.
+
+    Attributes:
+        sampling: how it was drawn.
+        shares: indices of the records of each voter, K arrays, read-only. Never to be shown.
+    """
+
+    def __init__(self, sampling: Sampling, shares: tuple[Indices, ...]) -> None:
+        for share in shares:
+            share.flags.writeable = False
+        self.sampling, self.shares = sampling, shares
+        self._process, self._lock = process_identity(), threading.Lock()
+        self._owner, self._released = "", 0
+
+    def __repr__(self) -> str:
+        return f"Sample({self.sampling!r}, left={self.left})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A sample is used once: it cannot be copied, stored or sent to another process.")
+
+    @property
+    def records(self) -> Indices:
+        """Indices of all its records, each once, in increasing order. Never to be shown."""
+        return np.unique(np.concatenate(self.shares))
+
+    @property
+    def left(self) -> int:
+        """Labels that it may still serve."""
+        return self.sampling.labels - self._released
+
+    def charge(self, count: int, owner: str) -> int:
+        """Return how many labels a log is charged for ``count`` more labels of this sample: all T with the first.
+
+        Args:
+            count: labels, at least 1.
+            owner: the log.
+
+        Raises:
+            SampleUsed: it does not serve so many more, or another log or process uses it.
+        """
+        if self._process != process_identity():
+            raise SampleUsed("it was drawn by another process, and a forked copy would be used twice")
+        if self._released and self._owner != owner:
+            raise SampleUsed(f"it was charged to {self._owner}")
+        if count > self.left:
+            raise SampleUsed(f"it serves {self.sampling.labels} labels, and {self._released} of them are released")
+        return 0 if self._released else self.sampling.labels
+
+    def take(self, count: int, owner: str) -> None:
+        """Use it for ``count`` labels; raises as `charge`, and then nothing is used."""
+        with self._lock:
+            self.charge(count, owner)
+            self._owner, self._released = owner, self._released + count
+
+
+class EnsembleSampler:
+    """Sampler of the records of K voters, afresh for every query, from the operating system's randomness.
+
+    Args:
+        sampling: the scheme, and the numbers that the account is for.
+        K: voters.
+        records: records that there are; None: as many as ``sampling`` says. With "poisson" any number, since only the
+            rate counts; with other schemes that number.
+        source: where chance comes from; None for the operating system, which privacy requires.
+
+    Guarantees:
+        Given uniform independent bits, each sample has exactly the law of its scheme, independently of all others:
+        "poisson" each record with chance exactly ``rate`` (the double) or ``sample``/``records`` (the fraction), given
+        to each voter with chance 1/K; "without-replacement" ``sample`` distinct records, whose order is uniform and of
+        which each voter gets the same number, or one more; "each-voter" and "each-voter-with-replacement" that for each
+        voter by itself. Time grows with the number of records drawn, and not with that of records, but for one word
+        for each `BLOCK_MEAN` drawn; it depends on the sample's size.
+
+    Raises:
+        InvalidInput: no sampling, a number out of its range, or another number of records than the scheme's.
+
+    >>> from darrm_opt.accounting import Sampling
+    >>> sampler = EnsembleSampler(Sampling(67_349, 40, scheme="without-replacement"), K=10)
+    >>> [share.size for share in sampler.draw().shares]
+    [4, 4, 4, 4, 4, 4, 4, 4, 4, 4]
+    """
+
+    def __init__(
+        self, sampling: Sampling, K: int, *, records: int | None = None, source: RandomSource | None = None
+    ) -> None:
+        if not isinstance(sampling, Sampling):
+            raise InvalidInput("sampling", sampling, "a Sampling")
+        self._sampling, self._K = sampling, whole_number(K, "K", "a whole number of voters, at least 1")
+        accepted = f"{sampling.records} records, as the sampling says"
+        if sampling.scheme == "poisson":
+            accepted = f"a whole number of records, 0 to {MAX_RECORDS}"
+        n = whole_number(sampling.records if records is None else records, "records", accepted, least=0)
+        if n > MAX_RECORDS or (sampling.scheme != "poisson" and n != sampling.records):
+            raise InvalidInput("records", n, accepted)
+        self._records, self._source = n, SystemRandomness() if source is None else source
+        self._kept: dict[str, Sample] = {}
+
+    def __repr__(self) -> str:
+        return f"EnsembleSampler({self._sampling!r}, K={self._K})"
+
+    @property
+    def sampling(self) -> Sampling:
+        """How records are drawn."""
+        return self._sampling
+
+    @property
+    def K(self) -> int:
+        """Voters."""
+        return self._K
+
+    def draw(self) -> Sample:
+        """Return a sample for one query, or for one text of T labels; independent of all others."""
+        scheme, size = self._sampling.scheme, self._sampling.sample or 0
+        if scheme == "poisson":
+            drawn = self._distinct(self._poisson_size())
+            voters = below_each(np.full(drawn.size, self._K), self._source)
+            by_voter = np.argsort(voters, kind="stable")
+            ends = np.searchsorted(voters[by_voter], np.arange(1, self._K))
+            shares = np.split(drawn[by_voter], ends)
+        elif scheme == "without-replacement":
+            shares = np.array_split(self._distinct(size), self._K)
+        elif scheme == "each-voter":
+            shares = [self._distinct(size) for _ in range(self._K)]
+        else:
+            shares = [self._uniform(size) for _ in range(self._K)]
+        return Sample(self._sampling, tuple(share.copy() for share in shares))
+
+    def draw_for(self, release_id: str | None) -> Sample:
+        """Return the sample of a release: the same one until it is used, so that nobody tries again for a better one.
+
+        Args:
+            release_id: names the release; None: a new sample.
+        """
+        if release_id is None:
+            return self.draw()
+        sample = self._kept.get(release_id)
+        if sample is None or not sample.left:
+            sample = self._kept[release_id] = self.draw()
+        return sample
+
+    def forget(self, release_id: str | None) -> None:
+        """Let go of the sample of a release whose label is there."""
+        if release_id is not None:
+            self._kept.pop(release_id, None)
+
+    def _poisson_size(self) -> int:
+        """Return Binomial(n, q): a sum over blocks of records, all of one size but the last."""
+        rate, sample = self._sampling.rate, self._sampling.sample
+        chance = Fraction(rate) if rate is not None else Fraction(sample or 0, self._sampling.records)
+        if chance == 1:
+            return self._records
+        block = max(1, int(BLOCK_MEAN / chance))
+        blocks, rest = divmod(self._records, block)
+        size = int(binomial_law(block, chance).draw(blocks, self._source).sum())
+        return size + (int(binomial_law(rest, chance).draw(1, self._source)[0]) if rest else 0)
+
+    def _uniform(self, count: int) -> Indices:
+        """Return independent uniform records."""
+        return below_each(np.full(count, self._records), self._source)
+
+    def _distinct(self, count: int) -> Indices:
+        """Return distinct records in a uniform order: the first ones of a sequence of independent uniform ones."""
+        drawn = self._uniform(count)
+        while True:
+            first = np.unique(drawn, return_index=True)[1]
+            if first.size >= count:
+                return np.asarray(drawn[np.sort(first)[:count]])
+            drawn = np.concatenate([drawn[np.sort(first)], self._uniform(2 * (count - first.size))])

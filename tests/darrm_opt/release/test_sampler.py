@@ -1,0 +1,267 @@
+"""Samples: exactly the law of their scheme, one query each, and nothing to gain for who tries more."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.forks import forked
+from support.sampled_ensembles import shares
+
+from darrm_opt import Privacy
+from darrm_opt.accounting import BudgetUnreadable
+from darrm_opt.accounting.sampling import Sampling, Scheme
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.randomness import SeededRandomnessForTestsOnly
+from darrm_opt.release import BudgetSpent, EnsembleSampler, PrivateVote, ReleaseLog, Sample, SampleUsed
+from darrm_opt.release.journal import _line
+
+RARE = Sampling(1000, 20)
+TOTAL = Privacy(1.0, 1e-5)
+
+
+def vote_of(K: int = 5, classes: int = 3, rate: float = 1.0) -> VoteMechanism:
+    return mechanism_class("permute_and_flip").of(K, classes, rate)
+
+
+def begun(folder: Path, sampling: Sampling = RARE, **budget: Any) -> ReleaseLog:
+    return ReleaseLog.create(folder / "log", vote_of(), sampling=sampling, **(budget or {"queries": 100}))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "size"),
+    [("poisson", 1), ("without-replacement", 2), ("each-voter", 2), ("each-voter-with-replacement", 2)],
+)
+def test_samples_have_the_law_of_every_draw_and_assignment(scheme: Scheme, size: int) -> None:
+    sampler = EnsembleSampler(Sampling(4, size, scheme=scheme), K=2, source=SeededRandomnessForTestsOnly(3))
+    draws = 20_000
+    seen = Counter(tuple(tuple(sorted(share.tolist())) for share in sampler.draw().shares) for _ in range(draws))
+    law: Counter[Any] = Counter()
+    for chance, each in shares(scheme, range(4), 2, size, Fraction(size, 4)):
+        law[each] += chance
+    assert sum(law.values()) == 1
+    assert seen.keys() <= law.keys()
+    expected = [float(law[each]) * draws for each in law]
+    assert stats.chisquare([seen[each] for each in law], expected).pvalue > 1e-6
+
+
+def test_a_large_sample_is_one_of_all_records() -> None:
+    sampler = EnsembleSampler(Sampling(10**6, 400), K=10, source=SeededRandomnessForTestsOnly(4))
+    samples = [sampler.draw() for _ in range(300)]
+    sizes = [sample.records.size for sample in samples]
+    assert sizes == [sum(share.size for share in sample.shares) for sample in samples]  # disjoint
+    variance = 400 * (1 - 400 / 10**6)
+    assert abs(np.mean(sizes) - 400) < 5 * np.sqrt(variance / 300)
+    assert 0.7 * variance < np.var(sizes) < 1.4 * variance
+    everything = np.concatenate([sample.records for sample in samples])
+    assert stats.kstest(everything / 10**6, "uniform").pvalue > 1e-6
+    by_voter = np.sum([[share.size for share in sample.shares] for sample in samples], axis=0)
+    assert stats.chisquare(by_voter).pvalue > 1e-6
+
+
+def test_a_poisson_sample_may_be_of_more_records_and_another_of_no_others() -> None:
+    assert EnsembleSampler(RARE, 5, records=0).draw().records.size == 0
+    assert EnsembleSampler(Sampling(10, rate=1.0), 5, records=2000).draw().records.tolist() == list(range(2000))
+    with pytest.raises(InvalidInput, match="as the sampling says"):
+        EnsembleSampler(Sampling(10, 5, scheme="without-replacement"), 5, records=11)
+
+
+def test_every_record_can_be_drawn_by_all() -> None:
+    sampler = EnsembleSampler(Sampling(50, 50, scheme="each-voter"), 3, source=SeededRandomnessForTestsOnly(5))
+    assert all(sorted(share.tolist()) == list(range(50)) for share in sampler.draw().shares)
+
+
+def votes(sample: Sample) -> list[int]:
+    return [share.size % 3 for share in sample.shares]
+
+
+def test_a_sampled_log_charges_the_sampled_price_and_says_so(tmp_path: Path) -> None:
+    log = begun(tmp_path, budget=TOTAL)
+    sampled = vote_of().most_releases(TOTAL, RARE).queries
+    assert log.limit == sampled > 10 * vote_of().most_releases(TOTAL).queries
+    assert log.cost(40, 1e-5) == log.cost(40, 1e-5)
+    assert log.cost(40, 1e-5).epsilon == vote_of().cost(40, 1e-5, RARE).epsilon < vote_of().cost(40, 1e-5).epsilon
+    again = ReleaseLog.open_or_create(log.path, vote_of(), budget=TOTAL, sampling=RARE)
+    assert again.sampling == RARE
+    with pytest.raises(InvalidInput, match="the sampling of"):
+        ReleaseLog.open_or_create(log.path, vote_of(), sampling=Sampling(1000, 10))
+
+
+def test_a_version_without_sampling_does_not_open_it(tmp_path: Path) -> None:
+    header = json.loads(begun(tmp_path).path.read_bytes().split(b" ", 1)[1])
+    assert header["format"] == 2
+    other = tmp_path / "other"
+    other.write_bytes(_line("", header | {"format": 1}))
+    with pytest.raises(BudgetUnreadable, match="does not say how"):
+        ReleaseLog(other)
+
+
+def test_a_release_needs_a_sample_and_each_sample_serves_one(tmp_path: Path) -> None:
+    log = begun(tmp_path)
+    vote, sampler = PrivateVote(vote_of(), log), EnsembleSampler(RARE, 5)
+    with pytest.raises(InvalidInput, match="one of an EnsembleSampler each"):
+        vote.release([0] * 5)
+    first, second = sampler.draw(), sampler.draw()
+    vote.release_many([votes(first), votes(second)], samples=(first, second))
+    for samples in ((first,), (first, sampler.draw()), (second, second)):
+        with pytest.raises((SampleUsed, InvalidInput)):
+            vote.release_many([[0] * 5] * len(samples), samples=samples)
+    once = sampler.draw()
+    with pytest.raises(SampleUsed):
+        vote.release_many([[0] * 5] * 2, samples=(once, once))
+    assert log.spent == 2
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (EnsembleSampler(Sampling(1000, 21), 5).draw(), "a sample of an EnsembleSampler"),
+        (EnsembleSampler(RARE, 6).draw(), "one for K = 5"),
+        (object(), "a sample of an EnsembleSampler"),
+    ],
+)
+def test_samples_of_other_samplings_are_refused(tmp_path: Path, sample: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        PrivateVote(vote_of(), begun(tmp_path)).release([0] * 5, sample=sample)
+
+
+def test_where_nothing_is_charged_by_samples_none_is_taken(tmp_path: Path) -> None:
+    sample = EnsembleSampler(RARE, 5).draw()
+    unsampled = ReleaseLog.create(tmp_path / "log", vote_of(), queries=5)
+    for budget in (unsampled, None):
+        with pytest.raises(InvalidInput):
+            PrivateVote(vote_of(), budget).release([0] * 5, sample=sample)
+    assert (unsampled.spent, sample.left) == (0, 1)
+
+
+def test_the_same_id_gives_the_same_label_and_draws_no_sample(tmp_path: Path) -> None:
+    log = begun(tmp_path)
+    labels = [
+        PrivateVote(vote_of(), ReleaseLog(log.path)).release_sampled(EnsembleSampler(RARE, 5), votes, "question")
+        for _ in range(20)
+    ]
+    assert len(set(labels)) == 1
+    assert log.spent == 1
+    vote = PrivateVote(vote_of(), log)
+
+    def never(sample: Sample) -> list[int]:
+        raise AssertionError(sample)
+
+    assert vote.release_sampled(EnsembleSampler(RARE, 5), never, "question") == labels[0]
+    # By hand: the label that is there needs no sample either, nor uses the one that is given.
+    sample = EnsembleSampler(RARE, 5).draw()
+    assert vote.release([1] * 5, "question", sample=sample) == labels[0]
+    assert (log.spent, sample.left) == (1, 1)
+
+
+def test_a_text_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
+    sampling = Sampling(1000, 20, labels=3)
+    log = begun(tmp_path, sampling, queries=7)
+    vote, sampler = PrivateVote(vote_of(), log), EnsembleSampler(sampling, 5)
+    sample = sampler.draw()
+    vote.release(votes(sample), "0", sample=sample)
+    assert (log.spent, sample.left) == (3, 2)
+    vote.release_many([votes(sample)] * 2, "1", samples=(sample,))
+    assert (log.spent, ReleaseLog(log.path).spent, sample.left) == (3, 3, 0)
+    with pytest.raises(SampleUsed, match="serves 3 labels"):
+        vote.release(votes(sample), sample=sample)
+    vote.release(votes(second := sampler.draw()), sample=second)
+    other = ReleaseLog.create(tmp_path / "other", vote_of(), queries=7, sampling=sampling)
+    with pytest.raises(SampleUsed, match="it was charged to"):
+        PrivateVote(vote_of(), other).release(votes(second), sample=second)
+    with pytest.raises(BudgetSpent):  # one label is left, and a text is three
+        vote.release(votes(third := sampler.draw()), sample=third)
+    assert third.left == 3
+
+
+def reuse(sample: Sample, log: ReleaseLog) -> None:
+    PrivateVote(vote_of(), log).release([0] * 5, sample=sample)
+
+
+def other_log(sample: Sample, log: ReleaseLog) -> None:
+    other = ReleaseLog.create(log.path.with_name("another"), vote_of(), queries=5, sampling=RARE)
+    PrivateVote(vote_of(), other).release([0] * 5, sample=sample)
+
+
+def copied(sample: Sample, log: ReleaseLog) -> None:
+    reuse(copy.copy(sample), log)
+
+
+def deeply_copied(sample: Sample, log: ReleaseLog) -> None:
+    reuse(copy.deepcopy(sample), log)
+
+
+def pickled(sample: Sample, log: ReleaseLog) -> None:
+    reuse(pickle.loads(pickle.dumps(sample)), log)  # noqa: S301 - it does not come to that
+
+
+def in_a_child(sample: Sample, log: ReleaseLog) -> None:
+    def act() -> str:
+        try:
+            reuse(sample, log)
+        except SampleUsed:
+            return "refused"
+        return "released"
+
+    assert forked(act) == "refused"
+    raise SampleUsed("in the child")
+
+
+@pytest.mark.parametrize("trick", [reuse, other_log, copied, deeply_copied, pickled, in_a_child])
+def test_no_trick_gives_a_second_label_of_one_sample(
+    tmp_path: Path, trick: Callable[[Sample, ReleaseLog], None]
+) -> None:
+    log, sample = begun(tmp_path), EnsembleSampler(RARE, 5).draw()
+    if trick is not in_a_child:  # the copy of a sample that nobody used is no second one either
+        reuse(sample, log)
+    before = log.spent
+    with pytest.raises((SampleUsed, TypeError)):
+        trick(sample, log)
+    assert log.spent == before
+
+
+def test_who_fails_until_the_record_is_drawn_gains_nothing(tmp_path: Path) -> None:
+    """An attacker whose voters fail where record 0 is not drawn, and who asks again under the same name, six times."""
+    sampling = Sampling(10, 3)
+    vote = PrivateVote(vote_of(), begun(tmp_path, sampling, queries=1000))
+    sampler = EnsembleSampler(sampling, 5, source=SeededRandomnessForTestsOnly(8))
+    games, in_sample = 200, 0
+    for game in range(games):
+        tries = 0
+
+        def ask(sample: Sample) -> list[int]:
+            nonlocal tries, in_sample
+            tries += 1
+            is_drawn = 0 in sample.records
+            if not is_drawn and tries < 6:
+                raise RuntimeError
+            in_sample += is_drawn
+            return [0] * 5
+
+        while True:
+            try:
+                vote.release_sampled(sampler, ask, f"game {game}")
+            except RuntimeError:
+                continue
+            break
+    # With a new sample each time it would be in 1 − 0.7⁶ = 88 % of them.
+    assert stats.binomtest(in_sample, games, 0.3).pvalue > 1e-6
+
+
+def test_indices_are_not_shown() -> None:
+    sampler = EnsembleSampler(Sampling(10**6, 400), 10)
+    sample = sampler.draw()
+    shown = repr(sample) + str(sample) + repr(sampler)
+    assert not any(str(index) in shown for index in sample.records.tolist() if index >= 10_000 and index != 10**6)
+    with pytest.raises(ValueError, match="read-only"):
+        sample.shares[0][:] = 0

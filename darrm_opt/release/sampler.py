@@ -92,7 +92,15 @@ class Sample:
         return 0 if self._released else self.sampling.labels
 
     def take(self, count: int, owner: str) -> None:
-        """Use it for ``count`` labels; raises as `charge`, and then nothing is used."""
+        """Use it for ``count`` labels; where it raises, nothing is used.
+
+        Args:
+            count: labels, at least 1.
+            owner: the log.
+
+        Raises:
+            SampleUsed: as for `charge`.
+        """
         with self._lock:
             self.charge(count, owner)
             self._owner, self._released = owner, self._released + count

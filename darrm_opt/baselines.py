@@ -76,7 +76,6 @@ def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
     """Return a mixture of γ_Sub: a coin that does not look at the votes decides how many voters are drawn.
 
     Args:
-        K: number of voters, ≥ 1.
         voters: mean number of voters drawn, > 0, at most the largest odd number up to K. Up to 1, one voter
             or none (a fair coin is released); beyond, one of the two nearest odd numbers, as an even one is
             worth the odd one below it.

@@ -13,13 +13,12 @@ _LEAST_NORMAL, _TWO = sys.float_info.min, 2.0  # variables: Python would compute
 def check_arithmetic() -> None:
     """Raise `UnsafeArithmetic` unless this thread rounds to nearest and computes with subnormal numbers.
 
-    Libraries that are compiled for speed change both for a whole thread ("flush to zero", "denormals are zero"); a
-    bound that was computed so proves nothing. Every proof asks, every account, and every number that comes in
-    (`problem.real_number`), in a fraction of a microsecond.
-
     Raises:
         UnsafeArithmetic: a sum is rounded otherwise, or a subnormal number counts as 0.
     """
+    # Libraries that are compiled for speed change both for a whole thread ("flush to zero", "denormals are zero"); a
+    # bound that was computed so proves nothing. Every proof asks, every account, and every number that comes in
+    # (`problem.real_number`), in a fraction of a microsecond.
     if _ONE + _BELOW_HALF_ULP != _ONE or _ONE + _ABOVE_HALF_ULP == _ONE or -_ONE - _BELOW_HALF_ULP != -_ONE:
         raise UnsafeArithmetic(f"sums are not rounded to nearest in this thread. {_REMEDY}")
     if _LEAST_NORMAL / _TWO * _TWO != _LEAST_NORMAL:

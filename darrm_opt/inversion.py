@@ -216,10 +216,8 @@ def _enclosures(bits: int, rate: Fraction, *, square: bool) -> Enclosures:
 
 
 def exponential_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
-    """Return whole numbers at and around 2^bits·e^(−exponent), exponent ≥ 0: one not above, one not below it.
-
-    e^−x is that of x/2^s ≤ 1, squared s times; there the partial sums of 1 − x + x²/2! − … alternate around it.
-    """
+    """Return whole numbers at and around 2^bits·e^(−exponent), exponent ≥ 0: one not above, one not below it."""
+    # e^−x is that of x/2^s ≤ 1, squared s times; there the partial sums of 1 − x + x²/2! − … alternate around it.
     if exponent == 0:
         return 1 << bits, 1 << bits
     halvings = max(0, exponent.numerator.bit_length() - exponent.denominator.bit_length() + 1)

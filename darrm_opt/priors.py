@@ -236,11 +236,9 @@ def binomial_masses(K: int, part: int, whole: int) -> tuple[Array, Array]:
 
 
 def _from_ratios(numerator: Array, denominator: Array) -> Array:
-    """Return the distribution on 0..K with α_{l+1}/α_l = numerator_l/denominator_l, all above 0.
-
-    Multiplied up and down from the largest entry: no overflow, and a relative error of a few units in
-    the last place a step, where logarithms of factorials would lose four digits at K = 5001.
-    """
+    """Return the distribution on 0..K with α_{l+1}/α_l = numerator_l/denominator_l, all above 0."""
+    # Multiplied up and down from the largest entry: no overflow, and a relative error of a few units in the last place
+    # a step, where logarithms of factorials would lose four digits at K = 5001.
     heights = np.concatenate(([0.0], np.cumsum(np.log(numerator) - np.log(denominator))))
     top = int(np.argmax(heights))
     below = np.cumprod((denominator[:top] / numerator[:top])[::-1])[::-1]
@@ -250,11 +248,9 @@ def _from_ratios(numerator: Array, denominator: Array) -> Array:
 
 
 def _half_line(n: float, slowest: float) -> tuple[Array, Array]:
-    """Return nodes t > 0 and log-weights of a composite Gauss–Legendre rule for `SharedBeta.gap`.
-
-    Given a margin, t concentrates within 2cosh(t/2)/√n (the logit of a Beta variable) where that is
-    below 1; past t = ln n only tails e^{−ct}, c ≥ ``slowest``, are left, and panels may grow.
-    """
+    """Return nodes t > 0 and log-weights of a composite Gauss–Legendre rule for `SharedBeta.gap`."""
+    # Given a margin, t concentrates within 2cosh(t/2)/√n (the logit of a Beta variable) where that is below 1; past t =
+    # ln n only tails e^{−ct}, c ≥ ``slowest``, are left, and panels may grow.
     edges = [0.0]
     smooth = math.log(n) + 4.0
     end = smooth + TAIL / slowest

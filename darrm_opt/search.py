@@ -73,11 +73,10 @@ def largest_count_between(fits: Callable[[int], bool], low: int, high: int, prec
 def largest_count(fits: Callable[[int], bool], most: int) -> int:
     """Return the largest whole number in 1..``most`` that fits, 0 if none does.
 
-    A large number is tried only if half of it fits.
-
     >>> largest_count(lambda n: n * n <= 50, 10**9), largest_count(lambda n: True, 5), largest_count(lambda n: False, 5)
     (7, 5, 0)
     """
+    # A large number is tried only if half of it fits.
     low, high = 0, 1
     while high <= most and fits(high):
         low, high = high, 2 * high

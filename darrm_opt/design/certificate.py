@@ -109,10 +109,9 @@ def certificate_of(worst: WorstCase, constraint: PrivacyConstraint) -> Certifica
 
 
 def _refusal(worst: WorstCase, constraint: PrivacyConstraint, noise: NoiseFunction, problem: Problem) -> NotPrivate:
-    """Return the error for a γ that is not proved private: refuted if the numbers as asked are broken beyond rounding.
-
-    What breaks only the strictest reading (`Problem.strictest`), by input noise, is not refuted but not proved either.
-    """
+    """Return the error for a γ not proved private: refuted if the numbers as asked are broken beyond rounding."""
+    # What breaks only the strictest reading (`Problem.strictest`), by input noise, is not refuted but not proved
+    # either.
     corners = constraint.corners.named(worst.counts)
     places = ", ".join(f"{count} at {label}" for label, count in corners.items())
     excess = (worst.value - constraint.limit) / 2
@@ -161,10 +160,7 @@ def repair(
     """Certify γ given what a search found for it.
 
     Args:
-        noise: γ.
         worst: the outcome of its search.
-        constraint: the privacy constraint.
-        deadline: when to give up [s], by `time.perf_counter`.
         search_again: whether a scaled γ is searched even where the search of γ proves it (`scaled_worst_case`).
     """
     if worst.bound <= constraint.limit:
@@ -194,24 +190,21 @@ def scaled_worst_case(
 ) -> WorstCase | None:
     """Return the worst case of a scaled γ that the search of γ itself implies; None where a new search is needed.
 
-    With γ′ = ``scale``·γ rounded to doubles, φ(γ′) = scale·φ(γ) + φ(e), |e| ≤ u·scale·γ + 2^−1075, and
-    |φ(e)| ≤ (1+q)·max|e|, since H is a mean of ±e. So the bound is scale·V plus that, each rounded up: a proof for the
-    doubles of γ′ as stored.
-
-    What `verify` finds for γ′ must agree with it, so a new search is made where its result could be a finer one:
-    where the bound found is loose; where γ′ lies so far below the limit that a search may leave the worst
-    multiset out; and where it could be of another method (for K above `MAX_COMPLETE_K`, and for a γ that is
-    monotone only once it is rounded).
-
     Args:
         noise: γ as it was searched.
         worst: what the search found: V and the multiset.
         scaled_noise: the doubles γ′.
         scale: in (0, 1].
-        constraint: the privacy constraint.
 
     Source: ours; "The repair, and rounding" of the documentation's proofs.
     """
+    # With γ′ = ``scale``·γ rounded to doubles, φ(γ′) = scale·φ(γ) + φ(e), |e| ≤ u·scale·γ + 2^−1075, and |φ(e)| ≤
+    # (1+q)·max|e|, since H is a mean of ±e. So the bound is scale·V plus that, each rounded up: a proof for the doubles
+    # of γ′ as stored.
+    # What `verify` finds for γ′ must agree with it, so a new search is made where its result could be a finer one:
+    # where the bound found is loose; where γ′ lies so far below the limit that a search may leave the worst multiset
+    # out; and where it could be of another method (for K above `MAX_COMPLETE_K`, and for a γ that is monotone only once
+    # it is rounded).
     is_exact = worst.method == "monotone" or (worst.method == "complete" and constraint.K <= MAX_COMPLETE_K)
     is_tight = 0 <= worst.bound - worst.value <= min(worst.error + MAX_LOOSENESS, 1e-3 * constraint.limit)
     if not (is_exact and is_tight and noise.is_monotone == scaled_noise.is_monotone):

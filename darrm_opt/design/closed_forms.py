@@ -84,8 +84,6 @@ def best_closed_form(
     """Return the closed form that has the largest utility once it is scaled until it is private, and its certificate.
 
     Args:
-        problem: what must hold.
-        constraint: of the problem.
         utility: of a γ, from its upper half.
         deadline: when to give up [s], by `time.perf_counter`: `one_voter` where nothing was proved by then.
     """
@@ -108,15 +106,11 @@ def best_closed_form(
 
 
 def one_voter(problem: Problem, constraint: PrivacyConstraint) -> tuple[NoiseFunction, Certificate]:
-    """Return s·|2l/K − 1| with its certificate, at once: its worst case is known without a search.
-
-    g(l) = s(2l/K − 1) is linear, so H(p) = s·mean(2p_i − 1) and φ = s·mean(f_i), f = q(2p − 1) + 2(1 − p′) − 1: it is
-    largest with all r affected voters at the corner where f is, and the others at (0,0), where f = 1 − q. In doubles p
-    and 1 − p′ are good to 12u, q to 4u, so f to 60u and their mean to 70u; γ's entries carry 3u each, which moves φ by
-    at most 6u: together below `ROUNDING`.
-
-    Source: ours.
-    """
+    """Return s·|2l/K − 1| with its certificate, at once: its worst case is known without a search."""
+    # g(l) = s(2l/K − 1) is linear, so H(p) = s·mean(2p_i − 1) and φ = s·mean(f_i), f = q(2p − 1) + 2(1 − p′) − 1: it is
+    # largest with all r affected voters at the corner where f is, and the others at (0,0), where f = 1 − q. In doubles
+    # p and 1 − p′ are good to 12u, q to 4u, so f to 60u and their mean to 70u; γ's entries carry 3u each, which moves φ
+    # by at most 6u: together below `ROUNDING`.
     K, r, q = problem.K, constraint.affected, constraint.q
     at_corners = q * (2 * constraint.corners.p - 1) + (2 * constraint.corners.reflected - 1)
     corner = int(at_corners.argmax())

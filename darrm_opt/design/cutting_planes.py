@@ -70,10 +70,8 @@ class Incumbent:
         return NoiseFunction(self.searched.values * (self.limit / max(self.worst.value, self.limit, MIN_DIVISOR)))
 
     def with_rows(self, rows: Array) -> Incumbent:
-        """Return the incumbent held to rows of the program, shape (rows, entries), that its own search may have missed.
-
-        It then meets every row, as the program's answer does, and so does whatever lies between the two.
-        """
+        """Return the incumbent held to the program's rows, shape (rows, entries), which its search may have missed."""
+        # It then meets every row, as the program's answer does, and so does whatever lies between the two.
         if self.complete:
             return self
         upper_half = self.searched.values[self.searched.K // 2 + 1 :]
@@ -91,10 +89,8 @@ class CuttingPlanes:
     """The loop over programs and worst cases, between an incumbent and a proven bound.
 
     Args:
-        constraint: the privacy constraint.
         goal: what is maximised.
         program: the program, which grows; empty or with rows to start from.
-        clock: deadlines of the solve.
         on_round: called after every round, with a bound; None: nobody looks.
 
     Attributes:
@@ -179,10 +175,8 @@ class CuttingPlanes:
             self.bound = self.bound if bound is None else bound
 
     def _maximise(self, stage: Stage) -> tuple[Status, NoiseFunction, float | None]:
-        """Solve the program: its status, its answer, and a proven bound on the canonical value if one is needed.
-
-        Where the solver sees γ at knots only, these are refined until what they lose is a small part of the gap.
-        """
+        """Solve the program: its status, its answer, and a proven bound on the canonical value if one is needed."""
+        # Where the solver sees γ at knots only, these are refined until what they lose is a small part of the gap.
         while True:
             remaining = self._clock.remaining
             if remaining is not None and remaining <= 0:
@@ -200,12 +194,10 @@ class CuttingPlanes:
                     return status, answer, bound
 
     def _separate(self, answer: NoiseFunction, stage: Stage) -> Counts:
-        """Return cuts that take the program's answer away, improving the incumbent on the way.
-
-        The point searched lies between the incumbent and the answer. If it is private it becomes the incumbent, and
-        the next lies closer to the answer: each time the gap shrinks by the stage's step. If nothing comes of that, the
-        answer itself is searched.
-        """
+        """Return cuts that take the program's answer away, improving the incumbent on the way."""
+        # The point searched lies between the incumbent and the answer. If it is private it becomes the incumbent, and
+        # the next lies closer to the answer: each time the gap shrinks by the stage's step. If nothing comes of that,
+        # the answer itself is searched.
         has_improved = self.incumbent is not None
         while True:
             point = self._point_between(answer, stage) if has_improved and stage.step < 1.0 else answer

@@ -54,7 +54,6 @@ class Knots:
 
         Args:
             weights: of γ, shape (entries,).
-            K: number of voters.
             monotone: as in `Knots`.
         """
         entries, largest = weights.size, weights.max()

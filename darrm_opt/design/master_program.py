@@ -61,10 +61,8 @@ class MasterProgram:
     """Maximise weights·γ over a set of corner multisets that grows.
 
     Args:
-        constraint: the privacy constraint.
         goal: what is maximised, with its own variables and rows.
         shape: "free" or "monotone".
-        backend: name of the LP solver.
         by_knots: whether the solver sees γ at some coordinates only (`knots`).
 
     Attributes:
@@ -129,10 +127,8 @@ class MasterProgram:
         return np.frombuffer(b"".join(sorted(self._place)), dtype=np.int64).reshape(-1, corners)
 
     def worst_row(self, noise: NoiseFunction, worst: WorstCase) -> WorstCase:
-        """Return the worst case of a search of γ, or the worst of this program's rows where that is worse.
-
-        A search for cuts leaves out what it proves to lie near the limit, the rows that bind among it.
-        """
+        """Return the worst case of a search of γ, or the worst of this program's rows where that is worse."""
+        # A search for cuts leaves out what it proves to lie near the limit, the rows that bind among it.
         if self._monotone or not self._multisets:
             return worst
         entries = self._constraint.entries
@@ -232,11 +228,9 @@ class MasterProgram:
         self._active = np.concatenate([self._active, indices])
 
     def multipliers_for(self, weights: Array) -> Array | None:
-        """Return the multipliers of other weights if the same rows and variables bind; None where that is not clear.
-
-        With T the rows that bind and F the variables off their ends, A[T, F]ᵀλ = w[F]. Whatever λ
-        is, its bound is proved.
-        """
+        """Return the multipliers of other weights if the same rows and variables bind; None where that is not clear."""
+        # With T the rows that bind and F the variables off their ends, A[T, F]ᵀλ = w[F]. Whatever λ is, its bound is
+        # proved.
         binding = np.flatnonzero(self.multipliers > 0)
         interior = np.flatnonzero((self._answer > OFF_ENDS) & (self._answer < 1 - OFF_ENDS))
         if self.knots is not None or binding.size != interior.size or binding.size > MAX_EQUATIONS:
@@ -253,16 +247,15 @@ class MasterProgram:
     def bound_for(self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exact: bool = True) -> float:
         """Return a proven bound on weights·γ over everything that ``loosest`` allows, from multipliers of these rows.
 
-        A multiset stands for a row of either constraint. The rows that matter are made again for ``loosest``; or, where
-        that takes long, a row A′ is bounded by this program's A: A·γ ≤ A′·γ + |A − A′|₁, and the mass of L moves by at
-        most 2Σ|p_i − p′_i| in the sum.
-
         Args:
             loosest: the constraint of the problem as asked (`PrivacyConstraint.loosest`).
             weights: of γ and the goal's own variables, shape (columns,).
             multipliers: as many as there were rows when they were found, shape (≤ rows,).
             exact: whether to make the rows again.
         """
+        # A multiset stands for a row of either constraint. The rows that matter are made again for ``loosest``; or,
+        # where that takes long, a row A′ is bounded by this program's A: A·γ ≤ A′·γ + |A − A′|₁, and the mass of L
+        # moves by at most 2Σ|p_i − p′_i| in the sum.
         support = np.flatnonzero((multipliers > 0) & (multipliers < np.inf))
         positive, multiset_rows = multipliers[support], slice(support.searchsorted(self._goal_rows), None)
         rows, limits = self._join(self._rows)[support], self._join(self._limits)[support]

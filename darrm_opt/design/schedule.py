@@ -63,10 +63,8 @@ class Stage(NamedTuple):
 
 
 def is_expensive(problem: Problem) -> bool:
-    """Whether one search of a γ that is not monotone takes seconds: then the best monotone γ is found first.
-
-    It is often optimal, certainly cheap, a good start, and what is left if time runs out.
-    """
+    """Whether one search of a γ that is not monotone takes seconds: then the best monotone γ is found first."""
+    # It is often optimal, certainly cheap, a good start, and what is left if time runs out.
     return problem.K >= LARGE_K or (
         problem.K > MAX_COMPLETE_K and problem.affected * problem.voter.delta > MAX_OFF_THEIR_ENDS
     )
@@ -78,11 +76,9 @@ def is_quick(problem: Problem) -> bool:
 
 
 def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
-    """Return the stages for a problem: one exact stage, or a few that end at the tolerance.
-
-    Problems that are `is_expensive` have the latter. Where a search would prove next to nothing, the monotone answer
-    must do, and a single stage bounds what is lost.
-    """
+    """Return the stages for a problem: one exact stage, or a few that end at the tolerance."""
+    # Problems that are `is_expensive` have the latter. Where a search would prove next to nothing, the monotone answer
+    # must do, and a single stage bounds what is lost.
     if not is_expensive(problem):
         return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one

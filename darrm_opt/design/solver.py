@@ -116,11 +116,9 @@ def solve_warm(
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
 ) -> tuple[Solution, Counts]:
-    """Solve by cuts, starting from the multisets that were rows for a similar problem; return the solution and its own.
-
-    The problems may differ in their target, and in the ε of the voters: a multiset stands for a
-    constraint of each of them.
-    """
+    """Solve by cuts from the multisets that were rows for a similar problem; return the solution and its own rows."""
+    # The problems may differ in their target, and in the ε of the voters: a multiset stands for a constraint of each of
+    # them.
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
     solver = Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit)
     return solver.solve(rows=rows), solver.program.multisets
@@ -164,10 +162,8 @@ class Solver:
     """One solve: its program, the loop over it, a γ to fall back on, and the clock.
 
     Args:
-        problem: what must hold.
         objective: what is maximised.
         shape: "free" or "monotone".
-        backend: name of the LP solver.
         tolerance: gap at which to stop where solving further is expensive.
         time_limit: seconds from now after which searches stop; None: no limit.
         watcher: called after every round.
@@ -329,11 +325,9 @@ class Solver:
     # ------------------------------------------------------------------------------------------------------ proof
 
     def _best(self, status: Status) -> tuple[NoiseFunction, Certificate, Status]:
-        """Return the better of the incumbent, scaled until its privacy is proved, and the fallback; and the status.
-
-        Where the end was reached without a monotone γ first, none counts: a solve gives the same γ
-        with and without a limit.
-        """
+        """Return the better of the incumbent, scaled until its privacy is proved, and the fallback; and the status."""
+        # Where the end was reached without a monotone γ first, none counts: a solve gives the same γ with and without a
+        # limit.
         if status is Status.OPTIMAL and not self._expensive:
             try:
                 return *self._prove_incumbent(), status
@@ -363,12 +357,10 @@ class Solver:
         return repair(incumbent.searched, worst, self.constraint, deadline, search_again=False)
 
     def _upper_bound(self, status: Status, utility: float) -> float:
-        """Return a proven upper bound on the utility of every γ that is private for the problem in its loosest reading.
-
-        The multipliers are those for the utility itself, where the loop came to an end: from what binds for the
-        canonical goal or, where that is not good enough, from one more, warm, solve. Else, or where those are poor,
-        they are the loop's own, if their bound is lower.
-        """
+        """Return a proven upper bound on the utility of every γ that is private in the problem's loosest reading."""
+        # The multipliers are those for the utility itself, where the loop came to an end: from what binds for the
+        # canonical goal or, where that is not good enough, from one more, warm, solve. Else, or where those are poor,
+        # they are the loop's own, if their bound is lower.
         loosest, exact = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
         goal, program, bound = self.goal.goal, self.program, 1.0
         if status in {Status.OPTIMAL, Status.SEARCH_LIMIT}:

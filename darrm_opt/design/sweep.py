@@ -89,8 +89,6 @@ def solve_sweep(
 
     Args:
         problems: they differ in their target only.
-        objective: as in `solve`.
-        shape: as in `solve`.
         total_time_limit: for all solves together [s]; None: no limit.
         options: ``backend``, ``tolerance``, ``time_limit`` (for each solve, without
             ``total_time_limit``) as in `solve`.

@@ -59,7 +59,6 @@ def wrong_winner_bound(margins: Sequence[float], lam: float) -> float:
 
     Args:
         margins: lead over each other class [votes], ≥ 0; for DPBag divide counts by n_partitions.
-        lam: λ > 0 [1/votes].
 
     Source: Papernot et al. 2017, Lemma 4; exact for two classes.
 
@@ -90,7 +89,6 @@ def conjectured_moment(margins: Sequence[float], lam: float, order: float, m: fl
 
     Args:
         margins: lead of the winning class over each other class, counts divided by n_partitions [votes].
-        lam: λ > 0 [1/votes].
         order: l ≥ 1.
         m: spread of one record's teachers' votes, in (0, 1].
     """
@@ -226,8 +224,6 @@ def sensitive_epsilon(
 
     Args:
         counts: votes per query and class, shape (n_queries, n_classes).
-        sigma: σ > 0 [votes].
-        delta: [probability], in (0, 1).
         affected: votes r that one record can move, ≥ 1.
         orders: RDP orders λ > 1 to try.
         kind: the noise that is drawn, or the continuous form of the source.

@@ -63,6 +63,7 @@ ACCOUNTS = (
     *("accounting.bits.region", "accounting.bits.supporting_lines", "accounting.bits.backward_step"),
     *("accounting.bits.adversary", "accounting.law_pairs", "accounting.subsampling"),
     *("accounting.plain_majority", "accounting.gaussian", "accounting.rdp", "accounting.interop"),
+    *("accounting.cost", "accounting.calibrate", "accounting.quota"),
 )
 """All that accounts. Their tests are one folder: which of them execute a mutant's statement is measured."""
 
@@ -113,6 +114,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(ACCOUNTS, ("accounting",)),
     "randomness": ("test_coins.py", "test_samplers.py", "test_source.py"),
     "release.vote": ("test_majority.py", "test_release_log.py"),
+    "release.log": ("test_release_log.py", "test_class_releases.py"),
+    "planning.ranking": ("planning",),
+    "tables.solver": ("tables",),
 }
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""
 

@@ -63,11 +63,9 @@ MAX_SCALED_COLUMNS = 200
 
 
 def row_scale(columns: int) -> float:
-    """Return what rows, limits and weights are multiplied by before a solver sees them.
-
-    A solver's tolerances are absolute (HiGHS takes 1e-10 at least, Gurobi 1e-9): a factor of 1024 makes them 1e-13 and
-    1e-12 on our scale, and a power of two changes no digit. Large programs are too nearly parallel for that.
-    """
+    """Return what rows, limits and weights are multiplied by before a solver sees them."""
+    # A solver's tolerances are absolute (HiGHS takes 1e-10 at least, Gurobi 1e-9): a factor of 1024 makes them 1e-13
+    # and 1e-12 on our scale, and a power of two changes no digit. Large programs are too nearly parallel for that.
     return 2.0**10 if columns <= MAX_SCALED_COLUMNS else 1.0
 
 

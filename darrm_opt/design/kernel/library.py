@@ -117,13 +117,12 @@ def _load() -> ctypes.CDLL | None:
 def in_threads(calls: Sequence[Callable[[int], Result]], threads: int) -> list[Result]:
     """Return what long calls of the library give, so many at once; ctrl-C, or one that fails, ends all within a moment.
 
-    A signal's handler runs in the main thread between two steps of Python, so that thread must wait here and not in the
-    library.
-
     Args:
         calls: each takes the address of the flag that ends a search (`Search.stop`).
         threads: how many run at once.
     """
+    # A signal's handler runs in the main thread between two steps of Python, so that thread must wait here and not in
+    # the library.
     from concurrent.futures import ThreadPoolExecutor
 
     stop = ctypes.c_int(0)

@@ -179,7 +179,6 @@ def cached_rows(constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes
     """Return `PrivacyConstraint.rows`, bit for bit, from parts that are made once.
 
     Args:
-        constraint: of the problem.
         counts: voters at each corner [voters], shape (vectors, corners).
         keys: `multiset_keys`, where the caller has them.
     """

@@ -51,17 +51,14 @@ def step(coefficients: Array, t: float, complement: float) -> Array:
 def layers(signed: Array, x: float, y: float, most: int, width: int | None = None) -> Iterator[tuple[int, int, Array]]:
     """Yield (s, first, A) for s = 0..most: A[i, j] = H at {x^nx, y^(s−nx), 1^j, 0^(K−s−j)} with nx = first + i.
 
-    Only nx ≥ s − nx is computed: as x + y = 1, H at the mirrored multiset (nx and ny, ones and zeros exchanged) is
-    −H. All multisets of {0, 1, x, y} in O(K³) time and O(K²) memory, a layer from the one before. The arrays are
-    reused: each is valid until the next is asked for (fresh memory for every layer takes four times as long).
-
     Args:
-        signed: g(0..K).
         x: probability of a voter, in [½, 1].
-        y: 1 − x.
         most: the last layer.
         width: if given, only the rows with s − nx ≤ width: those near a face, in O(K²·width).
     """
+    # Only nx ≥ s − nx is computed: as x + y = 1, H at the mirrored multiset (nx and ny, ones and zeros exchanged) is
+    # −H. All multisets of {0, 1, x, y} in O(K³) time and O(K²) memory, a layer from the one before. The arrays are
+    # reused: each is valid until the next is asked for (fresh memory for every layer takes four times as long).
     K = signed.size - 1
     width = most if width is None else width
     size = max((min(s // 2, width) + 1) * (K - s + 1) for s in range(most + 1))
@@ -131,7 +128,6 @@ def mass(probabilities: Array, counts: Integers, ones: Integers, K: int) -> Arra
         probabilities: the distinct probabilities t in (0, 1), shape (kinds,).
         counts: how many voters have each of them, shape (vectors, kinds).
         ones: how many voters answer 1 for certain, shape (vectors,); the rest answer 0.
-        K: number of voters.
 
     Guarantees:
         Each row within K·`STEP_ERROR` of exact, in the sum over its entries (a convolution step is a de Casteljau

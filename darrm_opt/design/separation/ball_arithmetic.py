@@ -30,9 +30,6 @@ BITS = 256
 class BallConstraint:
     """φ and its limit for the strictest reading of a problem, as balls.
 
-    Args:
-        problem: what must hold.
-
     Raises:
         BackendUnavailable: python-flint (the extra ``exact``) is not installed.
     """
@@ -109,11 +106,9 @@ class BallConstraint:
 
 
 def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
-    """Search every multiset in ball arithmetic, with the interface of `worst_case` and none of its cleverness.
-
-    For each (nx, ny) the blossom's tables are built once and every multiset is looked up in them: O(K³) for Δ = 0,
-    O(K⁷) for Δ > 0. Affordable to K of about 100 and 15.
-    """
+    """Search every multiset in ball arithmetic, with the interface of `worst_case` and none of its cleverness."""
+    # For each (nx, ny) the blossom's tables are built once and every multiset is looked up in them: O(K³) for Δ = 0,
+    # O(K⁷) for Δ > 0. Affordable to K of about 100 and 15.
     ball = BallConstraint(problem)
     by_x = [ball.exact(value) for value in noise.signed]
     worst: Any = None

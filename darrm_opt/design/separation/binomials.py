@@ -28,10 +28,8 @@ MAX_DIRECT_MEAN = 500.0
 
 @functools.lru_cache(maxsize=4096)
 def terms_of(mean: float) -> int:
-    """Return T such that a binomial of at most that mean exceeds T with probability at most `TAIL`.
-
-    Pr[Bin(a, Δ) > T] ≤ C(a, T+1)·Δ^(T+1) ≤ mean^(T+1)/(T+1)!, which falls with T once T + 1 > mean.
-    """
+    """Return T such that a binomial of at most that mean exceeds T with probability at most `TAIL`."""
+    # Pr[Bin(a, Δ) > T] ≤ C(a, T+1)·Δ^(T+1) ≤ mean^(T+1)/(T+1)!, which falls with T once T + 1 > mean.
     if mean > MAX_DIRECT_MEAN:
 
         def log_of(k: int) -> float:  # an upper bound on ln(mean^k/k!)
@@ -50,10 +48,8 @@ def terms_of(mean: float) -> int:
 
 
 def binomial(trials: Indices, Delta: float, terms: int) -> Array:
-    """Return Pr[Bin(trials, Δ) = t] for t = 0..terms, shape (terms+1, many).
-
-    From the end that is likelier: (1−Δ)^trials would underflow for Δ near 1, and all other masses with it.
-    """
+    """Return Pr[Bin(trials, Δ) = t] for t = 0..terms, shape (terms+1, many)."""
+    # From the end that is likelier: (1−Δ)^trials would underflow for Δ near 1, and all other masses with it.
     if Delta > 1 / 2:
         max_trials = int(trials.max(initial=0))
         zeros = _ratios_from(np.power(Delta, trials), trials, (1.0 - Delta) / Delta, max_trials)
@@ -86,13 +82,9 @@ def expected(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, De
 
 
 def bound_by_distance(A: Array, trials: int, Delta: float) -> Array:
-    """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a + a′ ≤ trials, for all rows i and places N.
-
-    The two numbers sum to Bin(a + a′, Δ), so the value is at most the largest A that far from N, whose mean grows with
-    a + a′. Looser than `bound_by_extremes`, and T times cheaper.
-
-    Source: ours.
-    """
+    """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a + a′ ≤ trials, for all rows i and places N."""
+    # The two numbers sum to Bin(a + a′, Δ), so the value is at most the largest A that far from N, whose mean grows
+    # with a + a′. Looser than `bound_by_extremes`, and T times cheaper.
     weights = binomial(np.array([trials]), Delta, min(terms_of(trials * Delta), trials))[:, 0]
     largest = A.copy()
     mean: Array = weights[0] * A
@@ -106,14 +98,10 @@ def bound_by_distance(A: Array, trials: int, Delta: float) -> Array:
 def bound_by_extremes(
     A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, Delta: float, moving: int
 ) -> Array:
-    """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a ≤ plus, a′ ≤ minus, shape (many,).
-
-    The value at N + X − Y is at most the largest A between N − Y and N + X. That never falls as X or Y grows, and X and
-    Y grow with a and a′ (in distribution): so its mean with a = plus, a′ = minus is a bound. Tight where A is flat
-    around N, whatever it does farther away.
-
-    Source: ours.
-    """
+    """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a ≤ plus, a′ ≤ minus, shape (many,)."""
+    # The value at N + X − Y is at most the largest A between N − Y and N + X. That never falls as X or Y grows, and X
+    # and Y grow with a and a′ (in distribution): so its mean with a = plus, a′ = minus is a bound. Tight where A is
+    # flat around N, whatever it does farther away.
     terms = min(terms_of(moving * Delta), moving)
     plus_masses, minus_masses = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
     t = np.arange(terms + 1)[:, np.newaxis]
@@ -143,14 +131,12 @@ def _all_binomials(max_trials: int, Delta: float, terms: int) -> Array:
 
 
 def evaluation_error(mean: float) -> float:
-    """Return a bound on |computed − exact| of such a mean, relative to max|A|, for aΔ and a′Δ up to ``mean``.
-
-    The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is
-    that of all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one 6u more, so a product of two at
-    most (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any order);
-    all weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and
-    `bound_by_distance`, which have no more.
-    """
+    """Return a bound on |computed − exact| of such a mean, relative to max|A|, for aΔ and a′Δ up to ``mean``."""
+    # The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is
+    # that of all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one 6u more, so a product of two
+    # at most (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any
+    # order); all weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and
+    # `bound_by_distance`, which have no more.
     terms = terms_of(mean)
     return (20 + 8 * mean + 20 * terms) * UNIT_ROUNDOFF + 2 * TAIL
 

@@ -64,10 +64,6 @@ def search_columns(
     """Feed the collector with the worst multisets, the cuts, and a bound on what was left out.
 
     Args:
-        library: the kernel.
-        signed: g(0..K).
-        constraint: any Δ.
-        collector: takes what is found.
         settle: as in `pruned.search_pruned`.
         width: if given, only min(nx, ny) ≤ width is searched, and nothing is proved.
     """
@@ -197,10 +193,8 @@ def _tables(constraint: PrivacyConstraint) -> _TablesOf:
 
 @lru_cache(maxsize=16)
 def _binomials(r: int, Delta: float) -> tuple[Array, Indices, Array]:
-    """Return (Pr[Bin(a, Δ) = t] at [a, t], `binomials.terms_of`, the tail of `pruned._local_bend`), both by M.
-
-    M counts the voters that move. Only for M with a mean M·Δ for which a sum over the terms is worth it.
-    """
+    """Return (Pr[Bin(a, Δ) = t] at [a, t], `binomials.terms_of`, the tail of `pruned._local_bend`), both by M."""
+    # M counts the voters that move. Only for M with a mean M·Δ for which a sum over the terms is worth it.
     mean: Array = np.arange(r + 1, dtype=np.float64) * Delta
     mean = mean[mean <= MAX_EVALUATED_MEAN]
     terms: Indices = np.ones(mean.size, dtype=np.int64)

@@ -40,7 +40,6 @@ class Skeletons:
     """Some skeletons (nx, ny, n₁) of some rows.
 
     Attributes:
-        rows: the rows.
         i: row of each skeleton, shape (many,).
         n1: its number of voters near 1, shape (many,).
         moving: how many near-end voters may leave their end in any of them.
@@ -125,17 +124,13 @@ class Choice:
 def first_order_choice(slopes: Slopes, skeletons: Skeletons, q: float, e: Array) -> Choice:
     """Put each end's voters on its best kind (or none), and bound what any other multiset could gain.
 
-    Any multiset becomes the chosen one by exchanges: its voters go to the chosen kind of their end (losing at most the
-    best rival's upper slope, or 0 for not moving, over the chosen one's lower slope, each); then empty budget is
-    filled (a loss only where the lower slope is negative: the rival is 0); then, if the budget binds, voters go from
-    the end filled last to the end filled first.
-
     Args:
-        slopes: at the skeletons.
-        skeletons: the skeletons.
-        q: e^(−target ε).
         e: bound on the error of a slope at each skeleton, shape (many,).
     """
+    # Any multiset becomes the chosen one by exchanges: its voters go to the chosen kind of their end (losing at most
+    # the best rival's upper slope, or 0 for not moving, over the chosen one's lower slope, each); then empty budget is
+    # filled (a loss only where the lower slope is negative: the rival is 0); then, if the budget binds, voters go from
+    # the end filled last to the end filled first.
     down, up, up_to_one, down_from_one = slopes.down, slopes.up, slopes.up_to_one, slopes.down_from_one
     zero, low0, rival0 = _pick(down, q * e, up, e)
     one, low1, rival1 = _pick(up_to_one, q * e, down_from_one, e)

@@ -141,10 +141,8 @@ def _shifted_means(A: Array, places: np.ndarray, trials: np.ndarray, mass: Array
 
 
 def _shifted_masses(mass: Array) -> Array:
-    """Return P[j, l] = Pr[r − j + Bin(j, Δ) = l], shape (r+1, r+1).
-
-    So E[A_i(r−i−j + s + Bin(j, Δ))] = Σ_l P[j, l]·A_i(l−i+s).
-    """
+    """Return P[j, l] = Pr[r − j + Bin(j, Δ) = l], shape (r+1, r+1)."""
+    # So E[A_i(r−i−j + s + Bin(j, Δ))] = Σ_l P[j, l]·A_i(l−i+s).
     terms, r = mass.shape[0] - 1, mass.shape[1] - 1
     table = np.zeros((r + 1, r + 1))
     for j in range(r + 1):

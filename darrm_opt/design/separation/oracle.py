@@ -100,10 +100,8 @@ def worst_case_near_faces(
     width: int = 0,
     deadline: float = np.inf,
 ) -> WorstCase:
-    """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate").
-
-    Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x).
-    """
+    """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate")."""
+    # Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x).
     collector, library = Collector(above, most, deadline), kernel()
     if library is not None:
         search_columns(library, noise.signed, constraint, collector, settle="never", width=width)

@@ -103,9 +103,7 @@ def search_pruned(
     """Search every multiset, looking only at those that may lie above ``collector.above``.
 
     Args:
-        signed: g(0..K).
         constraint: Δ > 0.
-        collector: takes what is found.
         settle: when to search completely what the sieves leave open: a proof wants that always, a search for cuts only
             until it has found one.
         width: if given, the search is confined to min(nx, ny) ≤ width, and nothing is proved.
@@ -255,10 +253,8 @@ def _sieve_by_extremes(search: _Search, skeletons: Skeletons) -> Skeletons:
 
 
 def _sieve_by_steepest_kind(search: _Search, open_rows: _OpenRows, moving: int) -> tuple[Indices, Indices]:
-    """Return (row, n₁) of the skeletons that pass sieve 2 with every voter on the steepest kind of both ends.
-
-    Coarser than sieve 2 itself, but whole arrays at a time: most rows are on the list for a few skeletons only.
-    """
+    """Return (row, n₁) of the skeletons that pass sieve 2 with every voter on the steepest kind of both ends."""
+    # Coarser than sieve 2 itself, but whole arrays at a time: most rows are on the list for a few skeletons only.
     A, q, mean = open_rows.rows.values, search.constraint.q, moving * search.constraint.corners.Delta
     slack = 0.5 * mean**2 * open_rows.bend + 2 * mean * search.fuzz
     level = search.collector.level - slack

@@ -68,7 +68,6 @@ class Collector:
         above: multisets with φ above this are wanted as cuts, and must be searched for; whatever is proved to lie
             at or below it may be left out (`leave_out`).
         most: how many cuts at most.
-        deadline: when to give up [s], by `time.perf_counter`.
     """
 
     def __init__(self, above: float = np.inf, most: int = 0, deadline: float = np.inf) -> None:

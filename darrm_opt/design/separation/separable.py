@@ -54,17 +54,15 @@ def search_by_reach(
 ) -> None:
     """Offer the worst multiset of every skeleton of the given rows, where everybody may move, in O(n) memory a row.
 
-    With h_N the largest U_N(a, a′), φ ≤ q·h_{n₁} + h_{n₀}; where the places at which both are attained obey the
-    coupling, that is the worst of the skeleton. Only where they do not are the two sides joined.
-
     Args:
         rows: of one layer, nx + ny voters at (x, y) and (y, x).
         constraint: Δ > 0, every voter affected.
-        collector: takes what is found.
         settle: whether to join what is open when it is asked; else it is left out at its bound.
 
     Source: ours; "Reach" of the documentation's proofs.
     """
+    # With h_N the largest U_N(a, a′), φ ≤ q·h_{n₁} + h_{n₀}; where the places at which both are attained obey the
+    # coupling, that is the worst of the skeleton. Only where they do not are the two sides joined.
     n, q, Delta = rows.n, constraint.q, constraint.corners.Delta
     # h bounds the blossom of one side over all voters near an end; its mirror image is that of the other side. The sum
     # of both bounds every multiset of a skeleton.
@@ -151,8 +149,6 @@ def offer_worst_of_skeleton(
         on_neighbour: U_{n₀}(b′, b), shape (many, min(n₁, moving)+1, min(n₀, moving)+1).
         rows: their nx and ny, shape (many,).
         ends: n₀, n₁ and how many of these may move, the same for all.
-        q: e^(−target ε).
-        collector: takes what is found.
     """
     count = on_data.shape[0]
     n0, n1, _ = ends
@@ -183,10 +179,8 @@ def offer_worst_of_skeleton(
 def _splits(
     on_data: Array, on_neighbour: Array, n0: int, n1: int, moving: int
 ) -> Iterator[tuple[int, int, Array, Array]]:
-    """Yield (σ, σ′, M_{n₁}(A, A′), M_{n₀}(n₁ − A′, n₀ − A)), the first with a + a′ ≤ σ, the second with b + b′ ≤ σ′.
-
-    With everyone affected (moving = n₀ + n₁) the sums never bind and one split is all there is.
-    """
+    """Yield (σ, σ′, M_{n₁}(A, A′), M_{n₀}(n₁ − A′, n₀ − A)), the first with a + a′ ≤ σ, the second with b + b′ ≤ σ′."""
+    # With everyone affected (moving = n₀ + n₁) the sums never bind and one split is all there is.
     most0, most1 = on_data.shape[1] - 1, on_data.shape[2] - 1
     room1 = np.minimum(n1 - np.arange(most1 + 1), most1)
     room0 = np.minimum(n0 - np.arange(most0 + 1), most0)

@@ -142,9 +142,7 @@ def gnmax_wins(K: int, ones: int, sigma: float, kind: Kind = "continuous") -> fl
     """Return the probability that GNMax releases 1 when ``ones`` of K voters say 1, two classes.
 
     Args:
-        K: voters, ≥ 1.
         ones: votes for 1, in 0..K.
-        sigma: σ > 0 [votes].
         kind: ``continuous`` as the papers: Φ((2·ones − K)/(√2σ)); ``discrete`` as drawn here.
 
     >>> round(gnmax_wins(11, 11, 21.46), 3)
@@ -161,16 +159,13 @@ class GnmaxPlan:
 
     Args:
         n_labels: labels to release, ≥ 0.
-        sigma: σ > 0 [votes].
         n_chunks: teachers per partition, ≥ 1.
         n_partitions: partitions, ≥ 1: votes that one record can move.
-        n_classes: ≥ 2.
         delta: δ of all labels together [probability], in (0, 1).
         accountant: ``rdp`` of noisy counts, the papers'; ``pld`` of noisy counts. ``best`` is the least
             of the tight RDP of noisy counts and, for two classes, of ``two_class``: the exact account of one released
             bit, composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes, seconds for
             a thousand labels.
-        adjacency: as the partition's.
 
     Raises:
         InvalidInput: a number out of range, or ``two_class`` or ``bits`` with more classes.
@@ -228,11 +223,8 @@ class GnmaxPlan:
             target: total (ε, δ) of all labels, ε > 0 and finite, δ > 0.
             n_chunks: teachers per partition, ≥ 1.
             n_partitions: ≥ 1.
-            n_classes: ≥ 2.
             n_labels: a number of labels ≥ 1, to get the least σ; or
             sigma: σ > 0 [votes], to get the most labels.
-            accountant: as above.
-            adjacency: as above.
 
         Guarantees:
             ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.
@@ -310,13 +302,11 @@ def gnmax_pld_epsilon(sigma: float, delta: float, *, queries: int = 1, affected:
         delta: δ of all together [probability], in (0, 1).
         queries: Q ≥ 0 releases, adaptive or not.
         affected: votes r that one record can move, ≥ 1; above 1 only for two classes.
-        n_classes: ≥ 2.
 
     Guarantees:
         Sound for the discrete noise that is drawn, rounding included.
 
     Raises:
-        InvalidInput: an argument out of range.
         BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
         DeltaTooSmall: δ is below what rounding can be proved to.
         TooMuchWork: too many releases at this σ.

@@ -58,7 +58,6 @@ def label_pool(votes: Any, partition: Partition, plan: VotePlan, *, source: Rand
         votes: shape (n_partitions, n_chunks, n_queries), from `collect_votes`; n_queries ≥ plan.n_labels.
         partition: who taught whom; must match the plan.
         plan: noise, number of labels and cost.
-        source: where chance comes from; None for the operating system.
 
     Guarantees:
         ``guarantee`` holds for the labels, for neighbours as ``plan.adjacency`` says, as long as the pool and its
@@ -98,7 +97,6 @@ def label_with_teachers(
         partition: who teaches whom.
         plan: noise, number of labels and cost.
         classes: all classes, a public list of plan.n_classes.
-        source: where chance comes from; None for the operating system.
 
     Source: Jordon, Yoon, van der Schaar, Algorithm 1 with the number of labels fixed in advance.
     """

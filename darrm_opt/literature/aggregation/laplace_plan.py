@@ -46,7 +46,6 @@ class LaplacePlan:
         lam: λ > 0 [1/votes]; the source's default is 2/n_chunks.
         n_chunks: teachers per partition, ≥ 1.
         n_partitions: partitions, ≥ 1: votes that one record can move.
-        n_classes: ≥ 2.
         delta: δ of all labels together [probability], in [0, 1); 0 for pure privacy.
         accountant: ``moments`` is the papers', or 2λ per query where that is less. ``best`` is the least of these, of
             the optimal composition of 2λ-private queries and, for two classes, of ``two_class``: the exact account of
@@ -122,11 +121,8 @@ class LaplacePlan:
             target: total (ε, δ) of all labels, ε > 0 and finite.
             n_chunks: teachers per partition, ≥ 1.
             n_partitions: ≥ 1.
-            n_classes: ≥ 2.
             lam: λ, to get the most labels; default 2/n_chunks where ``n_labels`` is not given either.
             n_labels: a number of labels ≥ 1, to get the largest λ (the least noise).
-            accountant: as above.
-            adjacency: as above.
 
         Guarantees:
             ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.

@@ -59,7 +59,6 @@ def moment_increment(lam: float, order: float, m: float = 1.0) -> float:
     """Return the bound on the moment of order ``order`` of one query: 2λ²m²·l(l+1).
 
     Args:
-        lam: λ > 0 [1/votes].
         order: l > 0.
         m: spread of the votes of a record's teachers, in [0, 1]; 1 is the worst case.
 
@@ -79,9 +78,6 @@ def moments_epsilon(weight: float, lam: float, delta: float, orders: Iterable[fl
 
     Args:
         weight: S ≥ 0: the number of queries (SAA, DPBag-), or Σ m² of one record.
-        lam: λ > 0 [1/votes].
-        delta: [probability], in (0, 1).
-        orders: moment orders l ≥ 1.
 
     Returns:
         ε [nats]; 0 for no queries.
@@ -170,7 +166,6 @@ def tight_epsilon(moments: Array, delta: float, orders: Iterable[float] = ORDERS
 
     Args:
         moments: total α(l) per order: the Rényi divergence of order l + 1 is α(l)/l.
-        delta: [probability], in (0, 1).
         orders: the orders of ``moments``.
 
     Source: Canonne, Kamath, Steinke 2020, Proposition 12.

@@ -83,7 +83,6 @@ def record_weights(votes: Any, chunks: Any, n_classes: int) -> list[Fraction]:
     Args:
         votes: shape (n_partitions, n_chunks, n_queries).
         chunks: shape (n_records, n_partitions).
-        n_classes: ≥ 2.
 
     >>> record_weights([[[0, 0], [1, 1]], [[1, 1], [1, 0]]], [[0, 0], [1, 1]], 2)
     [Fraction(1, 2), Fraction(5, 4)]
@@ -103,7 +102,6 @@ def star_spread(votes: Any, n_classes: int, rule: StarRule = "adversarial") -> N
 
     Args:
         votes: shape (n_partitions, n_chunks, n_queries).
-        n_classes: ≥ 2.
         rule: ``adversarial`` whichever chunk of each partition it enters: sound; ``last_chunk`` if
             new records are bound to enter the last chunk of each: the source's rule, sound only then.
 
@@ -137,10 +135,7 @@ def per_instance_loss(
         votes: shape (n_partitions, n_chunks, n_queries): the votes of the queries that were released, a number
             fixed in advance.
         partition: who taught whom; decides the neighbours, and so whether a new record is considered.
-        n_classes: ≥ 2.
         lam: λ of the noise [1/votes].
-        delta: [probability], in (0, 1).
-        orders: moment orders l ≥ 1.
 
     Returns:
         The loss of the worst neighbour. Not differential privacy, and not to be published.
@@ -180,8 +175,6 @@ def checked_votes(votes: Any, partition: Partition, n_classes: int) -> IntArray:
 
     Args:
         votes: shape (n_partitions, n_chunks, n_queries), each in 0..n_classes−1.
-        partition: who taught whom.
-        n_classes: ≥ 2.
     """
     array, _ = _checked_arrays(votes, partition.chunks, n_classes)
     if array.shape[1] != partition.n_chunks:

@@ -46,7 +46,6 @@ class LabellingMethod:
     """A method of labelling: the noise, and who votes.
 
     Attributes:
-        name: the noise.
         teachers: who votes.
         voter: privacy of their training; None: not private.
         noise: γ of one release.
@@ -68,7 +67,6 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
     """Return Table 1, 6, 8 or 10.
 
     Args:
-        number: of the table.
         data: a folder with the IDX files of MNIST or Fashion-MNIST; None: digits alone.
         quick: two draws of 20 queries.
         seed: of the draws, the training and the coins: a test on public data, not a release.
@@ -159,7 +157,6 @@ def accuracy(noise: NoiseFunction, votes: Votes, truth: Votes, seed: int) -> tup
     """Return mean and standard deviation over the draws of how often a released bit is right, and the expected mean.
 
     Args:
-        noise: γ.
         votes: shape (draws, queries, K).
         truth: shape (draws, queries).
         seed: of the coins.

@@ -54,7 +54,6 @@ def beliefs_figure(
     """Draw, for each row, γ over l and both errors as bars.
 
     Args:
-        title: of the figure.
         rows: label; γ by name; errors by measure, then by how the voters are drawn, then by name.
     """
     measures = list(rows[0][2])
@@ -78,7 +77,6 @@ def variance_figure(title: str, curves: Sequence[tuple[str, np.ndarray, np.ndarr
     """Draw σ² of GNMax over the order λ at which it is proved.
 
     Args:
-        title: of the figure.
         curves: label, orders, variances, and the order that the paper prints beside its σ.
     """
     figure, (axes,) = _grid(title, 1, 1, wide=7.0, high=4.6)

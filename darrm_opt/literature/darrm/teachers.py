@@ -46,7 +46,6 @@ class Images:
     """Labelled pictures in two parts.
 
     Attributes:
-        name: which dataset.
         train: shape (n, pixels), uint8.
         train_labels: shape (n,), uint8.
         test: shape (n_test, pixels), uint8.
@@ -157,7 +156,6 @@ class Pictures:
     """Fives and eights as features of length 1.
 
     Attributes:
-        dataset: which.
         X: records to train on, shape (n, features).
         y: whether they are eights, shape (n,).
         pool: pictures to ask about; None: some of ``X``, held out.
@@ -186,7 +184,6 @@ class TeacherVotes:
     """All draws of one dataset.
 
     Attributes:
-        dataset: which.
         draws: each with its own teachers and queries.
         seed: decides the draws and, this being a test on public data, the noise of the private training.
     """
@@ -236,7 +233,6 @@ def load_teacher_votes(folder: str | None, draws: int, queries: int, seed: int) 
         folder: with the IDX files of MNIST or Fashion-MNIST; None: scikit-learn's digits alone.
         draws: ≥ 1.
         queries: of each draw, 1..`HELD_OUT`.
-        seed: ≥ 0.
     """
     lessons = [digits()]
     if folder is not None:
@@ -268,7 +264,6 @@ def public_features(pixels: Array, labels: NDArray[Any]) -> Any:
 
     Args:
         pixels: shape (n, pixels), in [0, 1].
-        labels: shape (n,).
     """
     public = pixels[~np.isin(labels, CLASSES)]
     if len(public) < 2:

@@ -50,7 +50,6 @@ class BundledData:
     """Private records and public points.
 
     Attributes:
-        name: which data.
         X: private records, shape (n_records, features).
         y: their labels, 0 or 1, shape (n_records,).
         pool: public points, shape (n_points, features).
@@ -70,7 +69,6 @@ def load_dataset(name: str, held_out: int, *, seed: int = 0) -> BundledData:
     Args:
         name: one of `DATASETS`.
         held_out: points of the pool, at least 1 and fewer than there are records.
-        seed: ≥ 0.
     """
     if name not in DATASETS:
         raise InvalidInput("data", name, "one of " + ", ".join(DATASETS))
@@ -112,7 +110,6 @@ class AggregatorResult:
     """The labels that one aggregator released.
 
     Attributes:
-        name: which.
         labels: class numbers, shape (n_labels,).
         guarantee: (ε, δ) of all of them together.
         noise: its parameter and value.
@@ -139,10 +136,8 @@ class AggregatorExperiment:
     """Every aggregator on the same data within the same budget.
 
     Attributes:
-        data: the data.
         n_chunks: teachers per partition.
         n_partitions: partitions of DPBag.
-        total: the budget.
         teachers_accuracy: share of the pool on which the plain majority is right: no release.
         taught: one for each aggregator.
     """
@@ -172,7 +167,6 @@ def run_experiment(
         model: as `teacher`.
         n_chunks: teachers per partition, an odd number avoids ties.
         n_partitions: partitions of DPBag, ≥ 1.
-        source: where the chance of partitions and noise comes from; None for the operating system.
 
     Guarantees:
         Each aggregator's labels by themselves have its guarantee, for neighbours that replace one record. Whoever sees

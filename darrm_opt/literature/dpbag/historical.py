@@ -95,15 +95,9 @@ def leaking_stop(
 
     Args:
         votes: shape (n_partitions, n_chunks, n_queries).
-        partition: who taught whom.
-        n_classes: ≥ 2.
-        lam: λ > 0 [1/votes].
-        epsilon: [nats], > 0.
-        delta: [probability], in (0, 1).
         star: how a new record is accounted: not at all (the released code), as entering the last chunks
             (Algorithm 1), or wherever it hurts most.
         rule: ``paper`` counts the query that reaches ε; ``strict`` ends before ε is exceeded.
-        orders: moment orders l ≥ 1.
 
     Returns:
         The number of labels, at most n_queries, and the claim.
@@ -149,13 +143,6 @@ def leaking_labels(
 
     Args:
         votes: shape (n_partitions, n_chunks, n_queries).
-        partition: who taught whom.
-        n_classes: ≥ 2.
-        lam: λ > 0 [1/votes].
-        epsilon: [nats], > 0.
-        delta: [probability], in (0, 1).
-        star: as in `leaking_stop`.
-        source: where chance comes from; None for the operating system.
     """
     votes = checked_votes(votes, partition, n_classes)
     stop = leaking_stop(votes, partition, n_classes, lam, epsilon, delta, star=star)

@@ -63,9 +63,6 @@ def on_average(privacy: Privacy, databases: int = 1) -> float:
     Returns:
         min(1, e^(−ε)·databases·δ + 1 − e^(−ε)), rounded up.
 
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: He, Wang, Tao, Theorem 2 (proof redone: sound for every ε).
     """
     databases = whole_number(databases, "databases", _DATABASES)

@@ -168,9 +168,6 @@ def federated(
     Guarantees:
         Sound for every parameter, rounded up.
 
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: He, Wang, Tao, Theorem 8, corrected (docs/accounting.md, "Bounds that are false as published").
     """
     sigma = positive(sigma, "sigma", "a noise multiplier, a finite number above 0")

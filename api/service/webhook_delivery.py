@@ -216,7 +216,7 @@ async def _resolve(url: WebhookUrl, networks: Sequence[Network]) -> list[str]:
     """Return the addresses of a host that webhooks may be sent to, in the order in which they are to be tried."""
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
-    except OSError as err:
+    except (OSError, UnicodeError) as err:  # an empty or too long label is no name at all
         raise DeliveryError("its host name cannot be resolved") from err
     addresses = [ipaddress.ip_address(str(sockaddr[0]).partition("%")[0]) for *_, sockaddr in infos]
     allowed = [str(address) for address in addresses if is_allowed(address, networks, secure=url.secure)]

@@ -3,14 +3,17 @@
     PYTHONPATH=tests python -m campaigns.sizing [--seconds 10] [--workers 1 2]
 
 A server with its default settings and a SQLite file. Reads: wrk asks for one stored γ on 16 connections. Certificates
-and solves: eight clients ask, each anew as soon as it has its answer; every problem is a new one. Memory is what the
-server and all its processes hold together, shared pages counted once (PSS).
+and solves: eight clients ask, each anew as soon as it has its answer; every problem is a new one. All is asked for
+`WARM_SECONDS` before it is measured: processes start, which takes longer than thousands of certificates. Beside each
+figure stands the processor time that the server took for one answer, which the clients' own share of the processors
+does not change. Memory is what the server and all its processes hold together, shared pages counted once (PSS).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -32,14 +35,34 @@ CERTIFICATE = {"K": 11, "m": 1, "epsilon": 0.1, "gamma": 12 * [0.01]}
 
 CLIENTS = 8
 
+WARM_SECONDS = 2.0
+"""How long certificates and solves are asked for before they are measured [s]."""
 
-def memory(pid: int) -> int:
-    """Return the memory of a process and its descendants, shared pages counted once [MiB]."""
+
+def processes(pid: int) -> list[int]:
+    """Return the ids of a process and its descendants."""
     tree, family = children(), [pid]
     for parent in family:  # grows while it is walked
         family += tree.get(parent, [])
+    return family
+
+
+def processor_times(pid: int) -> dict[int, float]:
+    """Return the processor time of a process and its descendants by their ids [s]."""
+    times = {}
+    for each in processes(pid):
+        try:
+            fields = Path(f"/proc/{each}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        times[each] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return times
+
+
+def memory(pid: int) -> int:
+    """Return the memory of a process and its descendants, shared pages counted once [MiB]."""
     kilobytes = 0
-    for each in family:
+    for each in processes(pid):
         try:
             text = Path(f"/proc/{each}/smaps_rollup").read_text(encoding="ascii")
         except OSError:  # it has ended
@@ -87,19 +110,32 @@ def problems(K: int) -> Iterator[dict[str, Any]]:
     return ({"K": K, "m": 3, "epsilon": 0.1 + number / 100_000, "Delta": 1e-5} for number in count(1))
 
 
+def measured(server: Service, measure: Callable[[], float], unit: float) -> str:
+    """Return answers in a unit of time [s], and the processor time of one [ms]."""
+    before, began = processor_times(server.process.pid), time.monotonic()
+    rate = measure()
+    answered = rate * (time.monotonic() - began)
+    after = processor_times(server.process.pid)
+    spent = sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
+    return f"{unit * rate:,.0f} ({1000 * spent / answered:.2f})"
+
+
 def row(workers: int, seconds: float) -> str:
     """Return the row of the table for so many workers."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {"DARRM_WORKERS": str(workers), "DARRM_WAIT_SECONDS": "60", "DARRM_JOB_RATE": "0"}
         with service(f"sqlite:///{folder}/store.sqlite", Path(folder), **settings) as server:
-            at_rest = memory(server.process.pid)
-            measures: list[Callable[[], float]] = [
-                lambda: reads(server, seconds),
-                lambda: posted(server, "/v1/verify", (CERTIFICATE for _ in count()), seconds),
-                lambda: 60 * posted(server, "/v1/gamma", problems(11), seconds),
-                lambda: 60 * posted(server, "/v1/gamma", problems(101), seconds),
+            at_rest, small, large = memory(server.process.pid), problems(11), problems(101)
+            certificates = (CERTIFICATE for _ in count())
+            for path, bodies in (("/v1/verify", certificates), ("/v1/gamma", small), ("/v1/gamma", large)):
+                posted(server, path, bodies, WARM_SECONDS)
+            measures: list[tuple[Callable[[], float], float]] = [
+                (lambda: reads(server, seconds), 1),
+                (lambda: posted(server, "/v1/verify", certificates, seconds), 1),
+                (lambda: posted(server, "/v1/gamma", small, seconds), 60),
+                (lambda: posted(server, "/v1/gamma", large, seconds), 60),
             ]
-            figures = [f"{measure():,.0f}" for measure in measures]
+            figures = [measured(server, measure, unit) for measure, unit in measures]
             return f"| {workers} | {' | '.join(figures)} | {at_rest} | {memory(server.process.pid)} |"
 
 
@@ -112,6 +148,7 @@ def main(arguments: list[str]) -> int:
     assert shutil.which("wrk") is not None, "wrk is not installed"
     titles = ["workers", "stored γ [1/s]", "certificates [1/s]", "γ of 11 voters [1/min]", "γ of 101 voters [1/min]"]
     titles += ["memory at rest [MiB]", "memory after it [MiB]"]
+    sys.stdout.write("In parentheses: processor time of the server for one answer [ms].\n\n")
     sys.stdout.write(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n")
     for workers in options.workers:
         sys.stdout.write(row(workers, options.seconds) + "\n")

@@ -293,6 +293,7 @@ def test_a_host_must_resolve_to_an_address_that_is_allowed_while_its_client_wait
         return str(refusal.value)
 
     texts = {refused_text("https://localhost/", ()), refused_text("https://no-such-host.invalid/")}
+    texts |= {refused_text("https://a..b/"), refused_text(f"https://{64 * 'a'}.example/")}
     monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", hang)
     monkeypatch.setattr(webhook_delivery, "RESOLVE_SECONDS", 0.01)
     assert texts == {refused_text("https://localhost/")}  # which names resolve inside is not told

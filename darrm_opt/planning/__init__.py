@@ -6,6 +6,7 @@ option            one mechanism as an option, a suggestion, and the plan, as val
 plain_majority    plain majorities: post-processing of private models, or the total of fresh answers
 candidates        γ of one release, γ of all, and every mechanism of the registry, each calibrated to the total
 class_candidates  certified tables, and checked noise
+sampled_candidates  tables and mechanisms where every query has a fresh sample of the records
 best_target       the best target of one release, so that Q releases of its γ_opt fit a total
 sequence_design   a γ made for all releases
 ranking           `plan`, `design_within_total`: all of them, in order

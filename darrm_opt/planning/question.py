@@ -24,6 +24,7 @@ import numpy as np
 from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution
+from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
 from darrm_opt.bagging.bags import Bags, checked_bags
 from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective, histogram
@@ -76,6 +77,7 @@ class Question:
         fresh: whether every answer has fresh randomness.
         least_accuracy: an answer that is right less often is useless.
         bags: how the voters' subsamples are drawn; None if a record affects exactly ``affected`` voters.
+        ensemble: how records are drawn anew for every query; None: every record is in every query.
         stop: returns True when the time is up; searches then return their best result so far.
     """
 
@@ -91,6 +93,7 @@ class Question:
     fresh: bool
     least_accuracy: float
     bags: Bags | None = None
+    ensemble: EnsembleSampling | None = None
     stop: Callable[[], bool] = field(default=never_stop, compare=False, repr=False)
 
     @classmethod
@@ -113,6 +116,7 @@ class Question:
         subsample_size: int | None = None,
         replacement: bool = True,
         sampling: Sampling = "independent",
+        ensemble: EnsembleSampling | None = None,
         stop: Callable[[], bool] = never_stop,
     ) -> Question:
         """Return the question after checking every number.
@@ -135,6 +139,8 @@ class Question:
             subsample_size: records drawn for one model, with ``n``.
             replacement: whether a record can be drawn twice within a subsample.
             sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+            ensemble: how records are drawn anew for every query, and shared among voters that are not private; then the
+                law of votes judges.
             stop: called between the steps of each search.
 
         Raises:
@@ -153,7 +159,15 @@ class Question:
             least = real_number(least_accuracy, "least_accuracy", accepted)
             if not 1 / classes <= least < 1:
                 raise InvalidInput("least_accuracy", least_accuracy, accepted, f"A guess has {1 / classes:g}.")
-        judged = _judged(shape, prior, objective, ties, price)
+        judged = _judged(shape, prior, objective, ties, price, always=ensemble is not None)
+        if ensemble is not None:
+            if not isinstance(ensemble, EnsembleSampling):
+                raise InvalidInput("ensemble", ensemble, "a Sampling, or None")
+            if n is not None:
+                raise InvalidInput("n", n, "nothing beside an ensemble", "Its voters are not trained on subsamples.")
+            if problem.voter.epsilon < math.inf:
+                accepted = "voters that are not private, where their records are drawn anew for every query"
+                raise InvalidInput("voter", problem.voter, accepted)
         bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
         if bags is not None:
             if classes > 2:
@@ -172,6 +186,7 @@ class Question:
             fresh,
             least,
             bags,
+            ensemble,
             stop,
         )
 
@@ -283,7 +298,7 @@ USEFUL = 0.2
 
 
 def _judged(
-    shape: PluralityProblem, prior: Any, objective: AnyObjective | str | None, ties: Ties, price: float
+    shape: PluralityProblem, prior: Any, objective: AnyObjective | str | None, ties: Ties, price: float, *, always: bool
 ) -> tuple[AnyObjective | None, Prior | None, VoteLaw | None]:
     """Return what γ maximises, how votes between two classes fall, and the law of votes where that judges."""
     two = shape.classes == 2
@@ -303,7 +318,7 @@ def _judged(
     goal_of_gamma, votes = _binary(prior, objective)
     goal_of_gamma.linear_goal(shape.K)  # a histogram that is not one of K voters is refused here
     goal = PluralityObjective(TwoClassVotes(votes), ties, price)
-    return goal_of_gamma, votes, VoteLaw(goal, shape) if price else None
+    return goal_of_gamma, votes, VoteLaw(goal, shape) if price or always else None
 
 
 def _binary(prior: Any, objective: AnyObjective | str | None) -> tuple[AnyObjective, Prior]:

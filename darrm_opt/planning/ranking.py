@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.errors import TooMuchWork
+from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
 from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
@@ -23,6 +24,7 @@ from darrm_opt.planning.class_candidates import checked, table_options
 from darrm_opt.planning.option import MECHANISMS, Option, Plan
 from darrm_opt.planning.plain_majority import fewer_voters, majority
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, AnyPrior, Question
+from darrm_opt.planning.sampled_candidates import sampled_option
 from darrm_opt.planning.suggestions import suggestions
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.tables.priors import Ties
@@ -54,6 +56,7 @@ def plan(
     subsample_size: int | None = None,
     replacement: bool = True,
     sampling: Sampling = "independent",
+    ensemble: EnsembleSampling | None = None,
     time_limit: float | None = None,
     progress: Callable[[Option], None] | None = None,
 ) -> Plan:
@@ -83,6 +86,8 @@ def plan(
         subsample_size: records drawn for one model, with ``n``.
         replacement: whether a record can be drawn twice within a subsample.
         sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+        ensemble: how records are drawn anew for every query, and shared among the voters, which are then taken as not
+            private (`darrm_opt.accounting.Sampling`); None: every record is in every query.
         time_limit: about how long to search [s], > 0: the mechanism in progress then keeps its best result so far,
             later ones are left out, and a warning says so. None: no limit.
         progress: called with each option as soon as it is known.
@@ -124,6 +129,7 @@ def plan(
         subsample_size=subsample_size,
         replacement=replacement,
         sampling=sampling,
+        ensemble=ensemble,
         stop=_deadline(time_limit),
     )
     options = ranked(question, mechanisms, progress)
@@ -154,6 +160,7 @@ def design_within_total(
     affected: int = 1,
     prior: AnyPrior | None = None,
     price: float = 0.0,
+    ensemble: EnsembleSampling | None = None,
 ) -> Option:
     """Return the most useful option for Q queries within a total (ε, δ): what an estimator or a tool releases by.
 
@@ -166,6 +173,7 @@ def design_within_total(
         affected: voters that one record can influence.
         prior: how votes fall, as for `plan`.
         price: what a wrong answer costs, as for `plan`.
+        ensemble: how records are drawn anew for every query, as for `plan`.
 
     Returns:
         The first option of `plan`, whether or not it is useful. Without a ``mechanism`` or a ``noise`` it is a plain
@@ -180,7 +188,7 @@ def design_within_total(
     >>> design_within_total(11, 3, Privacy(1.0, 1e-5), 1).name
     'optimal'
     """
-    question = Question.of(K, voter, queries, total, affected, prior, classes=classes, price=price)
+    question = Question.of(K, voter, queries, total, affected, prior, classes=classes, price=price, ensemble=ensemble)
     best = ranked(question)[0]
     if not best.fits:
         raise InvalidInput("total", total, f"a total within which {queries} answers are proved")
@@ -232,6 +240,8 @@ def _order(name: str) -> int:
 
 def _applies(name: str, question: Question) -> bool:
     """Return whether a mechanism is one for such a question."""
+    if question.ensemble is not None:
+        return name == "optimal" or name in calibrated_names()
     if name == CONFIDENT:
         return question.price > 0 and question.total.delta > 0 and _fixed(question)
     return question.classes == 2 or name not in ("fewer_voters", "optimal_sequence")
@@ -249,6 +259,8 @@ def _option(name: str, question: Question, earlier: list[Option]) -> Option:
     seeds = [option.noise for option in earlier if option.noise is not None]
     found: list[Option] = []
     try:
+        if question.ensemble is not None:
+            return sampled_option(name, question, question.ensemble)
         if name in _PLAIN:
             return _PLAIN[name](question)
         if question.classes == 2 and name in _SEEDED:
@@ -332,6 +344,11 @@ def _warnings(question: Question) -> tuple[str, ...]:
         warnings.append(
             "fresh: this is valid only if every voter draws new randomness for every query, independently of the "
             "others. For models that are trained once and then queried it is not, and the total would be wrong."
+        )
+    if question.ensemble is not None:
+        warnings.append(
+            "The total supposes that every query has a fresh and secret sample of its own, drawn by EnsembleSampler, "
+            "which a ReleaseLog checks. Accounts that take longest were not asked: `darrm cost` may prove less."
         )
     if question.quick and question.law is None:
         warnings.append(

@@ -1,0 +1,134 @@
+"""Candidates where every query has a fresh and secret sample of the records (`darrm_opt.accounting.sampling`).
+
+    optimal          the table of the linear program at the largest ε of one release, δ = 0, of which all queries fit,
+                     accounted for by its own laws
+    every mechanism  at the parameter of which all queries fit
+
+All are accounted for by the same accounts, but for those that take longest (`SLOW`): `darrm cost` asks them too, and
+may find some per cent more.
+"""
+
+from __future__ import annotations
+
+import math
+
+from darrm_opt.accounting.calibrate import Calibration, calibrate
+from darrm_opt.accounting.cost import Cost, cost
+from darrm_opt.accounting.equal_releases import epsilon_each
+from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.base import SLOW
+from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.planning.option import Option
+from darrm_opt.planning.question import Question
+from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
+from darrm_opt.tables.problem import PluralityProblem, has_table
+from darrm_opt.tables.solver import PluralitySolution, solve_plurality
+
+MAX_PARTITIONS = 600
+"""Vote counts up to which a table is designed: seconds."""
+
+PRECISION = 2e-3
+"""Relative distance of the cost, or of the ε of one release, from the largest that fits."""
+
+NOTHING_FITS = "No setting of it is proved to fit the total."
+
+
+def sampled_option(name: str, question: Question, sampling: Sampling) -> Option:
+    """Return the option of a name for sampled queries.
+
+    Args:
+        name: "optimal", or a mechanism with a parameter.
+        question: what is asked; voters are taken as not private.
+        sampling: how records are drawn.
+    """
+    if name == "optimal":
+        return _table(question, sampling)
+    try:
+        mechanism = mechanism_class(name).calibrated(
+            question.K,
+            question.classes,
+            question.total,
+            question.queries,
+            affected=question.affected,
+            sampling=sampling,
+            quick=True,
+        )
+    except InvalidInput as err:
+        why = f"It is for {err.accepted} classes." if err.argument == "classes" else NOTHING_FITS
+        return Option.unfit(name, question, why)
+    parameters = {mechanism.parameter: mechanism.value}
+    shares = question.vote_law.leader_shares(mechanism)
+    return _fitting(name, question, sampling, mechanism, shares, parameters)
+
+
+def _table(question: Question, sampling: Sampling) -> Option:
+    """Return the best table of one release whose Q sampled releases fit.
+
+    The ε of one release only proposes a table. What it costs is proved from its own laws, and is far less than what any
+    mechanism of that ε may cost: the ε is searched for by that.
+    """
+    if not has_table(question.K, question.classes, MAX_PARTITIONS):
+        return Option.unfit("optimal", question, "There are too many vote counts for a table.", "not computed")
+    queries, total, law = question.queries, question.total, question.vote_law
+
+    def make(epsilon: float) -> tuple[tuple[PluralitySolution, RuleMechanism], float]:
+        target = Privacy(epsilon)
+        problem = PluralityProblem(
+            question.K, question.classes, target, question.affected, abstention=question.price > 0
+        )
+        solution = solve_plurality(problem, law.objective)
+        mechanism = RuleMechanism(problem, solution.rule)
+        return (solution, mechanism), _cost(mechanism, question, sampling).epsilon
+
+    # By the generic bound so much is sure to fit where a record reaches one voter.
+    each = epsilon_each(total, 0.0, queries)
+    guess = math.log1p(math.expm1(min(each, 700.0)) / sampling.chance)
+    if sampling.scheme in EACH_VOTER:
+        guess = each
+    found: Calibration[tuple[PluralitySolution, RuleMechanism]] | None = calibrate(
+        make,
+        total.epsilon,
+        MAX_TARGET_EPSILON,
+        guess=min(guess, MAX_TARGET_EPSILON),
+        precision=PRECISION,
+        stop=question.stop,
+    )
+    if found is None:
+        return Option.unfit("optimal", question, NOTHING_FITS)
+    solution, mechanism = found.result
+    parameters = {"epsilon": mechanism.problem.target.epsilon, "delta": mechanism.problem.target.delta}
+    shares = law.rule_shares(mechanism.rule)
+    return _fitting("optimal", question, sampling, mechanism, shares, parameters, gap=solution.gap)
+
+
+def _cost(mechanism: VoteMechanism, question: Question, sampling: Sampling) -> Cost:
+    return cost(mechanism, question.queries, question.total.delta, sampling, skip=SLOW)
+
+
+def _fitting(
+    name: str,
+    question: Question,
+    sampling: Sampling,
+    mechanism: VoteMechanism,
+    shares: tuple[float, float],
+    parameters: dict[str, float],
+    gap: float | None = None,
+) -> Option:
+    spent = _cost(mechanism, question, sampling)
+    if spent.epsilon > question.total.epsilon:
+        return Option.unfit(name, question, NOTHING_FITS)
+    text = f"{mechanism.description[0].upper()}{mechanism.description[1:]}."
+    return Option.fitting(
+        name,
+        question,
+        f"{text} Every query has a fresh and secret sample: {sampling.words}, {sampling.neighbours}.",
+        shares,
+        Privacy(spent.epsilon, question.total.delta),
+        spent.account,
+        queries=question.queries,
+        parameters=parameters,
+        mechanism=mechanism,
+        gap=gap,
+    )

@@ -263,9 +263,10 @@ def test_keyboard_alone(visit: Visit) -> None:
     for _ in range(13):
         keys.press("Tab")
         order.append(str(visit.tab.evaluate("document.activeElement.id || document.activeElement.name")))
+        if order[-1] == "shape":
+            keys.press("ArrowRight")
     best, least = ["kind", "objective", "shape"], ["wanted", "utility", "unknown", "least-ask"]
     assert order == ["K", "affected", "epsilon", "Delta", "target", "m", "delta", *best, *least]
-    keys.press("ArrowRight")
     keys.press("Tab")
     keys.press("Enter")
     visit.tab.wait_for_selector("#headline:has-text('7 voters')")

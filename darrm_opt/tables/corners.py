@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, permutations
+from typing import Any
 
 import numpy as np
 
+from darrm_opt.design.separation.compiled import thread_count
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
@@ -37,8 +39,8 @@ MAX_CORNERS = 400_000_000
 MAX_LAW_BYTES = 800 * 2**20
 """Most memory for the laws of the groups' counts."""
 
-BLOCK_NUMBERS = 4_000_000
-"""Losses that are computed at once, 32 MB."""
+BLOCK_NUMBERS = 250_000
+"""Losses that are computed at once: 2 MB, what a processor's cache holds."""
 
 LAW_BLOCK = 30_000
 """Probabilities of one block while laws are convolved: what a processor's cache holds."""
@@ -318,39 +320,45 @@ class Corners:
         # Laws have relative errors of (C+2) units a voter, products of matrices as many as their terms; the table's
         # chances one; e^−ε two. All terms are ≥ 0, so that the parts of an excess, e^−ε and 1 at most in sum over
         # the outputs, keep these relative errors; differences and sums over the outputs add a few.
-        steps = (problem.classes + 3) * problem.K + sum(self.cells.widths) + len(problem.groups) + problem.outputs + 16
+        steps = (
+            (problem.classes + 3) * problem.K + 2 * sum(self.cells.widths) + len(problem.groups) + problem.outputs + 16
+        )
         self.relative = 1.01 * steps * UNIT_ROUNDOFF
+        self._last = np.empty((0, 0))
+        if len(self.laws) > 1:
+            last = [law for g, law in enumerate(self.laws) if g != self.reduced][-1]
+            self._last = np.ascontiguousarray(np.hstack([last.before, last.after]).T)
         self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
 
     def __len__(self) -> int:
         return math.prod(len(law.multisets) for law in self.laws)
 
-    def blocks(self, chances: Array) -> Iterator[tuple[int, Array, Array]]:
-        """Yield (first multiset, Pr[o | before], Pr[o | after]) by blocks of the reduced group's multisets.
+    def _losses(self, table: Array, start: int, rows: int) -> Array:
+        """Return e^−ε·Pr[o | before] − Pr[o | after] at a block of the reduced group's multisets.
 
         Args:
-            chances: Pr[o | n], shape (counts, outputs).
+            table: Pr[o | n], the reduced group's counts first, then the other groups', then the outputs.
+            start: the first multiset.
+            rows: how many.
 
-        Yields:
-            Arrays of shape (block, multisets of the other groups…, outputs).
+        Returns:
+            Shape (outputs, block, multisets of the other groups…).
         """
-        groups, outputs = len(self.laws), self.problem.outputs
-        order = [self.reduced, *(g for g in range(groups) if g != self.reduced)]
-        table = np.moveaxis(chances.reshape(*self.cells.widths, outputs), self.reduced, 0)
         lead = self.laws[self.reduced]
-        per_row = max(
-            math.prod([len(self.laws[g].multisets) for g in order[1:]]) * outputs, math.prod(table.shape[1:]), 1
-        )
-        rows = max(1, BLOCK_NUMBERS // per_row)
-        for start in range(0, len(lead.multisets), rows):
-            sides = []
-            for side in ("before", "after"):
-                part = np.tensordot(getattr(lead, side)[start : start + rows], table, axes=(1, 0))
-                for axis, g in enumerate(order[1:], 1):
-                    # one more group's counts become its multisets, in the same place
-                    part = np.moveaxis(np.tensordot(part, getattr(self.laws[g], side), axes=(axis, 1)), -1, axis)
-                sides.append(part)
-            yield start, sides[0], sides[1]
+        others = [law for g, law in enumerate(self.laws) if g != self.reduced]
+        part = slice(start, start + rows)
+        if not others:
+            return np.ascontiguousarray(((lead.before[part] * self.inverse - lead.after[part]) @ table).T)
+        flat = table.reshape(len(table), -1)
+        sides = []
+        for side, scale in (("before", self.inverse), ("after", -1.0)):
+            contracted = ((getattr(lead, side)[part] * scale) @ flat).reshape(-1, *table.shape[1:])
+            for axis, law in enumerate(others[:-1], 1):
+                # one more group's counts become its multisets, in the same place
+                contracted = np.moveaxis(np.tensordot(contracted, getattr(law, side), axes=(axis, 1)), -1, axis)
+            sides.append(np.moveaxis(contracted, -1, 0))
+        # The last product takes both sides at once: no array of the corners' size is made beside the losses.
+        return np.asarray(np.matmul(np.concatenate(sides, axis=-1), self._last))
 
     def _too_many(self, start: int, rows: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
         """Return which corners of a block move more voters than one record can, or None if none does."""
@@ -368,44 +376,63 @@ class Corners:
         Args:
             chances: Pr[o | n], shape (counts, outputs).
             above: only those whose excess is larger.
-            most: how many.
+            most: how many; one for each multiset of the reduced group first.
 
         Guarantees:
             At no corner has a set that is not empty an excess above ``largest`` + `error`.
         """
-        largest, found = -math.inf, []
-        groups = len(self.laws)
+        groups, outputs = len(self.laws), self.problem.outputs
         order = [self.reduced, *(g for g in range(groups) if g != self.reduced)]
-        for start, before, after in self.blocks(chances):
-            losses = before * self.inverse - after
-            loss = np.maximum(losses, 0.0).sum(axis=-1)
+        table = np.moveaxis(chances.reshape(*self.cells.widths, outputs), self.reduced, 0)
+        lead, others = len(self.laws[self.reduced].multisets), [len(self.laws[g].multisets) for g in order[1:]]
+        rows = max(1, BLOCK_NUMBERS // (max(math.prod(others), math.prod(table.shape[1:-1])) * outputs))
+
+        def search(start: int) -> tuple[float, Array, Index, Any, Any]:
+            losses = self._losses(table, start, rows)
+            loss, top = np.maximum(losses[0], 0.0), losses[0].copy()
+            for of_output in losses[1:]:
+                loss += np.maximum(of_output, 0.0)
+                np.maximum(top, of_output, out=top)
             # Of the sets that are not empty: no rounding is to be charged to the empty one.
-            negative = loss <= 0
-            if negative.any():
-                loss[negative] = losses[negative].max(axis=-1)
+            loss += np.minimum(top, 0.0, out=top)
             loss -= self.limit
-            too_many = self._too_many(start, len(loss))
+            too_many = self._too_many(start, rows)
             if too_many is not None:
                 loss[too_many] = -math.inf
-            flat = loss.ravel()
-            largest = max(largest, float(flat.max(initial=-math.inf)))
-            hits = np.flatnonzero(flat > above)
-            if hits.size > most:
-                hits = hits[np.argpartition(-flat[hits], most)[:most]]
-            if hits.size:
-                places = np.array(np.unravel_index(hits, loss.shape))
-                places[0] += start
-                corners = np.empty((hits.size, groups), dtype=np.intp)
-                corners[:, order] = places.T
-                outputs = losses.reshape(-1, losses.shape[-1])[hits]
-                sets = (outputs > 0) | ((outputs == outputs.max(axis=1)[:, None]) & (outputs.max(axis=1)[:, None] <= 0))
-                found.append((flat[hits], corners, sets))
-        if not found:
-            empty = np.empty((0, self.problem.outputs), dtype=bool)
-            return Violations(np.empty((0, groups), dtype=np.intp), empty, np.empty(0), largest)
-        excesses, corners, sets = (np.concatenate(column) for column in zip(*found, strict=True))
-        best = np.argsort(-excesses, kind="stable")[:most]
+            flat = loss.reshape(len(loss), -1)
+            best = flat.argmax(axis=1)
+            excess = flat[np.arange(len(flat)), best]
+            worst = float(excess.max(initial=-math.inf))
+            # One corner for each multiset of the reduced group: the very worst ones resemble each other.
+            first = np.flatnonzero(excess > above) * flat.shape[1] + best[excess > above]
+            more = np.flatnonzero(flat > max(above, 0.5 * worst)) if worst > above else first
+            hits = np.union1d(first, more) if more.size <= most else first
+            found = losses.reshape(outputs, -1)[:, hits].T
+            highest = found.max(axis=1, initial=-math.inf, keepdims=True)
+            sets = (found > 0) | ((found == highest) & (highest <= 0))
+            places = np.array(np.unravel_index(hits, loss.shape))
+            places[0] += start
+            corners = np.empty((hits.size, groups), dtype=np.intp)
+            corners[:, order] = places.T
+            return worst, flat.ravel()[hits], corners, sets, np.isin(hits, first, assume_unique=True)
+
+        starts = range(0, lead, rows)
+        threads = min(thread_count(), len(starts))
+        if threads > 1:
+            with ThreadPoolExecutor(threads) as pool:  # products and comparisons leave the interpreter
+                parts = list(pool.map(search, starts))
+        else:
+            parts = [search(start) for start in starts]
+        largest = max(part[0] for part in parts)
+        excesses, corners, sets, first = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3, 4))
+        best = np.lexsort((-excesses, ~first))[:most]
+        best = best[np.argsort(-excesses[best], kind="stable")]
         return Violations(corners[best], sets[best], excesses[best], largest)
+
+    def private_share(self, excess: float) -> float:
+        """Return by what x is to be multiplied so that an excess becomes 0, which is convex in x (but for rounding)."""
+        slack = -math.expm1(-self.target.epsilon) / self.problem.outputs + self.limit  # of x = 0, at least
+        return 1.0 if excess <= 0 else max(0.0, 1 - excess / (excess + slack) * (1 + 2.0**-20) - 2.0**-50)
 
     def multisets(self, corners: Index) -> list[Index]:
         """Return the places of each group's maps at corners, as `laws_at` takes them."""

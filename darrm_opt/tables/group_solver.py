@@ -44,6 +44,15 @@ VIOLATION = 2e-12
 STEP_INWARD = 0.8
 """Cuts are sought at this share of the way from the program's answer to a private table: such cuts are deeper."""
 
+NEAR = 1e-3
+"""Utility below the program's from which on cuts are sought at its own answer."""
+
+MAX_NEW_ROWS = 400
+"""Most rows of one round."""
+
+ROWS_PER_CELL, IDLE_ROUNDS = 4, 3
+"""Above so many rows for each variable, those that have not bound for so many rounds are dropped."""
+
 MAX_ROUNDS = 400
 """Rounds after which a solve stops short."""
 
@@ -266,28 +275,41 @@ class _Program:
         self.sums = np.zeros((len(cells.first), count))
         self.sums[cells.owners, np.arange(count)] = cells.multiplicities
         self.backend.add(self.sums, np.ones(len(self.sums)))
-        self._seen: set[bytes] = set()
-        self._corners: list[Index] = []
-        self._sets: list[Array] = []
+        self._rows_of: dict[bytes, tuple[Index, Array]] = {}
+        self._idle = np.zeros(0, dtype=np.intp)
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._rows_of)
 
     def add(self, found: Index, sets: Any) -> int:
         """Add the rows that are new; return how many."""
+        before_adding = len(self)
         new = []
-        for i in range(len(found)):
-            key = found[i].tobytes() + sets[i].tobytes()
-            if key not in self._seen:
-                self._seen.add(key)
+        for i, (corner, chosen) in enumerate(zip(found, sets.astype(np.float64), strict=True)):
+            key = corner.tobytes() + sets[i].tobytes()
+            if key not in self._rows_of:
+                self._rows_of[key] = (corner, chosen)
                 new.append(i)
         if new:
-            found, chosen = found[new], sets[new].astype(np.float64)
-            self._corners.append(found)
-            self._sets.append(chosen)
-            before, after = laws_at(self.problem, self.corners.maps, self.corners.multisets(found))
+            before, after = laws_at(self.problem, self.corners.maps, self.corners.multisets(found[new]))
+            chosen = sets[new].astype(np.float64)
             self.backend.add(*self._rows(before, after, chosen, self.corners.inverse, self.corners.limit))
-        return len(new)
+        return len(self) - before_adding
+
+    def drop_idle(self, multipliers: Array) -> Array:
+        """Drop rows that no longer bind, where there are many; return the multipliers of those that stay."""
+        y = multipliers[len(self.sums) :]
+        idle = np.zeros(len(y), dtype=np.intp)
+        idle[: len(self._idle)] = self._idle
+        self._idle = np.where(y > 0, 0, idle + 1)
+        if len(y) <= ROWS_PER_CELL * len(self.cells.owners):
+            return multipliers
+        stay = self._idle < IDLE_ROUNDS
+        if not stay.all():
+            self.backend.drop(np.flatnonzero(~stay) + len(self.sums))
+            self._rows_of = {k: v for (k, v), keep in zip(self._rows_of.items(), stay.tolist(), strict=True) if keep}
+            self._idle = self._idle[stay]
+        return np.concatenate([multipliers[: len(self.sums)], y[stay]])
 
     def _rows(self, before: Array, after: Array, sets: Array, inverse: float, limit: float) -> tuple[Array, Array]:
         share = sets.mean(axis=1, keepdims=True)
@@ -311,7 +333,9 @@ class _Program:
         if y.any():
             used = np.flatnonzero(y)
             y = y[used]
-            corners, sets = np.concatenate(self._corners)[used], np.concatenate(self._sets)[used]
+            known = list(self._rows_of.values())
+            corners = np.array([known[i][0] for i in used.tolist()])
+            sets = np.array([known[i][1] for i in used.tolist()])
             maps = [voter_maps(voter, self.cells.classes) for voter in voters]
             before, after = laws_at(self.problem, maps, self.corners.multisets(corners))
             rows, limits = self._rows(before, after, sets, inverse, target.delta * inverse)
@@ -383,17 +407,22 @@ def solve_groups(
         if outcome.status is not Status.OPTIMAL:
             status = outcome.status
             break
-        x, multipliers = np.clip(outcome.upper_half, 0.0, 1.0), outcome.multipliers
-        found = corners.violations(_chances(x, cells), VIOLATION)
-        if found.largest > 1e-3:
-            between = STEP_INWARD * inside + (1 - STEP_INWARD) * x
-            deeper = corners.violations(_chances(between, cells), VIOLATION)
-            if deeper.excesses.size:
-                found = deeper
-            else:
-                inside = between
-        if not program.add(found.corners, found.sets):  # nothing is violated, or nothing that is not known already
-            status = Status.OPTIMAL
+        x = np.clip(outcome.upper_half, 0.0, 1.0)
+        multipliers = program.drop_idle(outcome.multipliers)
+        # While the best private table is far below, cuts are sought on the way to it: they are deeper.
+        share = STEP_INWARD if float(asked @ (x - inside)) > NEAR else 0.0
+        while True:
+            point = share * inside + (1 - share) * x
+            found = corners.violations(_chances(point, cells), VIOLATION, MAX_NEW_ROWS)
+            private = point * corners.private_share(found.largest)
+            if asked @ private > asked @ inside:
+                inside = private
+            added = program.add(found.corners, found.sets)
+            if added or share == 0.0 or time.perf_counter() > deadline:
+                break
+            share = 0.0 if share < 0.3 else share / 2
+        if not added:  # nothing is violated, or nothing that is not known already
+            status = Status.OPTIMAL if share == 0.0 else Status.TIME_LIMIT
             break
     bound = program.bound(weights, multipliers)
     program.backend.close()

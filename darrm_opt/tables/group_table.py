@@ -277,7 +277,7 @@ def verify_groups(problem: GroupProblem, table: GroupTable) -> GroupCertificate:
             {" ".join("".join(map(str, chosen)) for chosen in group): len(group) for group in corner.maps},
             bound * scale,
         )
-    return GroupCertificate(-bound, corners.error, corner, len(corners))
+    return _certificate(problem, bound, corner)
 
 
 def certify_groups(problem: GroupProblem, table: GroupTable) -> tuple[GroupTable, GroupCertificate]:
@@ -297,19 +297,23 @@ def certify_groups(problem: GroupProblem, table: GroupTable) -> tuple[GroupTable
     Source: ours. The excess is convex in x, and at x = 0 at most −(1 − e^−ε)/outputs − e^−ε·δ for a set that is not
     empty.
     """
-    corners = corners_of(problem)
-    slack = -math.expm1(-corners.target.epsilon) / problem.outputs + corners.limit
-    mixed, step = table, 0.0
+    mixed, kept = table, 1.0
     for _ in range(40):
-        violation, _ = group_excess(problem, mixed)
-        if violation <= 0:
-            return mixed, verify_groups(problem, mixed)
-        share = 1.0 if slack <= 0 else min(1.0, violation / (violation + slack) * (1 + 2.0**-20) + 2.0**-50)
-        step = min(1.0, max(share, 2 * step))  # the first is enough but for rounding; no proof rests on that
-        mixed = GroupTable(problem, mixed.values * (1.0 - step))
-        if step == 1.0:
+        bound, corner = group_excess(problem, mixed)
+        if bound <= 0:
+            return mixed, _certificate(problem, bound, corner)
+        # The first step is enough but for rounding; no proof rests on that.
+        kept = min(corners_of(problem).private_share(bound), 2 * kept - 1)
+        if kept <= 0:
             break
-    return mixed, verify_groups(problem, GroupTable(problem, table.values * 0.0))
+        mixed = GroupTable(problem, table.values * kept)
+    uniform = GroupTable(problem, table.values * 0.0)
+    return uniform, verify_groups(problem, uniform)
+
+
+def _certificate(problem: GroupProblem, bound: float, corner: GroupCorner) -> GroupCertificate:
+    corners = corners_of(problem)
+    return GroupCertificate(-bound, corners.error, corner, len(corners))
 
 
 def problem_record(problem: GroupProblem) -> dict[str, Any]:

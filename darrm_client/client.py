@@ -39,6 +39,7 @@ from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 if TYPE_CHECKING:
     import ssl
 
+    from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.answers.cost import MechanismCost
     from darrm_opt.tables.problem import PluralityProblem
 
@@ -508,6 +509,7 @@ class DarrmClient:
         parameter: float | None = None,
         delta: float | None = None,
         total: Privacy | None = None,
+        sampling: Sampling | None = None,
         timeout: float | None = None,
     ) -> MechanismCost:
         """Return what releases of a mechanism cost together, or which parameter fits in a total; proved here again.
@@ -521,6 +523,8 @@ class DarrmClient:
             parameter: of the mechanism; with ``delta``.
             delta: of all releases together, with ``parameter`` [probability].
             total: (ε, δ) of all releases together, in the place of a parameter.
+            sampling: how records are drawn anew for every query, by a number of them; None: every record is in every
+                query.
             timeout: for this call [s]; None for the client's.
 
         Raises:
@@ -532,6 +536,12 @@ class DarrmClient:
         body = {"mechanism": mechanism, "K": K, "classes": classes, "affected": affected, "queries": queries}
         body |= {"parameter": parameter, "delta": delta, **dict.fromkeys(("threshold", "check_sigma", "cap"))}
         body |= dict(zip(names, (None, None) if total is None else (total.epsilon, total.delta), strict=True))
+        if sampling is not None:
+            if sampling.sample is None:
+                raise InvalidInput("sampling", sampling, "a Sampling with a number of records")
+            drawn_anew = sampling.record()
+            del drawn_anew["rate"]
+            body |= {"sampling": drawn_anew.pop("scheme"), **drawn_anew}
         from darrm_opt.answers.cost import verify_cost
 
         return verify_cost(self._ask("cost", body, timeout), body)

@@ -19,7 +19,7 @@ from api.schemas.accounts import TotalRequest
 from api.schemas.cost import CostAnswer, CostRequest
 from api.service.design_service import Pending
 from api.service.work_limits import check_voters
-from darrm_opt.answers.cost import CALIBRATION_SECONDS, COST_SECONDS
+from darrm_opt.answers.cost import CALIBRATION_SECONDS, COST_SECONDS, SAMPLED_SHARE
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
     comparison_account_seconds,
@@ -92,6 +92,8 @@ async def cost(params: CostRequest, request: Request, service: Service) -> Respo
     check_voters(params.K, service.settings)
     argument = await service.run_in_thread(params.argument)
     seconds = COST_SECONDS if params.parameter is not None else CALIBRATION_SECONDS
+    if params.records is not None:
+        seconds *= SAMPLED_SHARE
     return await respond(request, service, "cost", argument, seconds, params)
 
 

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 from api.errors.exceptions import FieldError
 from api.schemas.accounts import Queries, check_queries
 from api.schemas.fields import AnswerModel, RequestModel, Voters, described
+from darrm_opt.answers.cost import sampling_of
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 
@@ -30,6 +31,16 @@ class CostRequest(RequestModel):
                     "queries": 100,
                     "total_epsilon": 1,
                     "total_delta": 1e-5,
+                },
+                {
+                    "mechanism": "gnmax",
+                    "K": 10,
+                    "classes": 4,
+                    "queries": 500,
+                    "total_epsilon": 3,
+                    "total_delta": 1e-5,
+                    "records": 5452,
+                    "sample": 40,
                 },
             ]
         }
@@ -73,6 +84,29 @@ class CostRequest(RequestModel):
         FiniteFloat | None, described("σ of the noise on the count that gnmax checks [votes].", minimum=0)
     ] = None
     cap: Annotated[int | None, described("Most classes that gnmax releases [labels].", minimum=1)] = None
+    records: Annotated[
+        int | None, described("Records of which every query has a fresh, secret sample [records].", minimum=1)
+    ] = None
+    sample: Annotated[
+        int | None, described("Records drawn for one query (by each voter, with each-voter) [records].", minimum=1)
+    ] = None
+    sampling: Annotated[
+        str | None,
+        Field(
+            max_length=100,
+            description="How: poisson (the default), without-replacement, each-voter or each-voter-with-replacement.",
+        ),
+    ] = None
+    neighbours: Annotated[
+        str | None,
+        Field(
+            max_length=100,
+            description="add-remove (the default with poisson, and possible there only) or replace-one.",
+        ),
+    ] = None
+    labels: Annotated[int | None, described("Labels that one sample serves: tokens of a text [labels].", minimum=1)] = (
+        None
+    )
 
     def argument(self) -> dict[str, Any]:
         """Return the argument of the computation (`darrm_opt.answers.cost.find_cost`).
@@ -92,11 +126,24 @@ class CostRequest(RequestModel):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise InvalidInput(name, value, "a probability in [0, 1)")
-        return {name: getattr(self, name) for name in CostRequest.model_fields}
+        argument = {name: getattr(self, name) for name in CostRequest.model_fields}
+        sampling_of(argument)
+        return argument
 
 
 MAX_TOTAL = 500.0
 """Largest ε of all releases together [nats]."""
+
+
+class SamplingAnswer(AnswerModel):
+    """How records are drawn anew for every query."""
+
+    records: int = Field(description="Records of which every query has a sample.")
+    sample: int | None = Field(description="Records drawn for one query, or by each voter; null where a rate is given.")
+    rate: FiniteFloat | None = Field(description="Chance of each record, with poisson; null where a number is given.")
+    scheme: str = Field(description="poisson, without-replacement, each-voter or each-voter-with-replacement.")
+    neighbours: str = Field(description="add-remove or replace-one.")
+    labels: int = Field(description="Labels that one sample serves.")
 
 
 class CostAnswer(AnswerModel):
@@ -109,3 +156,6 @@ class CostAnswer(AnswerModel):
     )
     delta: FiniteFloat = Field(description="δ at which it is proved [probability].")
     account: str = Field(description="The account that proves it; none where none does.")
+    sampling: SamplingAnswer | None = Field(
+        default=None, description="How records are drawn anew for every query; null where all are in every query."
+    )

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
@@ -16,6 +17,12 @@ COST_SECONDS = 0.5
 
 CALIBRATION_SECONDS = 5.0
 """About how long a calibration takes [s]: 1 to 13, most where bits are accounted for."""
+
+SAMPLED_SHARE = 4.0
+"""The same where records are sampled, in multiples: most of them take less, and labels with four cells up to this."""
+
+SAMPLING = ("records", "sample", "sampling", "neighbours", "labels")
+"""How records are drawn anew for every query, by the names of the command line."""
 
 CHECKS = ("threshold", "check_sigma", "cap")
 """The check of noisy counts, which gnmax alone has."""
@@ -30,22 +37,45 @@ class MechanismCost:
         epsilon: the least ε that an account proves [nats]; inf where none does.
         delta: δ at which it is proved [probability].
         account: the account that proves it; "none" where none does.
+        sampling: how records are drawn anew for every query; None: every record is in every query.
     """
 
     mechanism: VoteMechanism
     epsilon: float
     delta: float
     account: str
+    sampling: Sampling | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cost as plain data; ε is None where nothing is proved."""
+        drawn_anew = {} if self.sampling is None else {"sampling": self.sampling.record()}
         return {
             "mechanism": self.mechanism.name,
             "parameter": self.mechanism.value,
             "epsilon": self.epsilon if self.epsilon < math.inf else None,
             "delta": self.delta,
             "account": self.account,
-        }
+        } | drawn_anew
+
+
+def sampling_of(argument: dict[str, Any]) -> Sampling | None:
+    """Return the sampling of `SAMPLING` fields, of which those that are None or missing are not given.
+
+    Raises:
+        InvalidInput: a field without ``records``, or a value out of its range.
+    """
+    given = {name: argument[name] for name in SAMPLING if argument.get(name) is not None}
+    if "records" not in given:
+        for name, value in given.items():
+            raise InvalidInput(name, value, "nothing without records")
+        return None
+    return Sampling(
+        given["records"],
+        given.get("sample"),
+        scheme=given.get("sampling", "poisson"),
+        neighbours=given.get("neighbours"),
+        labels=given.get("labels", 1),
+    )
 
 
 def find_cost(argument: dict[str, Any]) -> MechanismCost:
@@ -54,7 +84,8 @@ def find_cost(argument: dict[str, Any]) -> MechanismCost:
     Args:
         argument: ``mechanism``, its name; ``K``, ``classes``, ``affected``; ``queries``; and ``parameter`` with
             ``delta`` and, for gnmax, ``threshold``, ``check_sigma`` and ``cap``, or ``total_epsilon`` with
-            ``total_delta``. What is None is not given.
+            ``total_delta``; and, where records are drawn anew for every query, the fields of `SAMPLING`. What is None
+            is not given.
 
     Raises:
         InvalidInput: no such mechanism, a number out of its range, or arguments that do not go together.
@@ -63,6 +94,7 @@ def find_cost(argument: dict[str, Any]) -> MechanismCost:
     shape = argument["K"], argument["classes"]
     affected, queries = argument["affected"], argument["queries"]
     parameter, total_epsilon = argument["parameter"], argument["total_epsilon"]
+    sampling = sampling_of(argument)
     if (parameter is None) == (total_epsilon is None):
         raise InvalidInput("parameter", parameter, "exactly one of parameter and total_epsilon")
     excluded = ("total_delta",) if parameter is not None else ("delta", *CHECKS)
@@ -72,13 +104,15 @@ def find_cost(argument: dict[str, Any]) -> MechanismCost:
             raise InvalidInput(name, argument[name], f"nothing beside {beside}")
     if parameter is None:
         delta = argument["total_delta"] or 0.0
-        mechanism: VoteMechanism = found.calibrated(*shape, Privacy(total_epsilon, delta), queries, affected=affected)
+        mechanism: VoteMechanism = found.calibrated(
+            *shape, Privacy(total_epsilon, delta), queries, affected=affected, sampling=sampling
+        )
     else:
         if argument["delta"] is None:
             raise InvalidInput("delta", None, "the probability δ of all releases together, in [0, 1)")
         delta, mechanism = argument["delta"], _at(found, argument)
-    cost = mechanism.cost(queries, delta)
-    return MechanismCost(mechanism, cost.epsilon, cost.delta, cost.account)
+    cost = mechanism.cost(queries, delta, sampling)
+    return MechanismCost(mechanism, cost.epsilon, cost.delta, cost.account, sampling)
 
 
 def _at(found: type[VoteMechanism], argument: dict[str, Any]) -> VoteMechanism:
@@ -119,6 +153,9 @@ def verify_cost(answer: Any, argument: dict[str, Any]) -> MechanismCost:
         value, epsilon = answer["parameter"], answer["epsilon"]
         if (answer["mechanism"], answer["delta"]) != (argument["mechanism"], delta):
             raise VerificationFailed("The answer is for another mechanism, or another δ, than was asked.")
+        asked = sampling_of(argument)
+        if answer.get("sampling") != (None if asked is None else asked.record()):
+            raise VerificationFailed("The answer is for another sampling than was asked.")
         if given and value != argument["parameter"]:
             raise VerificationFailed("The answer is for another parameter than was asked.")
         fixed = {"parameter": value, "delta": delta, "total_epsilon": None, "total_delta": None}
@@ -126,7 +163,7 @@ def verify_cost(answer: Any, argument: dict[str, Any]) -> MechanismCost:
         claim = math.inf if epsilon is None else epsilon
         if proved.epsilon > claim:
             raise VerificationFailed(f"The answer says ε = {claim!r}, and {proved.epsilon!r} is proved.")
-    except (InvalidInput, LookupError, TypeError) as err:
+    except (InvalidInput, LookupError, TypeError, AttributeError) as err:
         raise VerificationFailed(f"The answer has something else where a cost should be: {err}") from err
     if not given and proved.epsilon > argument["total_epsilon"]:
         raise VerificationFailed(f"The answer's parameter costs ε = {proved.epsilon!r}, which is beyond the total.")

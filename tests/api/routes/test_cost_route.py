@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.settings import Settings
+from darrm_opt.accounting import Sampling
 from darrm_opt.answers.cost import find_cost, verify_cost
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import mechanism_class
@@ -46,6 +47,7 @@ def test_the_cost_of_a_parameter_is_that_of_the_core(client: TestClient) -> None
         "epsilon": cost.epsilon,
         "delta": 1e-5,
         "account": cost.account,
+        "sampling": None,
     }
     assert client.get("/v1/cost", params=GIVEN).json() == told
     assert verify_cost(told, argument(GIVEN)).epsilon == cost.epsilon
@@ -57,6 +59,49 @@ def test_a_total_is_calibrated_to(client: TestClient) -> None:
     assert told["parameter"] == expected.value
     assert told["epsilon"] <= 1.0
     assert verify_cost(told, argument(TOTAL)).mechanism == expected
+
+
+SAMPLED: dict[str, Any] = {
+    "mechanism": "gnmax",
+    "K": 10,
+    "classes": 4,
+    "queries": 500,
+    "total_epsilon": 3.0,
+    "total_delta": 1e-5,
+    "records": 5452,
+    "sample": 40,
+}
+
+
+@pytest.mark.parametrize("scheme", [{}, {"sampling": "without-replacement", "neighbours": "replace-one"}])
+def test_records_that_are_drawn_anew_cost_less(client: TestClient, scheme: dict[str, str]) -> None:
+    told = client.post("/v1/cost", json=SAMPLED | scheme).json()
+    sampling = Sampling(5452, 40, scheme=scheme.get("sampling", "poisson"))  # type: ignore[arg-type]  # it is one
+    assert told["sampling"] == sampling.record()
+    expected = mechanism_class("gnmax").calibrated(10, 4, Privacy(3.0, 1e-5), 500, sampling=sampling)
+    assert told["parameter"] == expected.value < 1
+    proved = verify_cost(told, argument(SAMPLED | scheme))
+    assert (proved.sampling, proved.epsilon) == (sampling, told["epsilon"])
+    for other in ({"records": 5000}, {"records": None, "sample": None}, {"labels": 2}):
+        with pytest.raises(VerificationFailed):
+            verify_cost(told, argument(SAMPLED | {"sampling": None, "neighbours": None} | scheme | other))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"records": None}, "sample"),
+        ({"sample": 6000}, "sample"),
+        ({"sample": None}, "sample"),
+        ({"sampling": "similarity"}, "sampling"),
+        ({"neighbours": "add-remove", "sampling": "without-replacement"}, "neighbours"),
+        ({"labels": 0}, "labels"),
+    ],
+)
+def test_samplings_that_are_refused(client: TestClient, change: dict[str, Any], field: str) -> None:
+    refused = client.post("/v1/cost", json={**SAMPLED, **change})
+    assert refused.status_code == 422
+    assert field in refused.text
 
 
 def test_a_check_costs_more() -> None:

@@ -58,6 +58,7 @@ UNITS = (
 WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "method", "backend", "baselines"} | {
     "arithmetic",
     "prior",
+    "neighbours",
     "fresh",
     "gap",
     "replacement",

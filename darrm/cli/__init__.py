@@ -37,7 +37,7 @@ def main() -> None:
 def _run(words: list[str]) -> None:
     from darrm.cli.output import EXIT_CODES, ExitCode, answer, fail, prepare_streams, reported, say
     from darrm.cli.parser import HELP, Command, UsageError, group_help, parse, parse_verb, program_help, verb_help
-    from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, load
+    from darrm.cli.verbs import EXAMPLES, GROUPS, RENAMED, VERBS, load
 
     prepare_streams()
     with reported():
@@ -50,6 +50,8 @@ def _run(words: list[str]) -> None:
 
             answer(f"darrm {__version__}")
             sys.exit(ExitCode.DONE)
+        if words[0] in RENAMED:
+            fail(f"No such command {words[0]!r}: it is now darrm {RENAMED[words[0]]}.", ExitCode.BAD_INPUT)
         try:
             name, rest = parse_verb(words, VERBS)
             if name not in VERBS:

@@ -31,7 +31,7 @@ MAX_UNCHECKED_K = 201
 """Up to this K everything is expected to take less than that, so no estimate is made."""
 
 
-def cached_solution(problem: Problem, design: DesignOptions) -> Solution:
+def cached_solution(problem: Problem, design: DesignOptions, method: str = "auto") -> Solution:
     """Return the certified γ_opt, from the cache if it is there and it pays to look; a long solve shows its progress.
 
     Raises:
@@ -41,20 +41,20 @@ def cached_solution(problem: Problem, design: DesignOptions) -> Solution:
     """
     check_affordable(problem, design)
     with ProgressDisplay("solving") as display:
-        return _cached_solution(problem, design, lambda progress: display.update(progress_text(progress)))
+        return _cached_solution(problem, design, method, lambda progress: display.update(progress_text(progress)))
 
 
-def _cached_solution(problem: Problem, design: DesignOptions, progress: Watcher) -> Solution:
+def _cached_solution(problem: Problem, design: DesignOptions, method: str, progress: Watcher) -> Solution:
     settings: dict[str, Any] = {
         "objective": _objective(design.objective),
         "shape": design.shape,
-        "method": design.method,
+        "method": method,
         "backend": design.backend,
         "time_limit": _seconds(design.time_limit),
         "progress": progress,
     }
     explicit = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
-    if design.cache is False or not (explicit or takes_long(problem, design)):
+    if design.cache is False or not (explicit or takes_long(problem, design, method)):
         return solve(problem, **settings)
 
     from solver_cache import CacheError, NoStore, cache_url, cached_solve, open_store
@@ -138,9 +138,9 @@ def _two_digits(count: int) -> int:
     return count // unit * unit
 
 
-def takes_long(problem: Problem, design: DesignOptions) -> bool:
+def takes_long(problem: Problem, design: DesignOptions, method: str = "auto") -> bool:
     """Say whether a solve is expected to take longer than opening the store: see `MAX_QUICK_K`."""
-    return problem.K > MAX_QUICK_K or design.method == "enumerate" or design.backend == "cvxpy"
+    return problem.K > MAX_QUICK_K or method == "enumerate" or design.backend == "cvxpy"
 
 
 def _objective(text: str) -> AnyObjective:

@@ -6,14 +6,15 @@ so the core says what is wrong with a number, in the same words as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
+    from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.problem import Privacy, Problem
 
 PROBLEM = "The problem"
@@ -77,6 +78,10 @@ def backends() -> str:
     return "|".join(BACKENDS)
 
 
+_PROBLEM_FIELDS = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
+"""Options of a problem, among those of a group."""
+
+
 @dataclass(frozen=True)
 class VoterOptions:
     """Options about the voters, as typed."""
@@ -92,16 +97,19 @@ class VoterOptions:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the options that were typed."""
-        return tuple(field.name for field in fields(self) if getattr(self, field.name) != field.default)
+        """Names of the options about the problem that were typed."""
+        return tuple(
+            field.name
+            for field in fields(self)
+            if field.name in _PROBLEM_FIELDS and getattr(self, field.name) != field.default
+        )
 
     def problem(self, **instead: Any) -> Problem:
         """Return the problem that the options name, with ``instead`` in place of some."""
         from darrm_opt.problem import Problem
 
-        return Problem.from_allowance(
-            **{field.name: number(getattr(self, field.name)) for field in fields(self)} | instead
-        )
+        names = [field.name for field in fields(self) if field.name in _PROBLEM_FIELDS]
+        return Problem.from_allowance(**{name: number(getattr(self, name)) for name in names} | instead)
 
 
 @dataclass(frozen=True)
@@ -128,9 +136,15 @@ class ProblemOptions(VoterOptions):
     ] = None
 
 
+Method = Annotated[
+    str,
+    CommandOption("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN),
+]
+
+
 @dataclass(frozen=True)
-class DesignOptions:
-    """Design options, as typed, and whether the cache is used."""
+class SearchOptions:
+    """What is designed, and how, as typed."""
 
     objective: Annotated[
         str,
@@ -145,15 +159,17 @@ class DesignOptions:
         str,
         CommandOption("--shape", "free: any γ; monotone: one that never falls as the majority grows.", shapes, _DESIGN),
     ] = "free"
-    method: Annotated[
-        str,
-        CommandOption("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN),
-    ] = "auto"
     backend: Annotated[str, CommandOption("--backend", "The LP solver.", backends, _DESIGN)] = "highs"
     time_limit: Annotated[
         str | None,
         CommandOption("--time-limit", "Stop then, with the best private γ so far and its gap.", "SECONDS", _DESIGN),
     ] = None
+
+
+@dataclass(frozen=True)
+class DesignOptions(SearchOptions):
+    """The same, and whether the cache is used."""
+
     cache: Annotated[
         bool | None,
         CommandOption(
@@ -163,6 +179,227 @@ class DesignOptions:
             otherwise="where DARRM_CACHE_URL is set, and for what takes longer to solve than to look up",
         ),
     ] = None
+
+
+QUERIES, VOTES = "The queries", "The votes"
+
+BAGS = {"n": "bags", "subsample_size": "bags", "replacement": "bags", "sampling": "bags", "n_models": "K"}
+"""Names for `options_named` where subsamples are named by --bags."""
+
+BagsOption = Annotated[
+    str | None,
+    CommandOption(
+        "--bags",
+        "Where each voter is a model trained on a random subsample: records and how many are drawn for one model, as "
+        "in n=10000,size=20; perhaps draw=without-replacement or draw=disjoint.",
+        "n=…,size=…",
+        PROBLEM,
+        "every voter sees what it sees for certain",
+    ),
+]
+
+
+def bags_drawn(text: str | None) -> dict[str, Any]:
+    """Return the arguments that ``n=10000,size=20,draw=disjoint`` stands for; their defaults for nothing.
+
+    >>> bags_drawn("n=200,size=10")
+    {'n': 200, 'subsample_size': 10, 'replacement': True, 'sampling': 'independent'}
+    """
+    from darrm_opt.errors import InvalidInput
+
+    accepted = "n=COUNT,size=COUNT and perhaps draw=with-replacement|without-replacement|disjoint, separated by commas"
+    typed = named_values("bags", text, ("n", "size", "draw"), accepted)
+    draw = typed.get("draw", "with-replacement")
+    if (text is not None and not {"n", "size"} <= typed.keys()) or draw not in _DRAWS:
+        raise InvalidInput("bags", text, accepted)
+    return {"n": number(typed.get("n")), "subsample_size": number(typed.get("size")), **_DRAWS[draw]}
+
+
+_DRAWS: dict[str, dict[str, Any]] = {
+    "with-replacement": {"replacement": True, "sampling": "independent"},
+    "without-replacement": {"replacement": False, "sampling": "independent"},
+    "disjoint": {"replacement": False, "sampling": "disjoint"},
+}
+
+
+def named_values(option: str, text: str | None, names: Sequence[str], accepted: str) -> dict[str, str]:
+    """Return the values that ``name=value,…`` gives to names, each at most once; none for no text.
+
+    Raises:
+        InvalidInput: naming the option: another name, or one twice.
+    """
+    from darrm_opt.errors import InvalidInput
+
+    values: dict[str, str] = {}
+    for part in [] if text is None else text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
+        if name not in names or name in values:
+            raise InvalidInput(option, text, accepted)
+        values[name] = value
+    return values
+
+
+@dataclass(frozen=True)
+class TotalOptions:
+    """Queries and the total that they share, as typed."""
+
+    queries: Annotated[
+        str, CommandOption("--queries", "Number of queries Q, each answered once.", "COUNT", QUERIES)
+    ] = "1"
+    total_epsilon: Annotated[
+        str | None, CommandOption("--total-epsilon", "ε of all answers together.", "NATS", QUERIES)
+    ] = None
+    total_delta: Annotated[
+        str | None,
+        CommandOption("--total-delta", "δ of all answers together, in [0, 1).", "PROBABILITY", QUERIES, "0"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class WorthOptions:
+    """Past votes, and what answers are worth, as typed."""
+
+    votes: Annotated[
+        str | None,
+        CommandOption(
+            "--votes",
+            "How votes fell, instead of --prior: a .csv, .npy or .parquet file, a row of K votes a query. What is "
+            "computed from private votes is as private as they are.",
+            "FILE",
+            VOTES,
+        ),
+    ] = None
+    ties: Annotated[
+        str,
+        CommandOption(
+            "--ties",
+            "Votes of a prior of classes without a single leader: left out, or any leader is right.",
+            "excluded|any",
+            VOTES,
+        ),
+    ] = "excluded"
+    price: Annotated[
+        str,
+        CommandOption(
+            "--price", "Cost of a wrong label, in right ones; above 0, plans leave answers out.", "NUMBER", VOTES
+        ),
+    ] = "0"
+
+
+@dataclass(frozen=True)
+class VoteOptions(WorthOptions):
+    """How votes fall, and what answers are worth, as typed."""
+
+    prior: Annotated[
+        str | None,
+        CommandOption(
+            "--prior",
+            lambda: (
+                f"How votes fall between two classes: {priors()}; among any number: favoured(a,…), beta(a,b), "
+                "dirichlet(a) or histogram(…)."
+            ),
+            "TEXT",
+            VOTES,
+            "rectangular, or the objective's; from three classes on dirichlet(1)",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class TableOptions(WorthOptions):
+    """What makes a design a table: groups of voters, more classes, abstention; as typed."""
+
+    group: Annotated[
+        tuple[str, ...],
+        CommandOption(
+            "--group",
+            "Voters that are alike, such as K=5,epsilon=0.5,Delta=1e-4; again for each group, in place of --K.",
+            "K=…,epsilon=…",
+            PROBLEM,
+            "one group",
+            several=True,
+        ),
+    ] = ()
+    classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT", PROBLEM)] = "2"
+    abstention: Annotated[bool, CommandOption("--abstention", "Allow that no class is released.", panel=PROBLEM)] = (
+        False
+    )
+
+
+@dataclass(frozen=True)
+class QuestionOptions(VoteOptions, TotalOptions, VoterOptions):
+    """Question to the ranking, as typed: voters, queries, the total, and how votes fall."""
+
+    epsilon: Annotated[
+        str, CommandOption("--epsilon", "ε of one voter; inf: the voter is not private.", "NATS", PROBLEM)
+    ] = "inf"
+    classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT", PROBLEM)] = "2"
+    bags: BagsOption = None
+    fresh: Annotated[bool, CommandOption("--fresh", FRESH, panel=PROBLEM)] = False
+
+    @property
+    def total(self) -> Privacy:
+        """The (ε, δ) of all answers together."""
+        return total_privacy(self.total_epsilon, self.total_delta or "0")
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How the records are drawn anew for every query, as typed."""
+
+    records: Annotated[
+        str | None,
+        CommandOption("--records", "Records of which every query has a fresh, secret sample.", "COUNT"),
+    ] = None
+    sample: Annotated[
+        str | None,
+        CommandOption("--sample", "Records drawn for one query (by each voter, with each-voter).", "COUNT"),
+    ] = None
+    sampling: Annotated[
+        str | None,
+        CommandOption(
+            "--sampling",
+            "poisson, without-replacement, each-voter or each-voter-with-replacement.",
+            "SCHEME",
+            otherwise="poisson",
+        ),
+    ] = None
+    neighbours: Annotated[
+        str | None,
+        CommandOption(
+            "--neighbours",
+            "add-remove or replace-one.",
+            "RELATION",
+            otherwise="add-remove with poisson, else replace-one",
+        ),
+    ] = None
+    labels: Annotated[
+        str | None,
+        CommandOption("--labels", "Labels that one sample serves: tokens of a text.", "COUNT", otherwise="1"),
+    ] = None
+
+    def value(self) -> Sampling | None:
+        """Return the sampling; None if every record is in every query.
+
+        Raises:
+            InvalidInput: an option without --records, or a value out of its range.
+        """
+        from darrm_opt.accounting.sampling import Sampling
+        from darrm_opt.errors import InvalidInput
+
+        typed = {option.name: getattr(self, option.name) for option in fields(self)}
+        if self.records is None:
+            for name, text in typed.items():
+                if text is not None:
+                    raise InvalidInput(name, text, "nothing without --records")
+            return None
+        return Sampling(
+            number(self.records),
+            number(self.sample),
+            scheme=cast("Any", self.sampling or "poisson"),
+            neighbours=cast("Any", self.neighbours),
+            labels=number(self.labels or "1"),
+        )
 
 
 TOTAL = {"epsilon": "total_epsilon", "delta": "total_delta"}

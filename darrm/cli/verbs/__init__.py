@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 GROUPS = {
     "Decide": ("plan", "compare"),
-    "Design and verify a γ": ("solve", "least", "verify", "curve", "profile", "plurality"),
+    "Design and verify": ("solve", "least", "verify", "curve"),
     "Release": ("label",),
-    "Account": ("cost", "compose", "bagging"),
+    "Account": ("cost",),
     "Serve": ("serve", "keys add", "keys ls", "keys revoke"),
     "Store": (
         "precompute",
@@ -44,6 +44,7 @@ EXAMPLES = {
     ),
     "solve": (
         "darrm solve --K 11 --m 3 --epsilon 0.1",
+        "darrm solve --K 11 --classes 3 --affected 1 --target-epsilon 1 --delta 1e-5 --output rule.json",
         "darrm solve --K 11 --epsilon inf --affected 1 --target-epsilon 1 --output gamma.json --plot gamma.svg",
     ),
     "least": (
@@ -53,25 +54,22 @@ EXAMPLES = {
     "verify": ("darrm verify gamma.json", "darrm verify gamma.json --arithmetic ball"),
     "curve": (
         "darrm curve --K 11 --m 3 --epsilon 0.1 --points 6",
-        "darrm curve --K 11 --epsilon 0.1 --over m --ms 1,3,5 --plot errors.svg",
+        "darrm curve --K 11 --epsilon 0.1 --over m --at 1,3,5 --plot errors.svg",
+        "darrm curve --over epsilon --solution gamma.json --at 0,0.1,0.3",
     ),
-    "profile": ("darrm profile --solution gamma.json --epsilons 0,0.1,0.3",),
-    "plurality": ("darrm plurality --K 11 --classes 3 --target-epsilon 1 --delta 1e-5 --output rule.json",),
     "label": (
         (
             "darrm label votes.csv --solution plan.json --release-log releases.log --total-epsilon "
             "3 --total-delta 1e-3 --fresh --output labels.csv"
         ),
     ),
-    "compose": (
-        "darrm compose --solution gamma.json --queries 100 --total-delta 1e-5 --fresh",
-        "darrm compose --epsilon 0.1 --delta 1e-6 --queries 100 --total-delta 1e-5",
-    ),
     "cost": (
         "darrm cost gnmax --K 250 --classes 10 --sigma 40 --queries 286 --delta 1e-5",
+        "darrm cost --solution gamma.json --queries 100 --total-delta 1e-5 --fresh",
+        "darrm cost --epsilon 0.1 --delta 1e-6 --queries 100 --total-delta 1e-5",
+        "darrm cost bagging --K 5 --bags n=10000,size=20",
         "darrm cost exponential --K 11 --queries 20 --total-epsilon 1 --total-delta 1e-5 --output mechanism.json",
     ),
-    "bagging": ("darrm bagging --n 10000 --subsample-size 20 --models 5",),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
     "keys add": (
         "darrm keys add 'training cluster' --file keys.json",
@@ -95,7 +93,6 @@ EXAMPLES = {
 """Commands that a verb's help shows."""
 
 _MODULES = {
-    "profile": "curve",
     "keys add": "serve",
     "keys ls": "serve",
     "keys revoke": "serve",
@@ -104,6 +101,14 @@ _MODULES = {
     **{name: "cache" for name in VERBS if name.startswith("cache ")},
 }
 """Modules of the verbs that share one with another."""
+
+RENAMED = {
+    "plurality": "solve --classes",
+    "compose": "cost",
+    "bagging": "cost bagging",
+    "profile": "curve --over epsilon",
+}
+"""What to type in place of the verbs of 0.1."""
 
 
 def load(name: str) -> Callable[..., None]:

@@ -1,17 +1,34 @@
-"""``darrm cost``: what releases of a mechanism cost together, and which parameter fits in a total."""
+"""``darrm cost``: what releases cost together, and which parameter of a mechanism fits in a total."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ProgressDisplay, answer
-from darrm.cli.parameters import TOTAL, AsJson, number, options_named, total_privacy
+from darrm.cli.parameters import (
+    BAGS,
+    PROBLEM,
+    QUERIES,
+    TOTAL,
+    AsJson,
+    BagsOption,
+    Fresh,
+    ProblemOptions,
+    SamplingOptions,
+    TotalOptions,
+    bags_drawn,
+    number,
+    options_named,
+    total_privacy,
+)
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.accounting.sampling import Sampling
+    from darrm_opt.accounting import Release
     from darrm_opt.mechanisms import VoteMechanism
+    from darrm_opt.problem import Privacy
 
 
 @dataclass(frozen=True)
@@ -83,87 +100,61 @@ class ParameterOptions:
         return found.parameter if found.parameter in {option.name for option in fields(self)} else "value"
 
 
-@dataclass(frozen=True)
-class SamplingOptions:
-    """How the records are drawn anew for every query, as typed."""
-
-    records: Annotated[
-        str | None,
-        CommandOption("--records", "Records of which every query has a fresh, secret sample.", "COUNT"),
-    ] = None
-    sample: Annotated[
-        str | None,
-        CommandOption("--sample", "Records drawn for one query (by each voter, with each-voter).", "COUNT"),
-    ] = None
-    sampling: Annotated[
-        str | None,
-        CommandOption(
-            "--sampling",
-            "poisson, without-replacement, each-voter or each-voter-with-replacement.",
-            "SCHEME",
-            otherwise="poisson",
-        ),
-    ] = None
-    neighbours: Annotated[
-        str | None,
-        CommandOption(
-            "--neighbours",
-            "add-remove or replace-one.",
-            "RELATION",
-            otherwise="add-remove with poisson, else replace-one",
-        ),
-    ] = None
-    labels: Annotated[
-        str | None,
-        CommandOption("--labels", "Labels that one sample serves: tokens of a text.", "COUNT", otherwise="1"),
-    ] = None
-
-    def value(self) -> Sampling | None:
-        """Return the sampling; None if every record is in every query.
-
-        Raises:
-            InvalidInput: an option without --records, or a value out of its range.
-        """
-        from darrm_opt.accounting.sampling import Sampling
-        from darrm_opt.errors import InvalidInput
-
-        typed = {option.name: getattr(self, option.name) for option in fields(self)}
-        if self.records is None:
-            for name, text in typed.items():
-                if text is not None:
-                    raise InvalidInput(name, text, "nothing without --records")
-            return None
-        return Sampling(
-            number(self.records),
-            number(self.sample),
-            scheme=cast("Any", self.sampling or "poisson"),
-            neighbours=cast("Any", self.neighbours),
-            labels=number(self.labels or "1"),
-        )
-
-
 _CHECKS = ("threshold", "check_sigma", "cap")
 
 
-def cost(
-    mechanism: Annotated[str, Argument("NAME", "The mechanism: gnmax, laplace, or another one of the registry.")],
-    parameters: ParameterOptions,
-    drawn_anew: SamplingOptions,
-    K: Annotated[str | None, CommandOption("--K", "Number of voters.", "COUNT")] = None,
-    classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT")] = "2",
-    queries: Annotated[str, CommandOption("--queries", "Releases that share the total.", "COUNT")] = "1",
-    affected: Annotated[str, CommandOption("--affected", "How many votes one record can move.", "COUNT")] = "1",
-    delta: Annotated[
-        str | None, CommandOption("--delta", "δ of all releases together, with a parameter.", "PROBABILITY")
-    ] = None,
-    total_epsilon: Annotated[
-        str | None, CommandOption("--total-epsilon", "ε of all releases together: find the parameter.", "NATS")
-    ] = None,
-    total_delta: Annotated[
+@dataclass(frozen=True)
+class AccountOptions(ProblemOptions, TotalOptions):
+    """What is accounted for, as typed: a mechanism's releases, or those of a γ, or of one known by its (ε, δ)."""
+
+    epsilon: Annotated[
         str | None,
         CommandOption(
-            "--total-delta", "δ of all releases together, with --total-epsilon.", "PROBABILITY", otherwise="0"
+            "--epsilon",
+            "With --K: ε of one voter, as everywhere. Without --K: ε of one release, and --delta is its δ.",
+            "NATS",
+            PROBLEM,
         ),
+    ] = None
+    affected: Annotated[
+        str | None,
+        CommandOption("--affected", "How many votes one record can move.", "COUNT", PROBLEM, "1; for a γ all K"),
+    ] = None
+    delta: Annotated[
+        str | None,
+        CommandOption(
+            "--delta",
+            "With a mechanism's parameter: δ of all releases together. Else δ of one release, in [0, 1).",
+            "PROBABILITY",
+            PROBLEM,
+            "of a γ 1 − (1−Δ)^m; of a release 0",
+        ),
+    ] = None
+    classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT", PROBLEM)] = "2"
+    slack: Annotated[str, CommandOption("--slack", "δ′ of the closed form, in [0, 1).", "PROBABILITY", QUERIES)] = (
+        "1e-4"
+    )
+    solution: Annotated[
+        str | None, CommandOption("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
+    ] = None
+    fresh: Fresh = False
+    bags: BagsOption = None
+
+    def refuse(self, used: Sequence[str], reason: str) -> None:
+        """Refuse every option that was typed and is not among ``used``."""
+        from darrm_opt.errors import InvalidInput
+
+        for option in fields(self):
+            if option.name not in used and getattr(self, option.name) != option.default:
+                raise InvalidInput(option.name, getattr(self, option.name), reason)
+
+
+def cost(
+    options: AccountOptions,
+    parameters: ParameterOptions,
+    drawn_anew: SamplingOptions,
+    mechanism: Annotated[
+        str | None, Argument("NAME", "The mechanism: gnmax, laplace, another of the registry, or bagging.")
     ] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the mechanism to this file, for `darrm label`.", "FILE")
@@ -171,13 +162,49 @@ def cost(
     *,
     json: AsJson = False,
 ) -> None:
-    """Say what releases of a mechanism cost together, or which parameter fits in a total.
+    """Say what releases cost together, or which parameter of a mechanism fits in a total.
 
-    With a parameter and --delta: the least ε that any account proves, for votes of voters that are not private. With
-    --total-epsilon and --total-delta: the most useful parameter within the total. What is accounted for is what
-    `darrm label` draws. With --records and --sample, every query has a fresh and secret sample of the records, and
+    With NAME, a parameter and --delta: the least ε that any account proves, for votes of voters that are not private.
+    With NAME, --total-epsilon and --total-delta: the most useful parameter within the total. What is accounted for is
+    what `darrm label` draws. With --records and --sample, every query has a fresh and secret sample of the records, and
     costs less.
+
+    Without NAME: what many releases of a γ (--solution, or the best for --K and --m or --target-epsilon) cost, by every
+    sound account; the least of all is the best. Without --K and --solution, --epsilon and --delta are those of one
+    release. Voters that were trained once (no --fresh) are taken as not private, and what their models cost together is
+    an account beside the others.
+
+    With the name bagging: how private models are that see nothing but their own subsample (--bags, and --K of them).
     """
+    if mechanism is not None and mechanism != "bagging":
+        _cost_of_mechanism(mechanism, options, parameters, drawn_anew, output, json=json)
+        return
+    from darrm_opt.errors import InvalidInput
+
+    for group in (parameters, drawn_anew):
+        for option in fields(group):
+            if getattr(group, option.name) is not None:
+                raise InvalidInput(option.name, getattr(group, option.name), "nothing without a mechanism")
+    if output is not None:
+        raise InvalidInput("output", output, "nothing without a mechanism")
+    if mechanism == "bagging":
+        _cost_of_bags(options, json=json)
+    else:
+        _cost_of_release(options, json=json)
+
+
+_OF_MECHANISM = ("K", "classes", "queries", "affected", "delta", "total_epsilon", "total_delta")
+
+
+def _cost_of_mechanism(
+    mechanism: str,
+    options: AccountOptions,
+    parameters: ParameterOptions,
+    drawn_anew: SamplingOptions,
+    output: str | None,
+    *,
+    json: bool,
+) -> None:
     from darrm.cli.files import check_writable, write_json
     from darrm.cli.report import as_json, guarantee
     from darrm_opt.errors import InvalidInput
@@ -188,23 +215,25 @@ def cost(
     check_writable(output, "output")
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
-    shape, sampling = (number(K), number(classes), number(affected)), drawn_anew.value()
+    options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
+    sampling, queries = drawn_anew.value(), number(options.queries)
+    shape = number(options.K), number(options.classes), number(options.affected or "1")
     if parameters.is_given(found):
-        for name, text in (("total_epsilon", total_epsilon), ("total_delta", total_delta)):
+        for name, text in (("total_epsilon", options.total_epsilon), ("total_delta", options.total_delta)):
             if text is not None:
                 raise InvalidInput(name, text, "nothing beside a parameter", "Give --delta.")
         drawn = parameters.mechanism(found, *shape)
-        total, total_at = None, number(delta)
+        total, total_at = None, number(options.delta)
     else:
-        total = total_privacy(total_epsilon, total_delta or "0")
+        total = total_privacy(options.total_epsilon, options.total_delta or "0")
         with ProgressDisplay("calibrating"), options_named(**TOTAL, releases="queries"):
-            drawn = found.calibrated(*shape[:2], total, number(queries), affected=shape[2], sampling=sampling)
+            drawn = found.calibrated(*shape[:2], total, queries, affected=shape[2], sampling=sampling)
         total_at = total.delta
     with ProgressDisplay("accounting"), options_named(releases="queries"):
-        found_cost = drawn.cost(number(queries), total_at, sampling)
+        found_cost = drawn.cost(queries, total_at, sampling)
     if output is not None:
         proved = total or Privacy(found_cost.epsilon, found_cost.delta)
-        fields = planned_fields(number(queries), proved) if proved.epsilon < float("inf") else {}
+        fields = planned_fields(queries, proved) if proved.epsilon < float("inf") else {}
         if sampling is not None:
             fields |= {"sampling": sampling.record()}
         write_json(output, drawn.record() | fields)
@@ -225,6 +254,94 @@ def cost(
         together = guarantee(Privacy(found_cost.epsilon, found_cost.delta))
         sampled = "" if sampling is None else f" With {sampling.words} ({sampling.neighbours}),"
         answer(
-            f"{drawn.words}{sampled} {number(queries)} releases are {together} together, "
-            f"by the account {found_cost.account}."
+            f"{drawn.words}{sampled} {queries} releases are {together} together, by the account {found_cost.account}."
         )
+
+
+_PROBLEM = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
+
+
+def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
+    """Print what many releases of a γ, or of one known by its (ε, δ), cost by every sound account."""
+    from darrm.cli.report import as_json, assumed_text, columns, count_text, guarantee, text_above, trained_text
+    from darrm_opt.answers.accounting import composition_to_dict
+
+    options.refuse((*_PROBLEM, "queries", "slack", "total_delta", "solution", "fresh"), "nothing without a mechanism")
+    queries = number(options.queries)
+    privacy, release = _release(options)
+    table = composition_to_dict(
+        privacy, queries, number(options.slack), number(options.total_delta), release, fresh=options.fresh
+    )
+    if json:
+        answer(as_json({name: {**account, "fresh": options.fresh} for name, account in table.items()}))
+        return
+    rows = [
+        [name, "-" if total["epsilon"] is None else text_above(total["epsilon"], ".6f"), _delta(total)]
+        for name, total in table.items()
+    ]
+    notes = [f"{name}: {total['refused']}" for name, total in table.items() if "refused" in total]
+    if (least := table.get("bits", {}).get("epsilon_at_least")) is not None:
+        notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
+    if release is not None and (assumption := assumed_text(release.problem, int(queries), fresh=options.fresh)):
+        notes.append(assumption)
+    head = (
+        f"{count_text(int(queries), 'release')}, each "
+        f"{guarantee(privacy)}{'' if release is None else trained_text(release.problem, fresh=options.fresh)}:"
+    )
+    answer("\n".join([head, "", columns(["account", "ε", "δ"], rows), *([""] if notes else []), *notes]))
+
+
+def _release(options: AccountOptions) -> tuple[Privacy, Release | None]:
+    from darrm.cli.parameters import DesignOptions
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import Privacy
+
+    if options.K is not None or options.solution is not None:
+        from darrm.cli.cached_solve import release_of
+
+        release = release_of(options, DesignOptions(), options.solution)
+        return release.privacy, release
+    for name in options.given:
+        if name not in {"epsilon", "delta"}:
+            raise InvalidInput("K", None, "a whole number of voters, at least 1", f"{name} belongs to a problem.")
+    if options.epsilon is None:
+        raise InvalidInput("epsilon", None, "ε of one release [nats], a problem, --solution, or a mechanism")
+    return Privacy(number(options.epsilon), 0.0 if options.delta is None else number(options.delta)), None
+
+
+def _delta(total: dict[str, Any]) -> str:
+    from darrm.cli.report import text_above
+
+    return "-" if total["delta"] is None else text_above(total["delta"])
+
+
+def _cost_of_bags(options: AccountOptions, *, json: bool) -> None:
+    """Print how private bagging is by itself: a record is probably not drawn."""
+    from darrm.cli.report import as_json, columns, guarantee, text_above
+    from darrm_opt.bagging.guarantee import bagging_guarantee
+    from darrm_opt.errors import InvalidInput
+
+    options.refuse(("K", "bags"), "nothing beside bagging, whose options are --K and --bags")
+    if options.bags is None:
+        raise InvalidInput("bags", None, "n=COUNT,size=COUNT")
+    draw = bags_drawn(options.bags)
+    size, drawn, models = draw.pop("n"), draw.pop("subsample_size"), number(options.K or "1")
+    with options_named(**BAGS):
+        total, zero = (bagging_guarantee(size, drawn, models, form=form, **draw) for form in ("paper", "zero"))
+        member = bagging_guarantee(size, drawn, 1, **draw)
+    if json:
+        record = {
+            "epsilon": total.epsilon,
+            "delta": total.delta,
+            "basis": total.basis,
+            "zero": {"epsilon": zero.epsilon, "delta": zero.delta},
+            "member": {"epsilon": member.epsilon, "delta": member.delta},
+        }
+        answer(as_json(record))
+        return
+    rows = [
+        [name, text_above(privacy.epsilon, ".9g"), text_above(privacy.delta, ".9g")]
+        for name, privacy in (("all models", total), ("the same, stronger", zero), ("one model", member))
+    ]
+    head = f"{models} models of {drawn} records out of {size}: {guarantee(total)}, {total.basis}."
+    answer("\n".join([head, "", columns(["", "ε", "δ"], rows)]))

@@ -1,4 +1,4 @@
-"""Verbs that tabulate: ``darrm curve``, errors of a release, and ``darrm profile``, its privacy."""
+"""Verb ``darrm curve``: errors of a release, and its privacy profile."""
 
 from __future__ import annotations
 
@@ -25,70 +25,108 @@ def curve(
         str,
         CommandOption(
             "--over",
-            "p: the chance of 1 that all voters share. m: the allowance; "
-            "errors are averages over the objective's prior.",
-            "p|m",
+            "p: the chance of 1 that all voters share. m: the allowance; errors are averages over the objective's "
+            "prior. epsilon: the privacy of one release.",
+            "p|m|epsilon",
         ),
     ] = "p",
     points: Annotated[
-        str, CommandOption("--points", "Values of p, from 0.5 to 1 (the same below 0.5).", "COUNT")
-    ] = "21",
-    ms: Annotated[
         str | None,
-        CommandOption("--ms", "Allowances, as in 1,3,5.", "NUMBERS", otherwise="whole numbers up to (K+1)/2"),
+        CommandOption(
+            "--points",
+            "Values of p from 0.5 to 1 (the same below 0.5), or of ε from 0 to beyond the target.",
+            "COUNT",
+            otherwise="21 of p, 16 of ε",
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        CommandOption(
+            "--at", "Values of p, m or ε, as in 1,3,5.", "NUMBERS", otherwise="--points; m: 1, 2, … up to (K+1)/2"
+        ),
+    ] = None,
+    solution: Annotated[
+        str | None,
+        CommandOption("--solution", "With --over epsilon, an answer of `darrm solve`, or - for stdin.", "FILE"),
     ] = None,
     plot: Annotated[str | None, CommandOption("--plot", "Draw the curves: .png, .svg or .pdf.", "FILE")] = None,
     *,
     json: AsJson = False,
 ) -> None:
-    """Tabulate the error of γ_opt beside the baselines, over p or over m.
+    """Tabulate γ_opt: its error beside the baselines over p or m, or its privacy profile over ε.
 
     tv error: how far the released bit's distribution is from the majority's. Disagreement: how often the bit is not
     the majority that was voted. Every curve has the same privacy.
+
+    The profile is the least δ that is proved, at each ε; the problem's target is one point of it. Many releases are
+    accounted for by all of it: see `darrm cost`.
     """
     from darrm.cli.files import check_plot, picture_format, write_whole
     from darrm.cli.report import as_json
     from darrm_opt.errors import InvalidInput
 
     check_plot(plot)
-    if over not in {"p", "m"}:
-        raise InvalidInput("over", over, "p or m")
-    if over == "p" and ms is not None:
-        raise InvalidInput("ms", ms, "nothing without --over m", "Give the one allowance with --m.")
-    solutions, curves = _over_p(options, design, points) if over == "p" else _over_m(options, design, ms)
+    if over not in {"p", "m", "epsilon"}:
+        raise InvalidInput("over", over, "p, m or epsilon")
+    if points is not None and (at is not None or over == "m"):
+        raise InvalidInput("points", points, "nothing beside --at or --over m")
+    values = None if at is None else _values(at)
+    if over == "epsilon":
+        if plot is not None:
+            raise InvalidInput("plot", plot, "nothing with --over epsilon")
+        _show_profile(options, design, solution, points or "16", values, json=json)
+        return
+    if solution is not None:
+        raise InvalidInput("solution", solution, "nothing without --over epsilon")
+    answered = _over_p(options, design, points or "21", values) if over == "p" else _over_m(options, design, values)
+    solutions, curves = answered
     if plot is not None:
         from darrm_opt.figures import render
 
         write_whole(plot, render(_figure(solutions, curves), picture_format(plot)))
-    for warning in dict.fromkeys(warning for solution in solutions for warning in solution.warnings):
+    for warning in dict.fromkeys(warning for found in solutions for warning in found.warnings):
         say(f"Warning: {warning}")
     answer(as_json(curves) if json else _text(solutions, curves))
-    end(max(exit_code_of(solution.status) for solution in solutions))
+    end(max(exit_code_of(found.status) for found in solutions))
+
+
+def _values(text: str) -> list[float]:
+    from darrm_opt.problem import real_number
+
+    values = [number(word) for word in text.split(",")]
+    for value in values:
+        real_number(value, "at", "numbers, as in 1,3,5")
+    return values
 
 
 _Answer = tuple[list["Solution"], dict[str, Any]]
 
 
-def _over_p(options: ProblemOptions, design: DesignOptions, points: str) -> _Answer:
+def _over_p(options: ProblemOptions, design: DesignOptions, points: str, values: list[float] | None) -> _Answer:
+    import numpy as np
+
     from darrm.cli.cached_solve import cached_solution
     from darrm_opt.answers.curves import error_curves_over_p, p_grid
+    from darrm_opt.errors import InvalidInput
 
-    p = p_grid(number(points))
+    p = p_grid(number(points)) if values is None else np.array(values)
+    if not all(0 <= each <= 1 for each in p):
+        raise InvalidInput("at", max(p, key=abs), "probabilities in [0, 1]")
     solution = cached_solution(options.problem(), design)
     return [solution], error_curves_over_p(solution, p)
 
 
-def _over_m(options: ProblemOptions, design: DesignOptions, ms: str | None) -> _Answer:
+def _over_m(options: ProblemOptions, design: DesignOptions, values: list[float] | None) -> _Answer:
     from darrm.cli.cached_solve import cached_solution
     from darrm_opt.answers.curves import allowance_grid, error_curves_over_m
     from darrm_opt.errors import InvalidInput
 
     for name in ("m", "target_epsilon"):
         if (value := getattr(options, name)) is not None:
-            raise InvalidInput(name, value, "no single target with --over m", "Give the allowances with --ms.")
+            raise InvalidInput(name, value, "no single target with --over m", "Give the allowances with --at.")
     template = options.problem(m=1)  # says what is wrong with the other options
-    allowances = allowance_grid(template.K, MAX_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
-    with options_named(m="ms"):
+    allowances = allowance_grid(template.K, MAX_ALLOWANCES) if values is None else values
+    with options_named(m="at"):
         problems = [options.problem(m=m) for m in allowances]
     solutions = [cached_solution(problem, design) for problem in problems]
     return solutions, error_curves_over_m(solutions)
@@ -123,36 +161,23 @@ def _number(error: float | None) -> str:
     return "-" if error is None else f"{error:.6f}"
 
 
-def profile(
+def _show_profile(
     options: ProblemOptions,
     design: DesignOptions,
-    solution: Annotated[
-        str | None, CommandOption("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
-    ] = None,
-    points: Annotated[str, CommandOption("--points", "Values of ε, from 0 to beyond the target.", "COUNT")] = "16",
-    epsilons: Annotated[
-        str | None, CommandOption("--epsilons", "Values of ε, as in 0,0.1,0.3, instead of --points.", "NATS")
-    ] = None,
+    solution: str | None,
+    points: str,
+    grid: list[float] | None,
     *,
-    json: AsJson = False,
+    json: bool,
 ) -> None:
-    """Tabulate the privacy profile of one release: the least δ that is proved, at each ε.
-
-    The problem's target is one point of that curve. Many releases are accounted by all of it: see `darrm compose`.
-    """
+    """Print the privacy profile of one release."""
     from darrm.cli.cached_solve import release_of
     from darrm.cli.report import as_json, columns, problem_text, text_above
     from darrm_opt.answers.curves import epsilon_grid
     from darrm_opt.design.privacy_profile import privacy_profile
-    from darrm_opt.problem import real_number
     from darrm_opt.record import problem_record
 
     epsilon_grid(0.0, number(points))  # refuses what is no number of points, before any work
-    grid = (
-        None
-        if epsilons is None
-        else [real_number(number(text), "epsilons", "numbers of nats, as in 0,0.1") for text in epsilons.split(",")]
-    )
     release = release_of(options, design, solution)
     if grid is None:
         grid = epsilon_grid(release.privacy.epsilon, number(points))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import answer, end, exit_code_of, say
-from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions, number
+from darrm.cli.parameters import AsJson, ProblemOptions, SearchOptions, number
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def least(
     options: ProblemOptions,
-    design: DesignOptions,
+    design: SearchOptions,
     parameter: Annotated[
         str,
         CommandOption(
@@ -61,9 +61,6 @@ def least(
         raise InvalidInput(
             "target_epsilon", options.target_epsilon, "nothing", "Search for it: --parameter target_epsilon."
         )
-    for name, value, default in (("method", design.method, "auto"), ("cache", design.cache or None, None)):
-        if value != default:
-            raise InvalidInput(name, value, "nothing: the search solves by cuts, each problem anew")
     arguments: dict[str, Any] = {"K": None} | {name: number(getattr(options, name)) for name in options.given}
     limit, count = number(design.time_limit), number(digits)
     if limit is None and isinstance(count, int):

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ProgressDisplay, answer, say
-from darrm.cli.parameters import FRESH, AsJson, number, options_named, priors, total_privacy
+from darrm.cli.parameters import QUERIES, AsJson, QuestionOptions, bags_drawn, number, options_named
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
@@ -14,167 +14,76 @@ if TYPE_CHECKING:
     from darrm_opt.planning import Plan
     from darrm_opt.problem import Privacy
 
-_VOTERS, _WANTED = "The voters", "What is wanted"
-
 
 def plan(
-    K: Annotated[str | None, CommandOption("--K", "Number of voters.", "COUNT", _VOTERS)] = None,
-    epsilon: Annotated[
-        str, CommandOption("--epsilon", "ε of one voter; inf: the voter is not private.", "NATS", _VOTERS)
-    ] = "inf",
-    Delta: Annotated[str, CommandOption("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", _VOTERS)] = "0",
-    affected: Annotated[
-        str | None, CommandOption("--affected", "How many voters one record can influence.", "COUNT", _VOTERS, "all K")
-    ] = None,
-    queries: Annotated[str, CommandOption("--queries", "Answers wanted, Q.", "COUNT", _WANTED)] = "1",
-    total_epsilon: Annotated[
-        str | None, CommandOption("--total-epsilon", "ε of all answers together.", "NATS", _WANTED)
-    ] = None,
-    total_delta: Annotated[
-        str, CommandOption("--total-delta", "δ of all answers together, in [0, 1).", "PROBABILITY", _WANTED)
-    ] = "0",
-    prior: Annotated[
-        str,
-        CommandOption(
-            "--prior",
-            lambda: f"How votes fall: {priors()}.",
-            "TEXT",
-            _WANTED,
-        ),
-    ] = "rectangular",
+    options: QuestionOptions,
     least_accuracy: Annotated[
-        str,
-        CommandOption("--least-accuracy", "Below this an answer is of no use, in [0.5, 1).", "PROBABILITY", _WANTED),
-    ] = "0.6",
-    n: Annotated[
         str | None,
         CommandOption(
-            "--n", "Records, where each voter is a model trained on a random subsample of them.", "COUNT", _VOTERS
+            "--least-accuracy",
+            "Below this an answer is of no use, in [1/classes, 1).",
+            "PROBABILITY",
+            QUERIES,
+            "0.6 of two classes",
         ),
     ] = None,
-    subsample_size: Annotated[
-        str | None, CommandOption("--subsample-size", "Records drawn for one model, with --n.", "COUNT", _VOTERS)
-    ] = None,
-    sampling: Annotated[
-        str,
-        CommandOption("--sampling", "Without replacement, how subsamples are drawn.", "independent|disjoint", _VOTERS),
-    ] = "independent",
-    classes: Annotated[
-        str,
-        CommandOption(
-            "--classes",
-            "Number of classes. From 3 on, for voters that are not private: "
-            "the options of `darrm plurality --compare`.",
-            "COUNT",
-            _VOTERS,
-        ),
-    ] = "2",
-    price: Annotated[
-        str,
-        CommandOption(
-            "--price", "Cost of a wrong label, in right ones, with three or more classes.", "NUMBER", _WANTED
-        ),
-    ] = "0",
     time_limit: Annotated[
         str | None,
-        CommandOption(
-            "--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS", _WANTED
-        ),
+        CommandOption("--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS"),
     ] = None,
     output: Annotated[
         str | None,
-        CommandOption(
-            "--output", "Write the recommended γ there, for `darrm verify` and `darrm label`.", "FILE", _WANTED
-        ),
+        CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE"),
     ] = None,
     *,
-    without_replacement: Annotated[
-        bool, CommandOption("--without-replacement", "No record is drawn twice within a subsample.", panel=_VOTERS)
-    ] = False,
-    fresh: Annotated[
-        bool,
-        CommandOption(
-            "--fresh",
-            FRESH,
-            panel=_VOTERS,
-        ),
-    ] = False,
     json: AsJson = False,
 ) -> None:
     """Say what to do: which release is the most accurate within a total (ε, δ), or that none is needed.
 
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the
-    largest target of which all queries fit, a γ made for all of them, and every mechanism of `darrm cost`. Every
-    total is proved, by the account that is named. With --n and --subsample-size chance decides how many voters a
-    record reaches. With three or more --classes all mechanisms for classes are weighed, with right, wrong and
-    abstained shares.
+    largest target of which all queries fit, a γ made for all of them, tables, and every mechanism of `darrm cost`.
+    Every total is proved, by the account that is named. With --bags chance decides how many voters a record reaches.
+    With a prior of classes or a price, the shares of right, wrong and left-out answers are shown.
     """
     from darrm.cli.files import check_writable
-    from darrm.cli.plurality_options import answer_options, several_classes
+    from darrm.cli.ranking import class_count, question_named, show_options, vote_prior
     from darrm.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.planning import plan as planning
     from darrm_opt.problem import Privacy
 
     check_writable(output, "output")
-
-    binary_options = {
-        "epsilon": (epsilon, "inf"),
-        "Delta": (Delta, "0"),
-        "least_accuracy": (least_accuracy, "0.6"),
-        "n": (n, None),
-        "subsample_size": (subsample_size, None),
-        "sampling": (sampling, "independent"),
-        "time_limit": (time_limit, None),
-        "without_replacement": (without_replacement, False),
-        "fresh": (fresh, False),
-        "output": (output, None),
-    }
-    if several_classes(classes, price):
-        answer_options(
-            K,
-            classes,
-            queries,
-            total_epsilon,
-            total_delta,
-            affected,
-            prior=None if prior == "rectangular" else prior,
-            votes=None,
-            price=price,
-            unused={name: value for name, (value, default) in binary_options.items() if value != default},
-            json=json,
-        )
-        return
-
-    total = total_privacy(total_epsilon, total_delta)
+    classes, total, draw = class_count(options), options.total, bags_drawn(options.bags)
     with options_named(delta="Delta"):
-        voter = Privacy(number(epsilon), number(Delta))
-    if time_limit is None:
-        _refuse_slow(number(K), voter, number(queries))
-    draw: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
-    with ProgressDisplay("planning") as display:
+        voter = Privacy(number(options.epsilon), number(options.Delta))
+    if time_limit is None and classes == 2:
+        _refuse_slow(number(options.K), voter, number(options.queries))
+    with ProgressDisplay("planning") as display, question_named():
         result = planning(
-            number(K),
+            number(options.K),
             voter,
-            number(queries),
+            number(options.queries),
             total,
-            number(affected),
-            prior,
-            fresh=fresh,
+            number(options.affected),
+            vote_prior(options, classes),
+            classes=classes,
+            ties=options.ties,  # type: ignore[arg-type]  # checked there
+            price=number(options.price),
+            fresh=options.fresh,
             least_accuracy=number(least_accuracy),
-            replacement=not without_replacement,
             time_limit=number(time_limit),
             progress=lambda option: display.update(_option_text(option)),
             **draw,
         )
     if output is not None:
         _save(result, output)
-    if json:
-        answer(as_json(plan_to_dict(result)))
-        return
-    for warning in result.warnings:
-        say(f"Warning: {warning}")
-    answer(_text(result, output))
+    if not json:
+        for warning in result.warnings:
+            say(f"Warning: {warning}")
+    if result.question.law is not None:
+        show_options(result, output, json=json)
+    else:
+        answer(as_json(plan_to_dict(result)) if json else _text(result, output))
 
 
 def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
@@ -194,14 +103,21 @@ def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
 
 
 def _save(plan: Plan, output: str) -> None:
-    """Write the recommended γ, or say that there is none."""
+    """Write the recommended γ, or the mechanism of the best option under a law of votes; or say that there is none."""
     from darrm.cli.files import write_json
+    from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.record import solution_record
 
-    if plan.best is None or plan.best.noise is None:
-        say(f"Nothing is written to {output}: the recommendation has no γ.")
+    question, best = plan.question, plan.best
+    if question.law is not None:
+        best = plan.options[0]
+        if best.mechanism is not None:
+            write_json(output, best.mechanism.record() | planned_fields(question.queries, question.total))
+            return
+    if best is None or best.noise is None:
+        say(f"Nothing is written to {output}: the recommendation has no γ and no mechanism.")
     else:
-        write_json(output, solution_record(plan.best.to_solution(plan.question.gamma_objective)))
+        write_json(output, solution_record(best.to_solution(question.gamma_objective)))
 
 
 def _option_text(option: PlanOption) -> str:

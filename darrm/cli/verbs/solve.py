@@ -5,25 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from darrm.cli.output import answer, end, exit_code_of, say
-from darrm.cli.parameters import PROBLEM, AsJson, DesignOptions, ProblemOptions
+from darrm.cli.parameters import AsJson, DesignOptions, Method, ProblemOptions, TableOptions
 from darrm.cli.parser import CommandOption
 
 
 def solve(
     options: ProblemOptions,
     design: DesignOptions,
-    group: Annotated[
-        tuple[str, ...],
-        CommandOption(
-            "--group",
-            "Voters that are alike, such as K=5,epsilon=0.5,Delta=1e-4; again for each group, in place of --K.",
-            "K=…,epsilon=…",
-            PROBLEM,
-            "one group",
-            several=True,
-        ),
-    ] = (),
-    classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT", PROBLEM)] = "2",
+    table: TableOptions,
+    method: Method = "auto",
     output: Annotated[
         str | None, CommandOption("--output", "Write the answer there, as JSON; `darrm verify` reads it.", "FILE")
     ] = None,
@@ -38,8 +28,10 @@ def solve(
     Prints γ(l): when l voters say 1, the majority is kept with probability γ(l), else a fair coin is tossed. The bit is
     the majority with probability (1 + γ(l))/2. It is private exactly as printed with --json or --output.
 
-    With more classes, or groups of voters with their own ε and Δ, the answer is a table: the chance of each class for
-    every vote count. The objective is then truth(a_1,…,a_G), shared(a,b), dirichlet(a), beta(a,b) or favoured(a,…).
+    With more classes, abstention, or groups of voters with their own ε and Δ, the answer is a table: the chance of each
+    class for every vote count. The objective is then truth(a_1,…,a_G), shared(a,b), dirichlet(a), beta(a,b),
+    favoured(a,…) or histogram(…), and a price of wrong answers counts. Beside the table of voters that are not private
+    (no --epsilon, or inf) stand the mechanisms that people use, each calibrated for the released label alone.
     """
     from darrm.cli.cached_solve import cached_solution
     from darrm.cli.report import solution_json, solution_text
@@ -49,19 +41,23 @@ def solve(
 
         check_writable(output, "output")
         check_plot(plot)
-    if group or classes != "2":
-        from darrm.cli.group_design import group_problem, show_group_design
-
-        asked = group_problem(options, group, classes)
-        if asked.classes > 2 or len(asked.groups) > 1:
-            show_group_design(asked, design, output, plot, json=json)
-            return
-        from darrm_opt import Problem
-
-        problem = Problem(asked.K, asked.groups[0].voter, asked.target, asked.affected)  # one group of two classes: γ
-    else:
+    if table == TableOptions():
         problem = options.problem()
-    solution = cached_solution(problem, design)
+    else:
+        from darrm.cli.table_design import show_table_design, table_problem
+        from darrm_opt.errors import InvalidInput
+        from darrm_opt.problem import Problem
+
+        asked = table_problem(options, table)
+        if not isinstance(asked, Problem):
+            of_gamma = {"plot": (plot, None), "method": (method, "auto")}
+            show_table_design(asked, design, table, output, unused=of_gamma, json=json)
+            return
+        for name, default in (("votes", None), ("ties", "excluded"), ("price", "0")):
+            if (value := getattr(table, name)) != default:
+                raise InvalidInput(name, value, "nothing for a γ, whose objective is --objective")
+        problem = asked  # one group of two classes
+    solution = cached_solution(problem, design, method)
     if output is not None:
         from darrm_opt.record import solution_record
 

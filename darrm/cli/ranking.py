@@ -1,0 +1,137 @@
+"""Ranking of mechanisms: the prior that its options name, and its table under a law of votes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from darrm.cli.output import answer
+from darrm.cli.parameters import BAGS, QuestionOptions, WorthOptions, number, options_named
+
+if TYPE_CHECKING:
+    from darrm_opt.planning import Plan
+    from darrm_opt.tables.priors import PastVotes
+
+VOTE_ROWS = 65_536
+"""Rows of a file of votes that are read at a time."""
+
+NEAR_CHANCE = 0.5
+"""Share by which a mechanism has to be right more often than a class at random."""
+
+DISJOINT = "Where teachers or models have disjoint parts of the data, a record moves 1."
+
+PRIOR = dict.fromkeys(("alpha", "beta", "chances", "counts"), "prior")
+"""Names for `options_named` where a prior is named by --prior."""
+
+
+@contextmanager
+def question_named() -> Iterator[None]:
+    """Report what the ranking refuses under the name of the option that gave it."""
+    with options_named(**BAGS, **PRIOR, target_epsilon="total_epsilon", epsilon="total_epsilon"):
+        yield
+
+
+def class_count(options: QuestionOptions) -> int:
+    """Return the number of classes.
+
+    Raises:
+        InvalidInput: no such number; or nobody said how many votes among three or more classes a record can move.
+    """
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import whole_number
+
+    accepted = "a whole number of classes, at least 2"
+    classes = whole_number(number(options.classes), "classes", accepted, least=2)
+    if classes > 2 and options.affected is None:
+        raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
+    return classes
+
+
+def vote_prior(options: QuestionOptions, classes: int) -> Any:
+    """Return how votes fall: a text, an objective or a prior; None where nothing is said."""
+    from darrm_opt.errors import InvalidInput
+
+    if options.votes is None:
+        return options.prior
+    if options.prior is not None:
+        raise InvalidInput("prior", options.prior, "nothing beside --votes", "The votes are the prior.")
+    if classes > 2 or options.price != "0":
+        return past_votes(options, options.K, classes)
+    from darrm.cli.vote_files import blocks
+    from darrm_opt.design.objective import histogram
+    from darrm_opt.priors import vote_histogram
+
+    return histogram(vote_histogram(blocks(options.votes, _voters(options.K), VOTE_ROWS)).counts)
+
+
+def past_votes(options: WorthOptions, K: str | None, classes: int) -> PastVotes:
+    """Return the votes of the file that --votes names, which need no protection."""
+    import numpy as np
+
+    from darrm.cli.vote_files import blocks
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.tables.priors import PastVotes
+
+    path = options.votes
+    tables = [] if path is None else list(blocks(path, _voters(K), VOTE_ROWS, classes))
+    if not tables:
+        raise InvalidInput("votes", path, "a file with at least one row of votes")
+    return PastVotes.of_votes(np.concatenate(tables), classes)
+
+
+def _voters(K: str | None) -> int:
+    from darrm_opt.problem import whole_number
+
+    return whole_number(number(K), "K", "a whole number of voters, at least 1")
+
+
+def show_options(found: Plan, output: str | None, *, json: bool) -> None:
+    """Print every option under a law of votes, and say what was written."""
+    from darrm.cli.report import as_json, columns, count_text, guarantee, text_above
+    from darrm_opt.answers.plurality import options_to_dict
+
+    if json:
+        answer(as_json(options_to_dict(found)))
+        return
+    question, law, best = found.question, found.question.vote_law, found.options[0]
+    options = [option for option in found.options if option.fits]
+    rows = [
+        [
+            option.name.replace("_", " "),
+            *(f"{share:.4f}" for share in (option.right, option.wrong, option.abstained, option.utility)),
+            "" if option.spent is None else text_above(option.spent.epsilon, ".4f"),
+            ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in option.parameters.items()),
+        ]
+        for option in options
+    ]
+    heads = ["mechanism", "right", "wrong", "abstained", "utility", "ε", "parameters"]
+    prior = str(law.objective.prior)
+    votes = f"the prior {prior}" if law.samples is None else f"{law.samples:,} votes drawn from the prior {prior}"
+    lines = [
+        (
+            f"{question.K} voters, {question.classes} classes, {count_text(question.queries, 'query', 'queries')}, "
+            f"{guarantee(question.total)} in all."
+        ),
+        columns(heads, rows),
+        (f"utility    right − {question.price:g}·wrong, a query; shares are expectations under {votes}, ε is proved"),
+    ]
+    lines += [
+        "gap        no table of the same (ε, δ) each has a utility above "
+        f"{option.utility + option.gap:.9f} (gap {option.gap:.1e})"
+        for option in options
+        if option.gap is not None and option.utility is not None
+    ]
+    if best.right is not None and best.right < (1 + NEAR_CHANCE) / question.classes:
+        lines.append(
+            f"useless    the best is right about as often as a class at random (1/{question.classes}): "
+            "ask fewer queries, allow a larger total, or give the --prior of your votes"
+        )
+    if question.total.delta == 0:
+        lines.append("left out   Gaussian noise (gnmax), which no total δ of 0 allows: --total-delta 1e-9 includes it")
+    if output is not None and best.mechanism is not None:
+        lines.append(
+            f"written    {best.name.replace('_', ' ')}: "
+            f"release at most {question.queries} with it (darrm label --queries)"
+        )
+    answer("\n".join(lines))

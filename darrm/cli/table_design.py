@@ -1,0 +1,218 @@
+"""``darrm solve`` for groups of voters, more than two classes and abstention: the answer is a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from darrm.cli.output import ProgressDisplay, answer, end, exit_code_of, say
+from darrm.cli.parameters import DesignOptions, ProblemOptions, TableOptions, named_values, number, options_named
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, Problem
+
+if TYPE_CHECKING:
+    from darrm_opt.planning.baselines import MechanismComparison
+    from darrm_opt.tables.group_solver import GroupObjective, GroupSolution, GroupTruth
+    from darrm_opt.tables.groups import GroupProblem, VoterGroup
+    from darrm_opt.tables.problem import PluralityProblem
+
+DEFAULT_OBJECTIVE = "dirichlet(1)"
+"""What is maximised where nothing else is asked: chances of the classes that are uniform on the simplex."""
+
+MAX_ROWS = 40
+"""Vote counts that the text shows; --json has them all."""
+
+LONG = 60.0
+"""Seconds from which an expected time is told beforehand."""
+
+
+def table_problem(options: ProblemOptions, table: TableOptions) -> Problem | PluralityProblem | GroupProblem:
+    """Return the problem that the options name, as the special case that it is: of one group and two classes, a γ's.
+
+    Raises:
+        InvalidInput: naming the option, its value and what is accepted.
+    """
+    from darrm.cli.ranking import DISJOINT
+    from darrm_opt.problem import whole_number
+    from darrm_opt.tables.groups import general_problem, group_of
+
+    classes = whole_number(number(table.classes), "classes", "a whole number of classes, at least 2", least=2)
+    if not table.group:
+        private = options.epsilon not in (None, "inf")
+        if classes > 2 and options.affected is None and not private:
+            raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
+        typed: dict[str, Any] = {} if private else {"epsilon": float("inf")}
+        one = options.problem(**typed)
+        if classes == 2 and not table.abstention:
+            return one
+        groups, target, affected = [group_of(one.K, one.voter.epsilon, one.voter.delta)], one.target, one.affected
+    else:
+        for name in ("K", "epsilon", "m"):
+            if getattr(options, name) is not None:
+                raise InvalidInput(
+                    name, getattr(options, name), "nothing beside --group, which names its voters itself"
+                )
+        if options.target_epsilon is None:
+            raise InvalidInput(
+                "target_epsilon", None, "a number of nats, at least 0", "Groups leave m without meaning."
+            )
+        groups = [_group(text) for text in table.group]
+        delta = max(one.voter.delta for one in groups) if options.delta is None else number(options.delta)
+        target, affected = Privacy(number(options.target_epsilon), delta), number(options.affected)
+    return general_problem(groups, target, classes=classes, affected=affected, abstention=table.abstention)
+
+
+def _group(text: str) -> VoterGroup:
+    """Return the group that ``K=5,epsilon=0.5,Delta=1e-4`` names."""
+    from darrm_opt.tables.groups import group_of
+
+    accepted = "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY, separated by commas"
+    typed: dict[str, Any] = {
+        name: number(value) for name, value in named_values("group", text, ("K", "epsilon", "Delta"), accepted).items()
+    }
+    if not {"K", "epsilon"} <= typed.keys():
+        raise InvalidInput("group", text, accepted)
+    return group_of(**typed)
+
+
+def show_table_design(
+    problem: PluralityProblem | GroupProblem,
+    design: DesignOptions,
+    table: TableOptions,
+    output: str | None,
+    *,
+    unused: dict[str, tuple[Any, Any]],
+    json: bool,
+) -> None:
+    """Solve, write and print.
+
+    Args:
+        problem: what must be private.
+        design: the objective is that of a table, or text of a prior.
+        table: past votes, ties and price.
+        output: file of the table.
+        unused: options that only a γ has, by name, with their default.
+        json: whether the answer is JSON.
+
+    Raises:
+        InvalidInput: an option that only a γ has.
+    """
+    from darrm_opt.tables.problem import PluralityProblem
+
+    of_gamma = {**unused, "shape": (design.shape, "free"), "cache": (design.cache or None, None)}
+    for name, (value, default) in of_gamma.items():
+        if value != default:
+            raise InvalidInput(name, value, "nothing beside groups, classes or abstention: the answer is a table")
+    if isinstance(problem, PluralityProblem):
+        if design.backend != "highs":
+            raise InvalidInput("backend", design.backend, "'highs' for voters that are not private")
+        _show_rule(problem, design, table, output, json=json)
+    else:
+        _show_groups(problem, design, table, output, json=json)
+
+
+def _objective(design: DesignOptions, table: TableOptions, problem: PluralityProblem | GroupProblem) -> Any:
+    """Return the prior of the votes, or an objective that has none."""
+    from darrm.cli.ranking import PRIOR, past_votes
+    from darrm_opt.tables.group_solver import as_group_objective
+
+    text = DEFAULT_OBJECTIVE if design.objective == "rectangular" else design.objective
+    if table.votes is not None:
+        if text != DEFAULT_OBJECTIVE:
+            raise InvalidInput("votes", table.votes, "nothing beside --objective", "The votes are the prior.")
+        return past_votes(table, str(problem.K), problem.classes)
+    with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective"):
+        return as_group_objective(text, number(table.price))
+
+
+def _show_groups(
+    problem: GroupProblem, design: DesignOptions, table: TableOptions, output: str | None, *, json: bool
+) -> None:
+    from dataclasses import replace
+
+    from darrm.cli.files import write_json
+    from darrm.cli.report import as_json
+    from darrm_opt.tables.group_solver import GroupObjective, GroupTruth, solution_json, solution_record, solve_groups
+
+    found = _objective(design, table, problem)
+    objective: GroupObjective | GroupTruth = (
+        found if isinstance(found, GroupObjective | GroupTruth) else GroupObjective(found, price=number(table.price))
+    )
+    if isinstance(objective, GroupObjective):
+        objective = replace(objective, ties=table.ties)
+    elif table.ties != "excluded":
+        raise InvalidInput("ties", table.ties, "nothing beside truth(…)")
+    time_limit = None if design.time_limit is None else number(design.time_limit)
+    with ProgressDisplay("solving"):
+        solution = solve_groups(problem, objective, backend=design.backend, time_limit=time_limit)
+    if output is not None:
+        write_json(output, solution_record(solution))
+    answer(as_json(solution_json(solution)) if json else _text(solution))
+    end(exit_code_of(solution.status))
+
+
+def _show_rule(
+    problem: PluralityProblem, design: DesignOptions, table: TableOptions, output: str | None, *, json: bool
+) -> None:
+    """Design the table of voters that are not private, beside the mechanisms that people use."""
+    from darrm.cli.files import write_json
+    from darrm.cli.report import as_json
+    from darrm_opt.answers.plurality import plurality_seconds
+    from darrm_opt.mechanisms.base import planned_fields
+    from darrm_opt.planning.baselines import compare_mechanisms
+    from darrm_opt.tables.group_solver import GroupTruth
+    from darrm_opt.tables.priors import PluralityObjective
+    from darrm_opt.tables.record import plurality_record
+
+    found = _objective(design, table, problem)
+    if isinstance(found, GroupTruth):
+        raise InvalidInput("objective", design.objective, "a prior of votes where voters are not private")
+    prior = getattr(found, "prior", found)
+    objective = PluralityObjective(prior, table.ties, number(table.price))  # type: ignore[arg-type]  # checked there
+    if (seconds := plurality_seconds(problem)) > LONG and design.time_limit is None:
+        say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
+    limit = None if design.time_limit is None else number(design.time_limit)
+    with ProgressDisplay("designing the table"), options_named(prior="objective", chances="objective"):
+        comparison = compare_mechanisms(problem, objective, time_limit=limit)
+    solution = comparison.solution
+    if output is not None:
+        write_json(output, plurality_record(solution) | planned_fields(1, problem.target))
+    answer(as_json(comparison.as_dict()) if json else _rule_text(comparison))
+    end(exit_code_of(solution.status))
+
+
+def _rule_text(comparison: MechanismComparison) -> str:
+    from darrm.cli.report import columns, guarantee
+
+    solution, problem = comparison.solution, comparison.solution.problem
+    rows = [["optimal rule", f"{solution.utility:.6f}"]]
+    rows += [[name.replace("_", " "), f"{utility:.6f}"] for name, utility in comparison.utilities.items()]
+    return (
+        f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: "
+        f"the released class is {guarantee(problem.target)}.\n"
+        f"{columns(['mechanism', 'utility'], rows)}\n"
+        f"optimal    no private rule has a utility above {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
+        f"private    proved for these very numbers over {solution.certificate.edges:,} neighbouring vote counts; "
+        f"at the tightest, {solution.certificate.margin:.1e} of probability is to spare"
+    )
+
+
+def _text(solution: GroupSolution) -> str:
+    problem, cells, chances = solution.problem, solution.problem.cells, solution.table.chances
+    groups = "; ".join(map(str, problem.groups))
+    lines = [
+        f"{problem.classes} classes, voters {groups}, affected {problem.affected}.",
+        f"the released class is ({problem.target.epsilon:g}, {problem.target.delta:g})-private",
+        "",
+        f"utility    {solution.utility:.6f} ({solution.objective})",
+        f"bound      {solution.upper_bound:.6f}: no private table has a larger utility",
+        f"private    proved for these very numbers over {solution.certificate.corners:,} corners",
+        f"status     {solution.status.value}: {solution.status.advice}",
+        "",
+        "votes of each class, group by group, and the chance of each class (other orders follow by symmetry):",
+    ]
+    for place in cells.first[:MAX_ROWS].tolist():
+        votes = " | ".join(" ".join(map(str, row)) for row in cells.counts[place].tolist())
+        lines.append(f"  {votes}    " + "  ".join(f"{chance:.4f}" for chance in chances[place].tolist()))
+    if len(cells.first) > MAX_ROWS:
+        lines.append(f"  and {len(cells.first) - MAX_ROWS} more: --json or --output has them all")
+    return "\n".join(lines)

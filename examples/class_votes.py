@@ -4,7 +4,7 @@ Each voter is the same model prompted with another private example (or few of th
 ten. The votes of some public questions tell how votes fall, the optimal rule is designed for that, and `ReleaseLog`
 keeps the budget on a file. The same on the command line:
 
-    darrm plurality --K 10 --classes 6 --target-epsilon 8 --delta 1e-6 --queries 6 --output rule.json
+    darrm plan --K 10 --classes 6 --affected 1 --total-epsilon 8 --total-delta 1e-6 --queries 6 --output rule.json
     darrm label votes.csv --solution rule.json --release-log releases.log --queries 6 --output labels.csv
 
     python examples/class_votes.py

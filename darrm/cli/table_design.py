@@ -138,7 +138,7 @@ def _show_groups(
         found if isinstance(found, GroupObjective | GroupTruth) else GroupObjective(found, price=number(table.price))
     )
     if isinstance(objective, GroupObjective):
-        objective = replace(objective, ties=table.ties)
+        objective = replace(objective, ties=table.ties)  # type: ignore[arg-type]  # checked there
     elif table.ties != "excluded":
         raise InvalidInput("ties", table.ties, "nothing beside truth(…)")
     time_limit = None if design.time_limit is None else number(design.time_limit)

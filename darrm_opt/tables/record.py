@@ -1,4 +1,4 @@
-"""Records of plurality rules: plain data that `darrm plurality` writes and every reader proves again."""
+"""Records of plurality rules: plain data that `darrm solve --classes` writes and every reader proves again."""
 
 from __future__ import annotations
 

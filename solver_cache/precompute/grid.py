@@ -16,7 +16,7 @@ delta, affected), each a value, a list, a range or a formula of the others (`axe
 
 With ``classes`` the problems are tables for so many classes, of voters that are not private: of the quantities K,
 classes, target_epsilon, delta and affected, and the price of a wrong label, for each ``prior``; ``ties`` and
-``abstention`` are as for `darrm plurality`.
+``abstention`` are as for `darrm solve --classes`.
 """
 
 from __future__ import annotations

@@ -103,13 +103,11 @@ _Answer = tuple[list["Solution"], dict[str, Any]]
 
 
 def _over_p(options: ProblemOptions, design: DesignOptions, points: str, values: list[float] | None) -> _Answer:
-    import numpy as np
-
     from darrm.cli.cached_solve import cached_solution
     from darrm_opt.answers.curves import error_curves_over_p, p_grid
     from darrm_opt.errors import InvalidInput
 
-    p = p_grid(number(points)) if values is None else np.array(values)
+    p = p_grid(number(points)) if values is None else values
     if not all(0 <= each <= 1 for each in p):
         raise InvalidInput("at", max(p, key=abs), "probabilities in [0, 1]")
     solution = cached_solution(options.problem(), design)

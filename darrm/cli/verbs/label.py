@@ -25,7 +25,7 @@ def label(
         str | None, Argument("VOTES", "A .csv, .parquet or .npy file: a row for each label, a column for each voter.")
     ] = None,
     solution: Annotated[
-        str | None, CommandOption("--solution", "An answer of `darrm solve`, or a rule of `darrm plurality`.", "FILE")
+        str | None, CommandOption("--solution", "An answer of `darrm solve`, `plan` or `cost`.", "FILE")
     ] = None,
     release_log: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""`darrm compose`, `profile` and `bagging`: the paper's tables as printed, and what is refused."""
+"""What many releases cost, the profile of one, and bagging: the paper's tables as printed, and what is refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_papers_tables_as_printed(row: dict[str, str]) -> None:
         queries = inputs["K"]
     each = inputs.get("epsilon", 0.2676), inputs.get("delta", inputs.get("Delta"))
     table = accounts(
-        *("compose", "--epsilon", str(each[0]), "--delta", str(each[1])),
+        *("cost", "--epsilon", str(each[0]), "--delta", str(each[1])),
         *("--queries", str(queries), "--slack", str(inputs.get("delta_prime", 0))),
     )
     quantity = row["quantity"]
@@ -63,7 +63,7 @@ def test_every_table_is_there() -> None:
 
 
 def test_one_release_known_by_its_privacy() -> None:
-    table = accounts("compose", "--epsilon", "0.2676", "--delta", "0.0003", "--queries", "100", "--slack", "1e-4")
+    table = accounts("cost", "--epsilon", "0.2676", "--delta", "0.0003", "--queries", "100", "--slack", "1e-4")
     assert list(table) == ["simple", "general", "optimal", "pld"]
     total = 1 - (1 - 3e-4) ** 100 * (1 - 1e-4)
     assert table["optimal"]["delta"] == table["pld"]["delta"] == pytest.approx(total, rel=1e-12)
@@ -72,7 +72,7 @@ def test_one_release_known_by_its_privacy() -> None:
 
 
 def test_a_problem_is_designed_and_accounted_exactly() -> None:
-    table = accounts("compose", *MNIST, "--queries", "100", "--slack", "1e-4", "--fresh")
+    table = accounts("cost", *MNIST, "--queries", "100", "--slack", "1e-4", "--fresh")
     assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "best"]
     assert round(table["general"]["epsilon"], 2) == 15.04
     assert table["best"]["epsilon"] <= 5.4
@@ -81,37 +81,37 @@ def test_a_problem_is_designed_and_accounted_exactly() -> None:
 
 
 def test_voters_that_were_trained_once_have_another_account() -> None:
-    table = accounts("compose", *MNIST, "--queries", "100", "--slack", "1e-4")
+    table = accounts("cost", *MNIST, "--queries", "100", "--slack", "1e-4")
     assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "models", "best"]
     assert (
         table["simple"]["epsilon"] > 1000
     )  # 100·(mε, δ) is false, and γ shows nearly all of votes that are not private
     assert table["best"] == table["models"] | {"method": "models"}
     assert table["models"]["epsilon"] < 11 * 0.0892
-    text = run("compose", *MNIST, "--queries", "100", "--slack", "1e-4").stdout
+    text = run("cost", *MNIST, "--queries", "100", "--slack", "1e-4").stdout
     assert text.startswith("100 releases, each (0.2676, 0.000299971)-DP (trained once):")
     assert text.endswith(f"The voters were taken to have been trained once. {FRESH}\n")
-    assert "no fresh without voters" in refused("compose", "--epsilon", "0.1", "--queries", "3", "--fresh")
+    assert "no fresh without voters" in refused("cost", "--epsilon", "0.1", "--queries", "3", "--fresh")
 
 
 def test_a_saved_answer_gives_the_same(tmp_path: Path) -> None:
     path = tmp_path / "gamma.json"
     assert run("solve", *MNIST, "--no-cache", "--output", str(path)).exit_code == 0
     options = ("--queries", "20", "--total-delta", "0.006", "--fresh")
-    assert accounts("compose", "--solution", str(path), *options) == accounts("compose", *MNIST, *options)
-    table = run("compose", "--solution", str(path), *options)
+    assert accounts("cost", "--solution", str(path), *options) == accounts("cost", *MNIST, *options)
+    table = run("cost", "--solution", str(path), *options)
     assert table.stdout.startswith("20 releases, each (0.2676, 0.000299971)-DP (fresh in every answer):")
     assert table.stdout.endswith(f"The voters were taken to be fresh. {FRESH}\n")
-    saved = accounts("compose", "--solution", "-", *options, given=path.read_text())
+    saved = accounts("cost", "--solution", "-", *options, given=path.read_text())
     assert saved["best"]["delta"] == 0.006
 
 
 def test_a_refusal_is_part_of_the_answer() -> None:
-    table = accounts("compose", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1")
+    table = accounts("cost", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1")
     assert table["optimal"]["epsilon"] is None
     assert table["optimal"]["refused"].startswith("no finite epsilon exists at delta = 0.1")
     assert table["simple"]["refused"].startswith("nothing is promised")
-    text = run("compose", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1").stdout
+    text = run("cost", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1").stdout
     assert "optimal: no finite epsilon exists at delta = 0.1" in text
 
 
@@ -119,7 +119,7 @@ def test_a_refusal_is_part_of_the_answer() -> None:
     ("each", "delta"), [("1e-9", 0.0), ("0.1", 1e-12), ("0.1", 0.0), ("0", 0.0)], ids=["tiny", "leaks", "usual", "none"]
 )
 def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) -> None:
-    table = accounts("compose", "--epsilon", each, "--delta", str(delta), "--queries", str(10**9), "--slack", "1e-5")
+    table = accounts("cost", "--epsilon", each, "--delta", str(delta), "--queries", str(10**9), "--slack", "1e-5")
     simple, general, best = (table[name]["epsilon"] for name in ("simple", "general", "optimal"))
     assert 10**9 * float(each) == pytest.approx(simple, rel=1e-12)
     assert best <= general <= simple
@@ -129,16 +129,14 @@ def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) ->
             r"would need \d+ cells, more than 16777216.*or optimal_composition\(\)", table["pld"]["refused"]
         )
     assert "--queries: 1000000001 is not valid: expected at most 1000000000 releases" in refused(
-        "compose", "--epsilon", each, "--queries", str(10**9 + 1)
+        "cost", "--epsilon", each, "--queries", str(10**9 + 1)
     )
 
 
 @pytest.mark.parametrize("queries", [1, 10, 10**6])
 @pytest.mark.parametrize("each", [1e-9, 0.1, 50.0])
 def test_no_slack_leaves_the_sum(each: float, queries: int) -> None:
-    table = accounts(
-        *("compose", "--epsilon", str(each), "--queries", str(queries), "--slack", "0", "--total-delta", "0")
-    )
+    table = accounts(*("cost", "--epsilon", str(each), "--queries", str(queries), "--slack", "0", "--total-delta", "0"))
     for name in ("simple", "general", "optimal"):
         assert table[name]["epsilon"] == pytest.approx(queries * each, rel=1e-12)
         assert table[name]["epsilon"] >= queries * each
@@ -147,18 +145,18 @@ def test_no_slack_leaves_the_sum(each: float, queries: int) -> None:
 
 
 def test_what_compose_refuses(tmp_path: Path) -> None:
-    assert refused("compose", "--queries", "3") == (
-        "Error: --epsilon is missing: expected ε of one release [nats], or a problem, or --solution."
+    assert refused("cost", "--queries", "3") == (
+        "Error: --epsilon is missing: expected ε of one release [nats], a problem, --solution, or a mechanism."
     )
-    assert "--queries" in refused("compose", "--epsilon", "0.1", "--queries", "0")
-    assert "--slack" in refused("compose", "--epsilon", "0.1", "--slack", "1")
-    assert "--total-delta" in refused("compose", "--epsilon", "0.1", "--total-delta", "2")
-    assert "--total-delta" in refused("compose", "--epsilon", "0.1", "--total-delta", "much")
-    assert refused("compose", "--epsilon", "0.1", "--m", "3").startswith("Error: --K is missing")
+    assert "--queries" in refused("cost", "--epsilon", "0.1", "--queries", "0")
+    assert "--slack" in refused("cost", "--epsilon", "0.1", "--slack", "1")
+    assert "--total-delta" in refused("cost", "--epsilon", "0.1", "--total-delta", "2")
+    assert "--total-delta" in refused("cost", "--epsilon", "0.1", "--total-delta", "much")
+    assert refused("cost", "--epsilon", "0.1", "--m", "3").startswith("Error: --K is missing")
     path = tmp_path / "broken.json"
     path.write_text("{}")
-    assert "is not an answer of `darrm solve`" in refused("compose", "--solution", str(path))
-    assert "names its problem itself: leave out --K" in refused("compose", "--solution", str(path), "--K", "3")
+    assert "is not an answer of `darrm solve`" in refused("cost", "--solution", str(path))
+    assert "names its problem itself: leave out --K" in refused("cost", "--solution", str(path), "--K", "3")
 
 
 def test_a_saved_gamma_that_is_not_private_is_not_accounted(tmp_path: Path) -> None:
@@ -166,49 +164,49 @@ def test_a_saved_gamma_that_is_not_private_is_not_accounted(tmp_path: Path) -> N
     record["gamma"] = [1.0] * 6
     path = tmp_path / "wrong.json"
     path.write_text(json.dumps(record))
-    assert run("compose", "--solution", str(path)).exit_code == ExitCode.NOT_PRIVATE
+    assert run("cost", "--solution", str(path)).exit_code == ExitCode.NOT_PRIVATE
 
 
 def test_the_profile_of_a_solution() -> None:
-    shown = run_json("profile", *MNIST, "--epsilons", "0,0.2676,1")
+    shown = run_json("curve", "--over", "epsilon", *MNIST, "--at", "0,0.2676,1")
     assert shown["epsilon"] == [0.0, 0.2676, 1.0]
     assert shown["delta"][0] > shown["delta"][1] > shown["delta"][2] > 0
     assert shown["delta"][1] == pytest.approx(shown["problem"]["delta"], rel=1e-6)
     assert all(attained <= delta for attained, delta in zip(shown["attained"], shown["delta"], strict=True))
-    text = run("profile", *MNIST, "--points", "3").stdout.splitlines()
+    text = run("curve", "--over", "epsilon", *MNIST, "--points", "3").stdout.splitlines()
     assert text[0].startswith("11 voters, each (0.0892, 0.0001)-DP")
     assert len(text) == 6
-    assert "--epsilons" in refused("profile", *MNIST, "--epsilons", "0,much")
-    assert "--points" in refused("profile", *MNIST, "--points", "1")
+    assert "--at" in refused("curve", "--over", "epsilon", *MNIST, "--at", "0,much")
+    assert "--points" in refused("curve", "--over", "epsilon", *MNIST, "--points", "1")
 
 
 def test_bagging_as_published_and_as_it_is() -> None:
-    options = ("--n", "60000", "--subsample-size", "300", "--models", "11")
+    options = ("cost", "bagging", "--K", "11", "--bags")
     paper = bagging_guarantee(60000, 300, 11)
-    found = run_json("bagging", *options)
+    found = run_json(*options, "n=60000,size=300")
     assert (found["epsilon"], found["delta"]) == (paper.epsilon, paper.delta)
-    zero = run_json("bagging", *options, "--form", "zero")
-    assert (zero["epsilon"], zero["delta"]) == (0.0, paper.delta)
-    without = run_json("bagging", *options, "--without-replacement")
+    assert found["zero"] == {"epsilon": 0.0, "delta": paper.delta}
+    without = run_json(*options, "n=60000,size=300,draw=without-replacement")
     assert without["member"]["delta"] == pytest.approx(300 / 60000, rel=1e-15)
-    disjoint = run_json("bagging", *options, "--without-replacement", "--sampling", "disjoint")
+    disjoint = run_json(*options, "n=60000,size=300,draw=disjoint")
     assert disjoint["delta"] == pytest.approx(11 * 300 / 60000, rel=1e-15)
-    assert "all models" in run("bagging", *options).stdout
+    assert "all models" in run(*options, "n=60000,size=300").stdout
 
 
 def test_what_bagging_refuses() -> None:
-    assert refused("bagging").startswith("Error: --n is missing: expected a number of records, at least 2.")
-    assert "--models" in refused("bagging", "--n", "10", "--subsample-size", "2", "--models", "0")
-    assert "--form" in refused("bagging", "--n", "10", "--subsample-size", "2", "--form", "one")
-    assert "--subsample-size" in refused("bagging", "--n", "10", "--subsample-size", "10", "--without-replacement")
+    assert refused("cost", "bagging").startswith("Error: --bags is missing: expected n=COUNT,size=COUNT")
+    for bags in ("n=10,size=2,n=3", "n=10", "size=2", "n=10,size=2,draw=often", "k=3", "n=10,size=10,draw=disjoint"):
+        assert "--bags" in refused("cost", "bagging", "--bags", bags)
+    assert "--K" in refused("cost", "bagging", "--bags", "n=10,size=2", "--K", "0")
+    assert "--queries" in refused("cost", "bagging", "--bags", "n=10,size=2", "--queries", "3")
+    assert "--sigma" in refused("cost", "bagging", "--bags", "n=10,size=2", "--sigma", "3")
 
 
 SHARED_TOTAL = {
     "plan": ("--K", "5", "--epsilon", "0.5"),
     "plan of classes": ("--K", "5", "--classes", "3", "--affected", "1"),
     "compare": ("--K", "5", "--epsilon", "0.5"),
-    "plurality": ("--K", "5", "--classes", "3"),
-    "plurality of options": ("--K", "5", "--classes", "3", "--compare"),
+    "compare of classes": ("--K", "5", "--classes", "3", "--affected", "1"),
     "teach": ("--labels", "5"),
 }
 
@@ -235,7 +233,6 @@ def test_a_total_is_refused_in_the_same_words_everywhere(verb: str, epsilon: str
         ("plan", "0", "0", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
         ("plan of classes", "0", "0", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
         ("plan of classes", "501", "0", "--total-epsilon: 501.0 is not valid: expected a number of nats above 0"),
-        ("plurality of options", "0", "0", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
         ("compare", "0", "1e-5", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
         ("teach", "1", "0", "--total-delta: 0.0 is not valid: expected a probability in (0, 1)"),
     ],
@@ -245,5 +242,5 @@ def test_a_total_that_one_verb_cannot_use(verb: str, epsilon: str, delta: str, m
 
 
 def test_a_target_is_refused_by_its_own_name() -> None:
-    for words in (("--target-epsilon", "-1"), ("--target-epsilon", "0", "--compare")):
-        assert refused("plurality", "--K", "5", "--classes", "3", *words).startswith("Error: --target-epsilon: ")
+    words = ("--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "-1")
+    assert refused("solve", *words).startswith("Error: --target-epsilon: ")

@@ -55,7 +55,7 @@ def test_over_p_as_text_is_two_tables() -> None:
 
 
 def test_over_m_solves_each_allowance() -> None:
-    answer = curve("--over", "m", "--ms", "0.5,1,3", "--objective", "shared(2,3)")
+    answer = curve("--over", "m", "--at", "0.5,1,3", "--objective", "shared(2,3)")
     assert (answer["over"], answer["m"], answer["objective"]) == ("m", [0.5, 1.0, 3.0], "shared(2,3) agreement")
     assert [each["target_epsilon"] for each in answer["problems"]] == [0.25, 0.5, 1.5]
     optimal = answer["curves"]["optimal"]
@@ -78,7 +78,7 @@ def test_over_m_by_default_goes_as_far_as_noise_helps() -> None:
 
 
 def test_over_m_as_text_has_a_dash_where_nothing_can_be_said() -> None:
-    result = run("curve", *VOTERS, "--over", "m", "--ms", "0.5,1", "--objective", "uniform(lower=0.2) agreement")
+    result = run("curve", *VOTERS, "--over", "m", "--at", "0.5,1", "--objective", "uniform(lower=0.2) agreement")
     assert result.exit_code == 0
     assert result.stdout.startswith("5 voters, each 0.5-DP\n")
     assert "tv error, averaged over the prior of uniform(lower=0.2) agreement" in result.stdout

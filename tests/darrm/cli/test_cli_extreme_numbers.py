@@ -9,7 +9,8 @@ from support.darrm_runner import refused, run, run_json
 
 SMALL = ("--K", "5", "--epsilon", "0.1")
 
-DISJOINT = ("--n", "10", "--subsample-size", "3", "--models", "5", "--without-replacement", "--sampling", "disjoint")
+CLASSES = ("--K", "5", "--classes", "3", "--affected", "1")
+DISJOINT = ("--K", "5", "--bags", "n=10,size=3,draw=disjoint")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,10 @@ def test_very_many_voters_are_refused_before_any_array_of_that_size(words: tuple
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("profile", *SMALL, "--m", "2", "--points", "10000000000"), "--points: 10000000000 is not valid"),
+        (
+            ("curve", "--over", "epsilon", *SMALL, "--m", "2", "--points", "10000000000"),
+            "--points: 10000000000 is not valid",
+        ),
         (("curve", *SMALL, "--m", "2", "--points", "99999999999999999"), "--points: 99999999999999999 is not valid"),
         (("cache", "ls", "--K", "9" * 23), f"--K: {'9' * 23} is not valid: expected at most 1000000 voters."),
         (("cost", "gnmax", "--K", "5", "--sigma", "1e-300", "--delta", "1e-5"), "--sigma: 1e-300 is not valid"),
@@ -49,19 +53,19 @@ def test_very_many_voters_are_refused_before_any_array_of_that_size(words: tuple
         (("solve", "--K", "5", "--epsilon", "1e400", "--target-epsilon", "1"), "infinity is written inf"),
         (("solve", "--K", "1_1", "--epsilon", "0.1", "--m", "2"), "--K: '1_1' is not valid"),
         (("solve", "--K", "١١", "--epsilon", "0.1", "--m", "2"), "--K: '١١' is not valid"),
-        (("curve", *SMALL, "--m", "3", "--ms", "1,2"), "--ms: '1,2' is not valid: expected nothing without --over m."),
-        (("curve", *SMALL, "--over", "m", "--ms", "1,,3"), "--ms: '' is not valid: expected a privacy allowance"),
+        (("curve", *SMALL, "--m", "3", "--at", "1,2"), "--at: 2 is not valid: expected probabilities in [0, 1]."),
+        (("curve", *SMALL, "--over", "m", "--at", "1,,3"), "--at: '' is not valid: expected numbers, as in 1,3,5"),
         (
-            ("bagging", "--n", "10000", "--subsample-size", "20", "--models", "9" * 23),
-            f"--models: {'9' * 23} is not valid",
+            ("cost", "bagging", "--bags", "n=10000,size=20", "--K", "9" * 23),
+            f"--K: {'9' * 23} is not valid",
         ),
         (
-            ("bagging", *DISJOINT),
-            "--subsample-size: 3 is not valid: expected at most (n - 1)/5 = 1 for 5 models.",
+            ("cost", "bagging", *DISJOINT),
+            "--bags: 3 is not valid: expected at most (n - 1)/5 = 1 for 5 models.",
         ),
         (
-            ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--prior", "dirichlet(-1)"),
-            "--prior: -1.0 is not valid: expected a number from 0.001 to 10000.",
+            ("solve", *CLASSES, "--target-epsilon", "1", "--objective", "dirichlet(-1)"),
+            "--objective: objective = -1.0 is not valid: expected a number from 0.001 to 10000.",
         ),
         (("serve", "--workers", "0"), "--workers: '0' is not valid"),
         (("serve", "--workers", "0", "--show-settings"), "--workers: '0' is not valid"),
@@ -84,18 +88,7 @@ def test_voters_of_the_largest_epsilon_are_compared() -> None:
 
 
 def test_a_release_at_nearly_every_delta_needs_hardly_any_noise() -> None:
-    asked = (
-        "plurality",
-        "--K",
-        "5",
-        "--classes",
-        "3",
-        "--target-epsilon",
-        "1",
-        "--delta",
-        "0.999999999999",
-        "--compare",
-    )
+    asked = ("plan", *CLASSES, "--total-epsilon", "1", "--total-delta", "0.999999999999")
     assert run(*asked).exit_code == 0
 
 

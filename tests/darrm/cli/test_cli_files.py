@@ -44,7 +44,7 @@ WRITERS = (
     ("solve", *SMALL, "--plot"),
     ("least", "--K", "5", "--epsilon", "0.5", "--utility", "0.5", "--output"),
     ("plan", "--K", "5", "--epsilon", "0.5", "--total-epsilon", "3", "--total-delta", "1e-3", "--output"),
-    ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-5", "--output"),
+    ("solve", "--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "1", "--delta", "1e-5", "--output"),
     ("export", "--format", "csv", "--output"),
     ("reproduce", "table-1", "--quick", "--output"),
 )

@@ -49,7 +49,7 @@ def test_one_group_of_two_classes_is_gamma() -> None:
         (("--group", "K=6,epsilon=0.1", "--K", "3", "--target-epsilon", "1"), "--K"),
         (("--group", "K=6,epsilon=0.1"), "--target-epsilon"),
         (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--plot", "x.png"), "--plot"),
-        (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--objective", "what"), "prior"),
+        (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--objective", "what"), "objective = 'what'"),
     ],
 )
 def test_bad_options_are_named(words: tuple[str, ...], option: str) -> None:

@@ -23,8 +23,6 @@ COMMANDS = {
     "least": ("--K", "5", "--epsilon", "0.5", "--utility", "0.5"),
     "verify": ("gamma.json",),
     "curve": (*SMALL, "--points", "3"),
-    "profile": ("--solution", "gamma.json", "--points", "3"),
-    "plurality": ("--K", "5", "--classes", "3", "--target-epsilon", "1"),
     "label": (
         "votes.csv",
         "--solution",
@@ -36,9 +34,7 @@ COMMANDS = {
         "--output",
         "bits.csv",
     ),
-    "compose": ("--solution", "gamma.json", "--queries", "3", "--total-delta", "1e-3"),
     "cost": ("gnmax", "--K", "11", "--queries", "5", *TOTAL),
-    "bagging": ("--n", "1000", "--subsample-size", "20", "--models", "5"),
     "serve": ("--show-settings",),
     "keys add": ("someone", "--file", "keys.json"),
     "keys ls": ("--file", "keys.json"),
@@ -98,6 +94,22 @@ def test_stdout_is_one_line_of_json(verb: str, prepared: dict[str, str]) -> None
     [line] = stdout.splitlines()
     content: Any = json.loads(line)
     assert isinstance(content, dict | list)
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("curve", ("--over", "epsilon", "--solution", "gamma.json", "--points", "3")),
+        ("solve", ("--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "1")),
+        ("cost", ("--solution", "gamma.json", "--queries", "3", "--total-delta", "1e-3")),
+        ("cost", ("bagging", "--K", "5", "--bags", "n=1000,size=20")),
+    ],
+)
+def test_the_other_answers_of_a_verb_are_one_line_of_json(
+    verb: str, words: tuple[str, ...], prepared: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(COMMANDS, verb, words)
+    test_stdout_is_one_line_of_json(verb, prepared)
 
 
 def test_answers_in_one_file_are_a_table(tmp_path: Path) -> None:

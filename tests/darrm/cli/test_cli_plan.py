@@ -92,7 +92,7 @@ def test_a_plan_without_a_gamma_writes_nothing(tmp_path: Path) -> None:
         "plan", "--K", "11", "--epsilon", "0.5", "--affected", "1", "--total-epsilon", "1", "--output", str(path)
     )
     assert "You do not need this mechanism" in result.stdout
-    assert result.stderr == f"Nothing is written to {path}: the recommendation has no γ.\n"
+    assert result.stderr == f"Nothing is written to {path}: the recommendation has no γ and no mechanism.\n"
     assert not path.exists()
 
 

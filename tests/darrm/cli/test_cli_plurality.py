@@ -1,4 +1,4 @@
-"""`darrm plurality`, and `darrm label` for class votes."""
+"""Votes among classes: `darrm solve`, `plan` and `compare` with classes, and `darrm label` for class votes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from support.darrm_runner import refused, run, run_json
 from darrm.cli.output import ExitCode
 from darrm_opt.tables.record import rule_from_record
 
-ISSUE = ("--prior", "favoured(0.4,0.5,0.6,0.7,0.8,0.9)")
-SMALL = ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-3")
-TOTAL = ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-3")
+ISSUE = ("--objective", "favoured(0.4,0.5,0.6,0.7,0.8,0.9)")
+VOTERS = ("--K", "5", "--classes", "3", "--affected", "1")
+SMALL = ("solve", *VOTERS, "--target-epsilon", "1", "--delta", "1e-3")
+TOTAL = ("plan", *VOTERS, "--total-epsilon", "1", "--total-delta", "1e-3")
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_values_of_one_release() -> None:
     found = run_json(
-        "plurality", "--K", "11", "--classes", "3", "--target-epsilon", "0.2676", "--delta", "3e-4", *ISSUE
+        *("solve", "--K", "11", "--classes", "3", "--affected", "1"),
+        *("--target-epsilon", "0.2676", "--delta", "3e-4", *ISSUE),
     )
     assert found["utility"] == pytest.approx(0.640, abs=5e-4)
     assert 0 <= found["gap"] <= 1e-7
@@ -45,11 +47,10 @@ def test_in_words() -> None:
 
 
 def test_a_rule_is_written_and_reads_back() -> None:
-    for mechanism in ("optimal", "permute_and_flip"):
-        run_json(*SMALL, "--output", "rule.json", "--mechanism", mechanism)
-        problem, _, certificate = rule_from_record(json.loads(Path("rule.json").read_text()))
-        assert (problem.K, problem.classes) == (5, 3)
-        assert certificate.margin >= 0
+    run_json(*SMALL, "--output", "rule.json")
+    problem, _, certificate = rule_from_record(json.loads(Path("rule.json").read_text()))
+    assert (problem.K, problem.classes) == (5, 3)
+    assert certificate.margin >= 0
 
 
 def test_a_rule_is_verified_whatever_its_file_says() -> None:
@@ -89,16 +90,19 @@ def test_an_option_that_says_nothing_of_a_rule_is_refused(option: tuple[str, ...
     assert text in refused("verify", "rule.json", *option)
 
 
-def test_queries_share_the_target() -> None:
-    one, many = run_json(*SMALL), run_json(*TOTAL, "--queries", "10")
-    assert many["problem"]["target_epsilon"] < one["problem"]["target_epsilon"] / 3
-    assert many["utility"] < one["utility"]
+def test_a_table_of_two_classes_with_abstention_beats_no_label_at_a_price() -> None:
+    asked = ("solve", "--K", "5", "--affected", "1", "--target-epsilon", "1", "--abstention", "--price", "3")
+    found = run_json(*asked)
+    assert found["problem"]["classes"] == 2
+    assert found["problem"]["abstention"] is True
+    assert found["utility"] >= 0
+    assert found["price"] == 3
 
 
 def test_every_option_within_a_total_by_past_votes() -> None:
     table = np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2], [1, 1, 0, 2, 1]]), (5, 10, 3), axis=0)
     written("past.csv", table)
-    asked = (*TOTAL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--compare", "--output", "best.json")
+    asked = (*TOTAL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--output", "best.json")
     found = run_json(*asked)
     assert [found["queries"], found["price"], found["prior"]] == [2, 1, "PastVotes"]
     assert {each["name"] for each in found["options"]} >= {"optimal", "permute_and_flip", "gnmax", "confident_gnmax"}
@@ -121,44 +125,44 @@ def test_every_option_within_a_total_by_past_votes() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("plurality",), "--target-epsilon is missing"),
-        ((*SMALL, "--queries", "2"), "--total-epsilon is missing"),
-        ((*SMALL, "--total-epsilon", "1"), "one of --target-epsilon and --total-epsilon"),
-        (("plurality", "--target-epsilon", "1", "--classes", "3"), "--K is missing"),
-        ((*SMALL, "--prior", "nothing"), "--prior: 'nothing' is not valid: expected favoured"),
-        ((*SMALL, "--prior", "favoured(0.1)"), "--chances: 0.1"),
+        (("solve", *VOTERS), "--target-epsilon is missing"),
+        (("solve", "--target-epsilon", "1", "--classes", "3", "--affected", "1"), "--K is missing"),
+        (("solve", "--K", "5", "--classes", "3", "--target-epsilon", "1"), "--affected is missing"),
+        ((*SMALL, "--objective", "nothing"), "objective = 'nothing'"),
+        ((*SMALL, "--objective", "favoured(0.1)"), "objective = 0.1"),
+        ((*SMALL, "--objective", "truth(0.9)"), "objective = 'truth(0.9)'"),
         ((*SMALL, "--ties", "some"), "--ties: 'some'"),
-        ((*SMALL, "--mechanism", "magic"), "--mechanism: 'magic'"),
-        ((*SMALL, "--mechanism", "gnmax", "--compare"), "--mechanism: 'gnmax'"),
-        ((*SMALL, "--time-limit", "3", "--compare"), "--time-limit: '3'"),
-        ((*SMALL, "--votes", "past.csv", "--prior", "beta(2,1)"), "--prior: 'beta(2,1)'"),
+        ((*SMALL, "--votes", "past.csv", "--objective", "beta(2,1)"), "--votes: 'past.csv'"),
+        ((*SMALL, "--shape", "monotone"), "--shape: 'monotone'"),
+        ((*SMALL, "--method", "enumerate"), "--method: 'enumerate'"),
+        (("solve", "--K", "5", "--m", "1", "--epsilon", "0.1", "--price", "1"), "--price: '1'"),
         ((*SMALL, "--affected", "6"), "--affected: 6"),
-        (("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1", "--output", "r.json"), "46,262"),
-        ((*SMALL, "--prior", "dirichlet(nan)"), "--prior: nan"),
-        ((*SMALL, "--prior", "favoured(nan)"), "--prior: nan"),
-        (("plurality", "--K", "5", "--classes", "1", "--target-epsilon", "1"), "--classes: 1"),
-        (("plurality", "--K", "5", "--classes", "0", "--target-epsilon", "1"), "--classes: 0"),
-        (("plurality", "--K", "5", "--classes", "1000000", "--target-epsilon", "1"), "--classes: 1000000"),
-        (("plurality", "--K", "1000001", "--classes", "3", "--target-epsilon", "1"), "--K: 1000001"),
-        (("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "nan"), "--target-epsilon: nan"),
-        (("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "inf"), "--target-epsilon: inf"),
+        (
+            ("solve", "--K", "100", "--classes", "5", "--affected", "1", "--target-epsilon", "1", "--output", "r.json"),
+            "46,262",
+        ),
+        ((*SMALL, "--objective", "dirichlet(nan)"), "objective = nan"),
+        ((*SMALL, "--objective", "favoured(nan)"), "objective = nan"),
+        ((*SMALL, "--classes", "1"), "--classes: 1"),
+        ((*SMALL, "--classes", "0"), "--classes: 0"),
+        ((*SMALL, "--classes", "1000000"), "--classes: 1000000"),
+        ((*SMALL, "--K", "1000001"), "--K: 1000001"),
+        ((*SMALL, "--target-epsilon", "nan"), "--target-epsilon: nan"),
+        ((*SMALL, "--target-epsilon", "inf"), "--target-epsilon: inf"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused(*arguments)
 
 
-def test_beyond_all_tables_an_estimate_and_the_mechanisms_that_need_none() -> None:
-    for K, classes, partitions in ((100, 5, 46_262), (2000, 12, None)):
-        asked = ("plurality", "--K", str(K), "--classes", str(classes), "--target-epsilon", "1", "--delta", "1e-5")
-        found = run_json(*asked)
-        assert [found[name] for name in ("utility", "upper_bound", "gap")] == [None] * 3
-        assert found["estimate"]["partitions"] == partitions
-        assert (found["estimate"]["seconds"] is None) == (partitions is None)
-        assert set(found["utilities"]) >= set(found["rates"]) >= {"permute_and_flip", "exponential", "gnmax"}
-        assert all(1 / classes < utility <= 1 for utility in found["utilities"].values())
+def test_beyond_all_tables_the_mechanisms_that_need_none() -> None:
+    for K, classes in ((100, 5), (2000, 12)):
+        asked = ("--K", str(K), "--classes", str(classes), "--affected", "1")
+        assert "partitions" in refused("solve", *asked, "--target-epsilon", "1")
+        found = run_json("plan", *asked, "--total-epsilon", "1", "--total-delta", "1e-5")
+        assert {each["name"] for each in found["options"]} >= {"permute_and_flip", "exponential", "gnmax"}
+        assert all(1 / classes < each["utility"] <= 1 for each in found["options"])
         assert found["samples"] == 2000
-    assert "46,262" in run("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1").stdout
 
 
 # ------------------------------------------------------------------------------------------ plan, compare
@@ -167,27 +171,28 @@ THREE = ("--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", 
 
 
 @pytest.mark.parametrize("verb", ["plan", "compare"])
-def test_three_or_more_classes_are_shown_as_plurality_shows_them(verb: str) -> None:
+def test_three_or_more_classes_are_the_same_from_both_doors(verb: str) -> None:
     asked = (verb, *THREE, "--affected", "1", "--prior", "favoured(0.5,0.9)")
     found = run_json(*asked)
-    expected = run_json(*SMALL, "--price", "1", "--prior", "favoured(0.5,0.9)", "--compare")
-    assert found == expected
+    assert found == run_json("plan", *asked[1:])
     assert {"right", "wrong", "abstained"} <= set(found["options"][0])
     told = run(*asked).stdout
     assert "abstained" in told
     assert "confident gnmax" in told
     assert "--affected is missing: expected how many votes one record can move" in refused(verb, *THREE)
-    assert "--fresh" in refused(*asked, "--fresh")
-    assert "--Delta" in refused(*asked, "--Delta", "0.1")
+    assert "--Delta" in refused(*asked, "--Delta", "2")
     assert "--classes: 0" in refused(verb, "--classes", "0")
     assert "--prior: 'shared(2,5)'" in refused(*asked[:-1], "shared(2,5)")
 
 
 @pytest.mark.parametrize("verb", ["plan", "compare"])
-def test_two_classes_are_as_before_and_have_no_price(verb: str) -> None:
+def test_two_classes_have_a_price_too(verb: str) -> None:
     asked = (verb, "--K", "5", "--epsilon", "inf", "--affected", "1", "--total-epsilon", "1", "--total-delta", "1e-3")
     assert run_json(*asked, "--classes", "2") == run_json(*asked)
-    assert "--price: '1'" in refused(*asked, "--price", "1")
+    priced = run_json(*asked, "--price", "1")
+    assert priced["price"] == 1
+    for each in priced["options"]:
+        assert each["utility"] == pytest.approx(each["right"] - each["wrong"])
 
 
 def test_past_votes_are_the_prior_of_a_comparison_of_classes() -> None:
@@ -257,7 +262,7 @@ def labels(name: str) -> list[int]:
 def rule() -> str:
     """A rule that releases the plurality of twelve classes nearly always, or nothing."""
     arguments = ("--K", "4", "--classes", "12", "--target-epsilon", "30", "--abstention", "--price", "1")
-    run_json("plurality", *arguments, "--output", "rule.json", "--ties", "any")
+    run_json("solve", *arguments, "--affected", "1", "--output", "rule.json", "--ties", "any")
     return "rule.json"
 
 
@@ -307,7 +312,9 @@ def test_what_is_no_class_is_refused_by_its_place(bad: str, rule: str) -> None:
 def test_a_log_of_another_rule_is_refused(rule: str) -> None:
     written("votes.npy", votes(3))
     run("label", "votes.npy", "--solution", rule, "--release-log", "log", "--queries", "9", "--output", "a.npy")
-    run_json("plurality", "--K", "4", "--classes", "12", "--target-epsilon", "1", "--output", "other.json")
+    run_json(
+        "solve", "--K", "4", "--classes", "12", "--affected", "1", "--target-epsilon", "1", "--output", "other.json"
+    )
     told = run("label", "votes.npy", "--solution", "other.json", "--release-log", "log", "--output", "b.npy")
     assert told.exit_code == ExitCode.BAD_INPUT
     assert "another one a log" in told.stderr

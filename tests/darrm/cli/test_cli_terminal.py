@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 from support.darrm_runner import SMALL, run, start
 
-from darrm.cli import cached_solve, output, plurality_options
+from darrm.cli import cached_solve, output, table_design
 from darrm.cli.cached_solve import progress_text
 from darrm.cli.output import ProgressDisplay
 from darrm.cli.parameters import DesignOptions
 from darrm.cli.parser import Command, parse
-from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, cost, load, plurality
+from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, cost, load, plan
 from darrm_opt.design.solution import Progress
 from darrm_opt.problem import Problem
 
@@ -178,8 +178,7 @@ def test_a_long_solve_shows_where_it_stands(
     "words",
     [
         ("cost", "gnmax", "--K", "5", "--sigma", "40", "--delta", "1e-5"),
-        ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1"),
-        ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--compare"),
+        ("solve", "--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "1"),
         ("plan", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--affected", "1"),
         ("solve", "--K", "5", "--m", "2", "--epsilon", "0.1"),
     ],
@@ -192,7 +191,7 @@ def test_verbs_that_can_take_long_show_that_they_work(words: tuple[str, ...], mo
             shown.append(self._text)
             return super().__enter__()
 
-    for module in (cached_solve, plurality_options, plurality, cost):
+    for module in (cached_solve, table_design, plan, cost):
         monkeypatch.setattr(module, "ProgressDisplay", Seen)
     assert run(*words).exit_code == 0
     assert len(shown) == 1

@@ -169,11 +169,11 @@ BARE = {"K": 5, "m": 2, "epsilon": 0.5, "Delta": 0, "gamma": [0.5, 0.4, 0.3, 0.3
 @pytest.mark.parametrize(
     ("K", "classes", "queries", "total", "options", "kind"),
     [
-        (25, 10, 20, 2.0, ("--compare", "--price", "1"), "darrm noisy maximum"),
+        (25, 10, 20, 2.0, ("plan", "--price", "1", "--affected", "1"), "darrm noisy maximum"),
         (25, 10, 20, 2.0, ("cost", "gnmax"), "darrm noisy maximum"),
-        (60, 10, 1, 3.0, ("--compare", "--total-delta", "0"), "darrm selection mechanism"),
-        (5, 3, 20, 2.0, ("--compare",), "darrm plurality rule"),
-        (5, 3, 20, 2.0, ("--mechanism", "exponential"), "darrm plurality rule"),
+        (60, 10, 1, 3.0, ("plan", "--total-delta", "0", "--affected", "1"), "darrm selection mechanism"),
+        (5, 3, 20, 2.0, ("plan", "--affected", "1"), "darrm plurality rule"),
+        (5, 3, 20, 2.0, ("cost", "exponential"), "darrm selection mechanism"),
     ],
 )
 def test_every_mechanism_is_proved_with_the_total_that_its_file_names(
@@ -184,8 +184,7 @@ def test_every_mechanism_is_proved_with_the_total_that_its_file_names(
     delta = 0.0 if "--total-delta" in options else 1e-5
     words = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
     words += [] if "--total-delta" in options else ["--total-delta", "1e-5"]
-    verb, options = (options, ()) if options[0] == "cost" else (("plurality",), options)
-    assert run(*verb, *words, *options, "--output", str(path)).exit_code == 0
+    assert run(*options, *words, "--output", str(path)).exit_code == 0
     content = json.loads(path.read_text())
     assert content["kind"] == kind
     assert (content["queries"], content["total_epsilon"], content["total_delta"]) == (queries, total, delta)

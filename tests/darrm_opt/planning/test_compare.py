@@ -303,7 +303,7 @@ def test_a_draw_from_the_command_line() -> None:
         "--total-delta",
         "0.01",
     )
-    draw = ("--n", "60", "--subsample-size", "6", "--without-replacement")
+    draw = ("--bags", "n=60,size=6,draw=without-replacement")
     answer = json.loads(run(*asked, *draw, "--json").stdout)
     drawn = {"n": 60, "subsample_size": 6, "replacement": False, "sampling": "independent"}
     assert answer["draw"] == {**drawn, "chance": pytest.approx(0.1), "reached": pytest.approx(0.3)}
@@ -311,7 +311,7 @@ def test_a_draw_from_the_command_line() -> None:
     text = run(*asked, *draw).stdout
     assert "Each voter is trained on 6 of 60 records, without replacement: one record reaches 0.3 voters" in text
     assert json.loads(run(*asked, "--json").stdout)["draw"] is None
-    assert refused(*asked, "--n", "60").startswith("Error: --subsample-size")
+    assert "--bags: 'n=60'" in refused(*asked, "--bags", "n=60")
     assert "--affected" in refused(*asked, *draw, "--affected", "1")
 
 

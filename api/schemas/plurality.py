@@ -140,7 +140,7 @@ class TableAnswer(AnswerModel):
     gap: FiniteFloat = Field(description="upper_bound − utility.")
     status: str = Field(description="How the solve ended.")
     margin: FiniteFloat = Field(description="δ that is left at the worst pair of vote counts [probability].")
-    rule: dict[str, Any] = Field(description="The rule as `darrm solve --classes --output` writes it: for `darrm label`.")
+    rule: dict[str, Any] = Field(description="The rule, as `darrm solve --classes` writes it for `darrm label`.")
 
 
 class PluralityAnswer(TableAnswer):
@@ -187,6 +187,5 @@ class PluralityOptionsAnswer(AnswerModel):
     )
     options: list[PluralityOption] = Field(description="In order of decreasing utility.")
     mechanism: dict[str, Any] = Field(
-        description="The mechanism of the best option, as `darrm plan --classes "
-        "--output` writes it: for `darrm label`."
+        description="The mechanism of the best option, as `darrm plan --classes --output` writes it: for `darrm label`."
     )

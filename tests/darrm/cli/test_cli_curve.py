@@ -107,19 +107,19 @@ PRIOR = (
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--m 2 --over q", "--over: 'q' is not valid: expected p or m."),
+        ("--m 2 --over q", "--over: 'q' is not valid: expected p, m or epsilon."),
         ("--m 2 --points 1", "--points: 1 is not valid: expected a whole number of points, from 2 to 100001."),
         ("--m 2 --points many", "--points: 'many' is not valid: expected a whole number of points, from 2 to 100001."),
         (
             "--m 2 --over m",
-            "--m: '2' is not valid: expected no single target with --over m. Give the allowances with --ms.",
+            "--m: '2' is not valid: expected no single target with --over m. Give the allowances with --at.",
         ),
         (
             "--target-epsilon 2 --over m",
-            "--target-epsilon: '2' is not valid: expected no single target with --over m. Give the allowances with --ms.",
+            "--target-epsilon: '2' is not valid: expected no single target with --over m. Give the allowances with --at.",
         ),
-        ("--over m --ms 1,x", "--ms: 'x' is not valid: expected a privacy allowance, a real number above 0."),
-        ("--over m --ms 1,-1", "--ms: -1 is not valid: expected a privacy allowance, a real number above 0."),
+        ("--over m --at 1,x", "--at: 'x' is not valid: expected numbers, as in 1,3,5."),
+        ("--over m --at 1,-1", "--at: -1 is not valid: expected a privacy allowance, a real number above 0."),
         (
             "--over m --objective minimax",
             f"--objective: objective = 'minimax' is not valid: {PRIOR}",

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.darrm_runner import refused
 
 from darrm.cli.output import EXIT_CODES
 from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions
 from darrm.cli.parser import Argument, Command, CommandOption, UsageError, parse, parse_verb, verb_help
-from darrm.cli.verbs import VERBS, load
+from darrm.cli.verbs import RENAMED, VERBS, load
 
 taken: dict[str, Any] = {}
 
@@ -140,3 +141,19 @@ def test_the_help_names_everything_and_keeps_to_the_terminal(columns: str, monke
     assert "[default: rectangular]" in flowing
     own = text[: text.index(EXIT_CODES)]
     assert max(map(len, own.splitlines())) <= max(60, min(110, int(columns)))
+
+
+def test_the_verbs_are_few_and_options_are_declared_once() -> None:
+    options = [
+        parameter
+        for verb in VERBS
+        for parameter in Command.of(load(verb)).parameters
+        if isinstance(parameter.declared, CommandOption)
+    ]
+    assert len(VERBS) <= 24
+    assert len({id(parameter.declared) for parameter in options}) <= 150
+
+
+@pytest.mark.parametrize("verb", RENAMED)
+def test_an_old_verb_is_told_its_new_name(verb: str) -> None:
+    assert refused(verb) == f"Error: No such command {verb!r}: it is now darrm {RENAMED[verb]}."

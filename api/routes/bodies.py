@@ -15,6 +15,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from api.errors.accepted import MAX_POINTS
 from api.settings import Settings
@@ -40,9 +41,23 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
-            return await handle(_StrictRequest(request.scope, request.receive))
+            try:
+                return await handle(_StrictRequest(request.scope, request.receive))
+            except (RequestValidationError, HTTPException) as err:
+                _forget_frames(err)
+                raise
 
         return strictly
+
+
+def _forget_frames(err: BaseException | None) -> None:
+    """Remove the tracebacks of a refusal: a frame of FastAPI holds it and the body, and it would hold that frame.
+
+    Such a circle is freed by a garbage collection alone, and hundreds of bodies of a megabyte come before the next.
+    """
+    while err is not None:
+        err.__traceback__ = None
+        err = err.__cause__ or err.__context__
 
 
 class _StrictRequest(Request):

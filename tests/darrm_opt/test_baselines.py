@@ -14,6 +14,7 @@ from typing import cast
 import numpy as np
 import pytest
 from support.paths import DATA
+from support.refusals import refused
 
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.baselines import (
@@ -24,7 +25,6 @@ from darrm_opt.baselines import (
     subsampling,
 )
 from darrm_opt.design.objective import parse_objective
-from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy
 
@@ -208,27 +208,27 @@ def test_baselines_stay_below_the_optimum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "argument"),
     [
-        (lambda: subsampling(0, 1), r"K = 0 is not valid: expected a whole number of voters, at least 1"),
-        (lambda: subsampling(cast("int", 2.5), 1), r"K = 2.5 is not valid"),
-        (lambda: subsampling(5, 0), r"m = 0 is not valid: expected a whole number of voters to draw, from 1 to K"),
-        (lambda: subsampling(5, 6), r"m = 6 is not valid: expected .* from 1 to K = 5"),
-        (lambda: subsampling(5, cast("int", 1.5)), r"m = 1.5 is not valid"),
-        (lambda: double_subsampling(5, 0), r"m = 0 is not valid: expected a whole privacy allowance"),
+        (lambda: subsampling(0, 1), "K"),
+        (lambda: subsampling(cast("int", 2.5), 1), "K"),
+        (lambda: subsampling(5, 0), "m"),
+        (lambda: subsampling(5, 6), "m"),
+        (lambda: subsampling(5, cast("int", 1.5)), "m"),
+        (lambda: double_subsampling(5, 0), "m"),
         (
             lambda: randomized_response(5, cast("Privacy", 0.3), Privacy(1.0)),
-            r"target = 0.3 is not valid: expected a Privacy",
+            "target",
         ),
         (
             lambda: randomized_response(5, Privacy(0.3), cast("Privacy", None)),
-            r"majority is missing: expected a Privacy",
+            "majority",
         ),
-        (lambda: plain_majority(5, Privacy(0.3), affected=6), r"affected = 6 is not valid: expected at most K = 5"),
-        (lambda: plain_majority(5, Privacy(0.3), affected=0), r"affected = 0 is not valid"),
-        (lambda: plain_majority_sharp(5, Privacy(0.3, 1e-5)), r"Delta = 1e-05 is not valid.*use plain_majority"),
+        (lambda: plain_majority(5, Privacy(0.3), affected=6), "affected"),
+        (lambda: plain_majority(5, Privacy(0.3), affected=0), "affected"),
+        (lambda: plain_majority_sharp(5, Privacy(0.3, 1e-5)), "Delta"),
     ],
 )
-def test_refusals(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_refusals(call: Callable[[], object], argument: str) -> None:
+    with refused(argument):
         call()

@@ -49,7 +49,7 @@ def test_floating_noise_is_forgiven(noisy: float, clean: float) -> None:
     assert Problem(5, Privacy(noisy), Privacy(clean)) == Problem(5, Privacy(clean), Privacy(noisy))
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.0852, 0.0892, 0.1, 0.3, 1 / 3, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [1e-4, 0.0852, 1 / 3, 4.0])
 @pytest.mark.parametrize("m", ALLOWANCES)
 def test_the_target_epsilon_is_one_number_however_it_is_computed(epsilon: float, m: float) -> None:
     product = m * epsilon
@@ -345,7 +345,7 @@ def test_the_refusal_carries_its_parts() -> None:
 
 @pytest.mark.parametrize("name", ["epsilon", "m", "delta"])
 def test_a_number_beyond_every_double(name: str) -> None:
-    with pytest.raises(InvalidInput, match=f"^{name} = 1000.* is not valid"):
+    with refused(name):
         problem(**{name: 10**400})
 
 
@@ -357,9 +357,7 @@ def test_a_long_value_is_shown_in_part() -> None:
 @pytest.mark.parametrize("which", ["voter", "target"])
 def test_privacy_is_a_noun_of_its_own(which: str) -> None:
     given: dict[str, Any] = {"voter": Privacy(0.1), "target": Privacy(0.3)} | {which: (0.1, 0.0)}
-    with pytest.raises(
-        InvalidInput, match=rf"^{which} = \(0\.1, 0\.0\) is not valid: expected a Privacy\(epsilon, delta\)\."
-    ):
+    with refused(which):
         Problem(11, **given)
 
 

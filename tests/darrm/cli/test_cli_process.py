@@ -188,11 +188,6 @@ def test_an_unknown_option_is_refused() -> None:
     assert "No such option: --epsillon. Did you mean --epsilon" in result.stderr
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "completion"])
-def test_every_verb_answers_in_json(verb: str) -> None:
-    assert "--json" in run(*verb.split(), "--help").stdout
-
-
 # ------------------------------------------------------------------------------------------ serving
 
 

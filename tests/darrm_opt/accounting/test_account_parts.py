@@ -24,7 +24,6 @@ from darrm_opt.accounting.mixture import AffectedDistribution, CountGroup, Mixtu
 from darrm_opt.accounting.pld import common_discretisation, pld_from_profile, pld_of, symmetric_profile
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile
 from darrm_opt.baselines import subsampling
-from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP
 
@@ -88,7 +87,7 @@ def test_releases_that_are_not_made_cost_nothing_and_bad_ones_are_named() -> Non
     region = privacy_region(Privacy(0.3))
     assert compose_bits([(region, 0)], points=3).epsilon(0.0) == 0.0
     assert not compose_bits([(region, 1)], points=3).values.flags.writeable
-    with pytest.raises(InvalidInput, match=r"parts = .* expected pairs \(BitRegion, count\)"):
+    with refused("parts"):
         compose_bits([("region", 1)])  # type: ignore[list-item]
     with refused("count"):
         compose_bits([(region, -1)])
@@ -285,7 +284,7 @@ def test_a_profile_that_would_take_too_many_cells_is_refused(monkeypatch: pytest
     with pytest.raises(TooMuchWork, match=r"max_loss = 1.01 at discretisation 0.25 needs more than 8 cells"):
         pld_from_profile(profile, discretisation=0.25, max_loss=1.01)  # type: ignore[arg-type]
     for wrong in (lambda at: at[:-1], lambda at: 0 * at - 1e-9, lambda at: 0 * at + 1.0 + 1e-9):
-        with pytest.raises(InvalidInput, match=r"profile = .* 9 probabilities, one for each epsilon"):
+        with refused("profile"):
             pld_from_profile(wrong, discretisation=0.25, max_loss=1.0)
     assert pld_from_profile(lambda at: 0 * at, discretisation=0.25, max_loss=0.0).max_loss == 0.25
 
@@ -349,7 +348,7 @@ def test_laws_of_affected_voters_are_checked() -> None:
     for found, share in zip(AffectedDistribution.binomial(30, Fraction(1, 7)).chances, exact, strict=True):
         assert share <= Fraction(found) <= share * (1 + Fraction(1, 10**15))
     for bad in ((1.0,), (0.5, 0.4), (1.5, 0.0), (-0.1, 1.1)):
-        with pytest.raises(InvalidInput, match=r"chances"):
+        with refused("chances"):
             AffectedDistribution(bad)
     for count, K in ((4, 3), (-1, 3)):
         with refused("count"):
@@ -367,7 +366,7 @@ def test_few_counts_where_each_is_dear() -> None:
     assert len(count_groups(voters, 300, law, 0.0)[0]) == 10  # 3000 steps
     assert len(count_groups(voters, 5000, law, 0.0)[0]) == mixture.MIN_GROUPS == 6
     assert count_groups(voters, 1, law, 0.1)[1] <= 4e-4
-    with pytest.raises(InvalidInput, match=r"distribution = 60 .* a distribution over 0\.\.5 voters"):
+    with refused("distribution", "60"):
         mixture_total(np.zeros(6), Problem(5, Privacy(0.3), Privacy(1.0)), 2, law)
     with refused("queries"):
         mixture_total(np.zeros(61), voters, 0, law)

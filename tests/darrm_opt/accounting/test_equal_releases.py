@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.refusals import refused
 
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
 from darrm_opt.accounting.equal_releases import epsilon_each, most_queries
 from darrm_opt.accounting.errors import DeltaTooSmall
-from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 
 
@@ -44,7 +44,7 @@ def test_most_queries_fit_and_one_more_does_not() -> None:
 def test_impossible_calibrations_are_named() -> None:
     with pytest.raises(DeltaTooSmall):
         epsilon_each(Privacy(1.0, 1e-5), 1e-5, 2)
-    with pytest.raises(InvalidInput, match="k = 0 is not valid: expected at least one mechanism"):
+    with refused("k", "0"):
         epsilon_each(Privacy(1.0, 1e-5), 0.0, 0)
-    with pytest.raises(InvalidInput, match=r"budget = Privacy\(epsilon=0\.0"):
+    with refused("budget"):
         epsilon_each(Privacy(0.0, 1e-5), 0.0, 1)

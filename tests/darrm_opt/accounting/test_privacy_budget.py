@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.forks import forked
+from support.refusals import refused
 
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta, optimal_delta_of_sequence
 from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
-from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import as_written, decimal_above
 
@@ -232,28 +232,28 @@ def test_the_folder_of_a_saved_budget_is_flushed_too(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("event", "count", "message"),
+    ("event", "count", "argument"),
     [
-        (Privacy(math.inf), 1, "epsilon = inf"),
-        (EVENT, -1, "count = -1"),
-        (EVENT, 1.0, r"count = 1\.0"),
-        (EVENT, True, "count = True"),
-        ((0.1, 0.0), 1, "event = .*expected a Privacy"),
+        (Privacy(math.inf), 1, "epsilon"),
+        (EVENT, -1, "count"),
+        (EVENT, 1.0, "count"),
+        (EVENT, True, "count"),
+        ((0.1, 0.0), 1, "event"),
     ],
 )
-def test_bad_charges_are_named_and_change_nothing(event: Any, count: Any, message: str) -> None:
+def test_bad_charges_are_named_and_change_nothing(event: Any, count: Any, argument: str) -> None:
     accountant = PrivacyBudget(Privacy(1.0, 1e-6))
-    with pytest.raises(InvalidInput, match=message):
+    with refused(argument):
         accountant.charge(event, count)
     assert accountant.events == {}
 
 
 def test_bad_budgets_are_named() -> None:
-    with pytest.raises(InvalidInput, match=r"budget = .*finite epsilon"):
+    with refused("budget"):
         PrivacyBudget(Privacy(math.inf))
-    with pytest.raises(InvalidInput, match="budget = 1"):
+    with refused("budget", "1.0"):
         PrivacyBudget(1.0)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="accounting = 'pld'"):
+    with refused("accounting", "'pld'"):
         PrivacyBudget(Privacy(1.0), "pld")  # type: ignore[arg-type]
 
 

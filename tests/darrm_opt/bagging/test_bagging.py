@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.refusals import refused
 
 from darrm_opt import NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
 from darrm_opt import rounding as exact
@@ -243,13 +244,11 @@ def test_sizes_are_checked(arguments: tuple[int, ...], message: str) -> None:
 
 
 def test_vacuous_and_impossible_draws_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="delta = 1, which is no privacy: draw less"):
+    with refused("subsample_size", "100"):
         bagging_guarantee(100, 100, replacement=False)
-    with pytest.raises(
-        InvalidInput, match=r"subsample_size = 60 is not valid: expected at most \(n - 1\)/2 = 49 for 2"
-    ):
+    with refused("subsample_size", "60"):
         bagging_guarantee(100, 60, 2, replacement=False, sampling="disjoint")
-    with pytest.raises(InvalidInput, match=r"n_models = 100 is not valid: expected at most \(n - 1\)/3 = 33 for 3"):
+    with refused("n_models", "100"):
         bagging_guarantee(100, 3, 100, replacement=False, sampling="disjoint")
     with pytest.raises(InvalidInput, match="fewer models: delta rounds to 1"):
         bagging_guarantee(10_000, 20, 10**22)
@@ -259,17 +258,17 @@ def test_vacuous_and_impossible_draws_are_refused() -> None:
 
 
 def test_other_arguments_are_checked() -> None:
-    with pytest.raises(InvalidInput, match="form = 'exact' is not valid: expected 'paper' or 'zero'"):
+    with refused("form", "'exact'"):
         bagging_guarantee(10, 1, form="exact")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="sampling = 'both'"):
+    with refused("sampling", "'both'"):
         bagging_guarantee(10, 1, sampling="both")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="replacement = 1 is not valid: expected True or False"):
+    with refused("replacement", "1"):
         bagging_guarantee(10, 1, replacement=1)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"delta = 1.0 is not valid: expected a probability in \[0, 1\)"):
+    with refused("delta", "1.0"):
         bagging_max_draws(10, delta=1.0)
-    with pytest.raises(InvalidInput, match="epsilon = inf is not valid"):
+    with refused("epsilon", "inf"):
         bagging_max_draws(10, delta=0.1, epsilon=math.inf)
-    with pytest.raises(InvalidInput, match="K = 4 is not valid: expected an odd number of members"):
+    with refused("K", "4"):
         bagging_majority_delta(4, 0.1)
-    with pytest.raises(InvalidInput, match="member_delta"):
+    with refused("member_delta"):
         bagging_majority_delta(3, 1.0)

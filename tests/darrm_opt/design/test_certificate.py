@@ -14,6 +14,7 @@ import pytest
 from scipy.optimize import linprog
 from support.exact import Voters, random_multiset
 from support.kernels import PATHS, searched_by
+from support.refusals import refused
 from support.strategies import NOISES, ProblemCase, random_case, random_noise
 
 from darrm_opt import (
@@ -38,7 +39,7 @@ from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import separable_worst_case, worst_case
 from darrm_opt.noise import Array
 
-CASES = [random_case(np.random.default_rng((seed, 11)), (1, 2, 3, 5, 6, 7, 9, 10, 13)) for seed in range(60)]
+CASES = [random_case(np.random.default_rng((seed, 11)), (1, 2, 3, 5, 6, 7, 9, 10, 13)) for seed in range(40)]
 SMALL = [random_case(np.random.default_rng((seed, 12)), (1, 2, 3, 4, 5)) for seed in range(30)]
 
 
@@ -244,7 +245,7 @@ def plain(problem: Problem, solver: str) -> NoiseFunction | None:
     return None if answer is None else NoiseFunction.from_upper_half(np.clip(answer, 0, 1), problem.K)
 
 
-def refused(problem: Problem, noise: NoiseFunction) -> NotPrivate | None:
+def refusal(problem: Problem, noise: NoiseFunction) -> NotPrivate | None:
     """Return why a γ is refused, or None if it is proved."""
     try:
         verify(problem, noise)
@@ -262,14 +263,14 @@ def test_plain_solver_answers_are_refused_where_they_break_the_constraint(solver
         noise = plain(problem, solver)
         if noise is None:
             continue
-        refusal = refused(problem, noise)
-        if isinstance(refusal, NotProven):
-            assert abs(excess(problem, noise, refusal.worst)) < Decimal("1e-11")
-        elif refusal is not None:
-            strict = Voters.of(problem.strictest).excess(noise.values, refusal.worst)
+        why = refusal(problem, noise)
+        if isinstance(why, NotProven):
+            assert abs(excess(problem, noise, why.worst)) < Decimal("1e-11")
+        elif why is not None:
+            strict = Voters.of(problem.strictest).excess(noise.values, why.worst)
             assert strict > 0
-            assert float(strict) / 2 == pytest.approx(refusal.excess, rel=1e-3, abs=1e-13)
-            broken += excess(problem, noise, refusal.worst) > 0
+            assert float(strict) / 2 == pytest.approx(why.excess, rel=1e-3, abs=1e-13)
+            broken += excess(problem, noise, why.worst) > 0
             assert certify(problem, noise)[1].margin >= 0
     assert broken >= 3
 
@@ -365,19 +366,19 @@ def test_what_is_no_noise_function(gamma: Any, text: str) -> None:
 
 def test_certify_wants_a_noise_function_for_as_many_voters() -> None:
     problem = Problem.from_allowance(K=3, m=1, epsilon=0.1)
-    with pytest.raises(InvalidInput, match=r"^gamma = .* is not valid: expected K\+1 = 4 numbers\. Received 5\.$"):
+    with refused("gamma"):
         certify(problem, NoiseFunction(np.ones(5)))
 
 
 @pytest.mark.parametrize("prove", [verify, certify])
 def test_what_is_no_problem(prove: Callable[..., Any]) -> None:
-    with pytest.raises(InvalidInput, match=r"^problem = 3 is not valid: expected a Problem\.$"):
+    with refused("problem", "3"):
         prove(3, NoiseFunction([1.0, 1.0]))
 
 
 def test_an_unknown_arithmetic() -> None:
     wrong: Any = "interval"
-    with pytest.raises(InvalidInput, match=r"^arithmetic = 'interval' is not valid: expected 'float' or 'ball'\.$"):
+    with refused("arithmetic", "'interval'"):
         verify(Problem.from_allowance(K=3, m=1, epsilon=0.1), np.zeros(4), arithmetic=wrong)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.exact import Voters, precise
+from support.refusals import refused
 from support.strategies import random_case
 
 from darrm_opt import InvalidInput, Privacy, Problem, Progress, Solution, certify, solve, verify
@@ -244,7 +245,7 @@ def test_the_bound_holds_for_everything_private() -> None:
 
 HOSTILE = [
     Problem(K, Privacy(epsilon, Delta), Privacy(target, delta), affected)
-    for K, affected in [(1, 1), (2, 1), (3, 3), (11, 11), (14, 6)]
+    for K, affected in [(1, 1), (3, 3), (14, 6)]
     for epsilon, Delta in [
         (1e-4, 0.0),
         (1e-4, 1e-12),
@@ -465,7 +466,7 @@ def test_refused_in_these_words(options: dict[str, Any], text: str) -> None:
 
 
 def test_histograms_must_count_as_many_voters() -> None:
-    with pytest.raises(InvalidInput, match="counts"):
+    with refused("counts"):
         solve(Problem.from_allowance(3, 1, 0.1), "histogram(1,2,3)")
 
 

@@ -24,6 +24,7 @@ from sklearn.datasets import load_digits  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+from support.refusals import refused  # noqa: E402
 
 from darrm_opt import Privacy, Problem, solve  # noqa: E402
 from darrm_opt.accounting import BudgetUnreadable  # noqa: E402
@@ -121,7 +122,7 @@ def test_a_gamma_may_be_fetched(queries: int) -> None:
     assert plan.mechanism.problem in asked
     assert exact_epsilon(plan.mechanism.gamma, plan.mechanism.problem, queries, total.delta) <= total.epsilon
     elsewhere = solve(Problem(9, Privacy(math.inf), Privacy(5.0), 1))
-    with pytest.raises(InvalidInput, match=r"^design = Problem.* It answered another question\.$"):
+    with refused("design", "Problem"):
         voting_plan(9, voter=None, affected=1, queries=queries, total=total, design=lambda _: elsewhere)
 
 
@@ -214,7 +215,7 @@ def test_a_release_log_remembers_across_fits_and_copies(tmp_path: Path) -> None:
         PrivateVotingClassifier(n_voters=5, queries=5, release_log=tmp_path / "log").fit(X, y)
     with pytest.raises(InvalidInput, match="a release log within"):
         PrivateVotingClassifier(n_voters=3, queries=5, epsilon=0.5, release_log=tmp_path / "log").fit(X, y)
-    with pytest.raises(InvalidInput, match=r"queries = 6 .*: 5 releases"):
+    with refused("queries", "6"):
         PrivateVotingClassifier(n_voters=3, queries=6, release_log=tmp_path / "log").fit(X, y)
 
 
@@ -277,7 +278,7 @@ def test_a_release_log_of_fits_is_for_one_ensemble_and_one_total(private_model: 
     private_model().fit(X, y)
     with pytest.raises(InvalidInput, match="the release log of this mechanism"):
         private_model(n_voters=5).fit(X, y)
-    with pytest.raises(InvalidInput, match=r"^budget = "):
+    with refused("budget"):
         private_model(epsilon=2.5).fit(X, y)
 
 
@@ -374,7 +375,7 @@ def test_a_price_lets_it_abstain_and_a_cap_holds(monkeypatch: pytest.MonkeyPatch
     predicted = numbers.predict(X[:12])
     assert predicted.dtype.kind == "i"
     assert np.count_nonzero(predicted != -7) == 3
-    with pytest.raises(InvalidInput, match="abstention = 2"):
+    with refused("abstention", "2"):
         PrivateVotingClassifier(abstention=2, **asked).fit(X, np.repeat(range(4), 40))
 
 
@@ -383,7 +384,7 @@ def test_a_price_chooses_a_mechanism_that_may_abstain() -> None:
     assert plan.mechanism.fits(Privacy(6.0, 1e-5), 4)
     votes = np.array([[4, 4, 4]] * 400)
     assert (plan.mechanism.draw_many(votes, SystemRandomness()) == ABSTENTION).any()
-    with pytest.raises(InvalidInput, match="design"):
+    with refused("design"):
         voting_plan(12, 3, queries=4, total=Privacy(6.0, 1e-5), design=solve)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.plurality_exact import favoured_law, neighbours, vote_counts
+from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.composition.optimal import optimal_delta
@@ -217,7 +218,8 @@ def test_the_total_of_tables_over_all_neighbours() -> None:
 
 @pytest.mark.parametrize("design", [small, large])
 def test_more_budget_is_never_worse(design: object) -> None:
-    found = [design(epsilon, 2.0) for epsilon in (1.0, 2.0, 4.0)]  # type: ignore[operator]
+    price = 4.0 if design is large else 2.0  # where another test has the plan for 2.0 already
+    found = [design(epsilon, price) for epsilon in (2.0, 4.0)]  # type: ignore[operator]
     assert all(best(a).utility <= best(b).utility for a, b in pairwise(found))
     for name in set(fitting(found[0])):
         utilities = [shares(each, name)[3] for each in found]
@@ -226,10 +228,11 @@ def test_more_budget_is_never_worse(design: object) -> None:
 
 @pytest.mark.parametrize("design", [small, large])
 def test_where_wrong_labels_cost_more_fewer_are_wrong(design: object) -> None:
-    found = [design(2.0, price) for price in (0.0, 2.0, 8.0)]  # type: ignore[operator]
+    prices = (0.0, 2.0, 8.0) if design is small else (0.0, 4.0)
+    found = [design(2.0, price) for price in prices]  # type: ignore[operator]
     wrong = [best(each).wrong for each in found]
-    assert wrong[0] >= wrong[1] - 1e-9 >= wrong[2] - 2e-9
-    assert wrong[2] < 0.5 * wrong[0]
+    assert all(a >= b - 1e-9 for a, b in pairwise(wrong))
+    assert wrong[-1] < 0.5 * wrong[0]
     utilities = [best(each).utility for each in found]
     assert utilities == sorted(utilities, reverse=True)
 
@@ -259,15 +262,15 @@ def test_the_options_and_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "argument"),
     [
         ((11, 3, Privacy(0.0, 1e-5), 2), "epsilon"),
         ((11, 3, Privacy(1.0, 1e-5), 0), "queries"),
         ((11, 1, Privacy(1.0, 1e-5), 2), "classes"),
     ],
 )
-def test_what_is_refused(arguments: tuple[int, int, Privacy, int], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_what_is_refused(arguments: tuple[int, int, Privacy, int], argument: str) -> None:
+    with refused(argument):
         designed(*arguments)
 
 

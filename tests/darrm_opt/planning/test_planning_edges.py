@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, verify
 from darrm_opt.accounting import TooMuchWork
@@ -20,7 +21,6 @@ from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import bits_total, cheapest_total, exact_epsilon
 from darrm_opt.bagging.bags import Bags
 from darrm_opt.baselines import subsampling_mixture
-from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import best_target, candidates, plan, ranking
@@ -108,9 +108,10 @@ def test_what_was_not_computed_is_not_said_not_to_fit(
 @pytest.mark.parametrize("voter", [Privacy(0.1), INF], ids=str)
 def test_many_queries_have_every_mechanism_with_its_proof(voter: Privacy) -> None:
     queries, total = 100_000, Privacy(3.0, 1e-3)
-    found = plan(11, voter, queries, total, 1 if voter is INF else 11, fresh=True)
+    names = ("optimal", *calibrated_names()) if voter is INF else ("optimal", "gnmax", "permute_and_flip")
+    found = plan(11, voter, queries, total, 1 if voter is INF else 11, fresh=True, mechanisms=names)
     calibrated = {option.name: option for option in found.options if option.noise is not None}
-    assert {"optimal", *calibrated_names()} <= {*calibrated}
+    assert {*names} <= {*calibrated}
     for option in calibrated.values():
         assert option.spent is not None
         assert option.noise is not None
@@ -190,7 +191,7 @@ def test_a_time_limit_keeps_earlier_results() -> None:
     assert any(option.fits for option in options)
     assert {option.why for option in options if option.name == told[-1]} == {candidates.TIME_IS_UP}
     assert all(option.spent is None or option.spent.epsilon <= 1.0 for option in options)
-    with pytest.raises(InvalidInput, match=r"time_limit = 0 is not valid: expected seconds above 0"):
+    with refused("time_limit", "0"):
         plan(3, INF, 2, Privacy(1.0, 1e-5), 1, time_limit=0)
 
 
@@ -234,7 +235,7 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
     assert "chance decides how many of the 5 voters" in drawn.options[0].why
     own = plan(3, None, 5, Privacy(1.0, 1e-2), n=10**6, subsample_size=10, mechanisms=("majority",))
     assert own.verdict == "plain majority"
-    with pytest.raises(InvalidInput, match="affected"):
+    with refused("affected"):
         plan(5, None, 5, total, 2, n=1000, subsample_size=50)
 
 

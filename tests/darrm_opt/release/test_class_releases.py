@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.auditor import Auditor
+from support.refusals import refused
 
 from darrm_opt import NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
@@ -273,15 +274,15 @@ def test_a_cap_is_charged_as_designed(tmp_path: Path) -> None:
 
 def test_caps_that_are_refused(tmp_path: Path) -> None:
     for cap in (0, -1, 2.5, True):
-        with pytest.raises(InvalidInput, match="cap"):
+        with refused("cap"):
             NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0, cap=cap)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="None without a threshold"):
+    with refused("cap", "3"):
         NoisyMaximum(7, 3, 4.0, cap=3)
-    with pytest.raises(InvalidInput, match="counts the labels"):
+    with refused("budget"):
         PrivateVote(CAPPED)
     uncapped = NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0)
     log = ReleaseLog.create(tmp_path / "log", CAPPED, queries=5)
-    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
+    with refused("budget"):
         PrivateVote(uncapped, log)
     record = json.loads(json.dumps(CAPPED.record()))
     assert mechanism_from_record(record) == CAPPED != uncapped
@@ -329,23 +330,23 @@ def test_a_log_is_for_one_kind_of_mechanism(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"the budget of .*log: 5 releases"):
         ReleaseLog.open_or_create(tmp_path / "log", CAPPED, queries=6)
     majority = solve(Problem.from_allowance(K=3, m=2, epsilon=0.4))
-    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
+    with refused("budget"):
         PrivateVote(majority, log)
     other = ReleaseLog.create(tmp_path / "other", majority, queries=5)
-    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
+    with refused("budget"):
         PrivateVote(CAPPED, other)
 
 
 def test_logs_that_are_refused(tmp_path: Path) -> None:
     mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
     path = tmp_path / "log"
-    with pytest.raises(InvalidInput, match="budget is missing"):
+    with refused("budget"):
         ReleaseLog.create(path, mechanism)
     log = ReleaseLog.create(path, mechanism, queries=2)
-    with pytest.raises(InvalidInput, match="Open it instead"):
+    with refused("release_log"):
         ReleaseLog.create(path, mechanism, queries=2)
     assert ReleaseLog(path).mechanism == mechanism
-    with pytest.raises(InvalidInput, match="the release log of this mechanism"):
+    with refused("budget"):
         PrivateVote(NoisyMaximum(7, 3, 5.0), log)
     release = PrivateVote(SOLUTION, log)
     release.release_many([[0] * 7], "x")
@@ -368,9 +369,9 @@ def test_an_accountant_in_memory_is_charged_the_target() -> None:
     assert accountant.events == {PROBLEM.target: 1}
     with pytest.raises(BudgetExceeded):
         release.release_many([[1] * 7] * 9)
-    with pytest.raises(InvalidInput, match="ReleaseLog or None"):
+    with refused("budget"):
         PrivateVote(NoisyMaximum(7, 3, 5.0), accountant)
-    with pytest.raises(InvalidInput, match="knows releases by name"):
+    with refused("release_id", "'x'"):
         release.release([1] * 7, "x")
 
 
@@ -402,17 +403,17 @@ def test_votes_that_are_none_are_refused_without_being_shown(votes: object, mess
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "argument"),
     [
-        ({"sigma": 0.1}, "sigma = 0.1"),
-        ({"sigma": math.inf}, "sigma = inf"),
+        ({"sigma": 0.1}, "sigma"),
+        ({"sigma": math.inf}, "sigma"),
         ({"threshold": 5.0}, "check_sigma"),
         ({"check_sigma": 5.0}, "check_sigma"),
-        ({"threshold": math.inf, "check_sigma": 5.0}, "threshold = inf"),
-        ({"affected": 8}, "affected = 8"),
-        ({"classes": 2**15 + 1}, "classes = 32769"),
+        ({"threshold": math.inf, "check_sigma": 5.0}, "threshold"),
+        ({"affected": 8}, "affected"),
+        ({"classes": 2**15 + 1}, "classes"),
     ],
 )
-def test_noise_that_is_none(change: dict[str, float], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_noise_that_is_none(change: dict[str, float], argument: str) -> None:
+    with refused(argument):
         NoisyMaximum(**{"K": 7, "classes": 3, "sigma": 5.0} | change)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from support.plurality_exact import alike, favoured_law, optimum, worst_excess
+from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.design.objective import histogram
@@ -255,21 +256,21 @@ def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: 
 
 @pytest.mark.slow
 def test_too_many_neighbours_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"affected = 40.*500,000 pairs"):
+    with refused("affected", "40"):
         solve_plurality(PluralityProblem(40, 4, Privacy(1.0), 40), "dirichlet(1)")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "argument"),
     [
-        ((0, 3, Privacy(1.0)), "K = 0"),
-        ((5, 1, Privacy(1.0)), "classes = 1"),
-        ((5, 3, Privacy(1.0), 6), "affected = 6"),
-        ((5, 3, 1.0), "target = 1.0"),
+        ((0, 3, Privacy(1.0)), "K"),
+        ((5, 1, Privacy(1.0)), "classes"),
+        ((5, 3, Privacy(1.0), 6), "affected"),
+        ((5, 3, 1.0), "target"),
     ],
 )
-def test_problems_that_are_none(arguments: tuple[object, ...], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_problems_that_are_none(arguments: tuple[object, ...], argument: str) -> None:
+    with refused(argument):
         PluralityProblem(*arguments)  # type: ignore[arg-type]
 
 
@@ -309,7 +310,7 @@ def test_a_prior_that_does_not_fit() -> None:
     problem = PluralityProblem(5, 3, Privacy(1.0))
     with pytest.raises(InvalidInput, match="at least 1/3"):
         solve_plurality(problem, Favoured((0.2,)))
-    with pytest.raises(InvalidInput, match="K = 5 votes among 3 classes"):
+    with refused("counts"):
         solve_plurality(problem, PastVotes((((2, 2), 1),)))
     with pytest.raises(InvalidInput, match="lead alone"):
         solve_plurality(PluralityProblem(4, 2, Privacy(1.0)), PastVotes((((2, 2), 1),)))

@@ -248,7 +248,7 @@ def test_errors() -> None:
         compose_bits([(region, -1)])
     with refused("points"):
         compose_bits([(region, 1)], points=2)
-    with pytest.raises(InvalidInput, match="parts = "):
+    with refused("parts"):
         compose_bits([(Privacy(0.3), 1)])  # type: ignore[list-item]
 
 
@@ -269,7 +269,7 @@ def test_bad_lines_are_named(slopes: list[float], deltas: list[float], message: 
 
 @pytest.mark.parametrize("pairs", [[], [0.1, 0.2], [[0.1, 1.2]], [[math.nan, 0.2]]])
 def test_bad_pairs_are_named(pairs: list[float]) -> None:
-    with pytest.raises(InvalidInput, match=r"pairs = .* is not valid"):
+    with refused("pairs"):
         inner_region(pairs)
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
 from darrm_opt.accounting.bits.region import (
     BitRegion,
@@ -18,7 +19,6 @@ from darrm_opt.accounting.bits.region import (
     spanned_region,
     upper_hull,
 )
-from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 
 Point = tuple[Fraction, Fraction]
@@ -114,7 +114,7 @@ def test_an_inner_region_takes_both_orders_of_neighbours() -> None:
     ]
     assert not region.guaranteed
     for wrong in ([(1.1, 0.0)], [(0.5, -0.1)], [], [0.5, 0.5], [(0.1, 0.2, 0.3)]):
-        with pytest.raises(InvalidInput, match=r"pairs = .* shape \(n, 2\)"):
+        with refused("pairs"):
             inner_region(wrong)
 
 
@@ -145,13 +145,13 @@ def test_an_outer_region_attains_each_bound_that_matters_and_exceeds_none(seed: 
 def test_bounds_of_an_outer_region_are_checked() -> None:
     assert outer_region([1.0], [1.0]).moves.shape[0] >= 1
     for slopes in ([math.inf], [0.99], [math.nan]):
-        with pytest.raises(InvalidInput, match="slopes = "):
+        with refused("slopes"):
             outer_region(slopes, [0.1])
     for deltas in ([1.1], [-0.1], [0.1, 0.1], []):
-        with pytest.raises(InvalidInput, match="deltas = "):
+        with refused("deltas"):
             outer_region([2.0], deltas)
     for wrong in ([], [(Fraction(1, 2), Fraction(3, 2))]):
-        with pytest.raises(InvalidInput, match="pairs = "):
+        with refused("pairs"):
             spanned_region(wrong)
     assert outer_region([2.0, 2.0], [0.25, 0.125]).moves.tolist() == outer_region([2.0], [0.125]).moves.tolist()
     assert np.all(outer_region([1.0, 2.0], [0.25, 0.0]).moves <= 1)

@@ -131,7 +131,7 @@ def test_tail_is_chernoffs_bound_hardly_rounded_up(epsilon: float, k: int) -> No
 @pytest.mark.parametrize(("name", "wrong"), [("epsilon", -0.1), ("delta", 1.5), ("k", 2.0), ("k", -1)])
 def test_a_tail_of_invalid_mechanisms_is_refused(name: str, wrong: float) -> None:
     given: dict[str, Any] = {"epsilon": 0.1, "delta": 1e-9, "k": 2} | {name: wrong}
-    with pytest.raises(InvalidInput, match=f"{name} = {wrong}"):
+    with refused(name):
         tail_composition(**given, slack=0.5)
 
 

@@ -49,10 +49,9 @@ def just_above(value: float, exact: Fraction, total: float) -> bool:
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float, k: int) -> None:
-    outcomes = [worst_mechanism(Privacy(epsilon, delta))] * k
-    for share in (0.0, 0.01, 0.3, 0.5, 0.77, 0.999, 1.0, 1.5):
+def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float) -> None:
+    for k, share in product((1, 2, 4), (0.0, 0.01, 0.5, 0.77, 0.999, 1.0, 1.5)):
+        outcomes = [worst_mechanism(Privacy(epsilon, delta))] * k
         total = share * k * epsilon
         assert just_above(optimal_delta(epsilon, delta, k, total), enumerated_delta(outcomes, total), total), total
 
@@ -318,7 +317,7 @@ def test_bad_totals_and_events_are_named() -> None:
             optimal_delta(0.1, 0.0, 3, wrong)  # type: ignore[arg-type]
         with refused("total_epsilon"):
             optimal_delta_of_sequence([Privacy(0.1)], wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"events = .*expected Privacy"):
+    with refused("events"):
         optimal_delta_of_sequence([(0.1, 0.2)], 1.0)  # type: ignore[list-item]
 
 

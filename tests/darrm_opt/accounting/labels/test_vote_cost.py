@@ -513,7 +513,7 @@ def test_discrete_labels_of_two_classes_and_extreme_noise() -> None:
 
 @pytest.mark.parametrize("sigma", [1.0, 1.1])
 @pytest.mark.parametrize(("affected", "classes"), [(1, None), (1, 2), (2, 3), (3, 3)])
-@pytest.mark.parametrize("order", ["0.6", "0.75", "0.9", "0.99", "1.5"])
+@pytest.mark.parametrize("order", ["0.6", "0.99", "1.5"])
 def test_discrete_counts_are_within_their_bound_below_order_one_too(
     sigma: float, affected: int, classes: int | None, order: str
 ) -> None:
@@ -584,7 +584,7 @@ def test_calibrated_noise_fits_and_less_does_not(K: int, classes: int, queries: 
     assert vote_cost(less, 1e-6, classes=classes).epsilon > 1.5
 
 
-@pytest.mark.parametrize("ratio", [0.3, 0.7, 3.0])
+@pytest.mark.parametrize("ratio", [0.3, 3.0])
 def test_calibrated_checks(ratio: float) -> None:
     total = Privacy(2.0, 1e-5)
     checked = calibrated_check(50, 3, total, 40, ratio, 20)

@@ -16,7 +16,7 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import LABELS, ConstraintGenerator, Counts
 from darrm_opt.design.polytope.polar_form import STEP_ERROR
 
-CASES = [random_case(np.random.default_rng(seed)) for seed in range(60)]
+CASES = [random_case(np.random.default_rng(seed)) for seed in range(30)]
 
 
 def some_multisets(rng: np.random.Generator, problem: Problem, many: int) -> Counts:

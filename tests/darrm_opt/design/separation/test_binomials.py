@@ -23,7 +23,7 @@ from darrm_opt.noise import Array
 
 PLACES = [
     (n, N, plus, minus)
-    for n in (0, 1, 4, 7)
+    for n in (0, 1, 4, 6)
     for N in range(n + 1)
     for plus in range(n - N + 1)
     for minus in range(N + 1)
@@ -72,24 +72,25 @@ def test_the_masses_of_a_binomial_that_nearly_everybody_is_in(Delta: float) -> N
 
 
 @pytest.mark.parametrize("Delta", [1e-5, 0.05, 0.4])
-@pytest.mark.parametrize(("n", "N", "plus", "minus"), PLACES)
-def test_means_and_their_bounds(n: int, N: int, plus: int, minus: int, Delta: float) -> None:
-    A, error = rough(n), evaluation_error(n * Delta)
-    i, at, up, down = (np.array([*range(3)]), *(np.full(3, value) for value in (N, plus, minus)))
-    means = expected(A, i, at, up, down, Delta, n)
-    far, near = bound_by_extremes(A, i, at, up, down, Delta, n), bound_by_distance(A, plus + minus, Delta)[:, N]
-    for row in range(3):
-        true = exact(A[row], N, plus, minus, Delta)
-        bound = exact_farthest(A[row], N, plus, minus, Delta)
-        assert abs(Fraction(means[row]) - true) <= error
-        assert abs(Fraction(far[row]) - bound) <= error
-        assert far[row] >= true - Fraction(error)
-        assert near[row] >= bound - 2 * Fraction(error)  # whatever is reached there is reached here
-        assert far[row] <= near[row] + 2 * error
-        table = expected_all(A[row], N, plus, minus, Delta, n)
-        assert table.shape == (plus + 1, minus + 1)
-        assert abs(Fraction(table[plus, minus]) - true) <= error
-        assert far[row] >= table.max() - 2 * error
+@pytest.mark.parametrize("n", [0, 1, 4, 6])
+def test_means_and_their_bounds(n: int, Delta: float) -> None:
+    for _, N, plus, minus in (place for place in PLACES if place[0] == n):
+        A, error = rough(n), evaluation_error(n * Delta)
+        i, at, up, down = (np.array([*range(3)]), *(np.full(3, value) for value in (N, plus, minus)))
+        means = expected(A, i, at, up, down, Delta, n)
+        far, near = bound_by_extremes(A, i, at, up, down, Delta, n), bound_by_distance(A, plus + minus, Delta)[:, N]
+        for row in range(3):
+            true = exact(A[row], N, plus, minus, Delta)
+            bound = exact_farthest(A[row], N, plus, minus, Delta)
+            assert abs(Fraction(means[row]) - true) <= error
+            assert abs(Fraction(far[row]) - bound) <= error
+            assert far[row] >= true - Fraction(error)
+            assert near[row] >= bound - 2 * Fraction(error)  # whatever is reached there is reached here
+            assert far[row] <= near[row] + 2 * error
+            table = expected_all(A[row], N, plus, minus, Delta, n)
+            assert table.shape == (plus + 1, minus + 1)
+            assert abs(Fraction(table[plus, minus]) - true) <= error
+            assert far[row] >= table.max() - 2 * error
 
 
 @pytest.mark.parametrize(("n", "trials"), [(0, 0), (1, 1), (6, 3), (6, 6)])

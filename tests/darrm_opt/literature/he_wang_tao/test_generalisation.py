@@ -124,19 +124,19 @@ def test_bounds_never_exceed_the_largest_loss_and_more_databases_never_help() ->
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "argument"),
     [
-        (lambda: high_probability(Privacy(0.05), 100), r"delta = 0\.0 is not valid: expected a probability above 0"),
-        (lambda: high_probability(Privacy(0.05, 1e-6), 0), "samples = 0"),
-        (lambda: high_probability(Privacy(0.05, 1e-6), 10, sides="both"), "sides = 'both'"),  # type: ignore[arg-type]
-        (lambda: high_probability(Privacy(0.05, 1e-6), 10, constant="six"), "constant = 'six'"),  # type: ignore[arg-type]
-        (lambda: on_average(Privacy(0.05), 0), "databases = 0"),
-        (lambda: least_samples(Privacy(0.0, 1e-6)), r"epsilon = 0\.0"),
-        (lambda: kl_divergence(-1.0), r"epsilon = -1\.0"),
+        (lambda: high_probability(Privacy(0.05), 100), "delta"),
+        (lambda: high_probability(Privacy(0.05, 1e-6), 0), "samples"),
+        (lambda: high_probability(Privacy(0.05, 1e-6), 10, sides="both"), "sides"),  # type: ignore[arg-type]
+        (lambda: high_probability(Privacy(0.05, 1e-6), 10, constant="six"), "constant"),  # type: ignore[arg-type]
+        (lambda: on_average(Privacy(0.05), 0), "databases"),
+        (lambda: least_samples(Privacy(0.0, 1e-6)), "epsilon"),
+        (lambda: kl_divergence(-1.0), "epsilon"),
     ],
 )
-def test_bad_input_is_named(call: object, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_bad_input_is_named(call: object, argument: str) -> None:
+    with refused(argument):
         call()  # type: ignore[operator]
 
 

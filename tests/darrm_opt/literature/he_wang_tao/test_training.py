@@ -13,7 +13,6 @@ from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_epsilon_tail
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.accounting.subsampling import amplify_by_subsampling
-from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.he_wang_tao.training import as_replace_one, doubling_rule_holds, federated, sgld
 from darrm_opt.problem import Privacy
 
@@ -104,23 +103,23 @@ def test_federated_adjacencies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "argument"),
     [
-        ({"batch": 2000}, "batch = 2000 is not valid: expected at most the number of records, 1000"),
-        ({"batch": 0}, "batch = 0"),
-        ({"batch": 5.0}, r"batch = 5\.0"),
-        ({"records": True}, "records = True"),
-        ({"lipschitz": 0.0}, "lipschitz = 0"),
-        ({"sigma": -1.0}, r"sigma = -1\.0"),
-        ({"sigma": math.inf}, "sigma = inf"),
-        ({"steps": 0}, "steps = 0"),
-        ({"delta": 0.0}, r"delta = 0\.0.*above 0 and below 1"),
-        ({"bound": "loose"}, "bound = 'loose'.*'exact' or 'tail'"),
+        ({"batch": 2000}, "batch"),
+        ({"batch": 0}, "batch"),
+        ({"batch": 5.0}, "batch"),
+        ({"records": True}, "records"),
+        ({"lipschitz": 0.0}, "lipschitz"),
+        ({"sigma": -1.0}, "sigma"),
+        ({"sigma": math.inf}, "sigma"),
+        ({"steps": 0}, "steps"),
+        ({"delta": 0.0}, "delta"),
+        ({"bound": "loose"}, "bound"),
     ],
 )
-def test_bad_training_is_named(changed: dict[str, Any], message: str) -> None:
+def test_bad_training_is_named(changed: dict[str, Any], argument: str) -> None:
     inputs = {"records": 1000, "batch": 50, "lipschitz": 1.0, "sigma": 0.2, "steps": 10, "delta": 1e-6, **changed}
-    with pytest.raises(InvalidInput, match=message):
+    with refused(argument):
         sgld(**inputs)
 
 
@@ -173,17 +172,17 @@ def test_rdp_agrees_with_the_library() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rdp", "orders", "message"),
+    ("rdp", "orders", "argument"),
     [
-        ([0.1], [1.0], "orders = .* each a finite number above 1"),
-        ([], [], "orders = "),
-        ([0.1, 0.2], [2.0], "rdp = .*1 divergences"),
-        ([-0.1], [2.0], "rdp = "),
-        ([math.nan], [2.0], "rdp = "),
+        ([0.1], [1.0], "orders"),
+        ([], [], "orders"),
+        ([0.1, 0.2], [2.0], "rdp"),
+        ([-0.1], [2.0], "rdp"),
+        ([math.nan], [2.0], "rdp"),
     ],
 )
-def test_bad_curves_are_named(rdp: list[float], orders: list[float], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_bad_curves_are_named(rdp: list[float], orders: list[float], argument: str) -> None:
+    with refused(argument):
         rdp_epsilon(rdp, 1e-5, orders)
 
 

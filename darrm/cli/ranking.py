@@ -127,6 +127,8 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
             f"useless    the best is right about as often as a class at random (1/{question.classes}): "
             "ask fewer queries, allow a larger total, or give the --prior of your votes"
         )
+    if question.ensemble is not None:
+        lines.append(f"sampled    {question.ensemble.words} ({question.ensemble.neighbours})")
     if question.total.delta == 0:
         lines.append("left out   Gaussian noise (gnmax), which no total δ of 0 allows: --total-delta 1e-9 includes it")
     if output is not None and best.mechanism is not None:

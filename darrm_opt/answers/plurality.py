@@ -95,7 +95,7 @@ def options_to_dict(found: Plan) -> dict[str, Any]:
             for option in found.options
             if option.spent is not None
         ],
-    }
+    } | ({} if question.ensemble is None else {"sampling": question.ensemble.record()})
 
 
 def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]:

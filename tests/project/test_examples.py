@@ -94,6 +94,17 @@ def test_class_votes() -> None:
 
 
 @pytest.mark.slow
+def test_private_knn() -> None:
+    out = printed("private_knn.py")
+    plain, sampled, every = (float(found) for found in re.findall(r"right ([\d.]+)", out))
+    noise, noise_of_all = (float(found) for found in re.findall(r"σ = +([\d.]+)", out))
+    assert plain > 0.9
+    assert 5 * noise < noise_of_all
+    assert sampled > every + 0.1  # by chance of the draws, about 0.73 and 0.3
+    assert out.count("(3.00, 1e-05)-DP") == 2
+
+
+@pytest.mark.slow
 def test_pate_with_ten_classes() -> None:
     pytest.importorskip("sklearn")
     out = printed("pate_digits.py")

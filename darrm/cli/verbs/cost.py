@@ -240,7 +240,7 @@ def _cost_of_mechanism(
     record = {
         "mechanism": mechanism,
         "parameter": drawn.value,
-        "epsilon": found_cost.epsilon,
+        "epsilon": found_cost.epsilon if found_cost.epsilon < float("inf") else None,
         "delta": found_cost.delta,
         "account": found_cost.account,
     }

@@ -197,6 +197,7 @@ def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Priva
     from darrm.cli.cached_solve import release_of
     from darrm.cli.files import json_document, read_text
     from darrm.cli.parameters import DesignOptions, ProblemOptions
+    from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
 
     record = None
@@ -204,6 +205,10 @@ def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Priva
         with suppress(ValueError):  # said by whoever reads it as an answer of `darrm solve`
             record = json_document(read_text(source))
     if isinstance(record, dict) and record.get("kind") in mechanism_kinds():
+        if "sampling" in record:  # its total holds for samples that nobody can see in a file of votes
+            accepted = "a mechanism for votes of records that are in every query"
+            advice = "Release with darrm_opt.release: PrivateVote and an EnsembleSampler, charged by a ReleaseLog."
+            raise InvalidInput("solution", source, accepted, advice)
         return mechanism_from_record(record), planned_total(record)
     return release_of(ProblemOptions(), DesignOptions(), source), None
 

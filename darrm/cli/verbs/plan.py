@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ProgressDisplay, answer, say
-from darrm.cli.parameters import QUERIES, AsJson, QuestionOptions, bags_drawn, number, options_named
+from darrm.cli.parameters import QUERIES, AsJson, QuestionOptions, SamplingOptions, bags_drawn, number, options_named
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def plan(
     options: QuestionOptions,
+    drawn_anew: SamplingOptions,
     least_accuracy: Annotated[
         str | None,
         CommandOption(
@@ -43,6 +44,7 @@ def plan(
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the
     largest target of which all queries fit, a γ made for all of them, tables, and every mechanism of `darrm cost`.
     Every total is proved, by the account that is named. With --bags chance decides how many voters a record reaches.
+    With --records and --sample, every query has a fresh and secret sample of the records, and costs less.
     With a prior of classes or a price, the shares of right, wrong and left-out answers are shown.
     """
     from darrm.cli.files import check_writable
@@ -56,7 +58,8 @@ def plan(
     classes, total, draw = class_count(options), options.total, bags_drawn(options.bags)
     with options_named(delta="Delta"):
         voter = Privacy(number(options.epsilon), number(options.Delta))
-    if time_limit is None and classes == 2:
+    ensemble = drawn_anew.value()
+    if time_limit is None and classes == 2 and ensemble is None:
         _refuse_slow(number(options.K), voter, number(options.queries))
     with ProgressDisplay("planning") as display, question_named():
         result = planning(
@@ -71,6 +74,7 @@ def plan(
             price=number(options.price),
             fresh=options.fresh,
             least_accuracy=number(least_accuracy),
+            ensemble=ensemble,
             time_limit=number(time_limit),
             progress=lambda option: display.update(_option_text(option)),
             **draw,
@@ -112,7 +116,9 @@ def _save(plan: Plan, output: str) -> None:
     if question.law is not None:
         best = plan.options[0]
         if best.mechanism is not None:
-            write_json(output, best.mechanism.record() | planned_fields(question.queries, question.total))
+            drawn_anew = {} if question.ensemble is None else {"sampling": question.ensemble.record()}
+            planned = planned_fields(question.queries, question.total)
+            write_json(output, best.mechanism.record() | planned | drawn_anew)
             return
     if best is None or best.noise is None:
         say(f"Nothing is written to {output}: the recommendation has no γ and no mechanism.")

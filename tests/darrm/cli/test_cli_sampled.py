@@ -1,0 +1,68 @@
+"""`--records` and `--sample`: `darrm cost` and `darrm plan` for queries that have a fresh sample of the records each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.darrm_runner import refused, run, run_json
+
+from darrm_opt import Privacy
+from darrm_opt.accounting import Sampling
+from darrm_opt.mechanisms import mechanism_from_record
+from darrm_opt.planning import plan
+
+SHAPE = ("--K", "10", "--classes", "4", "--affected", "1", "--queries", "500")
+TOTAL = ("--total-epsilon", "3", "--total-delta", "1e-5")
+DRAWN = ("--records", "5452", "--sample", "40")
+
+
+def test_the_noise_for_a_sampled_total_and_back() -> None:
+    found = run_json("cost", "gnmax", *SHAPE, *TOTAL, *DRAWN, "--sampling", "poisson")
+    sampling = Sampling(5452, 40)
+    assert found["sampling"] == sampling.record()
+    assert found["parameter"] <= 0.940  # a count of two cells, and Gaussian noise that is not in whole numbers
+    sigma = ("--sigma", repr(found["parameter"]), "--delta", "1e-5")
+    assert run_json("cost", "gnmax", *SHAPE, *sigma, *DRAWN)["epsilon"] == found["epsilon"] <= 3.0
+    assert run_json("cost", "gnmax", *SHAPE, *sigma)["epsilon"] is None  # of every record in every query
+    assert "5,452 records drawn anew" in run("cost", "gnmax", *SHAPE, *sigma, *DRAWN).stdout
+
+
+def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Path) -> None:
+    written, votes = tmp_path / "best.json", tmp_path / "votes.npy"
+    drawn = (*DRAWN, "--sampling", "without-replacement")
+    found = run_json("plan", *SHAPE, *TOTAL, *drawn, "--prior", "beta(8,2)", "--output", str(written))
+    sampling = Sampling(5452, 40, scheme="without-replacement")
+    expected = plan(10, None, 500, Privacy(3.0, 1e-5), 1, "beta(8,2)", classes=4, ensemble=sampling)
+    assert found["sampling"] == sampling.record()
+    assert [row["name"] for row in found["options"]] == [option.name for option in expected.options if option.fits]
+    assert found["options"][0]["right"] == expected.options[0].right >= 0.984
+    record = json.loads(written.read_text(encoding="utf-8"))
+    assert mechanism_from_record(record) == expected.options[0].mechanism
+    assert record["sampling"] == sampling.record()
+    assert "without replacement" in run("plan", *SHAPE, *TOTAL, *drawn, "--prior", "beta(8,2)").stdout
+    # A file of votes shows no sample, so nothing is charged the sampled price for it.
+    np.save(votes, np.zeros((3, 10), dtype=np.int64))
+    log = tmp_path / "log"
+    said = refused("label", str(votes), "--solution", str(written), "--release-log", str(log), "--output", "labels.csv")
+    assert "EnsembleSampler" in said
+    assert not log.exists()
+
+
+@pytest.mark.parametrize("verb", [("cost", "gnmax"), ("plan",)])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--sample", "4"), "nothing without --records"),
+        (("--records", "10"), "--sample"),
+        (("--records", "10", "--sample", "11"), "--sample: 11 is not valid"),
+        (("--records", "10", "--sample", "5", "--sampling", "similarity"), "account for it without sampling"),
+        (("--records", "10", "--sample", "5", "--neighbours", "all"), "--neighbours"),
+        (("--records", "10", "--sample", "5", "--labels", "0"), "--labels"),
+    ],
+)
+def test_what_is_refused(verb: Any, words: tuple[str, ...], said: str) -> None:
+    assert said in refused(*verb, *SHAPE, *TOTAL, *words)

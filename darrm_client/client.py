@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.answers.cost import MechanismCost
+    from darrm_opt.tables.groups import GroupProblem
     from darrm_opt.tables.problem import PluralityProblem
 
 URL_VARIABLE = "DARRM_URL"
@@ -431,6 +432,36 @@ class DarrmClient:
         body |= draw_body(n, subsample_size, replacement, sampling) | {"time_limit": time_limit}
         answer = self._ask("plan", body, timeout)
         return verify_plan(answer, problem, body, trained_once=not fresh and queries > 1)
+
+    def table(
+        self,
+        problem: GroupProblem,
+        objective: str = "dirichlet(1)",
+        *,
+        price: float = 0.0,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return the optimal table for groups of voters, as the REST interface has it; this process proved its rule.
+
+        Args:
+            problem: classes, groups and the target of one release.
+            objective: what is maximised, as text (`darrm_opt.tables.group_solver.as_group_objective`).
+            price: cost of a wrong label.
+            timeout: for this call [s]; None for the client's.
+
+        Returns:
+            The answer; ``darrm_opt.tables.group_table.table_from_record(answer["rule"])`` reads the table.
+
+        Raises:
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
+            AnswerNotFound: the client reads a table file, which has no such tables.
+        """
+        from darrm_opt.answers.groups import verify_group_answer
+        from darrm_opt.tables.group_table import problem_record as as_record
+
+        body = as_record(problem) | {"objective": objective, "price": price}
+        return verify_group_answer(self._ask("table", body, timeout), problem)
 
     def plurality(
         self,

@@ -89,6 +89,7 @@ ACCEPTED = {
     "ties": "'excluded' or 'any'",
     "price": "a number at least 0",
     "abstention": "True or False",
+    "groups": "a list of 1 to 8 groups, each an object with K, epsilon and perhaps Delta",
     "prior": "the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
 }
 """Accepted values by field."""

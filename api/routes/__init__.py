@@ -11,6 +11,7 @@ from api.routes import (
     curves,
     designs,
     gamma,
+    groups,
     jobs,
     openapi,
     operations,
@@ -21,6 +22,20 @@ from api.routes import (
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
     part.router
-    for part in (batch, gamma, curves, accounting, plurality, designs, jobs, webhooks, audit, operations, openapi, page)
+    for part in (
+        batch,
+        gamma,
+        curves,
+        accounting,
+        plurality,
+        groups,
+        designs,
+        jobs,
+        webhooks,
+        audit,
+        operations,
+        openapi,
+        page,
+    )
 )
 """Every router of the application, in the order of its documentation."""

@@ -43,7 +43,8 @@ class PendingAnswer(AnswerModel):
 
     id: str = Field(description="Id of the job; where it designs a γ, also the content key of that γ.")
     kind: str = Field(
-        description="What it does: gamma, compare, plan, cost, profile, tradeoff, least, compose, verify or plurality."
+        description="What it does: gamma, compare, plan, cost, profile, tradeoff, least, compose, verify, table "
+        "or plurality."
     )
     state: str = Field(description="queued or running.")
     location: str = Field(description="Where to ask for the job.")

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from darrm_opt.design.backends import open_backend
 from darrm_opt.design.solution import Status
@@ -261,6 +260,8 @@ class _Program:
     """The rows, as the backend and the dual bound see them."""
 
     def __init__(self, problem: GroupProblem, corners: Corners, backend: str) -> None:
+        from scipy import sparse  # reading and proving a table takes none
+
         cells = problem.cells
         count = len(cells.owners)
         self.problem, self.cells, self.corners = problem, cells, corners

@@ -1,0 +1,82 @@
+"""`/v1/table`: the table of groups over HTTP, what is refused, and the client that proves it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.settings import Settings
+from darrm_opt import InvalidInput, NotPrivate, Privacy
+from darrm_opt.answers.groups import group_seconds, verify_group_answer
+from darrm_opt.errors import VerificationFailed
+from darrm_opt.tables.group_solver import solve_groups
+from darrm_opt.tables.groups import GroupProblem, group_of
+
+ASKED: dict[str, Any] = {
+    "classes": 3,
+    "groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}],
+    "target_epsilon": 0.6,
+}
+PROBLEM = GroupProblem(3, [group_of(2, 0.1), group_of(2, 0.5)], Privacy(0.6))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0))) as opened:
+        yield opened
+
+
+def test_the_answer_is_that_of_the_core_and_is_proved_again(client: TestClient) -> None:
+    told = client.post("/v1/table", json=ASKED).json()
+    expected = solve_groups(PROBLEM)
+    assert told["utility"] == pytest.approx(expected.utility, abs=1e-12)
+    assert told["rule"]["values"] == expected.table.values.tolist()
+    assert verify_group_answer(told, PROBLEM) == told
+    other = GroupProblem(3, [group_of(2, 0.1), group_of(2, 0.5)], Privacy(0.5))
+    with pytest.raises(VerificationFailed):
+        verify_group_answer(told, other)
+    with pytest.raises(VerificationFailed):
+        verify_group_answer({**told, "table": told["table"][1:]}, PROBLEM)
+    stricter = {**told["rule"], "problem": {**told["rule"]["problem"], "target_epsilon": 0.3}}
+    with pytest.raises(NotPrivate):
+        verify_group_answer({**told, "rule": stricter}, PROBLEM)
+
+
+def test_voters_that_are_not_private_and_a_truth(client: TestClient) -> None:
+    asked = {"groups": [{"K": 2, "epsilon": "inf"}, {"K": 3, "epsilon": 0.5, "Delta": 1e-3}], "target_epsilon": 1.0}
+    told = client.post("/v1/table", json={**asked, "delta": 0.01, "affected": 1, "objective": "truth(0.9,0.6)"}).json()
+    assert told["groups"][0] == {"K": 2, "epsilon": "inf", "Delta": 0.0}
+    assert told["utility"] <= told["upper_bound"] <= told["utility"] + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"classes": 7}, "classes"),
+        ({"groups": []}, "groups"),
+        ({"groups": [{"K": 2, "epsilon": -1}]}, "groups"),
+        ({"groups": [{"K": 0, "epsilon": 1}]}, "K"),
+        ({"groups": [{"K": 150, "epsilon": 1, "Delta": 0.1}]}, "K"),
+        ({"groups": [{"K": 100, "epsilon": 1}, {"K": 101, "epsilon": 2}]}, "K"),
+        ({"objective": "truth(0.5)"}, "objective"),
+        ({"objective": "nothing"}, "objective"),
+        ({"price": -1}, "price"),
+        ({"affected": 5}, "affected"),
+    ],
+)
+def test_what_is_no_question_is_refused_by_name(client: TestClient, change: dict[str, Any], field: str) -> None:
+    answer = client.post("/v1/table", json={**ASKED, **change})
+    assert answer.status_code == 422, answer.text
+    assert field in answer.text
+
+
+def test_time_is_known_before_and_what_is_too_large_is_refused() -> None:
+    assert group_seconds(PROBLEM) < 1
+    assert 10 < group_seconds(GroupProblem(2, [group_of(25, 0.1), group_of(25, 0.5)], Privacy(1.0))) < 120
+    with pytest.raises(InvalidInput) as refused:
+        group_seconds(GroupProblem(4, [group_of(30, 0.5, 1e-3)], Privacy(1.0)))
+    assert refused.value.argument == "groups"

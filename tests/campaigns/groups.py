@@ -1,0 +1,107 @@
+"""Groups of voters against full enumeration, at length: `python -m tests.campaigns.groups --optima 300 --tables 10000`.
+
+Random small problems are solved, and the optimum, the bound and the privacy of the table are held against
+`tests/support/group_exact.py`, which shares no code with the product. Hostile tables (optima that are scaled, moved by
+a few units in the last place, or random) are given to the verifier: none that the oracle finds beyond its (ε, δ), in
+fractions, may be called private.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.group_exact import Enumeration, random_problem
+
+from darrm_opt import InvalidInput, NotPrivate, Privacy
+from darrm_opt.errors import NotProven
+from darrm_opt.tables.group_solver import solve_groups
+from darrm_opt.tables.group_table import GroupTable, verify_groups
+from darrm_opt.tables.groups import GroupProblem, group_of
+
+TOLERANCE = 2e-9
+"""How far an optimum may be from that of the oracle, whose own solver is as exact as that."""
+
+
+def problem_of(case: dict[str, Any]) -> GroupProblem:
+    """Return the product's form of a random problem."""
+    groups = [group_of(*group) for group in case["groups"]]
+    target = Privacy(case["epsilon"], case["delta"])
+    return GroupProblem(case["classes"], groups, target, case["affected"], abstention=case["abstention"])
+
+
+def hostile(best: GroupTable, problem: GroupProblem, rng: np.random.Generator) -> GroupTable | None:
+    """Return a table that is private, or just not."""
+    values = best.values.copy()
+    kind = int(rng.integers(4))
+    if kind == 0:
+        values *= 1 + 10.0 ** -rng.integers(1, 16)
+    elif kind == 1:
+        values = np.nextafter(values, rng.choice([0.0, 2.0], values.size))
+    elif kind == 2:
+        values[rng.integers(values.size)] = rng.random()
+    else:
+        values = rng.random(values.size) * 10.0 ** -rng.integers(0, 6)
+    sums = np.add.reduceat(values * best.cells.multiplicities, best.cells.starts)
+    values = values / np.maximum(sums, 1.0)[best.cells.owners] * (1 - 2.0**-50)
+    try:
+        return GroupTable(problem, np.clip(values, 0.0, 1.0))
+    except InvalidInput:
+        return None
+
+
+def main() -> int:
+    """Run as many problems as asked; return 1 if any is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--optima", type=int, default=300)
+    parser.add_argument("--tables", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time, and say how far")
+    asked = parser.parse_args()
+    start, problems, tables, private, failures = time.perf_counter(), 0, 0, 0, list[str]()
+    per_problem = -(-asked.tables // asked.optima)
+    while problems < asked.optima and time.perf_counter() - start < asked.seconds:
+        seed = asked.seed * 1_000_000 + problems
+        rng = np.random.default_rng(seed)
+        case = random_problem(rng)
+        problem = problem_of(case)
+        solution = solve_groups(problem)
+        every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
+        best = every.optimum(every.plurality_worth(), case["epsilon"], case["delta"])
+        excess = every.worst_excess(solution.table.probabilities, case["epsilon"], case["delta"])
+        if excess > 0 or abs(solution.utility - best) > TOLERANCE or abs(solution.upper_bound - best) > TOLERANCE:
+            failures.append(
+                f"seed {seed}: {case}: {solution.utility} to {solution.upper_bound}, {best}, {float(excess)}"
+            )
+        problems += 1
+        for _ in range(per_problem):
+            table = hostile(solution.table, problem, rng)
+            if table is None:
+                continue
+            tables += 1
+            try:
+                verify_groups(problem, table)
+            except (NotPrivate, NotProven):
+                continue
+            private += 1
+            excess = every.worst_excess(table.probabilities, case["epsilon"], case["delta"], 1)
+            if excess > 0:
+                failures.append(f"seed {seed}: called private, but {float(excess)} beyond: {table.values.tolist()}")
+    for failure in failures:
+        sys.stdout.write(failure + chr(10))
+    sys.stdout.write(
+        f"{problems} optima, {tables:,} hostile tables of which {private:,} were called private; "
+        f"{len(failures)} failures; seed {asked.seed}; {time.perf_counter() - start:.0f} s\n"
+    )
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

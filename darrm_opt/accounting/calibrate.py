@@ -43,6 +43,7 @@ def calibrate(
     *,
     guess: float,
     precision: float,
+    growth: float = 1.1,
     stop: Callable[[], bool] = never_stop,
 ) -> Calibration[T] | None:
     """Return the largest value found whose cost fits; None if none above `MIN_SHARE` does.
@@ -55,6 +56,8 @@ def calibrate(
         guess: starting value, in (0, most].
         precision: the search ends where the cost is within this share of the budget, or the value within it of one that
             does not fit.
+        growth: least factor by which a value that fits is raised while none is known that does not; next to 1 where the
+            guess is nearly right.
         stop: called after each evaluation; if it returns True, the best value so far is returned.
 
     Guarantees:
@@ -86,7 +89,12 @@ def calibrate(
             # By the ratio of budget and cost, with a margin; by half at least, and not to 0 where the cost is infinite.
             value *= min(0.5, max(0.01, 0.9 * budget / cost))
         elif upper is None:
-            value = min(most, value * min(4.0, max(1.1, 1.05 * budget / cost)) if cost > 0 else 4 * value)
+            value = min(
+                most,
+                value * min(4.0, max(growth, (1.05 if growth >= 1.1 else 1.0) * budget / cost))
+                if cost > 0
+                else 4 * value,
+            )
         elif upper[0] - lower.value <= precision * upper[0]:
             break
         else:

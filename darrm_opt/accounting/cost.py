@@ -22,10 +22,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import numpy as np
+
 from darrm_opt.accounting.bits.recursion import compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.cheapest import evaluate, event_accounts
 from darrm_opt.accounting.errors import TooMuchWork
+from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
@@ -139,7 +142,7 @@ def cost(
         releases: Q ≥ 0, each chosen freely in view of the earlier answers.
         delta: δ of all together [probability], in [0, 1).
         sampling: how the records are drawn anew for every release; None: every record is in every release.
-        skip: accounts of sampled releases that are not asked, where a first estimate is enough.
+        skip: accounts that are not asked, where a first estimate is enough or they would take long.
 
     Returns:
         The least ε of all accounts that apply, and its account.
@@ -152,11 +155,36 @@ def cost(
     releases = whole_number(releases, "releases", "a whole number of releases, at least 0", least=0)
     delta = Privacy(0.0, real_number(delta, "delta", "a probability in [0, 1)")).delta
     if sampling is None:
-        return cost_of_parts(mechanism.bounds(releases), delta)
+        return cost_of_parts(mechanism.bounds(releases), delta, skip=skip)
     return _sampled_cost(mechanism, releases, delta, sampling, skip)
 
 
-def cost_of_parts(parts: Parts, delta: float) -> Cost:
+def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> float | None:
+    """Return about what so many releases cost, no proof: as one Gaussian mechanism of the same Hellinger distances.
+
+    Args:
+        mechanism: what releases.
+        releases: Q ≥ 1.
+        delta: δ of all together [probability], > 0.
+
+    Returns:
+        ε [nats]; None where no bound on the divergences is known.
+    """
+    variance = 0.0
+    for bounds, count in mechanism.bounds(releases):
+        laws = None if bounds.laws is None else bounds.laws()
+        if laws is not None and laws.finite:  # next to no time, where a bound of every order may take a second
+            affinity = min(1.0, float(np.min(np.sqrt(laws.on_data * laws.on_neighbour).sum(axis=1))))
+        else:
+            bound = bounds.bound()
+            if bound is None:
+                return None
+            affinity = 1 - min(float(bound.at(np.array([0.5]))[0]), 3.9) / 4
+        variance -= count * 8 * math.log(affinity)
+    return gaussian_epsilon(math.sqrt(variance), delta) if variance > 0 else None
+
+
+def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> Cost:
     """Return what releases of several kinds cost together, in any adaptive order; as `cost`."""
     runs = [(bounds, count) for bounds, count in parts if count]
     if not runs:
@@ -172,9 +200,11 @@ def cost_of_parts(parts: Parts, delta: float) -> Cost:
             first["laws"] = lambda: Privacy(all_laws[0][0].epsilon(delta), delta)
         elif all(isinstance(laws, BitPairs) for laws, _ in all_laws):
             first["bits"] = partial(_bits, all_laws, delta)
-    totals, _ = evaluate(first)
-    # The recursion is exact but for its grid: where it is there, no account of the same pairs is below it.
-    if delta > 0 and not {"bits", "laws"} & totals.keys():
+    totals, _ = evaluate({name: account for name, account in first.items() if name not in skip})
+    # The recursion is exact but for its grid: on the full one, no account of the same pairs is below it.
+    bit_parts = [(laws.region, count) for laws, count in all_laws if isinstance(laws, BitPairs)]
+    is_exact = "laws" in totals or ("bits" in totals and _affordable_points(bit_parts) >= POINTS)
+    if delta > 0 and not is_exact:
         bounded = [(bounds.bound(), count) for bounds, count in runs]
         known = [(bound, count) for bound, count in bounded if bound is not None]
         if len(known) == len(runs):
@@ -266,12 +296,18 @@ def fits(mechanism: Accountable, releases: int, total: Privacy, sampling: Sampli
 
 def bits_epsilon(parts: Sequence[tuple[BitRegion, int]], delta: float, points: int = POINTS) -> float:
     """Return ε [nats] of single-bit releases in any order by the exact recursion, on at most so many grid points."""
+    affordable = min(points, _affordable_points(parts))
+    if affordable < MIN_POINTS:
+        releases = sum(count for _, count in parts)
+        raise TooMuchWork(f"The exact recursion on the bits of {releases:,} releases takes too long.")
+    return compose_bits_any_order(parts, points=affordable).epsilon(delta)
+
+
+def _affordable_points(parts: Sequence[tuple[BitRegion, int]]) -> int:
+    """Return the grid points for which the recursion takes `MAX_UPDATES`."""
     vertices = sum(region.moves.shape[0] for region, _ in parts)
     states = parts[0][1] if len(parts) == 1 else math.prod(count + 1 for _, count in parts)
-    affordable = min(points, int(MAX_UPDATES / (states * vertices)))
-    if affordable < MIN_POINTS:
-        raise TooMuchWork(f"{states * vertices:.3g} steps of the exact recursion on bits take too long.")
-    return compose_bits_any_order(parts, points=affordable).epsilon(delta)
+    return int(MAX_UPDATES / (states * vertices))
 
 
 def _bits(all_laws: Sequence[tuple[LawPairs, int]], delta: float) -> Privacy:

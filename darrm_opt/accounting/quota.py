@@ -13,7 +13,7 @@ from darrm_opt.accounting import DeltaTooSmall, PrivacyBudget, Release, TooMuchW
 from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.freshness import models_account
 from darrm_opt.accounting.release_profile import NoisyMajority, Released
-from darrm_opt.accounting.total import MAX_RELEASES, bits_total, cheapest_total
+from darrm_opt.accounting.total import MAX_RELEASES, bits_total, cheapest_total, optimal_total_of_profile
 from darrm_opt.problem import Privacy
 from darrm_opt.search import largest_count, largest_count_between
 
@@ -25,6 +25,9 @@ MAX_BY_BITS = 20_000
 
 MIN_TOO_MANY = 100
 """The same where it is to be quick."""
+
+MAX_COMPARISONS = 6
+"""Steps towards the count that fits by the Gaussian comparison."""
 
 MAX_EVENTS = 10**6
 """Most releases that the optimal composition of the profile is asked for."""
@@ -67,7 +70,7 @@ def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool 
     if models_account(release.problem, MAX_RELEASES, budget.delta, fresh=fresh).epsilon <= budget.epsilon:
         return Quota(MAX_RELEASES, "models")
     majority = release.effective(MAX_RELEASES, fresh=fresh)
-    quota = _largest_count(majority, account, MIN_TOO_MANY if quick else MAX_BY_BITS)
+    quota = _largest_count(majority, account, quick=quick)
     if quota.queries or majority is release:
         return quota
     single_account = _account(release, 1, account)  # a single release has no earlier one: the voters' own privacy holds
@@ -81,14 +84,18 @@ def is_proved(release: Release, queries: int, budget: Privacy, *, fresh: bool) -
     return _account(release.effective(queries, fresh=fresh), queries, PrivacyBudget(budget)) is not None
 
 
-def _largest_count(majority: NoisyMajority, account: PrivacyBudget, most_by_bits: int) -> Quota:
+def _largest_count(majority: NoisyMajority, account: PrivacyBudget, *, quick: bool) -> Quota:
     """Return how many releases fit, for voters whose releases compose."""
+    most_by_bits = MIN_TOO_MANY if quick else MAX_BY_BITS
     try:
         by_events = account.affordable(majority.privacy)
     except DeltaTooSmall:
         by_events = 0
     by_events = max(by_events, largest_count(lambda count: _fits_quickly(majority, count, account.budget), MAX_EVENTS))
-    fitting = by_events
+    fitting, name = by_events, "optimal"
+    if quick:
+        fitting, name = _by_comparison(majority, by_events, account.budget)
+    least = fitting
     # The cheap accounts give a lower end; from there upwards the expensive one, which is the tightest.
     too_many = max(1, fitting + 1 if fitting < 10 else 2 * fitting)
     while too_many <= most_by_bits and _fits(majority, too_many, account.budget):
@@ -97,7 +104,22 @@ def _largest_count(majority: NoisyMajority, account: PrivacyBudget, most_by_bits
         fitting = largest_count_between(
             lambda count: _fits(majority, count, account.budget), fitting, too_many, PRECISION
         )
-    return Quota(fitting, "optimal" if fitting == by_events else "bits")
+    return Quota(fitting, name if fitting == least else "bits")
+
+
+def _by_comparison(majority: NoisyMajority, fitting: int, budget: Privacy) -> tuple[int, str]:
+    """Return a larger count that fits by the Gaussian comparison, and the account of what is returned."""
+    name, count = "optimal", max(1, fitting)
+    for _ in range(MAX_COMPARISONS):
+        epsilon, account = cheapest_total(majority, count, budget.delta, quick=True)
+        if epsilon <= budget.epsilon and count > fitting:
+            fitting, name = count, account
+        # ε grows about with the square root of the count
+        aim = int(count * min(4.0, (budget.epsilon / epsilon) ** 2) * (1 - PRECISION / 4)) if epsilon else 0
+        if not fitting < aim <= MAX_RELEASES or aim <= (1 + PRECISION / 2) * fitting:
+            break
+        count = aim
+    return fitting, name
 
 
 def _account(majority: NoisyMajority, queries: int, account: PrivacyBudget) -> str | None:
@@ -111,7 +133,10 @@ def _account(majority: NoisyMajority, queries: int, account: PrivacyBudget) -> s
 
 
 def _fits_quickly(majority: NoisyMajority, queries: int, budget: Privacy) -> bool:
-    return cheapest_total(majority, queries, budget.delta, quick=True)[0] <= budget.epsilon
+    try:
+        return optimal_total_of_profile(majority, queries, budget.delta).epsilon <= budget.epsilon
+    except (DeltaTooSmall, TooMuchWork):
+        return False
 
 
 def _fits(majority: NoisyMajority, queries: int, budget: Privacy) -> bool:

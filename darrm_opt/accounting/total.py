@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 
 import numpy as np
 
@@ -42,10 +42,13 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import check_fresh, compose_models, effective_voters, models_account
+from darrm_opt.accounting.gaussian import gaussian_epsilon
+from darrm_opt.accounting.labels.composition import compared_epsilon, table_divergence
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import ArrayLike, NoiseFunction
+from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.rounding import float_above
 
@@ -201,8 +204,9 @@ def cheapest_total(
     """
     counts = Counter({majority: queries})
     accounts = {"optimal": partial(optimal_total_of_profile, majority, queries, total_delta)}
+    compared = {"gaussian": partial(_gaussian_total, majority, queries, total_delta)} if total_delta > 0 else {}
     if quick:
-        return cheapest(accounts)
+        return cheapest(compared | accounts)
     try:
         return bits_total(counts, total_delta, points).epsilon, "bits"
     except DeltaTooSmall:
@@ -210,7 +214,49 @@ def cheapest_total(
     except TooMuchWork:
         if queries <= MAX_PROFILE_QUERIES:
             accounts = {"profile": partial(profile_total, counts, total_delta), **accounts}
+        accounts = compared | accounts
     return cheapest(accounts)
+
+
+def _gaussian_total(majority: NoisyMajority, queries: int, total_delta: float) -> Privacy:
+    """Return the total by the Gaussian comparison: H_a is convex in a pair, so largest at a vertex of the region."""
+    bound = _divergence(majority)
+    if bound is None:
+        raise TooMuchWork("A pair with an infinite loss has no power divergence.")
+    return Privacy(compared_epsilon([(bound, queries)], total_delta).epsilon, total_delta)
+
+
+@lru_cache(maxsize=64)
+def _divergence(majority: NoisyMajority) -> PowerDivergence | None:
+    on_data, on_neighbour = _vertex_laws(majority)
+    if np.any((on_data > 0) != (on_neighbour > 0)):
+        return None
+    return table_divergence(on_data, on_neighbour)
+
+
+def _vertex_laws(majority: NoisyMajority) -> tuple[Array, Array]:
+    """Return the laws (p, 1−p) and (q, 1−q) at the vertices of the region, shape (vertices, 2) each."""
+    p, p_rest, q, q_rest = majority.profile.outer.moves.clip(0.0, 1.0).T
+    return np.stack([p, p_rest], axis=1), np.stack([q, q_rest], axis=1)
+
+
+def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -> float | None:
+    """Return about the total ε of many releases, no proof: as one Gaussian mechanism of the same Hellinger distances.
+
+    Args:
+        majority: γ, and voters whose releases compose.
+        queries: Q ≥ 1.
+        total_delta: δ of all releases together [probability], in [0, 1).
+
+    Returns:
+        ε [nats]; None where a loss is infinite or δ is 0.
+    """
+    on_data, on_neighbour = _vertex_laws(majority)
+    if not total_delta or np.any((on_data > 0) != (on_neighbour > 0)):
+        return None
+    affinity = float(np.min(np.sqrt(on_data * on_neighbour).sum(axis=1)))
+    variance = -8 * queries * math.log(min(affinity, 1.0))
+    return gaussian_epsilon(math.sqrt(variance), total_delta) if variance > 0 else None
 
 
 def attained_by_adversary(counts: Counts, total_delta: float) -> float | None:

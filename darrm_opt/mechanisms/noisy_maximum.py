@@ -74,6 +74,9 @@ MAX_REACH, MAX_ROWS = 400, 300
 
 _SIGMA = "a standard deviation, a finite number of votes, at least 0.2"
 
+FEW_VOTERS = 2
+"""Voters, times this, up to σ: then votes that cannot be are most of those that a bound for any votes looks at."""
+
 
 class NoisyMaximum(VoteMechanism):
     """GNMax with discrete Gaussian noise, and Confident-GNMax where there is a threshold.
@@ -200,6 +203,8 @@ class NoisyMaximum(VoteMechanism):
         if self.threshold is None and _is_bit(self, self.noise):
             laws = partial(_bit_pairs, self.noise, self.K, self.affected)
         label = ReleaseBounds(laws=laws, divergence=partial(self._divergence, "label", self.sigma))
+        if laws is not None and self.sigma >= FEW_VOTERS * self.K:
+            label = ReleaseBounds(laws=laws)  # of these votes, and not of any: tighter, and sooner known
         if self.check_sigma is None:
             return [(label, labels)]
         check = ReleaseBounds(divergence=partial(self._divergence, "check", self.check_sigma))

@@ -25,7 +25,7 @@ from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import cheapest_total
+from darrm_opt.accounting.total import cheapest_total, estimated_total
 from darrm_opt.decimal_grid import DELTA_GRID, GRID_DIGITS
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
@@ -75,8 +75,8 @@ class BestTarget:
         solution: γ_opt at that target.
         queries: Q.
         total: total privacy of Q releases of it: ε by the account, and the δ that was allowed.
-        account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or
-            "models" if the models together are within the total.
+        account: which account proves that: "bits", "profile", "gaussian", "optimal", "simple" (the sums) for an equal
+            share, or "models" if the models together are within the total.
         fresh: what the total assumes of the voters (`freshness.FRESH`).
     """
 
@@ -401,7 +401,8 @@ class _TargetSearch:
         """Return γ_opt at a target, and an estimate of the total ε of Q releases."""
         solution = self._solve(epsilon, delta)
         if self._quick:
-            return solution, self._cost(solution)
+            near = estimated_total(Release.of(solution), self._queries, self._total.delta)
+            return solution, self._cost(solution) if near is None else near
         assert self._rows is not None  # noqa: S101 - for the type checker: a solve has just set them
         constraint = PrivacyConstraint.of(solution.problem)
         cost = estimated_cost(solution.noise, constraint, self._rows, self._queries, self._total.delta)

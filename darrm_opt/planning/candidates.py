@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.closed_forms import basic_composition
+from darrm_opt.accounting.cost import cost as account_cost
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.mixture import (
     AffectedDistribution,
@@ -31,9 +32,7 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
-from darrm_opt.mechanisms.base import PRECISION as FULL_PRECISION
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
-from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import certify_unscaled
 from darrm_opt.planning.best_target import POINTS, best_target, equal_share
@@ -50,9 +49,6 @@ ESTIMATE_PRECISION, MIXTURE_PRECISION = 2e-2, 5e-3
 
 ADAPTIVITY_MARGIN = 0.95
 """Share of the estimated value at which the account starts: an adversary gets a little more than estimated."""
-
-COARSE_PRECISION, QUICK_PRECISION = 5e-3, 0.02
-"""The same where the accounts have to be quick, of a γ and of a mechanism."""
 
 NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
@@ -210,9 +206,7 @@ def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) ->
 def calibrated(name: str, question: Question) -> Option:
     """Return a mechanism with one parameter at the most useful value of which all queries fit the total."""
     kind = mechanism_class(name)
-    # GNMax has an account of its own, as quick as it is exact
-    is_exact = not question.quick or question.law is not None or name == NoisyMaximum.name
-    if question.released.voter.epsilon == math.inf and question.affected_distribution is None and is_exact:
+    if question.released.voter.epsilon == math.inf and question.affected_distribution is None:
         return _calibrated_for_fixed_votes(name, question)
     if question.total.delta == 0:
         return _calibrated_without_delta(name, question)
@@ -235,8 +229,6 @@ def calibrated(name: str, question: Question) -> Option:
         if first is None:  # what exceeds the budget by an estimate from below does not fit
             return nothing_fits(name, question)
         guess = ADAPTIVITY_MARGIN * first.value
-    elif question.quick:
-        precision = COARSE_PRECISION
 
     def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
         noise = noise_of(information)
@@ -269,12 +261,12 @@ def _calibrated_for_fixed_votes(name: str, question: Question) -> Option:
             total,
             queries,
             affected=question.affected,
-            precision=QUICK_PRECISION if question.quick and question.law is None else FULL_PRECISION,
+            skip=("bits",) if question.quick else (),
         )
     except InvalidInput as err:
         why = f"It is for {err.accepted} classes." if err.argument == "classes" else NOTHING_FITS
         return Option.unfit(name, question, why)
-    spent = mechanism.cost(queries, total.delta)
+    spent = account_cost(mechanism, queries, total.delta, skip=("bits",) if question.quick else ())
     why = f"{mechanism.words} {question.composing()}"
     parameters = {mechanism.parameter: mechanism.value}
     if question.classes == 2:

@@ -352,8 +352,8 @@ def _warnings(question: Question) -> tuple[str, ...]:
         )
     if question.quick and question.law is None:
         warnings.append(
-            f"For more than {MAX_EXACT_QUERIES} queries every total is proved by accounts that are quick at any number "
-            "of them; `compose` and `cost` may prove some per cent less."
+            f"For more than {MAX_EXACT_QUERIES} queries every total is proved by accounts that take as long for any "
+            "number of them; `compose` and `cost` may prove up to about 0.2 % less for up to some ten thousand."
         )
     if question.K % 2 == 0 and question.classes == 2:
         warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")

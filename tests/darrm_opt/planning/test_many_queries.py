@@ -1,0 +1,61 @@
+"""Plans of many queries: as precise as plans of few, by accounts that take as long for any number."""
+
+import math
+
+import numpy as np
+import pytest
+
+from darrm_opt.accounting.release_profile import NoisyMajority
+from darrm_opt.accounting.total import cheapest_total, estimated_total
+from darrm_opt.mechanisms import mechanism_class
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning.ranking import plan
+from darrm_opt.problem import Privacy, Problem
+
+TOTAL = Privacy(1.0, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["gnmax", "exponential", "laplace", "randomized_response"])
+def test_the_whole_total_is_used(name: str) -> None:
+    option = plan(25, None, 10_000, TOTAL, 1, mechanisms=(name,)).options[0]
+    assert option.spent is not None
+    assert option.mechanism is not None
+    assert (1 - 1e-4) * TOTAL.epsilon <= option.spent.epsilon <= TOTAL.epsilon
+    assert option.mechanism.epsilon(10_000, TOTAL.delta) <= option.spent.epsilon * (1 + 1e-9)
+
+
+def test_gnmax_of_100_voters_is_as_useful_as_by_the_exact_search() -> None:
+    option = plan(100, None, 10_000, TOTAL, 1, mechanisms=("gnmax",)).options[0]
+    assert option.utility is not None
+    assert option.utility >= 0.065473  # of the search with every account, recorded before this one
+
+
+def test_a_calibration_from_an_estimate_is_that_without() -> None:
+    kind = mechanism_class("gnmax")
+    many = kind.calibrated(11, 2, TOTAL, 600)
+    assert (1 - 3e-5) * TOTAL.epsilon <= many.epsilon(600, TOTAL.delta) <= TOTAL.epsilon
+    assert kind.of(11, 2, 0.9999 * many.value).epsilon(600, TOTAL.delta) > TOTAL.epsilon * (1 - 1e-5)
+
+
+@pytest.mark.parametrize("slope", [0.001, 0.01])
+def test_the_gaussian_comparison_of_a_gamma_is_near_its_exact_cost(slope: float) -> None:
+    noise = NoiseFunction.from_upper_half(np.array([slope * (2 * v - 11) for v in range(6, 12)]), 11)
+    majority = NoisyMajority(noise, Problem(11, Privacy(math.inf), TOTAL, 1))
+    exact, _ = cheapest_total(majority, 1_000, 1e-5)
+    quick, account = cheapest_total(majority, 1_000, 1e-5, quick=True)
+    near = estimated_total(majority, 1_000, 1e-5)
+    assert account == "gaussian"
+    assert exact * (1 - 1e-6) <= quick <= 1.01 * exact
+    assert near == pytest.approx(exact, rel=0.01)
+
+
+def test_votes_of_few_voters_cost_no_more_than_any_votes() -> None:
+    from darrm_opt.accounting.labels.composition import compared_epsilon
+    from darrm_opt.accounting.labels.vote_cost import VoteReleases
+
+    any_votes = VoteReleases("label", 1500.0, 1, "discrete").divergence(2, 1)
+    mechanism = mechanism_class("gnmax").of(100, 2, 1500.0)
+    bound = mechanism.bounds(20)[0][0].bound()
+    assert bound is not None
+    assert bound.at(np.array([0.5]))[0] <= any_votes.at(np.array([0.5]))[0]
+    assert mechanism.cost(20, 1e-5).epsilon <= 0.95 * compared_epsilon([(any_votes, 20)], 1e-5).epsilon

@@ -290,11 +290,6 @@ class VoteMechanism(ABC):
             mechanism = cls.of_information(K, classes, information, affected)
             return mechanism, cost(mechanism, releases, total.delta, sampling, skip=skip).epsilon
 
-        def estimate(information: float) -> tuple[Self, float]:
-            mechanism = cls.of_information(K, classes, information, affected)
-            epsilon = estimated_epsilon(mechanism, releases, total.delta)
-            return mechanism, math.inf if epsilon is None else epsilon
-
         precision = precision if total.delta else PURE_PRECISION
         share = total.epsilon / affected / (5 * math.sqrt(releases) if total.delta else 2 * releases)
         if sampling is not None:
@@ -309,11 +304,9 @@ class VoteMechanism(ABC):
                 share = share if near is None else near.value
                 precision = max(precision, SAMPLED_PRECISION)
         growth = 1.1
-        if sampling is None and total.delta and releases >= MANY_RELEASES:
-            # Each account takes a tenth of a second or more: an estimate, which takes next to none, is nearly right.
-            near = calibrate(estimate, total.epsilon, most, guess=min(most, share), precision=PRECISION)
-            if near is not None:
-                share, growth = near.value * (1 - NEAR), 1 + 2 * NEAR
+        near_value = None if sampling is not None else cls._near(K, classes, total, releases, affected, most)
+        if near_value is not None:
+            share, growth = near_value * (1 - NEAR), 1 + 2 * NEAR
         found: Calibration[Self] | None = calibrate(
             make, total.epsilon, most, guess=min(most, share), precision=precision, growth=growth
         )
@@ -323,6 +316,21 @@ class VoteMechanism(ABC):
                 raise InvalidInput("delta", 0.0, accepted)
             raise InvalidInput("epsilon", total.epsilon, accepted)
         return found.result
+
+    @classmethod
+    def _near(cls, K: int, classes: int, total: Privacy, releases: int, affected: int, most: float) -> float | None:
+        """Return what is nearly the calibrated information of many releases: each account takes longer than this."""
+        if releases < MANY_RELEASES or not total.delta:
+            return None
+
+        def make(information: float) -> tuple[None, float]:
+            mechanism = cls.of_information(K, classes, information, affected)
+            epsilon = estimated_epsilon(mechanism, releases, total.delta)
+            return None, math.inf if epsilon is None else epsilon
+
+        guess = min(most, total.epsilon / affected / (5 * math.sqrt(releases)))
+        near = calibrate(make, total.epsilon, most, guess=guess, precision=PRECISION)
+        return None if near is None else near.value
 
     @property
     def value(self) -> float:

@@ -50,6 +50,9 @@ ESTIMATE_PRECISION, MIXTURE_PRECISION = 2e-2, 5e-3
 ADAPTIVITY_MARGIN = 0.95
 """Share of the estimated value at which the account starts: an adversary gets a little more than estimated."""
 
+QUICK_PRECISION = 1e-3
+"""The same of private voters and many queries, where each account takes longest."""
+
 NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
 TIME_IS_UP = "Not computed: the time limit was reached first."
@@ -229,6 +232,8 @@ def calibrated(name: str, question: Question) -> Option:
         if first is None:  # what exceeds the budget by an estimate from below does not fit
             return nothing_fits(name, question)
         guess = ADAPTIVITY_MARGIN * first.value
+    elif question.quick:
+        precision = QUICK_PRECISION
 
     def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
         noise = noise_of(information)

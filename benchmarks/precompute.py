@@ -91,7 +91,7 @@ def timed(method: str, count: int, workers: int, folder: Path) -> dict[str, floa
     """Solve the problems one way, in this process and those that it starts; return how many and how long it took."""
     from darrm_opt import Problem, solve
     from darrm_opt.answers.running_time import solve_seconds
-    from solver_cache import DesignSpec, MemoryStore, open_store
+    from solver_cache import DesignSpec, open_store
     from solver_cache.precompute.cluster import Cluster
     from solver_cache.precompute.executor import Executor
     from solver_cache.precompute.plan import make_plan
@@ -112,7 +112,7 @@ def timed(method: str, count: int, workers: int, folder: Path) -> dict[str, floa
         executor: Executor = Cluster(None, workers) if method == "dask" else Processes(workers)
         with closing(executor):
             warm_up = (DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=i * 1e-5)) for i in range(9))
-            run(make_plan(warm_up, MemoryStore(), solve_seconds), MemoryStore(), executor)  # imports
+            run(make_plan(warm_up, open_store("memory"), solve_seconds), open_store("memory"), executor)  # imports
             ready = time.perf_counter()
             options = RunOptions(store_url=url if method == "direct" else "")
             outcome = run(make_plan(problems, store, solve_seconds), store, executor, options)

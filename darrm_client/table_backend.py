@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,13 +28,16 @@ from darrm_opt.record import problem_from_record, problem_record, solution_from_
 from darrm_opt.tables.priors import PluralityObjective, parse_prior
 from darrm_opt.tables.record import plurality_record
 from darrm_opt.tables.spec import TableSpec, objective_record
-from solver_cache.memory.store import MemoryStore
-from solver_cache.model import row_of
+from solver_cache.location import MEMORY
+from solver_cache.model import Row, row_of
 from solver_cache.solve import recall
 from solver_cache.store import Store, open_store
 from solver_cache.tables.entry import TableError
 
 _LOG = logging.getLogger("darrm_client")
+
+ROWS_AT_ONCE = 1_000
+"""Rows of a file that are taken into memory in one transaction."""
 
 Reader = Callable[[Path], Store]
 
@@ -317,15 +321,24 @@ def _export(path: Path) -> Store:
     """Return a table that ``darrm export`` wrote; rows that do not say the same throughout are left out."""
     from solver_cache.tables.formats import read_table
 
-    store = MemoryStore()
-    try:
+    def rows() -> Iterator[Row]:
         for entry in read_table(path):
             if entry.row is None:
                 _LOG.warning("%s, row %d is left out: %s", path, entry.number, entry.trouble)
             else:
-                store.put(entry.row)
+                yield entry.row
+
+    try:
+        return _in_memory(rows())
     except TableError as err:
         raise InvalidInput("url", str(path), "a table as darrm export writes it", str(err)) from err
+
+
+def _in_memory(rows: Iterator[Row]) -> Store:
+    """Return a store of rows, of which the first one with a key counts."""
+    store = open_store(MEMORY)
+    while batch := [*islice(rows, ROWS_AT_ONCE)]:
+        store.put_all(batch)
     return store
 
 
@@ -341,17 +354,19 @@ def _lines(path: Path) -> Store:
 
 def _records(path: Path) -> Store:
     """Return records as ``darrm solve --json`` prints them, one after another, on a line each or on several."""
-    store = MemoryStore()
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as err:
         raise InvalidInput("url", str(path), "a file of records in UTF-8", str(err)) from err
-    for line, record in _documents(text, path):
-        try:
-            store.put(row_of(solution_from_record(record)))
-        except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
-            _LOG.warning("%s, line %d: this is no record of a solution and is left out: %s", path, line, err)
-    return store
+
+    def rows() -> Iterator[Row]:
+        for line, record in _documents(text, path):
+            try:
+                yield row_of(solution_from_record(record))
+            except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+                _LOG.warning("%s, line %d: this is no record of a solution and is left out: %s", path, line, err)
+
+    return _in_memory(rows())
 
 
 def _documents(text: str, path: Path) -> Iterator[tuple[int, Any]]:

@@ -22,6 +22,7 @@ EXTRAS = {
     "filelock": ("filelock", "store"),
     "flint": ("python-flint", "exact"),
     "gurobipy": ("gurobipy", "gurobi"),
+    "httpcore": ("httpcore", "serve"),
     "httptools": ("httptools", "serve"),
     "httpx": ("httpx", "client"),
     "matplotlib": ("matplotlib", "plot"),
@@ -36,7 +37,6 @@ EXTRAS = {
     "scipy": ("scipy", "plurality"),
     "sklearn": ("scikit-learn", "sklearn"),
     "sqlalchemy": ("SQLAlchemy", "store"),
-    "structlog": ("structlog", "serve"),
     "uvicorn": ("uvicorn", "serve"),
 }
 """By the name that is imported: the package, and the extra of darrm-opt that brings it."""

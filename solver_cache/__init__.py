@@ -1,10 +1,10 @@
 """Cache of solutions: solved once, stored, and re-proved whenever they are read.
 
-Importing this package is cheap: SQLAlchemy is imported by `open_store`, and only for a database.
+Importing this package is cheap: SQLAlchemy is imported by `open_store`, and not for `off`.
 
 >>> from darrm_opt import Problem
->>> from solver_cache import MemoryStore, cached_solve
->>> store = MemoryStore()
+>>> from solver_cache import cached_solve, open_store
+>>> store = open_store("memory")
 >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 >>> [cached_solve(problem, store=store).decision for _ in range(2)]
 ['miss', 'hit']
@@ -12,9 +12,8 @@ Importing this package is cheap: SQLAlchemy is imported by `open_store`, and onl
 
 from darrm_opt.design_spec import CORE, DesignSpec
 from solver_cache.errors import CacheError, ReadOnlyCache
-from solver_cache.jobs import Job, Jobs, open_jobs
+from solver_cache.jobs import Job
 from solver_cache.location import cache_url
-from solver_cache.memory.store import MemoryStore
 from solver_cache.model import Decision, Row
 from solver_cache.nearest import Nearest, nearest
 from solver_cache.solve import CachedSolution, cached_solve, cached_table, keep, recall
@@ -29,8 +28,6 @@ __all__ = [
     "DesignSpec",
     "Finding",
     "Job",
-    "Jobs",
-    "MemoryStore",
     "Nearest",
     "NoStore",
     "ReadOnlyCache",
@@ -43,7 +40,6 @@ __all__ = [
     "check",
     "keep",
     "nearest",
-    "open_jobs",
     "open_store",
     "recall",
     "validate_row",

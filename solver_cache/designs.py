@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import number_of_voters
-from solver_cache.jobs import PAGE_SIZE
 from solver_cache.model import SearchColumns
 
 TAG_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -77,63 +74,9 @@ class DesignFilter:
         if self.tag is not None:
             check_tag(self.tag)
 
-    def fits(self, about: SearchColumns | None) -> bool:
-        """Whether a design is one of those, whatever its tags."""
-        if self.K is None and self.epsilon is None and self.m is None:
-            return True
-        if about is None or self.K not in {None, about.voters}:
-            return False
-        if self.epsilon is not None and not math.isclose(about.voter_epsilon, self.epsilon, rel_tol=CLOSE):
-            return False
-        if self.m is None:
-            return True
-        private = 0 < about.voter_epsilon < math.inf
-        return private and math.isclose(about.target_epsilon, self.m * about.voter_epsilon, rel_tol=CLOSE)
-
 
 EVERY = DesignFilter()
 """The filter that leaves nothing out."""
-
-
-class Designs(Protocol):
-    """Stored designs and their tags. Safe to use from several threads; in a database also from several processes.
-
-    Every method raises CacheError where the place cannot be used, and has then changed nothing.
-    """
-
-    def list(
-        self,
-        design_filter: DesignFilter = EVERY,
-        limit: int = PAGE_SIZE,
-        after: str | None = None,
-    ) -> Sequence[StoredDesign]:
-        """Return designs of this version, the newest first.
-
-        Args:
-            design_filter: only those that fit.
-            limit: at most so many, 1 to `MAX_LISTED`.
-            after: continue behind the design with this key, the last one of the page before.
-
-        Raises:
-            InvalidInput: a limit out of range, or ``after`` is the key of none.
-        """
-
-    def get(self, key: str) -> StoredDesign | None:
-        """Return one design, or None where there is none of this version."""
-
-    def tag(self, key: str, tag: str) -> StoredDesign | None:
-        """Give a design a tag, unless it has it; return it as it then stands, or None where there is none.
-
-        Raises:
-            InvalidInput: no such form of a tag, or the design has `MAX_TAGS` others.
-        """
-
-    def untag(self, key: str, tag: str) -> StoredDesign | None:
-        """Take a tag from a design, if it has it; return it as it then stands, or None where there is none.
-
-        Raises:
-            InvalidInput: no such form of a tag.
-        """
 
 
 def check_tag(tag: str) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 VARIABLE = "DARRM_CACHE_URL"
 """The setting that names the place."""
 
+OFF, MEMORY = "off", "memory"
+"""Places without a URL: nothing is kept; or what is kept is gone with the process."""
+
 SUPPORTED = ("sqlite", "postgresql")
 
 ACCEPTED = (

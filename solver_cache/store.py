@@ -7,18 +7,18 @@ every store to it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.optional_packages import needed_by
-from solver_cache.designs import Designs
-from solver_cache.jobs import Jobs
-from solver_cache.memory.claims import MemoryClaims
-from solver_cache.memory.designs import MemoryDesigns
-from solver_cache.memory.jobs import MemoryJobs
-from solver_cache.memory.store import MemoryStore
+from solver_cache.location import MEMORY, OFF
 from solver_cache.model import ClaimResult, HitCounter, Row, Stats
+
+if TYPE_CHECKING:
+    from solver_cache.database.designs import Designs
+    from solver_cache.database.jobs import Jobs
 
 
 class Store(Protocol):
@@ -70,6 +70,13 @@ class Store(Protocol):
             CacheError: the place cannot be written; nothing was changed. A `ReadOnlyCache` if it is opened so.
         """
 
+    def put_all(self, rows: Sequence[Row]) -> None:
+        """Keep those of many rows under whose key none is there, of equal keys the first one, in one transaction.
+
+        Raises:
+            CacheError: as `put`.
+        """
+
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         """Claim keys whose answers are to be solved, all that can be had; in a database in one transaction.
 
@@ -116,8 +123,8 @@ class Store(Protocol):
             CacheError: as `put`.
         """
 
-    def release_claims(self, owner: str, keys: Collection[str]) -> None:
-        """Let go of claims, those of ``keys`` that ``owner`` holds.
+    def release_claims(self, owner: str, keys: Collection[str]) -> set[str]:
+        """Let go of claims, those of ``keys`` that ``owner`` holds; return these.
 
         Raises:
             CacheError: as `put`.
@@ -161,16 +168,28 @@ class Store(Protocol):
 
 
 class NoStore:
-    """Null store: keeps nothing, so everything is solved."""
+    """Null store: keeps no answers, so everything is solved. Jobs and claims last as long as it does."""
 
-    url = "off"
+    url = OFF
     file = None
 
     def __init__(self) -> None:
         self.hits = HitCounter()
-        self.jobs = MemoryJobs()
-        self._claims = MemoryClaims()
-        self.designs: Designs = MemoryDesigns(dict, dict)
+
+    @cached_property
+    def _memory(self) -> Store:
+        """A store for what is no answer, made on first use: who only solves needs no database."""
+        return open_store(MEMORY)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of this process."""
+        return self._memory.jobs
+
+    @property
+    def designs(self) -> Designs:
+        """An empty list."""
+        return self._memory.designs
 
     def get(self, key: str) -> Row | None:  # noqa: ARG002 — the protocol's argument
         """Return None."""
@@ -184,22 +203,25 @@ class NoStore:
         """Return ``row``, kept nowhere, whatever it is ``replacing``."""
         return row
 
+    def put_all(self, rows: Sequence[Row]) -> None:
+        """Do nothing."""
+
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         """Claim ``keys`` for ``owner`` and ``lease_seconds``, in this process; return what became of each."""
-        return self._claims.take(owner, lease_seconds, keys)
+        return self._memory.claim(owner, lease_seconds, keys)
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
         """Return, of `rows`, those that `owner` claimed, stored nowhere."""
-        own_keys = self._claims.end(owner, [row.key for row in rows])
+        own_keys = self._memory.release_claims(owner, [row.key for row in rows])
         return {row.key: row for row in rows if row.key in own_keys}
 
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
         """Hold the claims of ``owner`` to ``keys`` for ``lease_seconds`` from now."""
-        self._claims.renew(owner, lease_seconds, keys)
+        self._memory.renew_claims(owner, lease_seconds, keys)
 
-    def release_claims(self, owner: str, keys: Collection[str]) -> None:
-        """Let go of the claims of ``owner`` to ``keys``."""
-        self._claims.end(owner, keys)
+    def release_claims(self, owner: str, keys: Collection[str]) -> set[str]:
+        """Let go of the claims of ``owner`` to ``keys``; return those that it held."""
+        return self._memory.release_claims(owner, keys)
 
     def remove(self, row: Row) -> bool:  # noqa: ARG002 — the protocol's argument
         """Return False: nothing is there."""
@@ -228,7 +250,9 @@ class NoStore:
         """Do nothing."""
 
     def close(self) -> None:
-        """Do nothing."""
+        """Forget the jobs and claims."""
+        if "_memory" in vars(self):
+            self._memory.close()
 
 
 def open_store(url: str) -> Store:
@@ -244,12 +268,10 @@ def open_store(url: str) -> Store:
 
     Raises:
         CacheError: the place cannot be used. Found out now, before any work, and nothing is left behind half-made.
-        BackendUnavailable: a database without the extra ``store``, or PostgreSQL without ``postgres``.
+        BackendUnavailable: any but ``off`` without the extra ``store``, or PostgreSQL without ``postgres``.
     """
-    if url == NoStore.url:
+    if url == OFF:
         return NoStore()
-    if url == MemoryStore.url:
-        return MemoryStore()
     with needed_by("The store of answers"):
         from filelock import FileLock  # noqa: F401 — whether it is there
 

@@ -1,6 +1,6 @@
 """Webhooks: where the end of a job is to be told, stored beside the jobs, so that a restart forgets none.
 
-A webhook waits until its job is over. It is then due, and whoever delivers it *claims* it: the claim counts the attempt
+A webhook waits until its job is over. It is then due, and whoever delivers it *takes* it: that counts the attempt
 and moves the time of the next one ahead, so a deliverer that dies loses nothing, and each webhook is delivered at least
 once. Repeated deliveries have one id.
 """

@@ -1,7 +1,7 @@
 """Log on stderr: one line an event, for people or as JSON, with the id of the request. Never a body, a query or a key.
 
 Modules log through the standard library and configure nothing; `configure` is called once by whoever serves, and gives
-every line, uvicorn's included, the same form by one chain of structlog processors.
+every line, uvicorn's included, the same form.
 
 Lines are written by a thread of their own: whoever logs never waits for whoever reads. A pipe that nobody reads is full
 after 64 KiB, and the next write to it blocks; in the event loop that would be the end of all answers. So lines are put
@@ -13,6 +13,7 @@ the lines of its last `FLUSH_SECONDS`.
 from __future__ import annotations
 
 import contextvars
+import json
 import logging
 import os
 import re
@@ -25,10 +26,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from json.encoder import encode_basestring
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
-
-import structlog
 
 from api.settings import Settings
 
@@ -94,17 +94,19 @@ def log_request(entry: RequestLogEntry) -> None:
     level = logging.ERROR if entry.status == 500 else logging.INFO
     if not _REQUESTS.isEnabledFor(level):
         return
-    if _request_lines is None:
-        _REQUESTS.log(level, "request", extra=entry._asdict())
-    else:
-        _stream.write(_request_lines.line(level, entry))
+    content = entry._asdict()
+    content["seconds"] = round(entry.seconds, 6)
+    if _render is None:
+        _REQUESTS.log(level, "request", extra=content)
+    else:  # without a record: to make one, and find its caller, would take as long as everything else here
+        _stream.write(_render(_content(_REQUESTS.name, level, "request", time.time(), content)) + "\n")
 
 
-_renderers: list[Any] = []
-"""The last processors of every line, which make text of it; empty until the log is configured."""
+Render = Callable[[dict[str, Any]], str]
+"""From the content of a line to its text."""
 
-_request_lines: RequestLines | None = None
-"""Lines of requests in the configured form; None until the log is configured."""
+_render: Render | None = None
+"""The form of every line; None until the log is configured."""
 
 _stream: TextIO | LogStream = sys.stderr
 """Where lines are written."""
@@ -112,27 +114,11 @@ _stream: TextIO | LogStream = sys.stderr
 
 def configure(settings: Settings) -> None:
     """Send every log line of this process to stderr in the form that the settings ask for."""
-    global _stream, _request_lines  # noqa: PLW0603 — as the logging of a process is one
-    _renderers[:] = _renderers_of(settings.log_format)
-    _request_lines = RequestLines(encode_basestring if settings.log_format == "json" else _plain)
+    global _stream, _render  # noqa: PLW0603 — as the logging of a process is one
+    _render = _as_json if settings.log_format == "json" else _as_text
     _stream = _open_stream()
     handler = logging.StreamHandler(_stream)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[
-                structlog.stdlib.add_log_level,
-                structlog.stdlib.add_logger_name,
-                structlog.stdlib.ExtraAdder(),
-                _add_request_id,
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-            ],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _remove_color_message,
-                *_renderers,
-            ],
-        )
-    )
+    handler.setFormatter(LineFormatter(_render))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
@@ -142,6 +128,12 @@ def configure(settings: Settings) -> None:
         logger.propagate = True
     logging.getLogger("uvicorn.access").disabled = True  # ours say more, and leave out the query
     logging.captureWarnings(capture=True)
+
+
+def unconfigure() -> None:
+    """Have requests logged by whatever handlers there are, as before `configure`."""
+    global _render  # noqa: PLW0603 — as above
+    _render = None
 
 
 def write_line(line: str) -> int:
@@ -155,24 +147,59 @@ def drain() -> None:
         _stream.drain()
 
 
-def _renderers_of(log_format: str) -> list[Any]:
-    if log_format == "json":
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
-    # the plain traceback: the pretty one shows local variables, keys among them, and takes seconds
-    formatter = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=formatter)]
+class LineFormatter(logging.Formatter):
+    """Formatter that says of a record what it says itself, its extra fields, and the id of the request.
+
+    Args:
+        render: makes the text.
+    """
+
+    def __init__(self, render: Render) -> None:
+        super().__init__()
+        self._render = render
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record, without its end."""
+        extra = {name: value for name, value in vars(record).items() if name not in _OWN_FIELDS}
+        identity = REQUEST_ID.get()
+        if identity is not None:
+            extra.setdefault("request_id", identity)
+        if record.exc_info:
+            extra["exception"] = self.formatException(record.exc_info)
+        return self._render(_content(record.name, record.levelno, record.getMessage(), record.created, extra))
 
 
-def _add_request_id(_: Any, __: str, event: Any) -> Any:
-    identity = REQUEST_ID.get()
-    if identity is not None:
-        event.setdefault("request_id", identity)
-    return event
+_OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+"""Fields of every record, and uvicorn's second version of the same words."""
 
 
-def _remove_color_message(_: Any, __: str, event: Any) -> Any:
-    event.pop("color_message", None)  # uvicorn's second version of the same words
-    return event
+def _content(logger: str, level: int, event: str, now: float, extra: dict[str, Any]) -> dict[str, Any]:
+    seconds, microseconds = divmod(int(now * 1e6), 10**6)
+    timestamp = f"{_second(seconds)}.{microseconds:06d}Z"
+    return {"event": event, "level": _level(level), "logger": logger, **extra, "timestamp": timestamp}
+
+
+_level = cache(lambda level: logging.getLevelName(level).lower())
+
+_encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
+
+
+def _as_json(content: dict[str, Any]) -> str:
+    # three times as fast as to encode the dictionary: nearly all of it is text and whole numbers
+    return "{" + ", ".join([f"{encode_basestring(name)}: {_json(value)}" for name, value in content.items()]) + "}"
+
+
+def _json(value: Any) -> str:
+    if type(value) is str:
+        return encode_basestring(value)
+    return repr(value) if type(value) is int or (type(value) is float and isfinite(value)) else _encode(value)
+
+
+def _as_text(content: dict[str, Any]) -> str:
+    event, level, logger, timestamp = (content.pop(name) for name in ("event", "level", "logger", "timestamp"))
+    traceback = "\n" + content.pop("exception") if "exception" in content else ""
+    fields = "".join(f" {name}={_plain(str(value))}" for name, value in content.items())
+    return f"{timestamp} [{level:9}] {event if event.isprintable() else repr(event):30} [{logger}]{fields}{traceback}"
 
 
 def _open_stream() -> TextIO | LogStream:
@@ -190,21 +217,8 @@ def _log_stream(descriptor: int) -> LogStream:
 
 
 def _dropped_line(lines: int) -> str:
-    return _line("api.logs", logging.WARNING, f"{lines} lines of the log were dropped: nobody read it in time", {})
-
-
-def _line(logger: str, level: int, event: str, content: dict[str, Any]) -> str:
-    """Return a line in the configured form, without a log record."""
-    line: Any = {"event": event, "level": logging.getLevelName(level).lower(), "logger": logger, **content}
-    line.setdefault("timestamp", _now())
-    for renderer in _renderers:
-        line = renderer(None, "", line)
-    return f"{line}\n"
-
-
-def _now() -> str:
-    seconds, microseconds = divmod(time.time_ns() // 1000, 10**6)
-    return f"{_second(seconds)}.{microseconds:06d}Z"
+    event = f"{lines} lines of the log were dropped: nobody read it in time"
+    return (_render or _as_text)(_content("api.logs", logging.WARNING, event, time.time(), {})) + "\n"
 
 
 @lru_cache(maxsize=2)  # a clock is read for every request, a date needed once a second
@@ -212,44 +226,8 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
-class RequestLines:
-    """Lines of requests: the last processors render one of each level, with gaps, and every request fills them in.
-
-    To render each would take longer than to send a cached answer.
-
-    Args:
-        quote: returns a text as the last processors write it.
-    """
-
-    def __init__(self, quote: Callable[[str], str]) -> None:
-        self._quote = quote
-        self._forms = {level: self._form(level) for level in (logging.INFO, logging.ERROR)}
-
-    def _form(self, level: int) -> str:
-        """Return the line of a request of this level for the operator %."""
-        gaps = {name: f"<{name}>" for name in (*RequestLogEntry._fields, "timestamp")}
-        form = _line(_REQUESTS.name, level, "request", gaps).replace("%", "%%")
-        for name, gap in gaps.items():
-            form = form.replace(self._quote(gap), f"%({name}){'.6f' if name == 'seconds' else 's'}")
-        return form
-
-    def line(self, level: int, entry: RequestLogEntry) -> str:
-        """Return the line of a request."""
-        quote = self._quote
-        return self._forms[level] % {
-            "method": quote(entry.method),
-            "path": quote(entry.path),
-            "status": entry.status,
-            "seconds": entry.seconds,
-            "bytes": entry.bytes,
-            "client": quote(entry.client),
-            "request_id": quote(entry.request_id),
-            "timestamp": quote(_now()),
-        }
-
-
 _WORD = re.compile(r"[!#-&(-<>-~]+")
-"""Text that structlog's console writes as it is."""
+"""Text that is written as it is."""
 
 
 def _plain(text: str) -> str:

@@ -24,7 +24,7 @@ from api.schemas.jobs import JobAnswer, JobId, JobsAnswer, ListRequest, job_answ
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
 from api.service.job_events import JobUpdate
 from api.tasks.answers import KINDS, answer_model, read_task
-from solver_cache.jobs import Job
+from solver_cache.jobs import DAMAGED_ROW, Job
 
 router = create_router("jobs", "/v1/jobs")
 
@@ -121,9 +121,10 @@ async def get_job_result(id: JobId, service: Service) -> Response:
     answer = None if result is None else _answer(job, result)
     if answer is not None:
         return json_response(answer)
-    if job.state == "done":
-        job = await service.resubmit(job)
-    return pending_response(Pending(job))
+    queued = await service.resubmit(job) if job.state == "done" else job
+    if queued is None:
+        raise HTTPException(409, f"The job failed: {DAMAGED_ROW}")
+    return pending_response(Pending(queued))
 
 
 def _answer(job: Job, result: dict[str, Any]) -> BaseModel | None:

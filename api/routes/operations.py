@@ -24,7 +24,7 @@ from api.tasks.design import is_database, solve_smallest
 from darrm_opt import __version__
 from darrm_opt.errors import DarrmError
 from solver_cache.errors import CacheError
-from solver_cache.process_pool.task_loop import Task
+from solver_cache.process_pool.task_loop import PoolFunction
 
 if TYPE_CHECKING:
     from api.service.design_service import DesignService
@@ -164,7 +164,7 @@ class ReadinessCheck:
             return "busy"
         return "ok" if math.isclose(gamma, 1 / 3, abs_tol=1e-9) else "it solves wrongly"
 
-    async def _compute(self, task: Task, argument: Any) -> Any:
+    async def _compute(self, task: PoolFunction, argument: Any) -> Any:
         """Return the result of short work; None where its processes are busy with other work for so long.
 
         Raises:

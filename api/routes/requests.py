@@ -18,7 +18,7 @@ from api.routes.responses import json_response, pending_response
 from api.service.design_service import DesignService, Pending
 from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.number_text import number_in
-from solver_cache.process_pool.task_loop import Task
+from solver_cache.process_pool.task_loop import PoolFunction
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -196,7 +196,7 @@ async def respond(
     return pending_response(answer) if isinstance(answer, Pending) else json_response(answer)
 
 
-async def compute(request: Request, service: DesignService, task: Task, argument: Any, seconds: float) -> Any:
+async def compute(request: Request, service: DesignService, task: PoolFunction, argument: Any, seconds: float) -> Any:
     """Return what `ServiceResources.compute` does; stop it if the client disconnects; raises as `until_disconnect`."""
     return await until_disconnect(request, service.compute(task, argument, seconds))
 

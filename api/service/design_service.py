@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from api.access.clients import current_client, current_owner, may_solve
@@ -17,7 +18,6 @@ from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
 from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
-from api.service.job_admission import JobRequest
 from api.service.job_events import JobUpdate
 from api.service.resources import Lane, ServiceResources
 from api.service.work_limits import check_voters
@@ -214,16 +214,17 @@ class DesignService:
         task = self.design_task(request)
         self._check_solving()
         task.check(self.settings)
-        job = await self._queue_task(task)
+        job = await self._queue(task)
         if job.state == "done" and await self.load_result(job, task) is None:
-            job = await self._queue_task(task, afresh=True)
+            job = await self._queue(task, afresh=True)
         return job
 
-    async def resubmit(self, job: Job) -> Job:
-        """Return a finished job, queued again because its result is gone or damaged; raises as `answer`."""
+    async def resubmit(self, job: Job) -> Job | None:
+        """Return a finished job, queued again as its result is gone; None if its request is too; raises as `answer`."""
         if job.kind == DesignTask.kind:
             self._check_solving()
-        return await self._queue(JobRequest(job.id, job.kind, job.request, job.seconds, afresh=True))
+        task = read_task(job)
+        return None if task is None else await self._queue(task, job.seconds, afresh=True)
 
     async def load_result(self, job: Job, asked: Task | None = None) -> dict[str, Any] | None:
         """Return the result of a finished job, proved again; None if it is gone, damaged, or not what is ``asked``."""
@@ -316,7 +317,7 @@ class DesignService:
         if task.solves:
             self._check_solving()
         task.check(self.settings)
-        return await self._queue_task(task, seconds)
+        return await self._queue(task, seconds)
 
     async def _nearest(self, task: Task) -> dict[str, Any] | None:
         """Return the best stored answer whose guarantee implies the one that is asked, labelled; None without one."""
@@ -331,16 +332,13 @@ class DesignService:
         if not may_solve():
             raise NotCached("This answer is not stored, and a key with the role reader does not have it solved.")
 
-    async def _queue_task(self, task: Task, seconds: float | None = None, *, afresh: bool = False) -> Job:
-        seconds = task.seconds if seconds is None else seconds
-        return await self._queue(JobRequest(task.key, task.kind, task.to_json(), seconds, afresh))
-
-    async def _queue(self, request: JobRequest) -> Job:
+    async def _queue(self, task: Task, seconds: float | None = None, *, afresh: bool = False) -> Job:
         if self.resources.closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
-        audit.mention_job(request.id)
-        request = request._replace(trace=traces.current_traceparent())
-        job = await self.run_in_thread(self.resources.admission.submit, request, current_client())
+        audit.mention_job(task.key)
+        seconds = task.seconds if seconds is None else seconds
+        submit = partial(self.resources.admission.submit, afresh=afresh)
+        job: Job = await self.run_in_thread(submit, task, current_client(), seconds, traces.current_traceparent())
         for worker in self._workers:
             worker.wake()
         return job
@@ -357,18 +355,19 @@ class DesignService:
             seconds: how long it is expected to take [s]; None for the task's own estimate.
         """
         wait_seconds = self.settings.wait_seconds if wait_seconds is None else wait_seconds
-        text = task.to_json()
         for attempt in range(2):
             update = await self._events.wait(job, wait_seconds)
             match update.job.state:
                 case "done":
-                    answer = update.answer if update.job.request == text else None
+                    answer = update.answer if update.job.request == task.text else None
                     answer = answer or await self.load_result(update.job, task)
                     if answer is not None:
                         return dict(answer)
-                    job = await self._queue_task(task, seconds, afresh=True)
-                case "failed" if attempt == 0 and update.job.request != text:  # it was submitted for another solver
-                    job = await self._queue_task(task, seconds)
+                    job = await self._queue(task, seconds, afresh=True)
+                case "failed" if (
+                    attempt == 0 and update.job.request != task.text
+                ):  # it was submitted for another solver
+                    job = await self._queue(task, seconds)
                 case "failed":
                     raise update.error or SolveFailed(update.job.reason)
                 case "cancelled":

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import NamedTuple
 
 from api.access.clients import Client
 from api.access.rate_limits import RateLimiter, shared_table
 from api.errors.exceptions import Overloaded, TooManyJobs
 from api.settings import Settings
-from api.tasks.task import RunInThread
+from api.tasks.task import RunInThread, Task
+from solver_cache.database.jobs import Jobs
 from solver_cache.errors import CacheError
-from solver_cache.jobs import Job, Jobs
+from solver_cache.jobs import Job
 
 _LOG = logging.getLogger("api.jobs")
 
@@ -36,26 +36,6 @@ DEFAULT_JOB_RATE = 1.0
 """New jobs of an address or key in the long run, where the settings do not say [1/s]."""
 
 
-class JobRequest(NamedTuple):
-    """A job to be queued, unless it exists.
-
-    Attributes:
-        id: of the job.
-        kind: who can do it.
-        text: the request, as JSON.
-        seconds: how long it is expected to take [s].
-        afresh: whether to queue it again even if it is done.
-        trace: W3C ``traceparent`` of the request; empty where it is not traced.
-    """
-
-    id: str
-    kind: str
-    text: str
-    seconds: float
-    afresh: bool = False
-    trace: str = ""
-
-
 class JobAdmission:
     """Admission of jobs to the queue, as long as there is room, and not all of it for one client.
 
@@ -74,34 +54,30 @@ class JobAdmission:
         self._limiter = RateLimiter(shared_table(settings.run_folder))
         self._count_time, self._queued = 0.0, 0
 
-    def submit(self, request: JobRequest, client: Client | None = None) -> Job:
-        """Return the job, queued now unless it exists; blocks.
+    def submit(
+        self, task: Task, client: Client | None = None, seconds: float = 0.0, trace: str = "", *, afresh: bool = False
+    ) -> Job:
+        """Return the job of a task, queued now unless it exists; blocks.
 
         Args:
-            request: the job.
+            task: what is asked.
             client: who is charged, and is one of its clients from now on; None: nobody.
+            seconds: how long it is expected to take [s].
+            trace: W3C ``traceparent`` of the request; empty where it is not traced.
+            afresh: whether to queue it again even if it is done.
 
         Raises:
             Overloaded: it would have to be queued, and the queue is full.
             TooManyJobs: it would have to be queued, and the client has its share of the queue, or had many queued
                 lately.
         """
-        existing = self._jobs.get(request.id)
-        if (
-            existing is None
-            or existing.state in {"failed", "cancelled"}
-            or (request.afresh and existing.state == "done")
-        ):
+        existing = self._jobs.get(task.key)
+        if existing is None or existing.state in {"failed", "cancelled"} or (afresh and existing.state == "done"):
             self._check_queue(client)
             self._charge(client)
+        name = "" if client is None else client.name
         return self._jobs.submit(
-            request.id,
-            request.kind,
-            request.text,
-            afresh=request.afresh,
-            client="" if client is None else client.name,
-            seconds=request.seconds,
-            trace=request.trace,
+            task.key, task.kind, task.text, afresh=afresh, client=name, seconds=seconds, trace=trace
         )
 
     async def prune(self, run_in_thread: RunInThread, url: str) -> None:

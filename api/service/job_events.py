@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from api.tasks.task import RunInThread
+from solver_cache.database.jobs import Jobs
 from solver_cache.errors import CacheError
-from solver_cache.jobs import Job, Jobs
+from solver_cache.jobs import Job
 
 _LOG = logging.getLogger("api.jobs")
 

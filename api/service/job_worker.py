@@ -1,6 +1,6 @@
-"""Job worker: claims queued jobs, renews their leases while handlers do them, and records how they ended.
+"""Job worker: takes queued jobs, renews their leases while handlers do them, and records how they ended.
 
-Each process that serves has one worker; they share the jobs of one store by claims with leases. The jobs of a process
+Each process that serves has one worker; they share the jobs of one store under leases. The jobs of a process
 that was killed are taken over when their leases run out; those of one that shuts down in order go back into the queue
 at once.
 """
@@ -25,8 +25,9 @@ from api.service.job_events import JobEvents, JobUpdate
 from api.tasks.task import ProgressCallback, RunInThread
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import DarrmError
+from solver_cache.database.jobs import Jobs
 from solver_cache.errors import CacheError
-from solver_cache.jobs import Job, Jobs
+from solver_cache.jobs import Job
 from solver_cache.process_pool.pool import PoolClosed
 
 _LOG = logging.getLogger("api.jobs")
@@ -64,7 +65,7 @@ class JobWorker:
         run_in_thread: how a blocking call is made.
         handlers: by kind of job; other kinds are left alone.
         size: jobs at a time.
-        lease: how long a claim is held unless renewed [s].
+        lease: how long a job is held unless renewed [s].
         max_seconds: only jobs that are expected to take no longer [s]; None: any.
     """
 
@@ -83,16 +84,16 @@ class JobWorker:
         self._size, self._lease, self._max_seconds = size, lease, max_seconds
         self._last_look = time.monotonic()
         self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._claims = count(1)
+        self._owners = count(1)
         self._stop_events: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake_event = asyncio.Event()
         self._closing = False
-        self._claim_task: asyncio.Task[None] | None = None
+        self._take_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin with the jobs that are queued, or that a process which died left behind."""
-        self._claim_task = asyncio.create_task(self._claim_jobs())
+        self._take_task = asyncio.create_task(self._take_jobs())
 
     def wake(self) -> None:
         """Look at the queue now: there may be a job in it."""
@@ -101,9 +102,9 @@ class JobWorker:
     @property
     def stalled(self) -> str:
         """Why it takes up no queued job, though it has room for one; "" while it does."""
-        if self._claim_task is None or not self._handlers or len(self._stop_events) >= self._size:
+        if self._take_task is None or not self._handlers or len(self._stop_events) >= self._size:
             return ""
-        if self._claim_task.done() and not self._closing:
+        if self._take_task.done() and not self._closing:
             return "the queue is looked at no more"
         return "" if time.monotonic() - self._last_look < STALLED_SECONDS else "the queue cannot be looked at"
 
@@ -116,19 +117,19 @@ class JobWorker:
     async def close(self) -> None:
         """Stop, and put running jobs back into the queue."""
         self._closing = True
-        if self._claim_task is not None:
+        if self._take_task is not None:
             self._wake_event.set()
-            await asyncio.wait({self._claim_task})
+            await asyncio.wait({self._take_task})
         for stop_event in self._stop_events.values():
             stop_event.set()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _claim_jobs(self) -> None:
-        """Claim a job whenever there is room for one more, until the worker closes."""
+    async def _take_jobs(self) -> None:
+        """Take a job whenever there is room for one more, until the worker closes."""
         while not self._closing:
             self._wake_event.clear()
-            job = await self._claim_one() if len(self._stop_events) < self._size else None
+            job = await self._take_one() if len(self._stop_events) < self._size else None
             if job is not None:
                 stop_event = self._stop_events[job.id] = asyncio.Event()
                 self._events.local[job.id] = job
@@ -139,15 +140,15 @@ class JobWorker:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake_event.wait(), IDLE_SECONDS)
 
-    async def _claim_one(self) -> Job | None:
-        owner = f"{self._name}:{next(self._claims)}"  # never the same twice: an old claim must not pass for a new one
+    async def _take_one(self) -> Job | None:
+        owner = f"{self._name}:{next(self._owners)}"  # never the same twice: an old lease must not pass for a new one
         if not self._handlers:
             return None
         try:
-            claim = partial(self._jobs.claim, kinds=tuple(self._handlers), max_seconds=self._max_seconds)
-            job: Job | None = await self._run_in_thread(claim, owner, self._lease)
+            take = partial(self._jobs.take, kinds=tuple(self._handlers), max_seconds=self._max_seconds)
+            job: Job | None = await self._run_in_thread(take, owner, self._lease)
         except CacheError as err:
-            _LOG.warning("cannot claim a job: %s", err)
+            _LOG.warning("cannot take a job: %s", err)
             return None
         self._last_look = time.monotonic()
         return job

@@ -25,10 +25,11 @@ from api.tasks.design import STORED, DesignTask, load_libraries
 from api.tasks.task import ProgressCallback, RunInThread, Task, TaskContext
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import SolveFailed
-from solver_cache.jobs import DAMAGED_ROW, Job, Jobs, open_jobs
-from solver_cache.memory.jobs import MemoryJobs
+from solver_cache.database.connection import Database
+from solver_cache.database.jobs import Jobs
+from solver_cache.jobs import DAMAGED_ROW, Job
 from solver_cache.process_pool.pool import PoolState, ProcessPool
-from solver_cache.process_pool.task_loop import Task as PoolTask
+from solver_cache.process_pool.task_loop import PoolFunction
 from solver_cache.store import Store
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Lane:
 
     async def run(
         self,
-        task: PoolTask,
+        task: PoolFunction,
         argument: Any,
         *,
         time_limit: float | None = None,
@@ -225,7 +226,7 @@ class ServiceResources:
         """Return ``work(*arguments)``, done in a thread for calls that only read; raises as `StoreCalls.run`."""
         return await self._reading.run(work, *arguments)
 
-    async def compute(self, task: PoolTask, argument: Any, seconds: float = 0.0) -> Any:
+    async def compute(self, task: PoolFunction, argument: Any, seconds: float = 0.0) -> Any:
         """Return ``task(argument, report)``: work that is never a job, on the lane for its length, clients in turn.
 
         Args:
@@ -264,11 +265,7 @@ def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], Non
     A store that is opened for reading only has its jobs in memory; the workers of one server share them in a database
     of their own, in the folder that they share while they run.
     """
-    jobs = open_jobs(store)
-    if settings.workers == 1 or settings.run_folder is None or not isinstance(jobs, MemoryJobs):
-        return jobs, lambda: None
-    from solver_cache.database.connection import Database
-    from solver_cache.database.jobs import DatabaseJobs
-
+    if settings.workers == 1 or settings.run_folder is None or not store.jobs.database.in_memory:
+        return store.jobs, lambda: None
     database = Database(f"sqlite:///{settings.run_folder / 'jobs.sqlite'}")
-    return DatabaseJobs(database), database.close
+    return Jobs(database), database.close

@@ -2,8 +2,9 @@
 
 It must not be a way into the operator's network. The name is resolved once, its addresses are checked, and connections
 go to addresses that were checked, so a name that resolves otherwise the next time (DNS rebinding) changes nothing. No
-redirect is followed and no proxy is used; of the answer, only the status is read. `http.client` resolves names itself
-and bounds each read but not the whole exchange, hence asyncio's streams.
+redirect is followed and no proxy is used; of the answer, only the status is read. httpcore does the exchange, and no
+more: it takes no redirect, proxy or setting from anywhere, and connects to the address that it is given, while
+``sni_hostname`` has the certificate held against the name.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import ipaddress
 import re
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -25,14 +26,8 @@ from darrm_opt.errors import InvalidInput
 MAX_URL_LENGTH = 2000
 """Longest address [characters]."""
 
-MAX_HEAD_BYTES = 2**14
-"""Most bytes of an answer that are read until its status is known."""
-
 MAX_ADDRESSES = 4
 """Most addresses of a host that are tried, one after the other."""
-
-MAX_INTERIM = 8
-"""Most interim answers (1xx) before the status."""
 
 CLOSE_SECONDS = 1.0
 """Time for the receiver to end its answer before the connection is cut [s]."""
@@ -68,8 +63,6 @@ _SPECIAL = tuple(
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class DeliveryError(Exception):
@@ -191,25 +184,49 @@ async def post(
     Raises:
         DeliveryError: there was no answer.
     """
-    lines = [
-        f"POST {url.target} HTTP/1.1",
-        f"host: {url.authority}",
-        f"content-length: {len(body)}",
-        "connection: close",
-    ]
-    head = "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""])
+    import httpcore
+
     try:
         async with asyncio.timeout(seconds):
-            connection = await _connect(url, await _resolve(url, networks), seconds)
-            return await _exchange(connection, head.encode("ascii") + body)
-    except TimeoutError:
+            addresses = await _resolve(url, networks)
+            for count, address in enumerate(addresses, 1):
+                try:
+                    return await _send(url, address, headers, body, seconds / len(addresses))
+                except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                    if count == len(addresses):
+                        raise
+    except (TimeoutError, httpcore.TimeoutException):
         raise DeliveryError(f"no answer within {seconds:g} s") from None
-    except ssl.SSLError as err:
-        raise DeliveryError(f"no secure connection ({err.reason or 'TLS'})") from err
-    except OSError as err:
-        raise DeliveryError("no connection") from err
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as err:
+    except httpcore.ProtocolError as err:
         raise DeliveryError("the answer is not HTTP") from err
+    except httpcore.NetworkError as err:
+        cause = next((item for item in _causes(err) if isinstance(item, ssl.SSLError)), None)
+        reason = "no connection" if cause is None else f"no secure connection ({cause.reason or 'TLS'})"
+        raise DeliveryError(reason) from err
+    raise AssertionError("unreachable: there is an address")
+
+
+async def _send(url: WebhookUrl, address: str, headers: Mapping[str, str], body: bytes, seconds: float) -> int:
+    """Send the request to an address that was checked, connected within its share of the time; return the status."""
+    import httpcore
+
+    place = httpcore.URL(scheme="https" if url.secure else "http", host=address, port=url.port, target=url.target)
+    head = [("host", url.authority), ("content-length", str(len(body))), ("connection", "close"), *headers.items()]
+    extensions = {"sni_hostname": url.host, "timeout": {"connect": seconds}}
+    async with (
+        httpcore.AsyncConnectionPool(ssl_context=_tls()) as pool,
+        pool.stream("POST", place, headers=head, content=body, extensions=extensions) as answer,
+    ):
+        with contextlib.suppress(TimeoutError, httpcore.NetworkError, httpcore.ProtocolError):
+            async with asyncio.timeout(CLOSE_SECONDS):  # else some receivers log a broken connection
+                await anext(answer.aiter_stream(), None)
+        return answer.status
+
+
+def _causes(err: BaseException | None) -> Iterator[BaseException]:
+    while err is not None:
+        yield err
+        err = err.__cause__ or err.__context__
 
 
 async def _resolve(url: WebhookUrl, networks: Sequence[Network]) -> list[str]:
@@ -223,41 +240,6 @@ async def _resolve(url: WebhookUrl, networks: Sequence[Network]) -> list[str]:
     if not allowed:
         raise DeliveryError("its host has no address that webhooks may be sent to")
     return allowed[:MAX_ADDRESSES]
-
-
-async def _connect(url: WebhookUrl, addresses: Sequence[str], seconds: float) -> Connection:
-    """Return a connection to the first address that accepts one, each given an equal part of the time."""
-    tls, name = (_tls(), url.host) if url.secure else (None, None)
-    failure = OSError()
-    for address in addresses:
-        try:
-            async with asyncio.timeout(seconds / len(addresses)):
-                return await asyncio.open_connection(
-                    address, url.port, limit=MAX_HEAD_BYTES, ssl=tls, server_hostname=name
-                )
-        except OSError as err:  # also TimeoutError
-            failure = err
-    raise failure
-
-
-async def _exchange(connection: Connection, request: bytes) -> int:
-    reader, writer = connection
-    try:
-        writer.write(request)
-        await writer.drain()
-        for _ in range(MAX_INTERIM):
-            head = await reader.readuntil(b"\r\n\r\n")
-            status_line = re.match(rb"HTTP/1\.[01] ([1-9][0-9]{2})[ \r]", head)
-            if status_line is None:
-                raise DeliveryError("the answer is not HTTP")
-            if not status_line[1].startswith(b"1"):
-                with contextlib.suppress(TimeoutError, OSError):  # else some receivers log a broken connection
-                    async with asyncio.timeout(CLOSE_SECONDS):
-                        await reader.read(MAX_HEAD_BYTES)
-                return int(status_line[1])
-        raise DeliveryError("the answer is not HTTP")
-    finally:
-        writer.transport.abort()
 
 
 @cache

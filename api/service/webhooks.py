@@ -34,10 +34,10 @@ from api.tasks.task import RunInThread
 from darrm_client.webhooks import sign_webhook, webhook_secret_text
 from darrm_opt import __version__
 from darrm_opt.errors import InvalidInput
-from solver_cache.database.jobs import DatabaseJobs
+from solver_cache.database.jobs import Jobs
 from solver_cache.database.webhooks import DatabaseWebhooks
 from solver_cache.errors import CacheError
-from solver_cache.jobs import Job, Jobs
+from solver_cache.jobs import Job
 from solver_cache.webhooks import Webhook, WebhookState
 
 _LOG = logging.getLogger("api.webhooks")
@@ -138,13 +138,13 @@ class Webhooks:
     async def _start_one(self) -> bool:
         busy_clients = [client for client, count in self._busy.items() if count >= DELIVERIES // 2]
         try:
-            claim = await self._run_in_thread(self._webhooks.claim, LEASE_FACTOR * self._seconds, busy_clients)
+            taken = await self._run_in_thread(self._webhooks.take, LEASE_FACTOR * self._seconds, busy_clients)
         except CacheError as err:
             _LOG.warning("webhooks cannot be looked up: %s", err)
             return False
-        if claim is None:
+        if taken is None:
             return False
-        webhook, job = claim
+        webhook, job = taken
         self._busy[webhook.client] += 1
         task = asyncio.create_task(self._attempt(webhook, job))
         self._tasks.add(task)
@@ -220,7 +220,7 @@ def stored_webhooks(jobs: Jobs, settings: Settings) -> DatabaseWebhooks:
     Raises:
         InvalidInput: the jobs are in no database, so a restart would forget them.
     """
-    if not isinstance(jobs, DatabaseJobs):
+    if jobs.database.in_memory:
         url = mask_password(settings.cache_url)
         raise InvalidInput("DARRM_CACHE_URL", url, "a database that can be written, as DARRM_WEBHOOK_SECRET is set")
     return DatabaseWebhooks(jobs.database)

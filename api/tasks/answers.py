@@ -16,6 +16,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, ClassVar, Self
 
@@ -44,7 +45,7 @@ from darrm_opt.answers.curves import compute_profile
 from darrm_opt.design_spec import CORE, canonical_json, digest
 from solver_cache.jobs import Job
 from solver_cache.kinds import Spec
-from solver_cache.process_pool.task_loop import Task as PoolTask
+from solver_cache.process_pool.task_loop import PoolFunction
 
 _LOG = logging.getLogger("api.jobs")
 
@@ -77,7 +78,7 @@ class AnswerKind:
     """
 
     model: type[BaseModel]
-    compute: PoolTask
+    compute: PoolFunction
     recheck: Callable[[dict[str, Any], dict[str, Any]], None] = _numbers
     answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = _as_computed
     designs: Callable[[dict[str, Any], dict[str, Any] | None], Sequence[Spec]] | None = None
@@ -138,20 +139,21 @@ class AnswerTask:
     question: dict[str, Any]
     solves: ClassVar[bool] = False
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The id of its job: the same question has the same job."""
         return digest(canonical_json({"kind": self.kind, "argument": self.argument, "core": CORE}))
 
-    def to_json(self) -> str:
-        """Return the task as canonical JSON, the form that is stored with the job."""
+    @cached_property
+    def text(self) -> str:
+        """The task as canonical JSON, the form that is stored with the job; made once."""
         return canonical_json(
             {"kind": self.kind, "argument": self.argument, "seconds": self.seconds, "question": self.question}
         )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the task that `to_json` wrote.
+        """Return the task that `text` states.
 
         Raises:
             LookupError, TypeError, ValueError: it is no such text.

@@ -13,6 +13,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -79,8 +80,9 @@ class DesignTask:
         """How long it is expected to take [s]."""
         return estimate_cost(self.spec, self.method).seconds
 
-    def to_json(self) -> str:
-        """Return the task as canonical JSON, the form that is stored with the job."""
+    @cached_property
+    def text(self) -> str:
+        """The task as canonical JSON, the form that is stored with the job; made once."""
         limits = {"time_limit": self.time_limit, "gap": self.gap}
         return canonical_json(
             {
@@ -95,7 +97,7 @@ class DesignTask:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the task that `to_json` wrote.
+        """Return the task that `text` states.
 
         Raises:
             InvalidInput: a value is out of its range.

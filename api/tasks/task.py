@@ -88,8 +88,9 @@ class Task(Protocol):
     def solves(self) -> bool:
         """Whether its work is the design of a γ, which the operator can switch off."""
 
-    def to_json(self) -> str:
-        """Return the task as canonical JSON, the form that is stored with the job."""
+    @property
+    def text(self) -> str:
+        """The task as canonical JSON, the form that is stored with the job."""
 
     def check(self, settings: Settings) -> None:
         """Reject work beyond the operator's limits; raises as `api.service.work_limits`."""

@@ -9,6 +9,8 @@ owned by another. Opening it then writes nothing, no file beside it either. A SQ
 as *immutable*, since SQLite would otherwise make two files beside it to read it: whoever writes to it while it is open
 so may have readers miss answers, or meet an error, until they open it again; no wrong answer can come of it, because
 every row is proved when it is read.
+
+``memory`` is a SQLite database of one object, gone with it: one connection, which threads take in turn.
 """
 
 from __future__ import annotations
@@ -17,16 +19,19 @@ import contextlib
 import os
 import shutil
 import socket
+import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from solver_cache.database.dialect import create_database_engine, is_file, open_connections
+from solver_cache.database.dialect import create_database_engine, create_memory_engine, is_file, open_connections
 from solver_cache.database.schema import MIGRATIONS, DamagedSchema, NewerSchema, migrate, schema_version
 from solver_cache.errors import DAMAGED, ELSEWHERE, CacheError, ReadOnlyCache
-from solver_cache.location import parse_url, redacted
+from solver_cache.location import MEMORY, parse_url, redacted
 
 MIN_FREE_BYTES = 2**20
 """Room on the disk below which an answer and its job may not fit [bytes]."""
@@ -39,12 +44,13 @@ class Database:
     """An open database with the present schema.
 
     Args:
-        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``.
+        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``; or ``memory``.
 
     Attributes:
         url: the location, without its password.
         dialect: "sqlite" or "postgresql".
-        path: the file of a SQLite database; None for PostgreSQL.
+        path: the file of a SQLite database; None for PostgreSQL, and in memory.
+        in_memory: whether it is gone with this object.
         read_only: whether it was opened for reading only.
         found_schema: version of the schema that was found; 0 where there was none.
 
@@ -54,17 +60,27 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        location, self.read_only = parse_url(url)
-        self.url = redacted(location.update_query_dict({"mode": "ro"}) if self.read_only else location)
-        self.dialect = location.get_backend_name()
-        path = Path(location.database or "") if self.dialect == "sqlite" else None
-        with self._translate_errors():
+        self.in_memory, path = url == MEMORY, None
+        self._turn = threading.Lock() if self.in_memory else contextlib.nullcontext()
+        self._sockets: dict[int, Any] = {}
+        self._identity: tuple[int, int] | None = None
+        if self.in_memory:
+            self.url, self.dialect, self.read_only = MEMORY, "sqlite", False
+            self.engine: Engine = create_memory_engine()
+            weakref.finalize(self, self.engine.dispose)
+        else:
+            location, self.read_only = parse_url(url)
+            self.url = redacted(location.update_query_dict({"mode": "ro"}) if self.read_only else location)
+            self.dialect = location.get_backend_name()
+            path = Path(location.database or "") if self.dialect == "sqlite" else None
             try:
-                self.engine = create_database_engine(location, path, read_only=self.read_only)
+                with self._translate_errors():
+                    self.engine = create_database_engine(location, path, read_only=self.read_only)
             except ImportError as err:
                 raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
-            self._sockets = {} if path is not None else open_connections(self.engine)
-            self._identity: tuple[int, int] | None = None
+            if path is None:
+                self._sockets = open_connections(self.engine)
+        with self._translate_errors():
             try:
                 self.found_schema = self._check(path) if self.read_only else self._prepare(path)
                 self.path = path
@@ -77,7 +93,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yield a connection to read from."""
-        with self._translate_errors(), self.engine.connect() as connection:
+        with self._turn, self._translate_errors(), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -86,7 +102,7 @@ class Database:
         if self.read_only:
             raise ReadOnlyCache(self.url)
         self._check_in_place()
-        with self._translate_errors(), self._transaction() as connection:
+        with self._turn, self._translate_errors(), self._transaction() as connection:
             yield connection
 
     def check_room(self) -> None:

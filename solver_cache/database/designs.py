@@ -33,11 +33,10 @@ _NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "u
 _DESIGN = (SOLUTIONS.c.key, SOLUTIONS.c.created, *(SOLUTIONS.c[name] for name in SearchColumns.__dataclass_fields__))
 
 
-class DatabaseDesigns:
-    """`solver_cache.designs.Designs` in a database.
+class Designs:
+    """Stored designs and their tags. Safe to use from several threads; in a database also from several processes.
 
-    Args:
-        database: where the answers are.
+    Every method raises CacheError where the place cannot be used, and has then changed nothing.
     """
 
     def __init__(self, database: Database) -> None:
@@ -49,7 +48,16 @@ class DatabaseDesigns:
         limit: int = PAGE_SIZE,
         after: str | None = None,
     ) -> Sequence[StoredDesign]:
-        """Return designs, the newest first, as `Designs.list` says."""
+        """Return designs of this version, the newest first.
+
+        Args:
+            design_filter: only those that fit.
+            limit: at most so many, 1 to `MAX_LISTED`.
+            after: continue behind the design with this key, the last one of the page before.
+
+        Raises:
+            InvalidInput: a limit out of range, or ``after`` is the key of none.
+        """
         check_list(limit)
         columns = SOLUTIONS.c
         page = _select(design_filter).order_by(columns.created.desc(), columns.key.desc()).limit(limit)
@@ -63,12 +71,16 @@ class DatabaseDesigns:
             return _designs(connection, page)
 
     def get(self, key: str) -> StoredDesign | None:
-        """Return one design, as `Designs.get` says."""
+        """Return one design, or None where there is none of this version."""
         with self._database.reading() as connection:
             return _design(connection, key)
 
     def tag(self, key: str, tag: str) -> StoredDesign | None:
-        """Give a design a tag, as `Designs.tag` says."""
+        """Give a design a tag, unless it has it; return it as it then stands, or None where there is none.
+
+        Raises:
+            InvalidInput: no such form of a tag, or the design has `MAX_TAGS` others.
+        """
         check_tag(tag)
         with self._database.writing() as connection:
             # locked, so that two who tag it at once are counted, and one who removes it leaves no tag behind
@@ -83,7 +95,11 @@ class DatabaseDesigns:
             return _design(connection, key)
 
     def untag(self, key: str, tag: str) -> StoredDesign | None:
-        """Take a tag from a design, as `Designs.untag` says."""
+        """Take a tag from a design, if it has it; return it as it then stands, or None where there is none.
+
+        Raises:
+            InvalidInput: no such form of a tag.
+        """
         check_tag(tag)
         with self._database.writing() as connection:
             connection.execute(delete(TAGS).where(TAGS.c.key == key, TAGS.c.tag == tag))

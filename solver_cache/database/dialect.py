@@ -30,6 +30,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.elements import ColumnElement
 
 BUSY_SECONDS = 30
@@ -54,6 +55,14 @@ def create_database_engine(location: URL, path: Path | None, *, read_only: bool)
         engine = create_engine(location, hide_parameters=True, creator=_reader(path))
     else:
         engine = create_engine(location, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
+    event.listen(engine, "connect", _configure)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def create_memory_engine() -> Engine:
+    """Return the engine of a new SQLite database in memory, which is its one connection."""
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine

@@ -1,7 +1,7 @@
-"""Job queue in a database: claims are its transactions, time is its server's, one job or many at once.
+"""Job queue in a database: a job is taken in a transaction, time is its server's, one job or many at once.
 
-`DatabaseJobs.claim` looks up index entries: the lease that ran out first, which clients wait, and of the one that is
-next the job that has waited longest. PostgreSQL skips what another claimer has locked; SQLite admits one writer at a
+`Jobs.take` looks up index entries: the lease that ran out first, which clients wait, and of the one that is
+next the job that has waited longest. PostgreSQL skips what another has locked; SQLite admits one writer at a
 time.
 """
 
@@ -36,7 +36,7 @@ from solver_cache.jobs import (
     STATES,
     Job,
     State,
-    check_claim,
+    check_lease,
     check_list,
     damaged,
     unknown_after,
@@ -60,8 +60,14 @@ QUEUED: dict[str, Any] = {
 """Columns of a job that was just submitted, without its id, kind, request and times."""
 
 
-class DatabaseJobs:
-    """`solver_cache.jobs.Jobs` in an open database."""
+class Jobs:
+    """Job queue. Safe to use from several threads; in a database also from several processes.
+
+    Times are by one clock: the database server's, or this machine's. A clock that jumps may let a claim run out early
+    (its job is then done twice) or late (at most by `MAX_LEASE_SECONDS`); no job and no result is lost by it.
+
+    Every method raises CacheError where the place cannot be used, and has then changed nothing.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -82,7 +88,21 @@ class DatabaseJobs:
         seconds: float = 0.0,
         trace: str = "",
     ) -> Job:
-        """Queue a job as `Jobs.submit` says."""
+        """Queue a job, unless it is there already; return it as it then stands.
+
+        A job that is queued, running or done is left as it is; one that failed or was cancelled is queued again, as
+        new. With ``afresh`` so is one that is done: because its result is of no use any more. A row that is damaged is
+        written anew.
+
+        Args:
+            id: its name, the same for the same question.
+            kind: who can do it.
+            request: what is asked, as text.
+            afresh: whether a result that is there is to be made again.
+            client: who submits it, and is one of its clients from now on (`list`, `cancel`); empty: nobody's.
+            seconds: how long it is expected to take [s] (`take`).
+            trace: W3C ``traceparent`` of the request; empty where it is not traced.
+        """
         requeued_states: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
         with self._database.reading() as connection:  # the usual case, without a writer's lock
             row = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
@@ -103,7 +123,12 @@ class DatabaseJobs:
             return job_of(connection.execute(query).one())
 
     def get(self, id: str, client: str | None = None) -> Job | None:
-        """Return a job, as `Jobs.get` says."""
+        """Return a job, or None where there is none.
+
+        Args:
+            id: its name.
+            client: only if this client submitted it, or it is nobody's; None: whoever did.
+        """
         query = select(JOBS).where(JOBS.c.id == id)
         if client is not None:
             query = query.where(_belongs(client))
@@ -114,7 +139,17 @@ class DatabaseJobs:
     def list(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
     ) -> Sequence[Job]:
-        """Return jobs, the newest first, as `Jobs.list` says."""
+        """Return jobs, the newest first.
+
+        Args:
+            state: only those in this state.
+            limit: at most so many, at least 1.
+            after: continue behind the job with this id, the last one of the page before.
+            client: only those that this client submitted, and those that are nobody's; None: all.
+
+        Raises:
+            InvalidInput: ``limit`` is below 1, ``state`` is none, or ``after`` is no job that is still stored.
+        """
         check_list(state, limit)
         page = select(JOBS).order_by(JOBS.c.created.desc(), JOBS.c.id.desc()).limit(limit)
         if state is not None:
@@ -130,7 +165,7 @@ class DatabaseJobs:
             return [job_of(row) for row in connection.execute(page)]
 
     def counts(self, client: str | None = None) -> dict[State, int]:
-        """Return the number of jobs in each state, as `Jobs.counts` says."""
+        """Return the number of jobs in each state; of those that ``client`` submitted first, if one is given."""
         query = select(JOBS.c.state, func.count()).group_by(JOBS.c.state)
         if client is not None:
             query = query.where(JOBS.c.client == client)
@@ -145,7 +180,7 @@ class DatabaseJobs:
             seconds = connection.execute(query).scalar()
         return max(0.0, float(seconds)) if isinstance(seconds, int | float) else 0.0
 
-    def claim(
+    def take(
         self,
         owner: str,
         lease_seconds: float,
@@ -153,8 +188,22 @@ class DatabaseJobs:
         kinds: Collection[str] | None = None,
         max_seconds: float | None = None,
     ) -> Job | None:
-        """Take one job as `Jobs.claim` says."""
-        check_claim(owner, lease_seconds)
+        """Take one job that waits, or whose owner let its lease run out; return it, now running, or None.
+
+        Abandoned jobs come first. Then clients share: the one with the fewest running jobs is next, among equals the
+        one that was served least recently, and of its jobs the one that has waited longest. So a client with many jobs
+        delays another's first by one running job at most. Never do two owners get one job.
+
+        Args:
+            owner: who takes it: a name that nobody else uses, in any process on any machine.
+            lease_seconds: how long it is held unless renewed [s], in (0, `MAX_LEASE_SECONDS`].
+            kinds: only one of these kinds.
+            max_seconds: only one that is expected to take no longer [s].
+
+        Raises:
+            InvalidInput: ``owner`` is empty, or ``lease_seconds`` is out of range.
+        """
+        check_lease(owner, lease_seconds)
         with self._database.reading() as connection:  # who polls an empty queue takes no writer's lock
             if all(connection.execute(query).first() is None for query in self._free(kinds, max_seconds)):
                 return None
@@ -163,7 +212,7 @@ class DatabaseJobs:
             if job_id is None:
                 return None
             now = self._now
-            claim = (
+            taking = (
                 update(JOBS)
                 .where(JOBS.c.id == job_id)
                 .values(
@@ -174,7 +223,7 @@ class DatabaseJobs:
                     updated=now,
                 )
             )
-            return job_of(connection.execute(claim.returning(*JOBS.c)).one())
+            return job_of(connection.execute(taking.returning(*JOBS.c)).one())
 
     def _lock_free(
         self, connection: Connection, kinds: Collection[str] | None, max_seconds: float | None
@@ -184,10 +233,10 @@ class DatabaseJobs:
         job_id = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
         if job_id is not None:
             return str(job_id)
-        for client in self._clients_in_turn(connection, _claim_conditions(kinds, max_seconds)):
+        for client in self._clients_in_turn(connection, _take_conditions(kinds, max_seconds)):
             query = waiting.where(JOBS.c.client == client).with_for_update(skip_locked=True)
             job_id = connection.execute(query).scalar()
-            if job_id is not None:  # else others claim the rest of this client's
+            if job_id is not None:  # else others take the rest of this client's
                 return str(job_id)
         return None
 
@@ -207,32 +256,50 @@ class DatabaseJobs:
         return [str(client) for client in connection.execute(turn).scalars()]
 
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
-        """Hold a claim for longer as `Jobs.renew` says."""
-        check_claim(owner, lease_seconds)
+        """Hold a job for longer, from now, and say how far the work is; False: it is lost or cancelled, stop.
+
+        A lease that ran out is renewed all the same if nobody took the job meanwhile.
+
+        Args:
+            id: of the job.
+            owner: who holds it.
+            lease_seconds: for how long from now [s], in (0, `MAX_LEASE_SECONDS`].
+            progress: how far it is, as text; None leaves what was said.
+        """
+        check_lease(owner, lease_seconds)
         changes = {} if progress is None else {"progress": progress}
         with self._database.writing() as connection:
             lease_until = self._now + lease_seconds
             return self._change(connection, _update_own(id, owner), lease_until=lease_until, **changes)
 
     def finish(self, id: str, owner: str, result: str) -> bool:
-        """Make a claimed job done as `Jobs.finish` says."""
+        """Make the job ``id`` done with ``result``; False, and nothing changed, if ``owner`` holds it no more."""
         with self._database.writing() as connection:
             return self._change(connection, _update_own(id, owner), state="done", result=result, **RELEASED)
 
     def fail(self, id: str, owner: str, reason: str) -> bool:
-        """Make a claimed job failed as `Jobs.fail` says."""
+        """Make the job ``id`` failed for ``reason``; False, and nothing changed, if ``owner`` holds it no more."""
         reason = reason.replace("\0", "�")  # which PostgreSQL does not keep
         with self._database.writing() as connection:
             return self._change(connection, _update_own(id, owner), state="failed", reason=reason, **RELEASED)
 
     def release(self, id: str, owner: str) -> bool:
-        """Put a claimed job back as `Jobs.release` says."""
+        """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
         with self._database.writing() as connection:
             attempts = JOBS.c.attempts - 1
             return self._change(connection, _update_own(id, owner), state="queued", attempts=attempts, **RELEASED)
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
-        """Make a running job done as `Jobs.settle` says."""
+        """Make a running job done with ``result``, whoever holds it; return it, or None where there is none.
+
+        Its owner finds at the next `renew` that it holds it no more.
+
+        Args:
+            id: of the job.
+            result: what came of it, as text.
+            client: who is content with it: it goes on if it has other clients, and is none of a client's that did not
+                submit it; None: everyone.
+        """
         with self._database.writing() as connection:
             if client is not None:
                 own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
@@ -246,7 +313,13 @@ class DatabaseJobs:
         return self.get(id)
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:
-        """Cancel a job that is not over, as `Jobs.cancel` says."""
+        """Cancel a job that is not over; return it as it then stands, or None where there is none.
+
+        Args:
+            id: of the job.
+            client: who no longer wants it: it goes on for its other clients, and is none of a client's that did not
+                submit it (None is returned then), unless it is nobody's. None: whoever wants it.
+        """
         with self._database.writing() as connection:
             if client is not None:
                 own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
@@ -263,7 +336,7 @@ class DatabaseJobs:
         return self.get(id)
 
     def prune(self, before: float) -> int:
-        """Forget jobs that were over before that time, as `Jobs.prune` says."""
+        """Forget jobs that were over before that time [s since 1970-01-01 UTC]; return how many."""
         total = 0
         for state in FINAL_STATES:
             old = and_(JOBS.c.state == state, JOBS.c.updated < before)
@@ -284,7 +357,7 @@ class DatabaseJobs:
     ) -> tuple[Select[tuple[str]], Select[tuple[str]]]:
         """Return the queries for the id of a job that was abandoned, and of one that waits."""
         void = or_(JOBS.c.lease_until < self._now, JOBS.c.lease_until > self._now + MAX_LEASE_SECONDS)
-        conditions = _claim_conditions(kinds, max_seconds)
+        conditions = _take_conditions(kinds, max_seconds)
         abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void, *conditions).order_by(JOBS.c.lease_until)
         waiting = select(JOBS.c.id).where(JOBS.c.state == "queued", *conditions).order_by(JOBS.c.created, JOBS.c.id)
         return abandoned.limit(1), waiting.limit(1)
@@ -302,8 +375,8 @@ def _update_own(id: str, owner: str) -> Update:
     return update(JOBS).where(JOBS.c.id == id, JOBS.c.owner == owner, JOBS.c.state == "running")
 
 
-def _claim_conditions(kinds: Collection[str] | None, max_seconds: float | None) -> list[ColumnElement[bool]]:
-    """Return the conditions of a claim."""
+def _take_conditions(kinds: Collection[str] | None, max_seconds: float | None) -> list[ColumnElement[bool]]:
+    """Return the conditions of `Jobs.take`."""
     conditions: list[ColumnElement[bool]] = []
     if kinds is not None:
         conditions.append(JOBS.c.kind.in_(kinds))

@@ -13,13 +13,13 @@ from sqlalchemy import Connection, Select, delete, func, select, tuple_, update
 from darrm_opt.design_spec import CORE, DesignSpec
 from solver_cache.database import claims
 from solver_cache.database.connection import Database
-from solver_cache.database.designs import DatabaseDesigns
+from solver_cache.database.designs import Designs
 from solver_cache.database.dialect import insert_many, insert_new, integrity_errors, is_among, storage_bytes
-from solver_cache.database.jobs import DatabaseJobs
+from solver_cache.database.jobs import Jobs
 from solver_cache.database.schema import SOLUTIONS, TAGS, fill, schema_version
 from solver_cache.errors import DAMAGED, CacheError
-from solver_cache.jobs import Jobs, check_claim
-from solver_cache.memory.jobs import MemoryJobs
+from solver_cache.jobs import check_lease
+from solver_cache.location import MEMORY
 from solver_cache.model import SHAPES, ClaimResult, HitCounter, Row, Stats, columns_of
 
 ROWS_PER_PAGE = 200
@@ -36,7 +36,7 @@ class DatabaseStore:
 
     Args:
         url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``; with ``?mode=ro`` for reading only (jobs are
-            then kept in memory).
+            then kept in memory); or ``memory``.
 
     Raises:
         CacheError: the database cannot be opened, made, migrated or written.
@@ -46,8 +46,8 @@ class DatabaseStore:
         self.hits = HitCounter()
         self._database = Database(url)
         self.url = self._database.url
-        self.designs = DatabaseDesigns(self._database)
-        self.jobs: Jobs = MemoryJobs() if self._database.read_only else DatabaseJobs(self._database)
+        self.designs = Designs(self._database)
+        self.jobs = Jobs(Database(MEMORY) if self._database.read_only else self._database)
 
     @property
     def file(self) -> Path | None:
@@ -79,7 +79,7 @@ class DatabaseStore:
 
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         """Claim keys as `solver_cache.store.Store.claim` says."""
-        check_claim(owner, lease_seconds)
+        check_lease(owner, lease_seconds)
         with self._database.writing() as connection:
             own = claims.take(connection, owner, lease_seconds, keys)
             # looked up behind the claim: `complete` stores an answer and ends its claim in one transaction
@@ -94,16 +94,21 @@ class DatabaseStore:
             own_rows = {row.key: row for row in rows if row.key in own_keys}
             return own_rows | self._put_all(connection, [*own_rows.values()])
 
+    def put_all(self, rows: Sequence[Row]) -> None:
+        """Keep rows as `solver_cache.store.Store.put_all` says."""
+        with self._database.writing() as connection:
+            self._put_all(connection, [*{row.key: row for row in reversed(rows)}.values()])
+
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
         """Hold claims for longer as `solver_cache.store.Store.renew_claims` says."""
-        check_claim(owner, lease_seconds)
+        check_lease(owner, lease_seconds)
         with self._database.writing() as connection:
             claims.renew(connection, owner, lease_seconds, keys)
 
-    def release_claims(self, owner: str, keys: Collection[str]) -> None:
+    def release_claims(self, owner: str, keys: Collection[str]) -> set[str]:
         """Let go of claims as `solver_cache.store.Store.release_claims` says."""
         with self._database.writing() as connection:
-            claims.end(connection, owner, keys)
+            return claims.end(connection, owner, keys)
 
     def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
         """Add rows where there are none; return those that are stored already."""
@@ -161,7 +166,7 @@ class DatabaseStore:
             rows, stale = connection.execute(query).one()
             size = storage_bytes(connection)
             schema = schema_version(connection)
-        return Stats(int(rows), int(stale), size, schema, DatabaseJobs(self._database).counts())
+        return Stats(int(rows), int(stale), size, schema, Jobs(self._database).counts())
 
     def fill(self) -> int:
         """Fill columns that an earlier release left empty; return for how many rows."""
@@ -197,6 +202,7 @@ class DatabaseStore:
     def close(self) -> None:
         """Close every connection."""
         self._database.close()
+        self.jobs.database.close()
 
 
 def candidates_query(spec: DesignSpec) -> Select[Any]:

@@ -1,4 +1,4 @@
-"""Webhooks in a database, beside the jobs whose end they tell: claims are transactions, time is the server's."""
+"""Webhooks in a database, beside the jobs whose end they tell: one is taken in a transaction, time is the server's."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class DatabaseWebhooks:
         with self._database.writing() as connection:
             return connection.execute(deletion).rowcount == 1
 
-    def claim(self, lease_seconds: float, without: Collection[str] = ()) -> tuple[Webhook, Job] | None:
+    def take(self, lease_seconds: float, without: Collection[str] = ()) -> tuple[Webhook, Job] | None:
         """Take one webhook that is due, with its job, which is over; None if none is.
 
         Those with the fewest attempts come first, so that addresses that fail do not delay the others.
@@ -85,16 +85,16 @@ class DatabaseWebhooks:
             if webhook_id is None:
                 return None
             now = server_time(self._database.dialect)
-            claim = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook_id)
-            claim = claim.values(attempts=WEBHOOKS.c.attempts + 1, due=now + lease_seconds, updated=now)
-            webhook = _webhook(connection.execute(claim.returning(*WEBHOOKS.c)).one())
+            taking = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook_id)
+            taking = taking.values(attempts=WEBHOOKS.c.attempts + 1, due=now + lease_seconds, updated=now)
+            webhook = _webhook(connection.execute(taking.returning(*WEBHOOKS.c)).one())
             return webhook, job_of(connection.execute(select(JOBS).where(JOBS.c.id == webhook.job)).one())
 
     def record(self, webhook: Webhook, state: WebhookState, reason: str = "", delay: float = 0.0) -> bool:
         """Record how an attempt ended; False, and nothing changed, if another attempt was begun meanwhile.
 
         Args:
-            webhook: as it was claimed.
+            webhook: as it was taken.
             state: "pending" to try again.
             reason: what was wrong.
             delay: after which it is tried again [s].

@@ -1,8 +1,8 @@
 """Dask cluster: workers on this or other machines, through a scheduler.
 
-Dask itself gives a task to another worker when one dies. What it gives up (a task that took several workers with it, a
-scheduler that is gone) comes back as lost, and the run decides. A scheduler that comes back at its address is joined
-again.
+Dask itself gives an assignment to another worker when one dies. What it gives up (an assignment that took several
+workers with it, a scheduler that is gone) comes back as lost, and the run decides. A scheduler that comes back at its
+address is joined again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import require
-from solver_cache.precompute.executor import ExecutorLost, TaskEnded, TaskLost, TaskReport
-from solver_cache.precompute.worker import Event, Task, Work, perform
+from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, ExecutorLost
+from solver_cache.precompute.worker import Assignment, Event, Work, perform
 
 RETRY_SECONDS = 60.0
 """Longest wait for a Dask scheduler that does not answer [s]."""
@@ -85,17 +85,17 @@ class Cluster:
 
     @property
     def capacity(self) -> int:
-        """How many more tasks keep every thread busy."""
+        """How many more assignments keep every thread busy."""
         return TASKS_PER_THREAD * self._threads - len(self._futures)
 
-    def submit(self, task: Task) -> None:
-        """Take a task."""
-        number = task.number
+    def submit(self, assignment: Assignment) -> None:
+        """Take an assignment."""
+        number = assignment.number
         try:
             future = self._client.submit(
                 _perform_all,
                 self._work,
-                pickle.dumps(task),
+                pickle.dumps(assignment),
                 pure=False,
                 key=f"precompute-{id(self)}-{time.time_ns()}-{number}",
             )
@@ -107,15 +107,15 @@ class Cluster:
         self._futures[number] = future
         future.add_done_callback(lambda future: self._finished.put((number, future)))
 
-    def poll(self, seconds: float) -> list[TaskReport]:
-        """Return what happened; tasks of a scheduler that is gone are lost."""
-        reports: list[TaskReport] = []
+    def poll(self, seconds: float) -> list[AssignmentReport]:
+        """Return what happened; assignments of a scheduler that is gone are lost."""
+        reports: list[AssignmentReport] = []
         try:
             number, future = self._finished.get(timeout=seconds)
             while True:
                 if number in self._futures and self._futures[number] is future:
                     del self._futures[number]
-                    reports.append(TaskReport(number, _events_of(future)))
+                    reports.append(AssignmentReport(number, _events_of(future)))
                 number, future = self._finished.get_nowait()
         except queue.Empty:
             pass
@@ -135,10 +135,10 @@ class Cluster:
         if self._local is not None:
             _close(self._local, SHUTDOWN_SECONDS)
 
-    def _reconnect(self) -> list[TaskReport]:
-        """Give up every task that is out, and wait until the scheduler answers again."""
-        loss = TaskLost(f"the scheduler {self._address} was lost")
-        reports = [TaskReport(number, [loss]) for number in self._futures]
+    def _reconnect(self) -> list[AssignmentReport]:
+        """Give up every assignment that is out, and wait until the scheduler answers again."""
+        loss = AssignmentLost(f"the scheduler {self._address} was lost")
+        reports = [AssignmentReport(number, [loss]) for number in self._futures]
         self._futures.clear()
         _LOG.warning("the scheduler %s is lost; waiting for it", self._address)
         _close(self._client)
@@ -176,7 +176,7 @@ def _local(workers: int) -> Any:
     import dask
     import distributed
 
-    # workers load what they need before there is a task for them
+    # workers load what they need before there is an assignment for them
     preload = ["darrm_opt.design.solver", "solver_cache.precompute.worker"]
     with dask.config.set({"distributed.worker.profile.enabled": False, "distributed.worker.preload": preload}):
         return distributed.LocalCluster(  # type: ignore[no-untyped-call]
@@ -190,29 +190,29 @@ def _local(workers: int) -> Any:
 
 
 def _perform_all(work: Work, pickled: bytes) -> bytes:
-    """Do a task, on a worker, in a name of its own: a worker that was thought lost may still be at it.
+    """Do an assignment, on a worker, in a name of its own: a worker that was thought lost may still be at it.
 
-    Task and events travel as bytes, into which Dask does not look: it would go through every problem and answer.
+    Assignment and events travel as bytes, into which Dask does not look: it would go through every problem and answer.
     """
-    task: Task = pickle.loads(pickled)  # noqa: S301 — from our own client, as everything that a worker runs
-    own_task = replace(task, owner=f"{task.owner}:{uuid.uuid4().hex[:8]}") if task.owner else task
-    return pickle.dumps(list(work(own_task)))
+    assignment: Assignment = pickle.loads(pickled)  # noqa: S301 — from our own client, as everything that a worker runs
+    own = replace(assignment, owner=f"{assignment.owner}:{uuid.uuid4().hex[:8]}") if assignment.owner else assignment
+    return pickle.dumps(list(work(own)))
 
 
-def _events_of(future: Any) -> list[Event | TaskEnded | TaskLost]:
-    """Return what a task came to."""
+def _events_of(future: Any) -> list[Event | AssignmentEnded | AssignmentLost]:
+    """Return what an assignment came to."""
     if future is None:
-        return [TaskLost("it could not be handed out")]
+        return [AssignmentLost("it could not be handed out")]
     if future.status == "finished":
         try:
             events: list[Event] = pickle.loads(future.result(timeout=30))  # noqa: S301 — from our own workers
-            return [*events, TaskEnded()]
+            return [*events, AssignmentEnded()]
         except Exception as err:  # noqa: BLE001 — the worker that held the result went away with it
-            return [TaskLost(f"{type(err).__name__}: {err}")]
+            return [AssignmentLost(f"{type(err).__name__}: {err}")]
     if future.status == "error":
         error = future.exception()
-        return [TaskLost(f"{type(error).__name__}: {error}")]
-    return [TaskLost(f"it was {future.status} by the cluster")]
+        return [AssignmentLost(f"{type(error).__name__}: {error}")]
+    return [AssignmentLost(f"it was {future.status} by the cluster")]
 
 
 def _close(resource: Any, seconds: float = 2.0) -> None:

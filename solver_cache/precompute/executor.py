@@ -1,4 +1,4 @@
-"""Executor protocol: runs tasks on this machine's processes or on a cluster, and reports events."""
+"""Executor protocol: runs assignments on this machine's processes or on a cluster, and reports events."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from darrm_opt.errors import DarrmError
-from solver_cache.precompute.worker import Event, Task
+from solver_cache.precompute.worker import Assignment, Event
 
 
 @dataclass(frozen=True)
-class TaskEnded:
-    """End of a task: all its events were reported."""
+class AssignmentEnded:
+    """End of an assignment: all its events were reported."""
 
 
 @dataclass(frozen=True)
-class TaskLost:
-    """Loss of a task: its worker was killed, or can no longer be reached."""
+class AssignmentLost:
+    """Loss of an assignment: its worker was killed, or can no longer be reached."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class TaskReport:
-    """Report of a task: events in their order, the last one of its last report being its end or its loss."""
+class AssignmentReport:
+    """Report of an assignment: events in their order, the last one of its last report being its end or its loss."""
 
     number: int
-    events: Sequence[Event | TaskEnded | TaskLost]
+    events: Sequence[Event | AssignmentEnded | AssignmentLost]
 
 
 class ExecutorLost(DarrmError):
@@ -38,24 +38,24 @@ class Executor(Protocol):
     """Runs tasks.
 
     Attributes:
-        streams: whether events are reported while the task goes on; of a careful task at once: then a lost worker was
-            at the first problem without one. Else they are reported when the task ends.
+        streams: whether events are reported while the assignment goes on; of a careful one at once: then a lost worker
+            was at the first problem without one. Else they are reported when the assignment ends.
     """
 
     streams: bool
 
     @property
     def workers(self) -> int:
-        """How many tasks run at once."""
+        """How many assignments run at once."""
 
     @property
     def capacity(self) -> int:
-        """How many more tasks it takes now, so that none of its workers waits."""
+        """How many more assignments it takes now, so that none of its workers waits."""
 
-    def submit(self, task: Task) -> None:
-        """Take a task."""
+    def submit(self, assignment: Assignment) -> None:
+        """Take an assignment."""
 
-    def poll(self, seconds: float) -> list[TaskReport]:
+    def poll(self, seconds: float) -> list[AssignmentReport]:
         """Return what happened since it was last asked; wait so long [s] for something.
 
         Raises:

@@ -1,6 +1,7 @@
-"""Local processes: an `Executor` of processes, where one that dies loses only the task it was at.
+"""Local processes: an `Executor` of processes, where one that dies loses only the assignment it was at.
 
-Each process has a thread here, which hands it a task, passes on what it reports, and hands it the next task at once.
+Each process has a thread here, which hands it an assignment, passes on what it reports, and hands it the next one
+at once.
 The service, whose event loop must never wait, has the same processes in a pool of its own
 (`solver_cache.process_pool.pool`).
 """
@@ -17,11 +18,10 @@ from typing import Any
 
 from darrm_opt.errors import SolveFailed
 from darrm_opt.process import usable_processors
-from solver_cache.precompute.executor import TaskEnded, TaskLost, TaskReport
-from solver_cache.precompute.worker import Event, Task, Work, perform, report_events, warm_up
+from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport
+from solver_cache.precompute.worker import Assignment, Event, Work, perform, report_events, warm_up
 from solver_cache.process_pool.process import ProcessLost, lost, reap, start_process
-from solver_cache.process_pool.task_loop import NICENESS, unpack_error
-from solver_cache.process_pool.task_loop import Task as PoolTask
+from solver_cache.process_pool.task_loop import NICENESS, PoolFunction, unpack_error
 
 
 class Processes:
@@ -36,8 +36,8 @@ class Processes:
 
     def __init__(self, workers: int | None = None, work: Work = perform) -> None:
         self._work, self._tasks = work, 0
-        self._waiting: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._reports: queue.SimpleQueue[TaskReport] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[AssignmentReport] = queue.SimpleQueue()
         self._processes = [
             _Process(f"precompute-{number}") for number in range(1, (workers or usable_processors()) + 1)
         ]
@@ -60,17 +60,17 @@ class Processes:
 
     @property
     def capacity(self) -> int:
-        """Free processes, and a task in reserve for each: it is claimed while all are busy."""
+        """Free processes, and an assignment in reserve for each: it is claimed while all are busy."""
         return 2 * self.workers - self._tasks
 
-    def submit(self, task: Task) -> None:
-        """Take a task."""
+    def submit(self, assignment: Assignment) -> None:
+        """Take an assignment."""
         self._tasks += 1
-        self._waiting.put(task)
+        self._waiting.put(assignment)
 
-    def poll(self, seconds: float) -> list[TaskReport]:
+    def poll(self, seconds: float) -> list[AssignmentReport]:
         """Return what happened; a process that died has lost its task."""
-        reports: list[TaskReport] = []
+        reports: list[AssignmentReport] = []
         if not self._tasks:
             return reports
         try:
@@ -78,7 +78,7 @@ class Processes:
             while True:
                 reports.append(self._reports.get_nowait())
         except queue.Empty:
-            self._tasks -= sum(isinstance(report.events[-1], TaskEnded | TaskLost) for report in reports)
+            self._tasks -= sum(isinstance(report.events[-1], AssignmentEnded | AssignmentLost) for report in reports)
             return reports
 
     def close(self) -> None:
@@ -90,19 +90,19 @@ class Processes:
             thread.join()
 
     def _serve(self, process: _Process) -> None:
-        """Hand tasks to a process until it is ended (in a thread). The scheduler decides about retries."""
-        process.run(warm_up, None, lambda _: None)  # nobody asks what came of it: tasks find what there is
-        while (task := self._waiting.get()) is not None and not process.ended:
-            report = partial(self._report, task.number)
-            report([process.run(report_events, (self._work, task), report)])
+        """Hand assignments to a process until it is ended (in a thread). The scheduler decides about retries."""
+        process.run(warm_up, None, lambda _: None)  # nobody asks what came of it: assignments find what there is
+        while (assignment := self._waiting.get()) is not None and not process.ended:
+            report = partial(self._report, assignment.number)
+            report([process.run(report_events, (self._work, assignment), report)])
         process.close()
 
-    def _report(self, number: int, events: list[Event | TaskEnded | TaskLost]) -> None:
-        self._reports.put(TaskReport(number, events))
+    def _report(self, number: int, events: list[Event | AssignmentEnded | AssignmentLost]) -> None:
+        self._reports.put(AssignmentReport(number, events))
 
 
 class _Process:
-    """Process that does one task at a time, and is replaced when it dies. For one thread, but for `end` and `pid`."""
+    """Process that does one thing at a time, and is replaced when it dies. For one thread, but for `end` and `pid`."""
 
     def __init__(self, name: str) -> None:
         self.name, self.ended = name, False
@@ -116,12 +116,15 @@ class _Process:
         return running[0].pid if running is not None and running[0].poll() is None else 0
 
     def run(
-        self, task: PoolTask, argument: Any, report: Callable[[list[Event | TaskEnded | TaskLost]], None]
-    ) -> TaskEnded | TaskLost:
-        """Do a task; return how it ended."""
+        self,
+        function: PoolFunction,
+        argument: Any,
+        report: Callable[[list[Event | AssignmentEnded | AssignmentLost]], None],
+    ) -> AssignmentEnded | AssignmentLost:
+        """Have a function done; return how it ended."""
         try:
             connection = self._begun()
-            connection.send((1, task, argument))
+            connection.send((1, function, argument))
             while True:
                 _, what, content = connection.recv()
                 if what != "progress":
@@ -129,11 +132,13 @@ class _Process:
                 report(content)
         except Exception as err:  # noqa: BLE001 — it died, could not be started, or said what cannot be read
             end = self.close()
-            return TaskLost(end if end and isinstance(err, EOFError | OSError) else f"{type(err).__name__}: {err}")
+            return AssignmentLost(
+                end if end and isinstance(err, EOFError | OSError) else f"{type(err).__name__}: {err}"
+            )
         if what == "done":
-            return TaskEnded()
+            return AssignmentEnded()
         failure = unpack_error(content) or SolveFailed(f"The task failed: {content[1].strip().splitlines()[-1]}")
-        return TaskLost(f"{type(failure).__name__}: {failure}")  # such as a shared store that is gone
+        return AssignmentLost(f"{type(failure).__name__}: {failure}")  # such as a shared store that is gone
 
     def end(self) -> None:
         """Kill it, and start no other one."""

@@ -30,16 +30,16 @@ from solver_cache.jobs import MAX_LEASE_SECONDS
 from solver_cache.kinds import Spec, question_record
 from solver_cache.model import ClaimResult
 from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
-from solver_cache.precompute.executor import Executor, TaskEnded, TaskLost, TaskReport
+from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, Executor
 from solver_cache.precompute.plan import Batch, RunPlan
 from solver_cache.precompute.progress import Failure, RunOutcome, RunProgress, RunWatcher
 from solver_cache.precompute.worker import (
     SAVE_SECONDS,
     Answer,
     AnswerStored,
+    Assignment,
     ClaimedElsewhere,
     SolveFinished,
-    Task,
 )
 from solver_cache.store import Store
 
@@ -63,7 +63,7 @@ TASKS_PER_WORKER = 1.5
 They shrink towards the end, so that all end together."""
 
 MIN_TASK_SECONDS = 0.05
-"""Least expected work of a task that was cut from a batch [s]."""
+"""Least expected work of an assignment that was cut from a batch [s]."""
 
 MAX_UNSAVED = 1000
 """Answers that are stored at a time."""
@@ -107,7 +107,7 @@ class RunOptions:
 
 @dataclass
 class _InFlight:
-    """A batch that was handed out as a task, what of it is not told of yet, and what of that is solved all the same."""
+    """A batch that was handed out, what of it is not told of yet, and what of that is solved all the same."""
 
     batch: Batch
     owner: str
@@ -214,7 +214,7 @@ class Scheduler:
             self._reported_at = time.monotonic()
             self._watcher(self._progress())
 
-    def _poll(self) -> list[TaskReport]:
+    def _poll(self) -> list[AssignmentReport]:
         if self._in_flight:
             return self._executor.poll(POLL_SECONDS)
         if self._delayed and not self._ready:  # nothing to do but wait for others
@@ -250,7 +250,7 @@ class Scheduler:
         owner = f"{self._owner}:{number}" if options.store_url else ""
         self._in_flight[number] = _InFlight(batch, owner, {spec.key: spec for spec in batch.specs})
         how = options.backend, options.time_limit, options.store_url, owner, options.lease, batch.careful
-        self._executor.submit(Task(number, batch.specs, batch.lead, *how))
+        self._executor.submit(Assignment(number, batch.specs, batch.lead, *how))
 
     def _claim(self, batch: Batch) -> Batch:
         """Claim what can be claimed of a batch and return it; put off what another has."""
@@ -265,17 +265,17 @@ class Scheduler:
         self._defer(part("held"))
         return part("taken")
 
-    def _handle(self, report: TaskReport) -> None:
+    def _handle(self, report: AssignmentReport) -> None:
         flight = self._in_flight.get(report.number)
-        if flight is None:  # of a task that was given up as lost, and goes on all the same
+        if flight is None:  # of an assignment that was given up as lost, and goes on all the same
             return
         for event in report.events:
             if isinstance(event, SolveFinished):
                 flight.solved.add(event.key)
-            elif isinstance(event, TaskEnded | TaskLost):
+            elif isinstance(event, AssignmentEnded | AssignmentLost):
                 del self._in_flight[report.number]
                 silence = "its worker did not say what came of it"
-                self._recover(flight, event.reason if isinstance(event, TaskLost) else silence)
+                self._recover(flight, event.reason if isinstance(event, AssignmentLost) else silence)
             elif (spec := flight.left.pop(event.key, None)) is None:
                 continue
             elif isinstance(event, Answer):

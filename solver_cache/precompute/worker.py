@@ -1,10 +1,8 @@
 """Worker: solves the problems of a batch, and reports each result at once.
 
 `perform` is a generator, so that each executor decides how events travel: one by one through a pipe, or all at the end.
-A task with a `Task.store_url` is done against a store that workers share: claimed at once, solved one by one, and
-stored together after every `SAVE_SECONDS` seconds, by the worker, who then needs nobody to listen.
-
-What is stored holds no timings: a table's bits depend on what was asked, and not on the machine that solved it.
+An assignment with a `Assignment.store_url` is done against a store that workers share: claimed at once, solved one by
+one, and stored together after every `SAVE_SECONDS` seconds, by the worker, who then needs nobody to listen.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from solver_cache.store import open_store
 
 
 @dataclass(frozen=True)
-class Task:
+class Assignment:
     """A batch on its way to a worker.
 
     Attributes:
@@ -110,7 +108,7 @@ class AttemptFailed:
 
 Event = Answer | SolveFinished | AnswerStored | ClaimedElsewhere | AttemptFailed
 
-Work = Callable[[Task], Iterator[Event]]
+Work = Callable[[Assignment], Iterator[Event]]
 """Work function: `perform`, or a test's wrapper; at the top level of a module."""
 
 SAVE_SECONDS = 0.25
@@ -126,7 +124,7 @@ def grouped(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
     """Group answers that come quickly one after another: each report costs the driver more than a small problem should.
 
     Args:
-        events: of a task, as they come.
+        events: of an assignment, as they come.
         careful: whether each is a group of its own.
     """
     group, reported = list[Event](), time.monotonic()
@@ -143,40 +141,40 @@ def grouped(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
 
 
 def warm_up(_argument: None, _report: Callable[[Any], None]) -> None:
-    """Load, in a process of the pool, what every task needs: by solving a small problem."""
+    """Load, in a process of the pool, what every assignment needs: by solving a small problem."""
     solve(Problem.from_allowance(K=3, m=1, epsilon=0.1))
 
 
-def report_events(argument: tuple[Work, Task], report: Callable[[list[Event]], None]) -> None:
-    """Do a task, in a process of the pool, and report its events, those that come quickly together."""
-    work, task = argument
-    for events in grouped(work(task), careful=task.careful):
+def report_events(argument: tuple[Work, Assignment], report: Callable[[list[Event]], None]) -> None:
+    """Do an assignment, in a process of the pool, and report its events, those that come quickly together."""
+    work, assignment = argument
+    for events in grouped(work(assignment), careful=assignment.careful):
         report(events)
 
 
-def perform(task: Task) -> Iterator[Event]:
-    """Solve the problems of a task, yielding what comes of each at once.
+def perform(assignment: Assignment) -> Iterator[Event]:
+    """Solve the problems of an assignment, yielding what comes of each at once.
 
     Raises:
         CacheError: the shared store cannot be used.
     """
-    solver = _Solver(task)
-    if not task.store_url:
-        for spec in task.specs:
+    solver = _Solver(assignment)
+    if not assignment.store_url:
+        for spec in assignment.specs:
             yield solver.solve(spec)
         return
-    with closing(open_store(task.store_url)) as store:
-        claims = Claims(store, task.owner, task.lease)
+    with closing(open_store(assignment.store_url)) as store:
+        claims = Claims(store, assignment.owner, assignment.lease)
         try:
             with _renewing(claims):
-                yield from _solve_in_store(task, solver, claims)
+                yield from _solve_in_store(assignment, solver, claims)
         finally:
             claims.release()
 
 
-def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Event]:
-    """Claim the problems of a task, solve them and store what comes of it."""
-    specs = {spec.key: spec for spec in task.specs}
+def _solve_in_store(assignment: Assignment, solver: _Solver, claims: Claims) -> Iterator[Event]:
+    """Claim the problems of an assignment, solve them and store what comes of it."""
+    specs = {spec.key: spec for spec in assignment.specs}
     results = claims.take(specs)
     for key, result in results.items():
         if result != "taken":
@@ -207,10 +205,10 @@ def _save(solved: list[Answer], claims: Claims) -> Iterator[Event]:
 
 
 class _Solver:
-    """Solves the problems of a task one by one; knows what they start from."""
+    """Solves the problems of an assignment one by one; knows what they start from."""
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
+    def __init__(self, assignment: Assignment) -> None:
+        self._task = assignment
         self._rows: Counts | None = None
         self._sought = False
 
@@ -242,15 +240,17 @@ class _Solver:
         return self._cold(spec) if self._rows is None else self._warm(spec, self._rows)[0]
 
     def _cold(self, spec: DesignSpec) -> Solution:
-        task = self._task
-        return solve(spec.problem, spec.objective, spec.shape, backend=task.backend, time_limit=task.time_limit)
+        assignment = self._task
+        return solve(
+            spec.problem, spec.objective, spec.shape, backend=assignment.backend, time_limit=assignment.time_limit
+        )
 
     def _warm(self, spec: DesignSpec, rows: Counts | None) -> tuple[Solution, Counts]:
         options: dict[str, Any] = {"backend": self._task.backend, "time_limit": self._task.time_limit}
         return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **options)
 
     def _rows_of(self, lead: DesignSpec) -> Counts | None:
-        """Return the rows of a lead that another task solved, by solving it; None where it cannot be solved."""
+        """Return the rows of a lead that another assignment solved, by solving it; None where it cannot be solved."""
         try:
             solution, rows = self._warm(lead, None)
         except DarrmError:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from darrm_opt.errors import SolveFailed
 from solver_cache.process_pool.process import PoolProcess, ProcessLost
-from solver_cache.process_pool.task_loop import NICENESS, REPORT_SECONDS, Task, no_op
+from solver_cache.process_pool.task_loop import NICENESS, REPORT_SECONDS, PoolFunction, no_op
 
 _LOG = logging.getLogger("solver_cache.process_pool")
 
@@ -99,7 +99,7 @@ class ProcessPool:
         max_tasks: int = 500,
         name: str = "solver",
         report_seconds: float = REPORT_SECONDS,
-        warm_up: Task = no_op,
+        warm_up: PoolFunction = no_op,
         niceness: int = NICENESS,
     ) -> None:
         self._size, self._max_tasks, self._name, self._report_seconds = size, max_tasks, name, report_seconds
@@ -131,7 +131,7 @@ class ProcessPool:
 
     async def run(
         self,
-        task: Task,
+        task: PoolFunction,
         argument: Any,
         *,
         time_limit: float | None = None,
@@ -179,7 +179,7 @@ class ProcessPool:
         self._idle.clear()
 
     async def _run_once(
-        self, task: Task, argument: Any, limits: tuple[float, float], progress: Callable[[Any], None] | None
+        self, task: PoolFunction, argument: Any, limits: tuple[float, float], progress: Callable[[Any], None] | None
     ) -> Any:
         self._waiting += 1
         try:

@@ -20,7 +20,7 @@ from typing import Any
 
 from darrm_opt.errors import SolveFailed
 from darrm_opt.optional_packages import posix_only
-from solver_cache.process_pool.task_loop import Task, unpack_error
+from solver_cache.process_pool.task_loop import PoolFunction, unpack_error
 
 _LOG = logging.getLogger("solver_cache.process_pool")
 
@@ -144,7 +144,7 @@ class PoolProcess:
         """Whether it is alive and has no task."""
         return self._resting.is_set() and not self.lost and not self.killed
 
-    def run(self, task: Task, argument: Any, progress: Callable[[Any], None] | None) -> asyncio.Future[Any]:
+    def run(self, task: PoolFunction, argument: Any, progress: Callable[[Any], None] | None) -> asyncio.Future[Any]:
         """Begin a task; the future gets its answer or its error."""
         self._number, self._progress = next(self._numbers), progress
         self._answer = self._loop.create_future()

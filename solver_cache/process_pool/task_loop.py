@@ -27,7 +27,7 @@ from typing import Any
 
 Report = Callable[[Any], None]
 
-Task = Callable[[Any, Report], Any]
+PoolFunction = Callable[[Any, Report], Any]
 
 NICENESS = 5
 """Default niceness of the pool's processes: the process that answers requests, or stores answers, goes first."""
@@ -95,7 +95,7 @@ def _run(
     cancellation: _Cancellation,
     report_seconds: float,
     number: int,
-    task: Task,
+    task: PoolFunction,
     argument: Any,
 ) -> tuple[str, Any]:
     last_report = -math.inf

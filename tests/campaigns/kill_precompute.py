@@ -39,9 +39,9 @@ from support import postgres
 from support.counted_work import counts, lines
 from support.paths import ROOT
 
-from solver_cache import MemoryStore, Row, open_store
+from solver_cache import Row, open_store
 from solver_cache.precompute.grid import grid_of
-from solver_cache.precompute.worker import Answer, Task, perform
+from solver_cache.precompute.worker import Answer, Assignment, perform
 
 VICTIMS = [*4 * ["worker 1", "worker 2"], *2 * ["driver"], "scheduler"]
 """Who is killed how often: with the scheduler everyone begins again, which takes long."""
@@ -286,9 +286,9 @@ def undisturbed() -> list[Row]:
     from darrm_opt.answers.running_time import solve_seconds
     from solver_cache.precompute.plan import make_plan
 
-    store = MemoryStore()
+    store = open_store("memory")
     for batch in make_plan(grid_of(GRID).specs(), store, solve_seconds).batches:
-        for event in perform(Task(0, batch.specs, batch.lead)):
+        for event in perform(Assignment(0, batch.specs, batch.lead)):
             assert isinstance(event, Answer), event
             store.put(event.row)
     return [*store.rows()]

@@ -31,7 +31,8 @@ from pathlib import Path
 from support.paths import DATA
 
 from darrm_opt import Problem
-from solver_cache import DesignSpec, Jobs, Store, cached_solve, open_store, validate_row
+from solver_cache import DesignSpec, Store, cached_solve, open_store, validate_row
+from solver_cache.database.jobs import Jobs
 
 for _name in ("solver_cache.database", "filelock", "psycopg", "darrm_opt.design.backends.highs"):
     importlib.import_module(_name)  # what a writer needs is there before it is forked
@@ -87,7 +88,7 @@ def write(url: str, name: str, out: int) -> None:
         job = f"{name}-{number:04}"
         store.jobs.submit(job, job, "{}")
         say("submitted", job)
-        if store.jobs.claim(name, HELD, kinds=[job]) is None:
+        if store.jobs.take(name, HELD, kinds=[job]) is None:
             say("wrong", f"{job} cannot be claimed")
         step = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "little")
         problem = Problem.from_allowance(K=5, m=2, epsilon=0.1 + step * 1e-10)
@@ -158,7 +159,7 @@ def resumed(jobs: Jobs) -> int:
     """Claim and finish what killed writers left; return how many jobs."""
     time.sleep(2 * HELD)
     finished = 0
-    while (job := jobs.claim("the next", 60)) is not None:
+    while (job := jobs.take("the next", 60)) is not None:
         finished += jobs.finish(job.id, "the next", "resumed")
     return finished
 

@@ -34,7 +34,6 @@ from solver_cache import (
     CacheError,
     DesignSpec,
     Finding,
-    MemoryStore,
     Row,
     Store,
     cache_url,
@@ -45,6 +44,7 @@ from solver_cache import (
     recall,
     validate_row,
 )
+from solver_cache.database.store import DatabaseStore
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 REQUEST = DesignSpec(PROBLEM)
@@ -53,7 +53,7 @@ ANSWERS = json.loads((DATA / "cached_answers.json").read_text(encoding="utf-8"))
 
 def kept_row(request: DesignSpec = REQUEST) -> Row:
     """Return the row that a solve of ``request`` leaves."""
-    store = MemoryStore()
+    store = open_store("memory")
     assert cached_solve(request.problem, request.objective, request.shape, store=store).stored
     row = store.get(request.key)
     assert row is not None
@@ -86,7 +86,7 @@ def problem_of(case: dict[str, Any]) -> Problem:
 def test_an_answer_that_changes_needs_another_core_version(case: dict[str, Any]) -> None:
     """If this fails for good reason, raise CORE and write the new answers: else old caches serve the old ones."""
     assert ANSWERS["core"] == solver_cache.CORE
-    found = cached_solve(problem_of(case), case["objective"], case["shape"], store=MemoryStore()).solution
+    found = cached_solve(problem_of(case), case["objective"], case["shape"], store=open_store("memory")).solution
     assert found.gamma == pytest.approx(case["gamma"], abs=1e-6)
     assert found.utility == pytest.approx(case["utility"], abs=1e-9)
 
@@ -463,7 +463,7 @@ def test_recall_solves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) ->
 def test_bad_choices_are_refused_whether_or_not_the_answer_is_kept(
     choice: dict[str, Any], text: str, kept: bool
 ) -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     if kept:
         store.put(GOOD)
     with pytest.raises(InvalidInput, match=text):
@@ -477,7 +477,7 @@ def test_a_missing_solver_is_an_error_and_leaves_nothing(monkeypatch: pytest.Mon
     assert list(store.rows()) == []
 
 
-class FullStore(MemoryStore):
+class FullStore(DatabaseStore):
     """A store on a disk with no room left."""
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — whatever it is
@@ -485,18 +485,18 @@ class FullStore(MemoryStore):
 
 
 def test_an_answer_that_cannot_be_kept_is_given_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
-    answer = cached_solve(PROBLEM, store=FullStore())
+    answer = cached_solve(PROBLEM, store=FullStore("memory"))
     assert not answer.stored
     assert answer.trouble == "The cache at memory cannot be used: database or disk is full. Make room there."
     assert "is not stored: The cache at memory cannot be used" in caplog.text
     assert answer.solution.certificate.margin >= 0
 
 
-class CrowdedStore(MemoryStore):
+class CrowdedStore(DatabaseStore):
     """A store where another process is always faster by a hair."""
 
     def __init__(self, theirs: Row) -> None:
-        super().__init__()
+        super().__init__("memory")
         self.theirs = theirs
 
     def get(self, key: str) -> Row | None:  # noqa: ARG002 — nothing is there yet when one looks
@@ -523,7 +523,7 @@ def test_an_answer_that_would_not_be_believed_is_not_kept(monkeypatch: pytest.Mo
         return replace(solve(*arguments, **options), utility=0.99)
 
     monkeypatch.setattr(solver_cache.solve, "solve", boastful)
-    store = MemoryStore()
+    store = open_store("memory")
     answer = cached_solve(PROBLEM, store=store)
     assert not answer.stored
     assert answer.trouble.startswith("it does not pass its own check: its utility is 0.9")
@@ -531,7 +531,7 @@ def test_an_answer_that_would_not_be_believed_is_not_kept(monkeypatch: pytest.Mo
 
 
 def test_check_lists_what_is_wrong_row_by_row() -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     store.put(GOOD)
     other = DesignSpec(PROBLEM, "uniform")
     store.put(replace(GOOD, key="0" * 64))
@@ -577,13 +577,13 @@ def test_what_was_cut_short_elsewhere_is_not_kept(store: Store) -> None:
 
 
 def test_what_cannot_be_kept_is_given_back() -> None:
-    answer = keep(solve(PROBLEM), FullStore())
+    answer = keep(solve(PROBLEM), FullStore("memory"))
     assert not answer.stored
     assert "database or disk is full" in answer.trouble
 
 
 def test_a_cached_solution_is_a_frozen_noun() -> None:
-    answer = cached_solve(PROBLEM, store=MemoryStore())
+    answer = cached_solve(PROBLEM, store=open_store("memory"))
     assert isinstance(answer, CachedSolution)
     with pytest.raises(AttributeError):
         answer.stored = False  # type: ignore[misc]  # the point

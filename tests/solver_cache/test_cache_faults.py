@@ -168,7 +168,7 @@ def used(path: Path) -> Counter[str]:
                     lambda store=store: store.stats(),
                     lambda store=store: store.health_check(),
                     lambda store=store: store.jobs.list(),
-                    lambda store=store: store.jobs.claim("me", 60),
+                    lambda store=store: store.jobs.take("me", 60),
                     lambda store=store: store.jobs.prune(1e18),
                 ):
                     try:

@@ -22,7 +22,6 @@ from darrm_opt import Problem
 from darrm_opt.design_spec import digest
 from solver_cache import CacheError, ReadOnlyCache, Row, cached_solve, check, open_store
 from solver_cache.database.schema import MIGRATIONS
-from solver_cache.memory.jobs import MemoryJobs
 
 KEPT = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 OTHER = Problem.from_allowance(K=9, m=2, epsilon=0.1)
@@ -72,7 +71,7 @@ def test_what_is_kept_is_read_and_what_is_solved_is_not_kept(url: str, caplog: p
 
 def test_its_jobs_are_kept_in_memory(url: str) -> None:
     with closing(open_store(url)) as store:
-        assert isinstance(store.jobs, MemoryJobs)
+        assert store.jobs.database.in_memory
         assert store.jobs.submit("a", "gamma", "{}").state == "queued"
 
 

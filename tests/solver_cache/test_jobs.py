@@ -13,10 +13,10 @@ import pytest
 from support import postgres
 
 from darrm_opt import InvalidInput
-from solver_cache import CacheError, Job, Jobs, Store, open_jobs, open_store
+from solver_cache import CacheError, Job, Store, open_store
+from solver_cache.database.jobs import Jobs
 from solver_cache.database.schema import JOBS
 from solver_cache.jobs import MAX_LEASE_SECONDS, STATES
-from solver_cache.memory.jobs import MemoryJobs
 
 PLACES: dict[str, Callable[[Path], str]] = {
     "off": lambda _: "off",
@@ -31,7 +31,7 @@ LONG, SHORT = 600.0, 0.001
 @pytest.fixture(params=PLACES)
 def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jobs]:
     with closing(open_store(PLACES[request.param](tmp_path))) as store:
-        yield open_jobs(store)
+        yield store.jobs
 
 
 @pytest.fixture(params=DATABASES)
@@ -46,7 +46,7 @@ def submitted(jobs: Jobs, *names: str, kind: str = "gamma") -> None:
 
 
 def claimed(jobs: Jobs, owner: str = "me", lease: float = LONG) -> str | None:
-    job = jobs.claim(owner, lease)
+    job = jobs.take(owner, lease)
     return None if job is None else job.id
 
 
@@ -66,7 +66,7 @@ def test_a_submitted_job_waits(jobs: Jobs) -> None:
 def test_text_comes_back_to_the_letter(jobs: Jobs) -> None:
     text = "γ = ½ · '\"; --\n\t\u2028 😀" + "0.1" * 100_000
     assert jobs.submit("a", "gamma", text).request == text
-    jobs.claim("me", LONG)
+    jobs.take("me", LONG)
     assert jobs.renew("a", "me", LONG, text)
     assert jobs.finish("a", "me", text)
     job = jobs.get("a")
@@ -77,7 +77,7 @@ def test_text_comes_back_to_the_letter(jobs: Jobs) -> None:
 def test_a_job_is_submitted_once(jobs: Jobs) -> None:
     first = jobs.submit("a", "gamma", "first")
     assert jobs.submit("a", "gamma", "second") == first
-    running = jobs.claim("me", LONG)
+    running = jobs.take("me", LONG)
     assert jobs.submit("a", "gamma", "second") == running
     jobs.finish("a", "me", "result")
     done = jobs.submit("a", "gamma", "second")
@@ -87,7 +87,7 @@ def test_a_job_is_submitted_once(jobs: Jobs) -> None:
 @pytest.mark.parametrize("ending", ["failed", "cancelled"])
 def test_what_came_to_nothing_can_be_submitted_again(jobs: Jobs, ending: str) -> None:
     jobs.submit("a", "gamma", "first")
-    jobs.claim("me", LONG)
+    jobs.take("me", LONG)
     jobs.renew("a", "me", LONG, "half")
     assert jobs.fail("a", "me", "why") if ending == "failed" else jobs.cancel("a")
     over = jobs.get("a")
@@ -102,7 +102,7 @@ def test_what_came_to_nothing_can_be_submitted_again(jobs: Jobs, ending: str) ->
 def test_a_result_that_is_of_no_use_any_more_can_be_asked_for_afresh(jobs: Jobs) -> None:
     jobs.submit("a", "gamma", "first")
     assert jobs.submit("a", "gamma", "second", afresh=True).request == "first"
-    running = jobs.claim("me", LONG)
+    running = jobs.take("me", LONG)
     assert jobs.submit("a", "gamma", "second", afresh=True) == running
     jobs.finish("a", "me", "result")
     again = jobs.submit("a", "gamma", "second", afresh=True)
@@ -119,20 +119,20 @@ def test_a_claim_takes_what_has_waited_longest(jobs: Jobs) -> None:
 
 def test_a_claimed_job_runs_until_its_lease_ends(jobs: Jobs) -> None:
     submitted(jobs, "a")
-    job = jobs.claim("me", LONG)
+    job = jobs.take("me", LONG)
     assert job == jobs.get("a")
     assert job is not None
     assert (job.state, job.owner, job.attempts) == ("running", "me", 1)
     assert job.lease_until == pytest.approx(job.updated + LONG, abs=1e-3)
-    assert jobs.claim("you", LONG) is None
+    assert jobs.take("you", LONG) is None
 
 
 def test_a_lease_that_ran_out_is_taken_over(jobs: Jobs) -> None:
     submitted(jobs, "new")
     submitted(jobs, "old", kind="grid")
-    assert jobs.claim("me", SHORT, kinds=["grid"])
+    assert jobs.take("me", SHORT, kinds=["grid"])
     time.sleep(0.05)
-    job = jobs.claim("you", LONG)
+    job = jobs.take("you", LONG)
     assert job is not None
     assert (job.id, job.owner, job.attempts) == ("old", "you", 2)  # before the one that waits longer
     assert not jobs.renew("old", "me", LONG)
@@ -145,10 +145,10 @@ def test_a_lease_that_ran_out_is_taken_over(jobs: Jobs) -> None:
 
 def test_a_lease_that_ran_out_is_renewed_if_nobody_took_the_job(jobs: Jobs) -> None:
     submitted(jobs, "a")
-    jobs.claim("me", SHORT)
+    jobs.take("me", SHORT)
     time.sleep(0.05)
     assert jobs.renew("a", "me", LONG, "half")
-    assert jobs.claim("you", LONG) is None
+    assert jobs.take("you", LONG) is None
     job = jobs.get("a")
     assert job is not None
     assert job.progress == "half"
@@ -159,15 +159,15 @@ def test_a_lease_that_ran_out_is_renewed_if_nobody_took_the_job(jobs: Jobs) -> N
 def test_a_claim_can_be_for_some_kinds_only(jobs: Jobs) -> None:
     submitted(jobs, "a", "b", "c")
     submitted(jobs, "table", kind="grid")
-    assert jobs.claim("me", LONG, kinds=[]) is None
-    assert jobs.claim("me", LONG, kinds=["plan"]) is None
-    assert jobs.claim("me", LONG, kinds=["plan", "grid"]).id == "table"  # type: ignore[union-attr]  # None fails as well
-    assert jobs.claim("me", LONG, kinds=["grid"]) is None
+    assert jobs.take("me", LONG, kinds=[]) is None
+    assert jobs.take("me", LONG, kinds=["plan"]) is None
+    assert jobs.take("me", LONG, kinds=["plan", "grid"]).id == "table"  # type: ignore[union-attr]  # None fails as well
+    assert jobs.take("me", LONG, kinds=["grid"]) is None
 
 
 def test_a_released_job_is_back_in_its_place(jobs: Jobs) -> None:
     submitted(jobs, "a", "b")
-    jobs.claim("me", LONG)
+    jobs.take("me", LONG)
     assert jobs.release("a", "me")
     job = jobs.get("a")
     assert job is not None
@@ -180,11 +180,11 @@ def test_a_released_job_is_back_in_its_place(jobs: Jobs) -> None:
 def test_a_lease_has_a_length(jobs: Jobs, lease: float) -> None:
     submitted(jobs, "a")
     with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid: expected seconds above 0, at most 3600"):
-        jobs.claim("me", lease)
+        jobs.take("me", lease)
     with pytest.raises(InvalidInput, match="lease_seconds"):
         jobs.renew("a", "me", lease)
     with pytest.raises(InvalidInput, match="owner = '' is not valid: expected a name that is not empty"):
-        jobs.claim("", LONG)
+        jobs.take("", LONG)
     assert claimed(jobs) == "a"
 
 
@@ -197,7 +197,7 @@ def test_threads_never_get_one_job_twice(jobs: Jobs) -> None:
 
     def work(owner: str) -> None:
         barrier.wait()
-        while job := jobs.claim(owner, LONG):
+        while job := jobs.take(owner, LONG):
             taken.append((job.id, owner))
             assert jobs.finish(job.id, owner, owner)
 
@@ -245,7 +245,7 @@ def run(*works: Callable[[], None]) -> None:
 def test_what_is_not_over_can_be_cancelled(jobs: Jobs, state: str) -> None:
     submitted(jobs, "a")
     if state == "running":
-        jobs.claim("me", LONG)
+        jobs.take("me", LONG)
     job = jobs.cancel("a")
     assert job is not None
     assert (job.state, job.owner, job.lease_until) == ("cancelled", "", 0.0)
@@ -258,7 +258,7 @@ def test_what_is_not_over_can_be_cancelled(jobs: Jobs, state: str) -> None:
 def test_what_is_over_stays_as_it_is(jobs: Jobs) -> None:
     submitted(jobs, "a", "b")
     for _ in range(2):
-        jobs.claim("me", LONG)
+        jobs.take("me", LONG)
     assert jobs.finish("a", "me", "result")
     assert jobs.fail("b", "me", "a reason\0 with a null")
     before = [jobs.get(name) for name in "ab"]
@@ -287,7 +287,7 @@ def test_jobs_are_listed_by_page_the_newest_first(jobs: Jobs) -> None:
     submitted(jobs, "b")
     submitted(jobs, "a", kind="grid")
     submitted(jobs, "c", "d", "e")
-    jobs.claim("me", LONG, kinds=["grid"])
+    jobs.take("me", LONG, kinds=["grid"])
     jobs.finish("a", "me", "")
     assert [job.id for job in jobs.list()] == ["e", "d", "c", "a", "b"]
     assert [job.id for job in jobs.list(limit=2)] == ["e", "d"]
@@ -310,7 +310,7 @@ def test_a_list_that_cannot_be(jobs: Jobs) -> None:
 def test_pruning_forgets_what_was_over_by_then(jobs: Jobs) -> None:
     submitted(jobs, "done", "failed", "running", "cancelled", "queued")
     for _ in range(3):
-        jobs.claim("me", LONG)
+        jobs.take("me", LONG)
     jobs.finish("done", "me", "")
     jobs.fail("failed", "me", "")
     jobs.cancel("cancelled")
@@ -340,14 +340,9 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def jumping(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Jobs, Clock]]:
+@pytest.fixture
+def jumping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Jobs, Clock]]:
     clock = Clock()
-    if request.param == "memory":
-        yield MemoryJobs(clock), clock
-        return
     monkeypatch.setattr("solver_cache.database.dialect.time.time", clock)
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         yield store.jobs, clock
@@ -357,7 +352,7 @@ def jumping(
 def test_a_clock_that_jumps_ahead_costs_one_solve_too_many(jumping: tuple[Jobs, Clock], jump: float) -> None:
     jobs, clock = jumping
     submitted(jobs, "a")
-    jobs.claim("me", LONG)
+    jobs.take("me", LONG)
     clock.now += jump
     assert claimed(jobs, "you") == "a"
     assert not jobs.finish("a", "me", "mine")
@@ -370,7 +365,7 @@ def test_a_clock_that_is_set_back_does_not_make_a_dead_owners_job_wait(
 ) -> None:
     jobs, clock = jumping
     submitted(jobs, "a", "b")
-    jobs.claim("me", LONG)
+    jobs.take("me", LONG)
     clock.now += jump
     assert [claimed(jobs, "you") for _ in range(3)] == ["a", "b", None]
 
@@ -378,7 +373,7 @@ def test_a_clock_that_is_set_back_does_not_make_a_dead_owners_job_wait(
 def test_a_clock_that_is_set_back_a_little_keeps_the_claim(jumping: tuple[Jobs, Clock]) -> None:
     jobs, clock = jumping
     submitted(jobs, "a")
-    jobs.claim("me", LONG)
+    jobs.take("me", LONG)
     clock.now -= 60
     assert claimed(jobs, "you") is None
     assert jobs.renew("a", "me", LONG)
@@ -392,7 +387,7 @@ def test_a_clock_that_is_set_back_a_little_keeps_the_claim(jumping: tuple[Jobs, 
 def test_jobs_outlive_the_store_and_are_shared(url: str) -> None:
     with closing(open_store(url)) as store:
         store.jobs.submit("a", "gamma", "{}")
-        taken = store.jobs.claim("me", LONG)
+        taken = store.jobs.take("me", LONG)
     with ExitStack() as stack:
         one, other = (stack.enter_context(closing(open_store(url))).jobs for _ in range(2))
         assert one.get("a") == taken
@@ -411,12 +406,12 @@ def test_stores_that_claim_at_once_never_get_one_job_twice(url: str) -> None:
         def work(store: Store, owner: str) -> None:
             misses = 0
             while misses < 3:  # a claim may find its job locked by another, and come back with nothing
-                job = store.jobs.claim(owner, LONG)
+                job = store.jobs.take(owner, LONG)
                 misses = 0 if job else misses + 1
                 taken.extend([job.id] if job else [])
 
         run(*(lambda store=store, owner=f"{n}": work(store, owner) for n, store in enumerate(stores)))
-        while (job := stores[0].jobs.claim("last", LONG)) is not None:
+        while (job := stores[0].jobs.take("last", LONG)) is not None:
             taken.append(job.id)
     assert sorted(taken) == names
 
@@ -437,7 +432,7 @@ def test_a_claim_looks_up_an_index(url: str) -> None:
         for kinds in (None, ["gamma"]):
             with database.writing() as connection:
                 explain = "EXPLAIN " if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
-                abandoned, waiting = store.jobs._free(kinds, None)  # type: ignore[attr-defined]
+                abandoned, waiting = store.jobs._free(kinds, None)
                 for query in (abandoned, waiting.where(JOBS.c.client == "7")):
                     text = str(query.compile(database.engine, compile_kwargs={"literal_binds": True}))
                     told += [" ".join(map(str, line)) for line in connection.exec_driver_sql(explain + text)]
@@ -481,9 +476,9 @@ def test_short_work_can_be_claimed_by_itself(jobs: Jobs) -> None:
     jobs.submit("long", "gamma", "{}", seconds=100.0)
     time.sleep(SHORT)
     jobs.submit("short", "gamma", "{}", seconds=0.05)
-    assert jobs.claim("me", LONG, max_seconds=1.0).id == "short"  # type: ignore[union-attr]
-    assert jobs.claim("me", LONG, max_seconds=1.0) is None
-    found = jobs.claim("me", LONG)
+    assert jobs.take("me", LONG, max_seconds=1.0).id == "short"  # type: ignore[union-attr]
+    assert jobs.take("me", LONG, max_seconds=1.0) is None
+    found = jobs.take("me", LONG)
     assert found is not None
     assert (found.id, found.seconds) == ("long", 100.0)
 
@@ -588,6 +583,6 @@ def test_a_place_that_is_lost_is_a_cache_error(tmp_path: Path) -> None:
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         with store._database.writing() as connection:  # type: ignore[attr-defined]
             connection.exec_driver_sql("DROP TABLE darrm_jobs")
-        for use in (store.jobs.list, store.jobs.counts, lambda: store.jobs.claim("me", LONG)):
+        for use in (store.jobs.list, store.jobs.counts, lambda: store.jobs.take("me", LONG)):
             with pytest.raises(CacheError, match="no such table: darrm_jobs"):
                 use()

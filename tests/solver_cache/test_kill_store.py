@@ -47,7 +47,7 @@ def test_the_judge_sees_what_is_lost(tmp_path: Path) -> None:
         store.put(Row("bad", 1, "{}", digest("{}")))
         for name in ("done", "other"):
             store.jobs.submit(name, "gamma", "{}")
-            store.jobs.claim("me", 60)
+            store.jobs.take("me", 60)
             store.jobs.finish(name, "me", key)
         store.jobs.submit("left", "gamma", "{}")
         good = ["opened", "submitted done", f"kept {key}", f"done done {key}", "submitted left"]

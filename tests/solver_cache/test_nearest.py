@@ -22,7 +22,6 @@ from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.record import problem_record, solution_from_record
 from solver_cache import (
     DesignSpec,
-    MemoryStore,
     Nearest,
     NoStore,
     Row,
@@ -54,7 +53,7 @@ def grid() -> list[DesignSpec]:
 
 
 def grid_rows() -> list[Row]:
-    store = MemoryStore()
+    store = open_store("memory")
     for request in grid():
         assert cached_solve(request.problem, request.objective, request.shape, store=store).stored
     return list(store.rows())
@@ -190,7 +189,7 @@ WORSE = DesignSpec(Problem(K, Privacy(0.4), Privacy(0.2)))
 
 
 def kept_row(request: DesignSpec) -> Row:
-    store = MemoryStore()
+    store = open_store("memory")
     cached_solve(request.problem, request.objective, request.shape, store=store)
     [row] = store.rows()
     return row

@@ -139,7 +139,7 @@ def test_a_server_that_is_away_is_a_cache_error_and_no_matter_once_it_is_back(
         lambda: store.put(Row("a", 1, "{}", "")),
         lambda: list(store.rows()),
         lambda: store.jobs.submit("a", "gamma", "{}"),
-        lambda: store.jobs.claim("me", 60),
+        lambda: store.jobs.take("me", 60),
         lambda: store.jobs.finish("a", "me", "{}"),
         lambda: open_store(store.url.replace("***", "secret")),
     ):
@@ -147,7 +147,7 @@ def test_a_server_that_is_away_is_a_cache_error_and_no_matter_once_it_is_back(
             use()
     running.start()
     assert cached_solve(PROBLEM, store=store).hit
-    assert store.jobs.claim("me", 60) is not None
+    assert store.jobs.take("me", 60) is not None
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
@@ -168,7 +168,7 @@ def test_a_server_that_goes_and_comes_back_under_load_loses_nothing_it_acknowled
             try:
                 acknowledged.append(store.put(Row(name, 1, text, digest(text))).key)
                 store.jobs.submit(name, owner, "{}")
-                job = store.jobs.claim(owner, 60, kinds=[owner])
+                job = store.jobs.take(owner, 60, kinds=[owner])
                 if job is not None and store.jobs.finish(job.id, owner, job.id):  # an older one, if its claim failed
                     finished.append(job.id)
             except CacheError as err:

@@ -11,7 +11,7 @@ from darrm_opt import Problem, solve
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import DesignSpec, digest
 from darrm_opt.reprove import reprove
-from solver_cache import MemoryStore, keep, kinds, validate, validate_row
+from solver_cache import keep, kinds, open_store, validate, validate_row
 from solver_cache.model import Row
 from solver_cache.proofs import Proofs
 
@@ -21,7 +21,7 @@ SOLUTION = solve(PROBLEM)
 
 
 def stored() -> Row:
-    store = MemoryStore()
+    store = open_store("memory")
     keep(SOLUTION, store)
     row = store.get(SPEC.key)
     assert row is not None

@@ -15,7 +15,7 @@ from support import postgres
 
 from darrm_opt import InvalidInput
 from darrm_opt.design_spec import digest
-from solver_cache import CORE, CacheError, MemoryStore, NoStore, Row, Store, open_store
+from solver_cache import CORE, CacheError, NoStore, Row, Store, open_store
 from solver_cache.database.connection import Database
 from solver_cache.database.schema import CLAIMS
 from solver_cache.jobs import MAX_LEASE_SECONDS
@@ -153,7 +153,7 @@ def test_off_keeps_nothing() -> None:
 
 def test_memory_is_forgotten_with_its_store() -> None:
     open_store("memory").put(row("a"))
-    assert MemoryStore().get("a") is None
+    assert open_store("memory").get("a") is None
 
 
 def test_many_keys_are_looked_up_at_once(store: Store) -> None:

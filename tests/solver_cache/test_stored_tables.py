@@ -16,12 +16,12 @@ from darrm_opt.answers.running_time import solve_seconds
 from darrm_opt.design_spec import DesignSpec, canonical_json, digest
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
 from darrm_opt.tables.spec import TableSpec
-from solver_cache import MemoryStore, Store, cached_table, check, keep, nearest, open_store, validate_row
+from solver_cache import Store, cached_table, check, keep, nearest, open_store, validate_row
 from solver_cache.designs import DesignFilter
 from solver_cache.model import Row, row_of
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
-from solver_cache.precompute.worker import Answer, Task, perform
+from solver_cache.precompute.worker import Answer, Assignment, perform
 from solver_cache.tables.formats import FORMATS, import_rows, read_table, write_table
 
 PROBLEM = PluralityProblem(4, 3, Privacy(1.0, 1e-3))
@@ -32,7 +32,7 @@ ROW = row_of(SOLUTION)
 
 
 def stores(tmp_path: Path) -> tuple[Store, ...]:
-    return MemoryStore(), open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    return open_store("memory"), open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")
 
 
 def test_a_table_is_solved_once_and_read_bit_for_bit(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_table_is_solved_once_and_read_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_table_cut_short_is_not_stored() -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     large = PluralityProblem(12, 4, Privacy(0.5, 1e-6))
     assert not cached_table(large, store=store, time_limit=1e-9).stored
     assert not list(store.rows())
@@ -101,7 +101,7 @@ def test_a_row_that_lies_is_no_answer(lie: str) -> None:
 
 
 def test_a_table_is_no_gamma_and_no_gamma_is_a_table() -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     keep(SOLUTION, store)
     gamma = DesignSpec(Problem.from_allowance(K=5, m=1, epsilon=0.5))
     assert validate_row(replace(ROW, key=gamma.key), gamma).decision == "damaged"
@@ -114,12 +114,12 @@ def test_files_bring_a_table_to_another_store(name: str, tmp_path: Path) -> None
         pytest.importorskip("pyarrow")
     path = tmp_path / f"table.{name}"
     write_table(path, [ROW], name)
-    store = MemoryStore()
+    store = open_store("memory")
     assert [row.became for row in import_rows(read_table(path, name), store)] == ["new"]
     assert store.get(ROW.key) == ROW
     assert [row.became for row in import_rows(read_table(path, name), store)] == ["known"]
     write_table(path, [changed(utility=0.99)], name)
-    assert [row.became for row in import_rows(read_table(path, name), MemoryStore())] == ["refused"]
+    assert [row.became for row in import_rows(read_table(path, name), open_store("memory"))] == ["refused"]
 
 
 def test_a_stored_table_is_listed_and_tagged(tmp_path: Path) -> None:
@@ -184,10 +184,10 @@ def test_a_gamma_has_no_price() -> None:
 
 
 def test_a_run_solves_what_is_missing() -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     for batch in plan.batches:
-        for event in perform(Task(0, batch.specs, batch.lead)):
+        for event in perform(Assignment(0, batch.specs, batch.lead)):
             assert isinstance(event, Answer)
             store.put(event.row)
     assert not list(check(store))

@@ -20,7 +20,7 @@ from support.darrm_runner import run
 from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import InvalidInput, Privacy, Problem, verify
 from darrm_opt.design_spec import canonical_json, digest
-from solver_cache import DesignSpec, MemoryStore, Row, cached_solve, open_store, validate_row
+from solver_cache import DesignSpec, Row, Store, cached_solve, open_store, validate_row
 from solver_cache.tables import formats
 from solver_cache.tables.entry import COLUMNS, TableError, columns_of
 from solver_cache.tables.formats import (
@@ -43,15 +43,15 @@ NAMES = [*FORMATS]
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    store = MemoryStore()
+    store = open_store("memory")
     for problem in PROBLEMS:
         for objective, shape in (("rectangular", "free"), ("shared(1,1) agreement", "monotone")):
             cached_solve(problem, objective, shape, store=store)  # type: ignore[arg-type]
     return [*store.rows()]
 
 
-def imported(path: Path, name: str | None = None) -> tuple[MemoryStore, list[ImportResult]]:
-    store = MemoryStore()
+def imported(path: Path, name: str | None = None) -> tuple[Store, list[ImportResult]]:
+    store = open_store("memory")
     return store, [*import_rows(read_table(path, name), store)]
 
 
@@ -250,7 +250,7 @@ def test_formats_are_found_by_name() -> None:
 
 def test_a_good_row_takes_the_place_of_a_damaged_one(rows: list[Row], tmp_path: Path) -> None:
     write_table(tmp_path / "table.csv", rows)
-    store = MemoryStore()
+    store = open_store("memory")
     store.put(replace(rows[0], digest="0" * 64))
     assert [one.became for one in import_rows(read_table(tmp_path / "table.csv"), store)] == ["new"] * 12
     assert [*store.rows()] == rows

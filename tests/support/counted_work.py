@@ -17,11 +17,11 @@ from solver_cache.precompute import worker
 from solver_cache.precompute.worker import (
     Answer,
     AnswerStored,
+    Assignment,
     AttemptFailed,
     ClaimedElsewhere,
     Event,
     SolveFinished,
-    Task,
     perform,
 )
 
@@ -44,7 +44,7 @@ def _say(word: str, key: str, owner: str) -> None:
             file.write(f"{word} {key} {os.getpid()} {owner}\n".encode())
 
 
-def counted(task: Task) -> Iterator[Event]:
+def counted(task: Assignment) -> Iterator[Event]:
     """Do a task as `perform` does, counting."""
     if worker._Solver.solve is not _solve_and_note:
         worker._Solver.solve = _solve_and_note  # type: ignore[method-assign]

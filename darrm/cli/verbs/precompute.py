@@ -161,16 +161,14 @@ def open_target(url: str, *, dry_run: bool) -> Store:
     """
     from darrm.cli.verbs.cache import open_cache
     from darrm_opt.errors import InvalidInput
-    from solver_cache.location import parse_url
-    from solver_cache.memory.store import MemoryStore
-    from solver_cache.store import NoStore
+    from solver_cache.location import MEMORY, OFF, parse_url
 
-    if url in {NoStore.url, MemoryStore.url} and not dry_run:
+    if url in {OFF, MEMORY} and not dry_run:
         raise InvalidInput("url", url, "a store that lasts", "A table that does not last is of no use.")
-    if dry_run and url not in {NoStore.url, MemoryStore.url}:
+    if dry_run and url not in {OFF, MEMORY}:
         location, _ = parse_url(url)
         if location.get_backend_name() == "sqlite" and not Path(location.database or "").exists():
-            return MemoryStore()
+            return open_cache(MEMORY, reading=False)
     return open_cache(url, reading=dry_run)
 
 

@@ -27,7 +27,7 @@ def job(state: State, round_: int = 0) -> Job:
         "violation": 0,
         "seconds": 1.5,
     }
-    text = ASKED.task().to_json()
+    text = ASKED.task().text
     progress = canonical_json(told) if round_ else ""
     return Job(ASKED.spec().key, "gamma", text, state, 1, "", 0.0, progress, "", "", 0.0, 0.0)
 

@@ -118,7 +118,7 @@ def question() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_a_stored_result_is_proved_again(question: tuple[dict[str, Any], dict[str, Any]]) -> None:
     argument, result = question
-    task = AnswerTask.from_json(AnswerTask("least", argument, 1.0, ASKED).to_json())
+    task = AnswerTask.from_json(AnswerTask("least", argument, 1.0, ASKED).text)
     assert recheck_result((recheck_least, task.argument, result), lambda _: None) == ""
     worse = json.loads(json.dumps(result))
     worse["solutions"][0]["gamma"] = [1.0] * 8

@@ -23,7 +23,7 @@ from api.schemas import CurveRequest, DesignRequest
 from api.server.shutdown import Shutdown
 from api.service import job_worker
 from api.service.design_service import DesignService, Pending
-from api.service.job_admission import JobAdmission, JobRequest
+from api.service.job_admission import JobAdmission
 from api.service.job_worker import MAX_ATTEMPTS
 from api.settings import Settings
 from api.tasks import design
@@ -31,7 +31,6 @@ from darrm_opt import verify
 from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
 from darrm_opt.record import problem_from_record
 from solver_cache import open_store
-from solver_cache.memory.jobs import MemoryJobs
 
 ASKED = DesignRequest(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 OTHER = DesignRequest(K=7, m=2, epsilon=0.1)
@@ -413,21 +412,21 @@ def test_one_client_has_half_of_the_places() -> None:
 
 @pytest.mark.parametrize(("local", "charged"), [(True, False), (False, True)])
 def test_programs_of_this_machine_are_not_charged_unless_told_so(local: bool, charged: bool) -> None:
-    intake = JobAdmission(MemoryJobs(), Settings(cache_url="memory", job_burst=1))
+    intake = JobAdmission(open_store("memory").jobs, Settings(cache_url="memory", job_burst=1))
     client = Client("address", local=local)
-    assert intake.submit(JobRequest("a", "gamma", "{}", 0.1), client).state == "queued"
+    assert intake.submit(ASKED.task(), client).state == "queued"
     with pytest.raises(TooManyJobs) if charged else nullcontext():
-        intake.submit(JobRequest("b", "gamma", "{}", 0.1), client)
-    assert intake.submit(JobRequest("c", "gamma", "{}", 0.1), None).state == "queued"
+        intake.submit(OTHER.task(), client)
+    assert intake.submit(DesignRequest(K=5, m=2, epsilon=0.1).task(), None).state == "queued"
 
 
 def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
     async def test() -> None:
         store = open_store(url)
         request = ASKED.spec()
-        store.jobs.submit(request.key, "gamma", ASKED.task().to_json())
+        store.jobs.submit(request.key, "gamma", ASKED.task().text)
         for number in range(MAX_ATTEMPTS):
-            assert store.jobs.claim(f"killed {number}", 1e-3) is not None
+            assert store.jobs.take(f"killed {number}", 1e-3) is not None
             await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
         store.close()
         async with service(settings(url)) as opened:

@@ -9,15 +9,15 @@ from typing import Any
 
 from api.errors.exceptions import ShuttingDown
 from api.service.job_events import JobEvents
+from solver_cache import open_store
 from solver_cache.jobs import Job
-from solver_cache.memory.jobs import MemoryJobs
 
 
 def running_job() -> tuple[Job, JobEvents]:
     """Return a job under way, and the events of its store."""
-    jobs = MemoryJobs()
+    jobs = open_store("memory").jobs
     jobs.submit("a", "gamma", "{}")
-    job = jobs.claim("me", lease_seconds=30)
+    job = jobs.take("me", lease_seconds=30)
     assert job is not None
     return job, JobEvents(jobs, directly)
 

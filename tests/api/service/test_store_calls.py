@@ -12,14 +12,14 @@ from support import postgres
 from api.service import store_calls
 from api.service.store_calls import STORE_THREADS, StoreCalls
 from solver_cache import CacheError, open_store
-from solver_cache.memory.store import MemoryStore
+from solver_cache.database.store import DatabaseStore
 
 
-class Hanging(MemoryStore):
+class Hanging(DatabaseStore):
     """A store whose calls wait until it is released; an interrupt ends those that wait with an error."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("memory")
         self.released = threading.Event()
         self.interrupts = 0
 
@@ -80,7 +80,7 @@ def test_calls_to_a_store_that_hangs_fail_in_time_and_then_at_once() -> None:
 
 def test_one_slow_call_is_refused_alone() -> None:
     async def scene() -> None:
-        store, slow = MemoryStore(), threading.Event()
+        store, slow = open_store("memory"), threading.Event()
         calls = StoreCalls("store", store, store.health_check)
         with pytest.raises(CacheError, match="has not answered"):
             await calls.run(slow.wait)

@@ -33,7 +33,7 @@ from darrm_client import DarrmClient, VerificationFailed, verify_webhook
 from darrm_client.webhooks import read_webhook_secret, sign_webhook, webhook_secret_text
 from darrm_opt import InvalidInput, Problem
 from solver_cache.database.connection import Database
-from solver_cache.database.jobs import DatabaseJobs
+from solver_cache.database.jobs import Jobs
 from solver_cache.database.webhooks import DatabaseWebhooks
 
 SECRET = webhook_secret_text(bytes(range(32)))
@@ -304,14 +304,15 @@ def test_an_address_that_refuses_is_followed_by_the_next_that_is_allowed(monkeyp
         places = ("127.0.0.9", port), ("10.0.0.1", port), ("::1", port, 0, 0), ("127.0.0.1", port)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
 
-    async def connect(address: str, *arguments: Any, **more: Any) -> Any:
-        tried.append(address)
-        return await open_connection(address, *arguments, **more)
+    async def connect(loop: Any, protocol: Any, host: str, *arguments: Any, **more: Any) -> Any:
+        tried.append(host)
+        return await create_connection(loop, protocol, host, *arguments, **more)
 
-    tried, open_connection = list[str](), asyncio.open_connection
+    loop_class = asyncio.base_events.BaseEventLoop
+    tried, create_connection = list[str](), loop_class.create_connection
     with receiving() as receiver:
-        monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", resolve)
-        monkeypatch.setattr(asyncio, "open_connection", connect)
+        monkeypatch.setattr(loop_class, "getaddrinfo", resolve)
+        monkeypatch.setattr(loop_class, "create_connection", connect)
         url = receiver.url.replace("127.0.0.1", "hooks.example")
         assert send(url) == 204
         assert tried == ["127.0.0.9", "127.0.0.1"]
@@ -413,14 +414,14 @@ def test_a_certificate_of_another_name_is_refused(tmp_path: Path, monkeypatch: p
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> Iterator[tuple[DatabaseJobs, DatabaseWebhooks]]:
+def stored(tmp_path: Path) -> Iterator[tuple[Jobs, DatabaseWebhooks]]:
     database = Database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
-    yield DatabaseJobs(database), DatabaseWebhooks(database)
+    yield Jobs(database), DatabaseWebhooks(database)
     database.close()
 
 
 def test_a_webhook_is_due_when_its_job_is_over_and_again_when_its_deliverer_died(
-    stored: tuple[DatabaseJobs, DatabaseWebhooks],
+    stored: tuple[Jobs, DatabaseWebhooks],
 ) -> None:
     jobs, hooks = stored
     jobs.submit("a", "gamma", "{}")
@@ -430,23 +431,23 @@ def test_a_webhook_is_due_when_its_job_is_over_and_again_when_its_deliverer_died
     assert hooks.add("msg_3", "a", "key 1", "https://example.org/2", 2) is not None
     assert hooks.add("msg_4", "a", "key 1", "https://example.org/3", 2) is None  # beyond the limit
     assert hooks.add("msg_5", "a", "key 2", "https://example.org", 2) is not None
-    assert hooks.claim(60.0) is None
-    jobs.claim("me", 30.0)
+    assert hooks.take(60.0) is None
+    jobs.take("me", 30.0)
     jobs.finish("a", "me", "{}")
-    claimed = hooks.claim(60.0, without=["key 2"])
+    claimed = hooks.take(60.0, without=["key 2"])
     assert claimed is not None
     webhook, job = claimed
     assert (webhook.id, webhook.attempts, job.state) == ("msg_1", 1, "done")
-    died = hooks.claim(0.0, without=["key 2"])
+    died = hooks.take(0.0, without=["key 2"])
     assert died is not None
     assert died[0].id == "msg_3"
-    again = hooks.claim(60.0, without=["key 2"])
+    again = hooks.take(60.0, without=["key 2"])
     assert again is not None
     assert (again[0].id, again[0].attempts) == ("msg_3", 2)
     assert not hooks.record(died[0], "delivered")  # another attempt was begun
     assert hooks.record(again[0], "delivered")
     assert hooks.record(webhook, "pending", "the receiver answered 500", 1000.0)
-    assert hooks.claim(60.0, without=["key 2"]) is None
+    assert hooks.take(60.0, without=["key 2"]) is None
     assert [(each.id, each.state) for each in hooks.list("a", "key 1")] == [
         ("msg_1", "pending"),
         ("msg_3", "delivered"),
@@ -458,17 +459,17 @@ def test_a_webhook_is_due_when_its_job_is_over_and_again_when_its_deliverer_died
     assert hooks.list("a") == []
 
 
-def test_a_clock_that_was_ahead_does_not_hold_a_webhook_back(stored: tuple[DatabaseJobs, DatabaseWebhooks]) -> None:
+def test_a_clock_that_was_ahead_does_not_hold_a_webhook_back(stored: tuple[Jobs, DatabaseWebhooks]) -> None:
     jobs, hooks = stored
     jobs.submit("a", "gamma", "{}")
     jobs.cancel("a")
     hooks.add("msg_1", "a", "", "https://example.org", 2)
-    claimed = hooks.claim(10 * 86_400.0)
+    claimed = hooks.take(10 * 86_400.0)
     assert claimed is not None
-    assert hooks.claim(60.0) is not None
+    assert hooks.take(60.0) is not None
 
 
-def test_a_damaged_row_is_a_failed_webhook(stored: tuple[DatabaseJobs, DatabaseWebhooks]) -> None:
+def test_a_damaged_row_is_a_failed_webhook(stored: tuple[Jobs, DatabaseWebhooks]) -> None:
     jobs, hooks = stored
     jobs.submit("a", "gamma", "{}")
     hooks.add("msg_1", "a", "", "https://example.org", 2)
@@ -595,7 +596,7 @@ def test_one_that_fails_is_given_up_after_two_days_and_one_that_is_not_wanted_at
     monkeypatch.setattr(service, "RETRY_DELAYS", (0.0, 0.0))
     monkeypatch.setattr(service, "POLL_SECONDS", 0.01)
     database = Database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
-    jobs, hooks = DatabaseJobs(database), DatabaseWebhooks(database)
+    jobs, hooks = Jobs(database), DatabaseWebhooks(database)
     keys = tmp_path / "keys.json"
     create_key(keys, "alice")
     chosen = Settings(webhook_secret=SECRET, webhook_networks="127.0.0.0/8", keys=keys)  # type: ignore[arg-type]  # as above

@@ -17,7 +17,7 @@ from support.paths import DATA
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.design_spec import digest
-from solver_cache import CORE, DesignSpec, MemoryStore, Row, Store, cached_solve, open_store
+from solver_cache import CORE, DesignSpec, Row, Store, cached_solve, open_store
 from solver_cache.database.schema import MIGRATIONS
 
 PROBLEMS = [
@@ -30,7 +30,7 @@ STALE = Row("1" * 64, 0, "{}", digest("{}"))
 
 
 def rows() -> list[Row]:
-    store = MemoryStore()
+    store = open_store("memory")
     for problem in PROBLEMS:
         cached_solve(problem, store=store)
     return list(store.rows())

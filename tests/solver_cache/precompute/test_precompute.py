@@ -25,10 +25,11 @@ from support.paths import ROOT
 from darrm_opt import InvalidInput, solve
 from darrm_opt.answers.running_time import solve_seconds
 from darrm_opt.design.solution import Solution, Status
-from solver_cache import CacheError, MemoryStore, Row, Store, open_store, validate_row
+from solver_cache import CacheError, Row, Store, open_store, validate_row
+from solver_cache.database.store import DatabaseStore
 from solver_cache.precompute import worker
 from solver_cache.precompute.claims import Claims
-from solver_cache.precompute.executor import TaskEnded, TaskLost, TaskReport
+from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.processes import Processes
@@ -37,8 +38,8 @@ from solver_cache.precompute.scheduler import RunOptions, run
 from solver_cache.precompute.worker import (
     QUICK_SECONDS,
     Answer,
+    Assignment,
     AttemptFailed,
-    Task,
     grouped,
     perform,
 )
@@ -74,16 +75,16 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def undisturbed() -> list[Row]:
     """Return the table of `GRID`, solved one after another in this process."""
-    store = MemoryStore()
+    store = open_store("memory")
     for spec in grid_of(GRID).specs():
-        (event,) = perform(Task(0, (spec,)))
+        (event,) = perform(Assignment(0, (spec,)))
         assert isinstance(event, Answer)
         store.put(event.row)
     return rows(store)
 
 
 def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:
-    store, seen = MemoryStore(), list[RunProgress]()
+    store, seen = open_store("memory"), list[RunProgress]()
     plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
         outcome = run(plan, store, executor, watcher=seen.append)
@@ -104,7 +105,7 @@ def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> No
 
 
 def test_what_is_kept_is_not_solved_again(log: Path) -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     run_grid({**GRID, "K": [5, 7]}, store)
     before = counts(log)
     assert make_plan(grid_of(GRID).specs(), store, solve_seconds).stored == sum(before.values()) == 10
@@ -116,27 +117,27 @@ def test_what_is_kept_is_not_solved_again(log: Path) -> None:
 # ---------------------------------------------------------------------------------------------- warm starts
 
 
-def answers(task: Task) -> dict[str, str]:
+def answers(task: Assignment) -> dict[str, str]:
     return {event.key: event.row.record for event in perform(task) if isinstance(event, Answer)}
 
 
 def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
-    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), solve_seconds).batches
+    (batch,) = make_plan(grid_of(WARM).specs(), open_store("memory"), solve_seconds).batches
     assert batch.lead is not None
     assert batch.lead == batch.specs[0]
-    whole = list(perform(Task(0, batch.specs, batch.lead)))
+    whole = list(perform(Assignment(0, batch.specs, batch.lead)))
     expected = {event.key: event.row.record for event in whole if isinstance(event, Answer)}
     assert json.loads(expected[batch.lead.key])["gamma"] == solve(batch.specs[0].problem).gamma.tolist()
-    again = answers(Task(1, batch.specs[:0:-1], batch.lead))  # backwards, and the lead was solved by another
-    alone = answers(Task(2, batch.specs[2:3], batch.lead))
+    again = answers(Assignment(1, batch.specs[:0:-1], batch.lead))  # backwards, and the lead was solved by another
+    alone = answers(Assignment(2, batch.specs[2:3], batch.lead))
     assert again == {key: record for key, record in expected.items() if key != batch.lead.key}
     assert alone.items() <= expected.items()
     assert len(alone) == 1
 
 
 def test_warm_and_cold_answers_agree() -> None:
-    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), solve_seconds).batches
-    for spec, event in zip(batch.specs, perform(Task(0, batch.specs, batch.lead)), strict=True):
+    (batch,) = make_plan(grid_of(WARM).specs(), open_store("memory"), solve_seconds).batches
+    for spec, event in zip(batch.specs, perform(Assignment(0, batch.specs, batch.lead)), strict=True):
         assert isinstance(event, Answer)
         warm, cold = json.loads(event.row.record), solve(spec.problem, spec.objective)
         assert warm["gamma"] == pytest.approx(cold.gamma.tolist(), abs=1e-6)
@@ -170,11 +171,11 @@ def test_two_runs_at_once_share_the_work(log: Path, tmp_path: Path, undisturbed:
 
 
 def test_a_claim_of_another_is_waited_for(log: Path) -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     spec = next(iter(grid_of(GRID).specs()))
     other = Claims(store, "another", 60)
     assert other.take([spec.key]) == {spec.key: "taken"}
-    (event,) = perform(Task(0, (spec,)))
+    (event,) = perform(Assignment(0, (spec,)))
     assert isinstance(event, Answer)
 
     def complete() -> None:
@@ -190,7 +191,7 @@ def test_a_claim_of_another_is_waited_for(log: Path) -> None:
 
 
 def test_a_claim_that_ran_out_is_taken_over(log: Path) -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     spec = next(iter(grid_of(GRID).specs()))
     assert Claims(store, "who died", 0.5).take([spec.key]) == {spec.key: "taken"}
     assert run_grid({**GRID, "K": 5}, store).progress.solved == 4
@@ -200,7 +201,7 @@ def test_a_claim_that_ran_out_is_taken_over(log: Path) -> None:
 def test_claims_are_of_what_is_not_stored_and_not_held(tmp_path: Path) -> None:
     keys = first, second, third, fourth = [spec.key for spec in grid_of({**GRID, "K": 5}).specs()]
     specs = (*grid_of({**GRID, "K": 5}).specs(),)
-    answers = {event.key: event.row for event in perform(Task(0, specs)) if isinstance(event, Answer)}
+    answers = {event.key: event.row for event in perform(Assignment(0, specs)) if isinstance(event, Answer)}
     with closing(open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")) as store:
         mine, other = Claims(store, "me", 60), Claims(store, "you", 60)
         store.put(answers[first])  # by a service, which claims nothing
@@ -219,9 +220,9 @@ def test_claims_are_of_what_is_not_stored_and_not_held(tmp_path: Path) -> None:
 
 
 def test_a_bad_row_that_stands_in_the_way_is_replaced() -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     spec = next(iter(grid_of(GRID).specs()))
-    (event,) = perform(Task(0, (spec,)))
+    (event,) = perform(Assignment(0, (spec,)))
     assert isinstance(event, Answer)
     claims = Claims(store, "me", 60)
     assert claims.take([spec.key]) == {spec.key: "taken"}
@@ -263,7 +264,7 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
 
 
 def test_a_problem_that_cannot_be_solved_in_time_fails_at_once(log: Path) -> None:
-    store = MemoryStore()
+    store = open_store("memory")
     outcome = run_grid({**GRID, "K": 101, "m": 3}, store, RunOptions(time_limit=1e-6))
     assert len(outcome.failures) == 2
     assert all("time" in failure.reason for failure in outcome.failures)
@@ -278,23 +279,23 @@ class Here:
     streams, workers, capacity = True, 1, 1
 
     def __init__(self) -> None:
-        self._tasks: list[Task] = []
-        self.taken: list[Task] = []
+        self._tasks: list[Assignment] = []
+        self.taken: list[Assignment] = []
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Assignment) -> None:
         self._tasks.append(task)
         self.taken.append(task)
 
-    def poll(self, _: float) -> list[TaskReport]:
+    def poll(self, _: float) -> list[AssignmentReport]:
         tasks, self._tasks = self._tasks, []
-        return [TaskReport(task.number, [*perform(task), TaskEnded()]) for task in tasks]
+        return [AssignmentReport(task.number, [*perform(task), AssignmentEnded()]) for task in tasks]
 
     def close(self) -> None:
         """Nothing was started."""
 
 
 def test_tasks_shrink_towards_the_end_and_hold_every_problem_once() -> None:
-    store, executor = MemoryStore(), Here()
+    store, executor = open_store("memory"), Here()
     plan = make_plan(grid_of({**GRID, "K": {"from": 5, "to": 21, "step": 2}}).specs(), store, lambda _: 0.015)
     assert len(plan.batches) == 1  # whose keys are claimed together
     outcome = run(plan, store, executor)
@@ -316,8 +317,8 @@ def test_processes_start_before_there_is_a_task() -> None:
 def test_a_process_that_dies_while_it_rests_loses_nothing() -> None:
     with closing(Processes(1)) as executor:
         for K in (5, 7):
-            plan = make_plan(grid_of({**GRID, "K": K}).specs(), MemoryStore(), solve_seconds)
-            outcome = run(plan, MemoryStore(), executor)
+            plan = make_plan(grid_of({**GRID, "K": K}).specs(), open_store("memory"), solve_seconds)
+            outcome = run(plan, open_store("memory"), executor)
             assert (outcome.progress.solved, outcome.progress.losses) == (plan.missing, 0)
             (pid,) = executor.processes
             os.kill(pid, signal.SIGKILL)
@@ -330,15 +331,15 @@ def test_a_process_that_dies_while_it_rests_loses_nothing() -> None:
 def test_what_cannot_be_handed_to_a_process_is_told_and_the_next_one_does_what_can() -> None:
     (spec,) = itertools.islice(grid_of(GRID).specs(), 1)
     with closing(Processes(1, lambda _: iter(()))) as executor:  # a process cannot import it
-        executor.submit(Task(1, (spec,)))
+        executor.submit(Assignment(1, (spec,)))
         (report,) = executor.poll(60)
         (event,) = report.events
-        assert isinstance(event, TaskLost)
+        assert isinstance(event, AssignmentLost)
         assert "local object" in event.reason
         executor._work = perform
-        executor.submit(Task(2, (spec,)))
+        executor.submit(Assignment(2, (spec,)))
         events = [event for _ in range(2) for report in executor.poll(60) for event in report.events]
-        assert [type(event) for event in events] == [Answer, TaskEnded]
+        assert [type(event) for event in events] == [Answer, AssignmentEnded]
 
 
 @pytest.mark.parametrize("direct", [False, True])
@@ -366,27 +367,27 @@ def test_an_unforeseen_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
         raise MemoryError("no room")
 
     monkeypatch.setattr(worker, "solve", broken)
-    (event,) = perform(Task(0, (next(iter(grid_of(GRID).specs())),)))
+    (event,) = perform(Assignment(0, (next(iter(grid_of(GRID).specs())),)))
     assert isinstance(event, AttemptFailed)
     assert (event.transient, event.reason) == (True, "MemoryError: no room")
 
 
-class Full(MemoryStore):
+class Full(DatabaseStore):
     """A store that has no room left after a few rows."""
 
-    def put(self, row: Row, replacing: Row | None = None) -> Row:
+    def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
         if len([*self.rows()]) >= 3:
             raise CacheError("memory", "database or disk is full", "Make room there.")
-        return super().put(row, replacing)
+        return super().complete(owner, rows)
 
 
 def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
-    store = Full()
+    store = Full("memory")
     with pytest.raises(CacheError, match="disk is full"):
         run_grid(GRID, store, RunOptions(retry_seconds=0.2))
     assert len(rows(store)) == 3
     assert open_claims(GRID, store) == []
-    roomy = MemoryStore()
+    roomy = open_store("memory")
     for row in rows(store):
         roomy.put(row)
     assert run_grid(GRID, roomy).progress.solved == MANY - 3
@@ -444,7 +445,7 @@ def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[
 
 
 def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row]) -> None:
-    store, killed = MemoryStore(), 0
+    store, killed = open_store("memory"), 0
     plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
 

@@ -20,14 +20,14 @@ from support.darrm_runner import run as darrm
 
 from darrm_opt import InvalidInput
 from darrm_opt.answers.running_time import solve_seconds
-from solver_cache import MemoryStore, Row, open_store
+from solver_cache import Row, open_store
 from solver_cache.precompute.cluster import Cluster
 from solver_cache.precompute.executor import ExecutorLost
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.progress import RunProgress
 from solver_cache.precompute.scheduler import RunOptions, run
-from solver_cache.precompute.worker import Answer, Task, perform
+from solver_cache.precompute.worker import Answer, Assignment, perform
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::UserWarning"),
@@ -39,9 +39,9 @@ MANY = 16
 
 @pytest.fixture(scope="module")
 def undisturbed() -> list[Row]:
-    store = MemoryStore()
+    store = open_store("memory")
     for spec in grid_of(GRID).specs():
-        (event,) = perform(Task(0, (spec,)))
+        (event,) = perform(Assignment(0, (spec,)))
         assert isinstance(event, Answer)
         store.put(event.row)
     return [*store.rows()]
@@ -63,7 +63,7 @@ def cluster(log: Path) -> Iterator[Cluster]:
 def test_answers_come_back_and_workers_that_die_are_replaced(
     log: Path, cluster: Cluster, undisturbed: list[Row]
 ) -> None:
-    store, killed = MemoryStore(), list[int]()
+    store, killed = open_store("memory"), list[int]()
     plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
 
     def kill(_: RunProgress) -> None:
@@ -107,7 +107,7 @@ def test_a_scheduler_that_is_gone_ends_the_run_with_what_was_kept() -> None:
     )
     assert scheduler.stderr is not None
     address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at:" in line)
-    store = MemoryStore()
+    store = open_store("memory")
     plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Cluster(address, work=counted, retry_seconds=1)) as joined:
         scheduler.kill()

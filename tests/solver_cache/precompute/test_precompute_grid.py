@@ -12,7 +12,7 @@ import pytest
 from support.paths import ROOT
 
 from darrm_opt import InvalidInput, Problem
-from solver_cache import CORE, DesignSpec, MemoryStore, Row
+from solver_cache import CORE, DesignSpec, Row, open_store
 from solver_cache.precompute.formula import parse
 from solver_cache.precompute.grid import grid_of, read_grid
 from solver_cache.precompute.plan import GROUP_SIZE, MAX_BATCH, make_plan, warm_start_pays
@@ -237,7 +237,7 @@ def row(key: str, core: int = CORE) -> Row:
 
 
 def test_a_plan_counts_what_is_kept_and_changes_nothing() -> None:
-    grid, store = grid_of({**SMALL, "m": [1, 1.5, 2]}), MemoryStore()
+    grid, store = grid_of({**SMALL, "m": [1, 1.5, 2]}), open_store("memory")
     keys = [r.key for r in grid.specs()]
     store.put(row(keys[0]))
     store.put(row(keys[1], core=99))  # of another version: to be solved
@@ -252,7 +252,7 @@ def test_a_plan_counts_what_is_kept_and_changes_nothing() -> None:
 
 def test_dear_ones_go_first_and_cheap_ones_together() -> None:
     grid = grid_of({**SMALL, "K": [3, 5, 201, 51], "m": {"from": 1, "to": 1.9, "step": 0.1}})
-    plan = make_plan(grid.specs(), MemoryStore(), cost)
+    plan = make_plan(grid.specs(), open_store("memory"), cost)
     seconds = [batch.seconds for batch in plan.batches]
     assert seconds == sorted(seconds, reverse=True)
     assert len(plan.batches[0].specs) == 1
@@ -264,11 +264,11 @@ def test_a_lead_depends_on_the_grid_and_not_on_what_is_kept() -> None:
     grid = grid_of({"K": 101, "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 20, "points": 30}})
     specs = [*grid.specs()]
     assert warm_start_pays(tuple(specs[:GROUP_SIZE]))
-    whole = make_plan(specs, MemoryStore(), cost)
+    whole = make_plan(specs, open_store("memory"), cost)
     leads = {r: batch.lead for batch in whole.batches for r in batch.specs}
     assert {len(batch.specs) for batch in whole.batches} == {12, 6}
     assert all(batch.specs[0] == batch.lead for batch in whole.batches)
-    store = MemoryStore()
+    store = open_store("memory")
     for i in (1, 6, 7, 20):
         store.put(row(specs[i].key))
     for batch in make_plan(specs, store, cost).batches:
@@ -278,4 +278,4 @@ def test_a_lead_depends_on_the_grid_and_not_on_what_is_kept() -> None:
 def test_cheap_searches_start_by_themselves() -> None:
     for problem in ({"K": 51, "Delta": 0}, {"K": 11, "Delta": 1e-5}, {"K": 401, "Delta": 1e-5}):
         grid = grid_of({"epsilon": 0.1, "m": [1, 2, 3, 4], **problem})
-        assert {batch.lead for batch in make_plan(grid.specs(), MemoryStore(), cost).batches} == {None}
+        assert {batch.lead for batch in make_plan(grid.specs(), open_store("memory"), cost).batches} == {None}

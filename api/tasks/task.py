@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from darrm_opt.errors import DarrmError
-from solver_cache.process_pool.task_loop import Report
-from solver_cache.process_pool.task_loop import Task as PoolTask
+from solver_cache.process_pool.task_loop import PoolFunction, Report
 from solver_cache.store import Store
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Processes(Protocol):
 
     async def run(
         self,
-        task: PoolTask,
+        task: PoolFunction,
         argument: Any,
         *,
         time_limit: float | None = None,

@@ -333,9 +333,11 @@ def answered(answer: bytes, pause: float = 0.0) -> int:
     def handle(listening: socket.socket) -> None:
         connection, _ = listening.accept()
         with connection, contextlib.suppress(OSError):
-            connection.recv(65_536)
-            for piece in [answer] if pause == 0 else [bytes([byte]) for byte in answer]:
-                connection.sendall(piece)
+            request = b""
+            while not request.endswith(b"{}") and (piece := connection.recv(65_536)):  # or closing would reset it
+                request += piece
+            for part in [answer] if pause == 0 else [bytes([byte]) for byte in answer]:
+                connection.sendall(part)
                 time.sleep(pause)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:

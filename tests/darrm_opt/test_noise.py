@@ -111,7 +111,7 @@ def test_refused_in_these_words(values: Any, text: str) -> None:
 
 
 def test_symmetry_is_exact() -> None:
-    with refused("exactly"):
+    with refused("gamma[0]", "0.3"):
         NoiseFunction([0.3, math.nextafter(0.3, 1)])
 
 

@@ -157,7 +157,8 @@ def gaussian_increase(s: float, t: float, orders: Array) -> Array:
     exponent = ((orders[:, np.newaxis] - 0.5) ** 2 * (s * r / (s + r)) - r / 4) / 2
     with np.errstate(over="ignore"):
         parts = np.exp((exponent[:, 1:] + exponent[:, :-1]) / 2) / np.sqrt(1 + middle / s)
-        return np.asarray(parts.sum(axis=1) * (t / SHIFT_INTERVALS / 2) * (1 - ROUNDING))
+        sums = parts.sum(axis=1) * (t / SHIFT_INTERVALS / 2) * (1 - ROUNDING)
+    return np.asarray(np.minimum(sums, np.finfo(float).max))  # a lower bound that overflowed must not pass for infinite
 
 
 def _increment(release: PowerDivergence, s: float, slack: float) -> float:
@@ -175,7 +176,7 @@ def _increment(release: PowerDivergence, s: float, slack: float) -> float:
         grown = np.maximum(2 * c * divergences * math.sqrt(1 + t / s / 2), -0.5)
         t = min(most, float(np.max(np.log1p(grown) / c)))
     # Orders that are far from binding next to the solution need one look only, at the end.
-    ratios = divergences / gaussian_increase(s, t, orders[:-1])
+    ratios = _ratios(divergences, gaussian_increase(s, t, orders[:-1]))
     near = ratios >= BINDING * ratios.max()
     ratio, lower, upper = float(ratios.max()), 0.0, most
     for step in range(MAX_STEPS):
@@ -190,8 +191,14 @@ def _increment(release: PowerDivergence, s: float, slack: float) -> float:
         t *= ratio * (1 + PRECISION / 4)
         if not lower < t < upper or step % 4 == 3:
             t = (lower + upper) / 2
-        ratio = float(np.max(divergences[near] / gaussian_increase(s, t, orders[:-1][near])))
+        ratio = float(np.max(_ratios(divergences[near], gaussian_increase(s, t, orders[:-1][near]))))
     for t in (upper, most):
         if np.all(divergences <= gaussian_increase(s, t, orders[:-1])):
             return t
     return unit if release.within_gaussian else math.inf
+
+
+def _ratios(divergences: Array, increases: Array) -> Array:
+    """Return how often each divergence exceeds its bound; no divergence is within any bound, that of zero too."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.divide(divergences, increases, out=np.zeros_like(divergences), where=divergences > 0)

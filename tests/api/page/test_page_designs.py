@@ -71,6 +71,7 @@ def test_designs_are_tagged_filtered_and_compared(visit: Visit) -> None:
     visit.tab.press("#designs_epsilon", "Enter")
     visit.until(lambda: rows.count() >= 2)
     row = visit.tab.locator("#designs tr", has_text="K = 5, m = 2").first
+    visit.tab.wait_for_load_state("networkidle")  # or the rows of the first search replace the one that is written in
     row.locator(".tags input").fill("round-2")
     row.locator(".tags input").press("Enter")
     visit.until(lambda: "Tagged round-2." in visit.text("#designs-status"))

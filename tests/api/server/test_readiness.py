@@ -80,7 +80,7 @@ def test_a_queue_that_nobody_looks_at_is_not_ready(tmp_path: Path) -> None:
         assert client.get("/readyz").status_code == 200
         service = client.app.state.service  # type: ignore[attr-defined]
         for worker in service._workers:
-            worker._claim_task.cancel()
+            worker._take_task.cancel()
         end = time.monotonic() + 60
         while (told := client.get("/readyz")).status_code == 200:
             assert time.monotonic() < end

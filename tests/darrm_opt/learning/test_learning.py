@@ -122,7 +122,7 @@ def test_a_gamma_may_be_fetched(queries: int) -> None:
     assert plan.mechanism.problem in asked
     assert exact_epsilon(plan.mechanism.gamma, plan.mechanism.problem, queries, total.delta) <= total.epsilon
     elsewhere = solve(Problem(9, Privacy(math.inf), Privacy(5.0), 1))
-    with refused("design", "Problem"):
+    with refused("design"):
         voting_plan(9, voter=None, affected=1, queries=queries, total=total, design=lambda _: elsewhere)
 
 

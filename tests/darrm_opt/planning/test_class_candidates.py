@@ -264,7 +264,7 @@ def test_the_options_and_their_order() -> None:
 @pytest.mark.parametrize(
     ("arguments", "argument"),
     [
-        ((11, 3, Privacy(0.0, 1e-5), 2), "epsilon"),
+        ((11, 3, Privacy(0.0, 1e-5), 2), "total_epsilon"),
         ((11, 3, Privacy(1.0, 1e-5), 0), "queries"),
         ((11, 1, Privacy(1.0, 1e-5), 2), "classes"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_samples_have_the_law_of_every_draw_and_assignment(scheme: Scheme, size:
     sampler = EnsembleSampler(Sampling(4, size, scheme=scheme), K=2, source=SeededRandomnessForTestsOnly(3))
     draws = 20_000
     seen = Counter(tuple(tuple(sorted(share.tolist())) for share in sampler.draw().shares) for _ in range(draws))
-    law: Counter[Any] = Counter()
+    law: dict[Any, Fraction] = defaultdict(Fraction)
     for chance, each in shares(scheme, range(4), 2, size, Fraction(size, 4)):
         law[each] += chance
     assert sum(law.values()) == 1

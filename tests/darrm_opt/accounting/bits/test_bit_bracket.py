@@ -107,7 +107,7 @@ def test_a_spanned_region_has_the_vertices_of_the_hull() -> None:
     assert [each for pair in found for each in pair] == pytest.approx([0, 0, 1 / 2, 1 / 3, 2 / 3, 1 / 2, 1, 1])
     with pytest.raises(InvalidInput, match="at least one"):
         spanned_region([])
-    with refused("probabilities"):
+    with refused("pairs"):
         spanned_region([(Fraction(3, 2), half)])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from darrm.cli.output import ExitCode
-from darrm.cli.parser import Argument, Command, Parameter
+from darrm.cli.parser import EVERY_COMMAND, Argument, Command, CommandOption, Parameter
 from darrm.cli.verbs import EXAMPLES, GROUPS, load
 from tools.locked import ROOT
 
@@ -24,7 +24,8 @@ def commands() -> str:
         "",
         "`darrm COMMAND [OPTIONS]`; `darrm --help` and `darrm COMMAND --help` print this page in parts,",
         "`darrm --version` the version, `darrm completion SHELL` a script for completion in bash, zsh or fish. With",
-        "`--json` the answer is JSON on stdout, and everything else goes to stderr.",
+        "`--json`, which every command but `completion` has, the answer is JSON on stdout, and everything else goes to",
+        "stderr.",
         "",
         "| exit code | meaning |",
         "|---|---|",
@@ -43,6 +44,8 @@ def _verb(command: Command, examples: Iterable[str]) -> Iterator[str]:
     yield "| option | value | default | what |"
     yield "|---|---|---|---|"
     for parameter in command.parameters:
+        if isinstance(parameter.declared, CommandOption) and parameter.declared.panel == EVERY_COMMAND:
+            continue
         yield "| " + " | ".join(_cell(cell) for cell in _parameter(parameter)) + " |"
 
 

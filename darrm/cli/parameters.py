@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from darrm.cli.parser import CommandOption
+from darrm.cli.parser import EVERY_COMMAND, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 PROBLEM = "The problem"
 _DESIGN = "The design"
 
-AsJson = Annotated[bool, CommandOption("--json", "Print the answer as JSON on stdout; everything else goes to stderr.")]
+AsJson = Annotated[
+    bool,
+    CommandOption("--json", "Print the answer as JSON on stdout; everything else goes to stderr.", panel=EVERY_COMMAND),
+]
 
 FRESH = (
     "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
@@ -239,6 +242,49 @@ def named_values(option: str, text: str | None, names: Sequence[str], accepted: 
     return values
 
 
+SAMPLE = dict.fromkeys(("records", "sample", "sampling", "neighbours", "labels"), "sample")
+"""Names for `options_named` where the samples of queries are named by --sample."""
+
+SampleOption = Annotated[
+    str | None,
+    CommandOption(
+        "--sample",
+        "Where every query has a fresh, secret sample of the records: how many there are and how many are drawn (by "
+        "each voter, with each-voter), as in records=5452,size=40; perhaps scheme=poisson, without-replacement, "
+        "each-voter or each-voter-with-replacement, neighbours=add-remove or replace-one, and labels, how many one "
+        "sample serves: tokens of a text.",
+        "records=…,size=…",
+        QUERIES,
+        "every record is in every query",
+    ),
+]
+
+
+def sampling_typed(text: str | None) -> Sampling | None:
+    """Return the sampling that ``records=5452,size=40,scheme=poisson`` stands for; None for nothing.
+
+    >>> sampling_typed("records=5452,size=40").words
+    '40 of 5,452 records drawn anew for every query, by coins of their own'
+    """
+    if text is None:
+        return None
+    from darrm_opt.accounting.sampling import Sampling
+    from darrm_opt.errors import InvalidInput
+
+    accepted = "records=COUNT,size=COUNT and perhaps scheme, neighbours and labels, separated by commas"
+    typed = named_values("sample", text, ("records", "size", "scheme", "neighbours", "labels"), accepted)
+    if not {"records", "size"} <= typed.keys():
+        raise InvalidInput("sample", text, accepted)
+    with options_named(**SAMPLE):
+        return Sampling(
+            number(typed["records"]),
+            number(typed["size"]),
+            scheme=cast("Any", typed.get("scheme", "poisson")),
+            neighbours=cast("Any", typed.get("neighbours")),
+            labels=number(typed.get("labels", "1")),
+        )
+
+
 @dataclass(frozen=True)
 class TotalOptions:
     """Queries and the total that they share, as typed."""
@@ -341,65 +387,6 @@ class QuestionOptions(VoteOptions, TotalOptions, VoterOptions):
     def total(self) -> Privacy:
         """The (ε, δ) of all answers together."""
         return total_privacy(self.total_epsilon, self.total_delta or "0")
-
-
-@dataclass(frozen=True)
-class SamplingOptions:
-    """How the records are drawn anew for every query, as typed."""
-
-    records: Annotated[
-        str | None,
-        CommandOption("--records", "Records of which every query has a fresh, secret sample.", "COUNT"),
-    ] = None
-    sample: Annotated[
-        str | None,
-        CommandOption("--sample", "Records drawn for one query (by each voter, with each-voter).", "COUNT"),
-    ] = None
-    sampling: Annotated[
-        str | None,
-        CommandOption(
-            "--sampling",
-            "poisson, without-replacement, each-voter or each-voter-with-replacement.",
-            "SCHEME",
-            otherwise="poisson",
-        ),
-    ] = None
-    neighbours: Annotated[
-        str | None,
-        CommandOption(
-            "--neighbours",
-            "add-remove or replace-one.",
-            "RELATION",
-            otherwise="add-remove with poisson, else replace-one",
-        ),
-    ] = None
-    labels: Annotated[
-        str | None,
-        CommandOption("--labels", "Labels that one sample serves: tokens of a text.", "COUNT", otherwise="1"),
-    ] = None
-
-    def value(self) -> Sampling | None:
-        """Return the sampling; None if every record is in every query.
-
-        Raises:
-            InvalidInput: an option without --records, or a value out of its range.
-        """
-        from darrm_opt.accounting.sampling import Sampling
-        from darrm_opt.errors import InvalidInput
-
-        typed = {option.name: getattr(self, option.name) for option in fields(self)}
-        if self.records is None:
-            for name, text in typed.items():
-                if text is not None:
-                    raise InvalidInput(name, text, "nothing without --records")
-            return None
-        return Sampling(
-            number(self.records),
-            number(self.sample),
-            scheme=cast("Any", self.sampling or "poisson"),
-            neighbours=cast("Any", self.neighbours),
-            labels=number(self.labels or "1"),
-        )
 
 
 TOTAL = {"epsilon": "total_epsilon", "delta": "total_delta"}

@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+EVERY_COMMAND = "Every command"
+"""Panel of what every command has, and the page about commands says once."""
+
 Text = str | Callable[[], str]
 """A text, or a function that returns it: a registry owns the names in it, and importing that takes long."""
 
@@ -210,7 +213,7 @@ def verb_help(name: str, command: Command, epilog: str, examples: Sequence[str] 
             panels.setdefault(parameter.declared.panel, []).append(
                 (_option_usage(parameter.declared), _option_help(parameter))
             )
-    panels.setdefault("Options", []).append(("-h, --help", "Show this message and exit."))
+    panels[EVERY_COMMAND] = [*panels.pop(EVERY_COMMAND, []), ("-h, --help", "Show this message and exit.")]
     example_text = ["\n".join(["Examples:", *(f"  {example}" for example in examples)])] if examples else []
     description = _fill(inspect.getdoc(command.verb) or "")
     return "\n\n".join([usage, description, *example_text, *_panels(panels), epilog]) + "\n"

@@ -16,11 +16,12 @@ from darrm.cli.parameters import (
     BagsOption,
     Fresh,
     ProblemOptions,
-    SamplingOptions,
+    SampleOption,
     TotalOptions,
     bags_drawn,
     number,
     options_named,
+    sampling_typed,
     total_privacy,
 )
 from darrm.cli.parser import Argument, CommandOption
@@ -152,13 +153,13 @@ class AccountOptions(ProblemOptions, TotalOptions):
 def cost(
     options: AccountOptions,
     parameters: ParameterOptions,
-    drawn_anew: SamplingOptions,
     mechanism: Annotated[
         str | None, Argument("NAME", "The mechanism: gnmax, laplace, another of the registry, or bagging.")
     ] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the mechanism to this file, for `darrm label`.", "FILE")
     ] = None,
+    sample: SampleOption = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -166,7 +167,7 @@ def cost(
 
     With NAME, a parameter and --delta: the least ε that any account proves, for votes of voters that are not private.
     With NAME, --total-epsilon and --total-delta: the most useful parameter within the total. What is accounted for is
-    what `darrm label` draws. With --records and --sample, every query has a fresh and secret sample of the records, and
+    what `darrm label` draws. With --sample, every query has a fresh and secret sample of the records, and
     costs less.
 
     Without NAME: what many releases of a γ (--solution, or the best for --K and --m or --target-epsilon) cost, by every
@@ -177,16 +178,14 @@ def cost(
     With the name bagging: how private models are that see nothing but their own subsample (--bags, and --K of them).
     """
     if mechanism is not None and mechanism != "bagging":
-        _cost_of_mechanism(mechanism, options, parameters, drawn_anew, output, json=json)
+        _cost_of_mechanism(mechanism, options, parameters, sample, output, json=json)
         return
     from darrm_opt.errors import InvalidInput
 
-    for group in (parameters, drawn_anew):
-        for option in fields(group):
-            if getattr(group, option.name) is not None:
-                raise InvalidInput(option.name, getattr(group, option.name), "nothing without a mechanism")
-    if output is not None:
-        raise InvalidInput("output", output, "nothing without a mechanism")
+    typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
+    for name, text in {**typed, "sample": sample, "output": output}.items():
+        if text is not None:
+            raise InvalidInput(name, text, "nothing without a mechanism")
     if mechanism == "bagging":
         _cost_of_bags(options, json=json)
     else:
@@ -200,7 +199,7 @@ def _cost_of_mechanism(
     mechanism: str,
     options: AccountOptions,
     parameters: ParameterOptions,
-    drawn_anew: SamplingOptions,
+    sample: str | None,
     output: str | None,
     *,
     json: bool,
@@ -216,7 +215,7 @@ def _cost_of_mechanism(
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
     options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
-    sampling, queries = drawn_anew.value(), number(options.queries)
+    sampling, queries = sampling_typed(sample), number(options.queries)
     shape = number(options.K), number(options.classes), number(options.affected or "1")
     if parameters.is_given(found):
         for name, text in (("total_epsilon", options.total_epsilon), ("total_delta", options.total_delta)):

@@ -6,7 +6,16 @@ import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ProgressDisplay, answer, say
-from darrm.cli.parameters import QUERIES, AsJson, QuestionOptions, SamplingOptions, bags_drawn, number, options_named
+from darrm.cli.parameters import (
+    QUERIES,
+    AsJson,
+    QuestionOptions,
+    SampleOption,
+    bags_drawn,
+    number,
+    options_named,
+    sampling_typed,
+)
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
@@ -17,7 +26,6 @@ if TYPE_CHECKING:
 
 def plan(
     options: QuestionOptions,
-    drawn_anew: SamplingOptions,
     least_accuracy: Annotated[
         str | None,
         CommandOption(
@@ -36,6 +44,7 @@ def plan(
         str | None,
         CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE"),
     ] = None,
+    sample: SampleOption = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -44,7 +53,7 @@ def plan(
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the
     largest target of which all queries fit, a γ made for all of them, tables, and every mechanism of `darrm cost`.
     Every total is proved, by the account that is named. With --bags chance decides how many voters a record reaches.
-    With --records and --sample, every query has a fresh and secret sample of the records, and costs less.
+    With --sample, every query has a fresh and secret sample of the records, and costs less.
     With a prior of classes or a price, the shares of right, wrong and left-out answers are shown.
     """
     from darrm.cli.files import check_writable
@@ -58,7 +67,7 @@ def plan(
     classes, total, draw = class_count(options), options.total, bags_drawn(options.bags)
     with options_named(delta="Delta"):
         voter = Privacy(number(options.epsilon), number(options.Delta))
-    ensemble = drawn_anew.value()
+    ensemble = sampling_typed(sample)
     if time_limit is None and classes == 2 and ensemble is None:
         _refuse_slow(number(options.K), voter, number(options.queries))
     with ProgressDisplay("planning") as display, question_named():

@@ -65,11 +65,12 @@ def precompute(
     ] = None,
     scheduler: Annotated[
         str | None,
-        CommandOption("--scheduler", "A Dask scheduler whose workers solve, as tcp://HOST:8786.", "ADDRESS", _WHERE),
-    ] = None,
-    dask: Annotated[
-        str | None,
-        CommandOption("--dask", "Start a Dask scheduler and workers on this machine.", "local[:COUNT]", _WHERE),
+        CommandOption(
+            "--scheduler",
+            "A Dask scheduler whose workers solve, as tcp://HOST:8786; local:COUNT starts one here, with workers.",
+            "ADDRESS|local[:COUNT]",
+            _WHERE,
+        ),
     ] = None,
     backend: Annotated[str, CommandOption("--backend", "The LP solver.", backends)] = "highs",
     time_limit: Annotated[
@@ -114,8 +115,8 @@ def precompute(
         if problems.size > MAX_PROBLEMS:
             fail(_too_large(grid, problems, store), ExitCode.BAD_INPUT)
         workforce = None
-        if not dry_run and scheduler is None and dask is None:  # processes start while the plan is made
-            workforce = stack.enter_context(closing(make_executor(number(workers), None, None)))
+        if not dry_run and scheduler is None:  # processes start while the plan is made
+            workforce = stack.enter_context(closing(make_executor(number(workers), None)))
         plan = read_plan(grid, problems, store)
         plan_record = plan_to_dict(plan, store.url)
         if dry_run:
@@ -126,7 +127,7 @@ def precompute(
             answer(as_json({"plan": plan_record, "outcome": None}) if json else "Nothing is left to be done.")
             return
         if workforce is None:
-            workforce = stack.enter_context(closing(make_executor(number(workers), scheduler, dask)))
+            workforce = stack.enter_context(closing(make_executor(number(workers), scheduler)))
         with ProgressDisplay("solving problems", plan.missing) as display:
             outcome = run(
                 plan,
@@ -251,7 +252,7 @@ def _too_large(grid: str, problems: Grid, store: Store) -> str:
     )
 
 
-def make_executor(workers: Any, scheduler: str | None, dask: str | None) -> Executor:
+def make_executor(workers: Any, scheduler: str | None) -> Executor:
     """Return what solves.
 
     Raises:
@@ -263,20 +264,20 @@ def make_executor(workers: Any, scheduler: str | None, dask: str | None) -> Exec
     from darrm_opt.problem import whole_number
 
     processes = None if workers is None else whole_number(workers, "workers", "a whole number of processes, at least 1")
-    if scheduler is not None and (dask is not None or processes is not None):
-        raise InvalidInput("scheduler", scheduler, "neither --dask nor --workers beside it", "Its workers solve.")
-    if scheduler is None and dask is None:
+    if scheduler is None:
         from solver_cache.precompute.processes import Processes
 
         return Processes(processes)
     from solver_cache.precompute.cluster import Cluster
 
-    if dask is None:
-        return Cluster(scheduler)
-    address, colon, count = dask.partition(":")
-    if address != "local" or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
-        raise InvalidInput("dask", dask, "local, or local:COUNT")
-    return Cluster(None, int(count) if colon else processes)
+    address, colon, count = scheduler.partition(":")
+    if address == "local":
+        if colon and not (count.isascii() and count.isdigit() and int(count) > 0):
+            raise InvalidInput("scheduler", scheduler, "local, local:COUNT, or an address as tcp://HOST:8786")
+        return Cluster(None, int(count) if colon else processes)
+    if processes is not None:
+        raise InvalidInput("scheduler", scheduler, "no --workers beside it", "Its workers solve.")
+    return Cluster(scheduler)
 
 
 def plan_to_dict(plan: RunPlan, url: str) -> dict[str, Any]:

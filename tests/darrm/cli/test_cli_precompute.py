@@ -67,9 +67,12 @@ def test_failures_are_listed_and_told_by_the_exit_code(tmp_path: Path, url: str)
     [
         (["--workers", "0"], "--workers: 0 is not valid"),
         (["--workers", "two"], "--workers: 'two' is not valid"),
-        (["--dask", "remote"], "--dask: 'remote' is not valid: expected local, or local:COUNT"),
-        (["--dask", "local:0"], "--dask: 'local:0'"),
-        (["--scheduler", "tcp://h:1", "--workers", "2"], "--scheduler: 'tcp://h:1' is not valid: expected neither"),
+        (["--scheduler", "local:two"], "--scheduler: 'local:two' is not valid: expected local, local:COUNT"),
+        (["--scheduler", "local:0"], "--scheduler: 'local:0'"),
+        (
+            ["--scheduler", "tcp://h:1", "--workers", "2"],
+            "--scheduler: 'tcp://h:1' is not valid: expected no --workers",
+        ),
         (["--backend", "simplex"], "--backend: 'simplex'"),
         (["--time-limit", "0"], "--time-limit: 0"),
         (["--lease", "1e9"], "--lease: 1000000000.0"),

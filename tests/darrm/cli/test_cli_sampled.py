@@ -1,4 +1,4 @@
-"""`--records` and `--sample`: `darrm cost` and `darrm plan` for queries that have a fresh sample of the records each."""
+"""`--sample`: `darrm cost` and `darrm plan` for queries that have a fresh sample of the records each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from darrm_opt.planning import plan
 
 SHAPE = ("--K", "10", "--classes", "4", "--affected", "1", "--queries", "500")
 TOTAL = ("--total-epsilon", "3", "--total-delta", "1e-5")
-DRAWN = ("--records", "5452", "--sample", "40")
+DRAWN = ("--sample", "records=5452,size=40")
 
 
 def test_the_noise_for_a_sampled_total_and_back() -> None:
-    found = run_json("cost", "gnmax", *SHAPE, *TOTAL, *DRAWN, "--sampling", "poisson")
+    found = run_json("cost", "gnmax", *SHAPE, *TOTAL, "--sample", "records=5452,size=40,scheme=poisson")
     sampling = Sampling(5452, 40)
     assert found["sampling"] == sampling.record()
     assert found["parameter"] <= 0.940  # a count of two cells, and Gaussian noise that is not in whole numbers
@@ -33,7 +33,7 @@ def test_the_noise_for_a_sampled_total_and_back() -> None:
 
 def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Path) -> None:
     written, votes = tmp_path / "best.json", tmp_path / "votes.npy"
-    drawn = (*DRAWN, "--sampling", "without-replacement")
+    drawn = ("--sample", "records=5452,size=40,scheme=without-replacement")
     found = run_json("plan", *SHAPE, *TOTAL, *drawn, "--prior", "beta(8,2)", "--output", str(written))
     sampling = Sampling(5452, 40, scheme="without-replacement")
     expected = plan(10, None, 500, Privacy(3.0, 1e-5), 1, "beta(8,2)", classes=4, ensemble=sampling)
@@ -56,15 +56,18 @@ def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Pat
 
 @pytest.mark.parametrize("verb", [("cost", "gnmax"), ("plan",)])
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("drawn", "said"),
     [
-        (("--sample", "4"), "nothing without --records"),
-        (("--records", "10"), "--sample"),
-        (("--records", "10", "--sample", "11"), "--sample: 11 is not valid"),
-        (("--records", "10", "--sample", "5", "--sampling", "similarity"), "account for it without sampling"),
-        (("--records", "10", "--sample", "5", "--neighbours", "all"), "--neighbours"),
-        (("--records", "10", "--sample", "5", "--labels", "0"), "--labels"),
+        ("size=4", "expected records=COUNT,size=COUNT"),
+        ("records=10", "expected records=COUNT,size=COUNT"),
+        ("records=10,size=5,size=4", "expected records=COUNT,size=COUNT"),
+        ("records=10,size=11", "11 is not valid"),
+        ("records=10,size=5,scheme=similarity", "account for it without sampling"),
+        ("records=10,size=5,neighbours=all", "'all' is not valid"),
+        ("records=10,size=5,labels=0", "0 is not valid"),
     ],
 )
-def test_what_is_refused(verb: Any, words: tuple[str, ...], said: str) -> None:
-    assert said in refused(*verb, *SHAPE, *TOTAL, *words)
+def test_what_is_refused(verb: Any, drawn: str, said: str) -> None:
+    told = refused(*verb, *SHAPE, *TOTAL, "--sample", drawn)
+    assert "--sample: " in told
+    assert said in told

@@ -128,7 +128,7 @@ def test_a_scheduler_that_is_not_there_is_told() -> None:
 def test_dask_from_the_command_line(tmp_path: Path, undisturbed: list[Row]) -> None:
     grid, url = tmp_path / "grid.json", f"sqlite:///{tmp_path / 'store.sqlite'}"
     grid.write_text(json.dumps(GRID))
-    told = darrm("precompute", str(grid), "--url", url, "--dask", "local:1", "--json")
+    told = darrm("precompute", str(grid), "--url", url, "--scheduler", "local:1", "--json")
     assert json.loads(told.stdout)["outcome"]["solved"] == MANY
     with closing(open_store(url)) as store:
         assert [*store.rows()] == undisturbed

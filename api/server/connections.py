@@ -3,6 +3,9 @@
 One rule: what there is too much of is taken from the address that has the most of it. An attacker so evicts its own
 connections, from however many addresses and however fast it comes back. Only connections that wait for their client are
 evicted: one whose request is being answered is the server's own work, which has limits of its own.
+
+Before bodies are evicted their senders are held: nothing more is read from them until others are done. Who is evicted
+comes back and sends everything again, and reading that for ever takes a processor; who is held takes nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ SAMPLED_CONNECTIONS = 64
 
 SMALL_REQUEST = 2**14
 """Request that is not refused for want of room [bytes]; as many of them as connections fit beside the budget."""
+
+
+HOLD_SHARE = 0.75
+"""Share of the budget of received bytes beyond which the addresses with the most are held."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -63,13 +70,21 @@ class Connection(Protocol):
     def evict(self) -> None:
         """Close it, for others' sake, and remove it."""
 
+    def hold(self, *, held: bool) -> None:
+        """Read no more from it, or read on."""
+
 
 class AddressConnections:
-    """Connections of one address: all that are open, and those that wait for their client, the longest first."""
+    """Connections of one address: all that are open, and those that wait for their client, the longest first.
+
+    Attributes:
+        large: bytes of its requests that are not answered yet, without those of small requests.
+    """
 
     def __init__(self) -> None:
         self.open: set[Connection] = set()
         self.waiting: dict[Connection, None] = {}
+        self.large = 0
 
     def make_room(self) -> bool:
         """Evict a connection that waits, an unused one first; return whether there was one."""
@@ -92,6 +107,7 @@ class OpenConnections:
         self.limits = limits
         self.count = self.received = self.unread = 0
         self._by_address: dict[str, AddressConnections] = {}
+        self._held: dict[Connection, None] = {}
 
     def add(self, connection: Connection, origin: str | None) -> Rejection | None:
         """Count a connection in, one that waits for its client; or return why there is no room.
@@ -122,6 +138,7 @@ class OpenConnections:
         siblings = self._by_address.get(connection.address)
         if siblings is None or connection not in siblings.open:
             return
+        self._held.pop(connection, None)
         self.receive(connection, -connection.received)
         self.set_unread(connection, 0)
         siblings.open.discard(connection)
@@ -141,11 +158,33 @@ class OpenConnections:
             siblings.waiting.pop(connection, None)
 
     def receive(self, connection: Connection, length: int) -> None:
-        """Count bytes of a request in, or out; beyond the budget, evict whoever waits with the most."""
+        """Count bytes of a request in, or out; near the budget, hold who has much, and beyond it evict the heaviest."""
+        siblings, before = self._by_address.get(connection.address), _large(connection)
         connection.received += length
         self.received += length
-        while self.received > self.limits.received_bytes and self._evict_heaviest(_received_beyond_small):
+        if siblings is not None and connection in siblings.open:
+            siblings.large += _large(connection) - before
+            if self.received <= HOLD_SHARE * self.limits.received_bytes:
+                self._release()
+            elif self._should_wait(connection, siblings):
+                self._held[connection] = None
+                connection.hold(held=True)
+        while self.received > self.limits.received_bytes and self._evict_heaviest(_large):
             pass
+
+    def _should_wait(self, connection: Connection, siblings: AddressConnections) -> bool:
+        """Tell whether a large request of an address with much, compared with all, is not the largest of its own.
+
+        The largest goes on, or nobody would ever be done.
+        """
+        most = max(each.large for each in self._by_address.values())
+        return 2 * siblings.large > most and 0 < _large(connection) < max(map(_large, siblings.open))
+
+    def _release(self) -> None:
+        """Read on from all that are held: the first to send much are held again."""
+        held, self._held = self._held, {}
+        for connection in held:
+            connection.hold(held=False)
 
     def set_unread(self, connection: Connection, length: int) -> None:
         """Set how many bytes a client does not read; beyond the budget, evict whoever has the most."""
@@ -173,5 +212,6 @@ TOO_MANY = Rejection(
 """Answer to a connection that has no room, or has to make room while its request arrives."""
 
 
-def _received_beyond_small(connection: Connection) -> int:
+def _large(connection: Connection) -> int:
+    """Return the bytes of its request, none if that is small."""
     return connection.received if connection.received > SMALL_REQUEST else 0

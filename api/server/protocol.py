@@ -13,6 +13,7 @@ import logging
 from enum import Enum
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.access.clients import client_at
@@ -77,6 +78,23 @@ class _RejectedError(Exception):
     """Exception that stops the parser."""
 
 
+class _HeldFlow(FlowControl):
+    """Flow control of a connection that may be held, whatever the application is ready for."""
+
+    _held = False
+
+    def hold(self, *, held: bool) -> None:
+        self._held = held
+        if held:
+            self.pause_reading()
+        else:
+            self.resume_reading()
+
+    def resume_reading(self) -> None:
+        if not self._held:
+            super().resume_reading()
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """HTTP/1.1 connection with the limits of ``config.open``."""
 
@@ -98,6 +116,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Accept a connection, if there is room for it or one that waits for its client makes room."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        self.flow: _HeldFlow = _HeldFlow(transport)
         origin = self.client[0] if self.client else None
         self.address = client_at(origin).name
         rejection = self._all.add(self, origin)
@@ -122,6 +141,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self._reject(TOO_MANY)
         else:
             self._close()
+
+    def hold(self, *, held: bool) -> None:
+        """Read no more for others' sake, or read on; the time for the body goes on."""
+        self.flow.hold(held=held)
 
     def data_received(self, data: bytes) -> None:
         """Read data, and bound the bytes of the request and the time until it is complete."""

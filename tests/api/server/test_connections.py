@@ -30,10 +30,14 @@ class Opened:
     received: int = 0
     unread: int = 0
     evicted: bool = field(default=False, init=False)
+    held: bool = field(default=False, init=False)
 
     def evict(self) -> None:
         self.evicted = True
         self.registry.remove(self)
+
+    def hold(self, *, held: bool) -> None:
+        self.held = held
 
 
 def opened(registry: OpenConnections, *addresses: str) -> list[Opened]:
@@ -106,6 +110,36 @@ def test_small_requests_are_never_refused_for_want_of_room() -> None:
     assert evicted(connections) == []
     registry.receive(connections[4], 1)
     assert evicted(connections) == [4]
+
+
+def test_near_the_bytes_of_requests_the_greediest_address_waits_but_for_its_largest() -> None:
+    registry = OpenConnections(LIMITS)
+    connections = opened(registry, "a", "a", "a", "b", "c")
+    for connection, places in zip(connections, (4, 3, 0.5, 1.5, 0.5), strict=True):
+        registry.receive(connection, int(places * SMALL_REQUEST))
+    assert [connection.held for connection in connections] == [False] * 5
+    registry.receive(connections[1], 1)  # 9.5 of 10 places are taken: nobody is evicted yet
+    assert [connection.held for connection in connections] == [False, True, False, False, False]
+    registry.receive(connections[0], 1)  # the largest goes on, small requests do, and who has less than half as much
+    registry.receive(connections[2], 1)
+    registry.receive(connections[3], 1)
+    registry.receive(connections[4], 1)
+    assert [connection.held for connection in connections] == [False, True, False, False, False]
+    assert evicted(connections) == []
+    registry.receive(connections[0], -connections[0].received)
+    assert [connection.held for connection in connections] == [False] * 5
+
+
+def test_a_connection_that_is_gone_is_not_read_again() -> None:
+    registry = OpenConnections(LIMITS)
+    first, second = opened(registry, "a", "a")
+    registry.receive(first, 5 * SMALL_REQUEST)
+    registry.receive(second, 4 * SMALL_REQUEST)
+    assert second.held
+    registry.remove(second)
+    assert second.held
+    registry.receive(first, -first.received)
+    assert second.held
 
 
 def test_beyond_the_bytes_that_nobody_reads_the_largest_of_the_greediest_address_goes() -> None:

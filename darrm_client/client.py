@@ -546,7 +546,7 @@ class DarrmClient:
         """Return what releases of a mechanism cost together, or which parameter fits in a total; proved here again.
 
         Args:
-            mechanism: its name, such as "gnmax".
+            mechanism: its name, such as "laplace".
             K: voters, which are not private.
             queries: releases, ≥ 1.
             classes: C ≥ 2.

@@ -49,7 +49,7 @@ ACCEPTED = {
     "m_to": "a privacy allowance, a real number above m_from",
     "m_points": f"a whole number of allowances, from 1 to {MAX_ALLOWANCES}",
     "parameter": f"{_choice(get_args(Parameter))}; of a cost, a number",
-    "mechanism": "the name of a mechanism, such as gnmax",
+    "mechanism": "the name of a mechanism, such as laplace",
     "threshold": "a number of votes",
     "check_sigma": "a number of votes, at least 0",
     "cap": "a whole number of labels, at least 1",

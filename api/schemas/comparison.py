@@ -36,7 +36,7 @@ class CompareRequest(TotalRequest):
     total_delta: Annotated[
         FiniteFloat,
         described(
-            "δ of all releases together [probability]; above 0, as mechanisms like gnmax, and rounding, leak a little.",
+            "δ of all releases together [probability]; above 0, as Gaussian noise, and rounding, leak a little.",
             minimum=0,
             exclusiveMaximum=1,
         ),

@@ -23,7 +23,7 @@ class CostRequest(RequestModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"mechanism": "gnmax", "K": 11, "queries": 20, "parameter": 20.0, "delta": 1e-5},
+                {"mechanism": "laplace", "K": 11, "queries": 20, "parameter": 20.0, "delta": 1e-5},
                 {
                     "mechanism": "laplace",
                     "K": 25,
@@ -33,7 +33,7 @@ class CostRequest(RequestModel):
                     "total_delta": 1e-5,
                 },
                 {
-                    "mechanism": "gnmax",
+                    "mechanism": "laplace",
                     "K": 10,
                     "classes": 4,
                     "queries": 500,
@@ -78,12 +78,12 @@ class CostRequest(RequestModel):
         ),
     ] = None
     threshold: Annotated[
-        FiniteFloat | None, described("Least noisy count for which gnmax releases a class, with parameter [votes].")
+        FiniteFloat | None, described("Least noisy count for which a class is released, with parameter [votes].")
     ] = None
     check_sigma: Annotated[
-        FiniteFloat | None, described("σ of the noise on the count that gnmax checks [votes].", minimum=0)
+        FiniteFloat | None, described("σ of the noise on the count that is checked [votes].", minimum=0)
     ] = None
-    cap: Annotated[int | None, described("Most classes that gnmax releases [labels].", minimum=1)] = None
+    cap: Annotated[int | None, described("Most classes that are released [labels].", minimum=1)] = None
     records: Annotated[
         int | None, described("Records of which every query has a fresh, secret sample [records].", minimum=1)
     ] = None

@@ -43,7 +43,7 @@ Baselines = Annotated[
     Field(
         description="What γ_opt is compared with, each in the form that is proved private for the problem; by default "
         f"{', '.join(BASELINES)}.",
-        examples=[["gnmax", "randomized_response"]],
+        examples=[["laplace", "randomized_response"]],
     ),
 ]
 

@@ -12,7 +12,7 @@ from api.schemas.fields import AnswerModel, RequestModel, Voters, described
 from darrm_opt.accounting.equal_releases import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
-from darrm_opt.mechanisms.calibrated_table import CONFIDENT
+from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior
 from darrm_opt.problem import Privacy
 
@@ -147,7 +147,7 @@ class PluralityAnswer(TableAnswer):
     """The optimal rule with its certificate, and the mechanisms at the same privacy."""
 
     utilities: dict[str, FiniteFloat] = Field(description="Utility of each mechanism at the same privacy of its label.")
-    rates: dict[str, FiniteFloat] = Field(description="Its rate [nats a vote]; for gnmax 1/σ [1/votes].")
+    rates: dict[str, FiniteFloat] = Field(description="Its rate [nats a vote]; of Gaussian noise 1/σ [1/votes].")
 
 
 class PluralityOption(AnswerModel):

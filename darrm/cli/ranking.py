@@ -90,6 +90,7 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
     """Print every option under a law of votes, and say what was written."""
     from darrm.cli.report import as_json, columns, count_text, guarantee, text_above
     from darrm_opt.answers.plurality import options_to_dict
+    from darrm_opt.mechanisms.base import mechanism_classes
 
     if json:
         answer(as_json(options_to_dict(found)))
@@ -129,8 +130,9 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
         )
     if question.ensemble is not None:
         lines.append(f"sampled    {question.ensemble.words} ({question.ensemble.neighbours})")
-    if question.total.delta == 0:
-        lines.append("left out   Gaussian noise (gnmax), which no total δ of 0 allows: --total-delta 1e-9 includes it")
+    noisy = [name for name, each in mechanism_classes().items() if each.needs_delta]
+    if question.total.delta == 0 and noisy:
+        lines.append(f"left out   {', '.join(noisy)}, which no total δ of 0 allows: --total-delta 1e-9 includes it")
     if output is not None and best.mechanism is not None:
         lines.append(
             f"written    {best.name.replace('_', ' ')}: "

@@ -10,6 +10,7 @@ from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.base import CHECKS
 from darrm_opt.problem import Privacy
 
 COST_SECONDS = 0.5
@@ -23,9 +24,6 @@ SAMPLED_SHARE = 4.0
 
 SAMPLING = ("records", "sample", "sampling", "neighbours", "labels")
 """How records are drawn anew for every query, by the names of the command line."""
-
-CHECKS = ("threshold", "check_sigma", "cap")
-"""The check of noisy counts, which gnmax alone has."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +76,15 @@ def sampling_of(argument: dict[str, Any]) -> Sampling | None:
     )
 
 
-def find_cost(argument: dict[str, Any]) -> MechanismCost:
+def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> MechanismCost:
     """Return what releases of a mechanism cost together: of the one that is given, or of the best within a total.
 
     Args:
         argument: ``mechanism``, its name; ``K``, ``classes``, ``affected``; ``queries``; and ``parameter`` with
-            ``delta`` and, for gnmax, ``threshold``, ``check_sigma`` and ``cap``, or ``total_epsilon`` with
+            ``delta`` and, with a check, ``threshold``, ``check_sigma`` and ``cap``, or ``total_epsilon`` with
             ``total_delta``; and, where records are drawn anew for every query, the fields of `SAMPLING`. What is None
             is not given.
+        sampling: how they are drawn, instead of those fields.
 
     Raises:
         InvalidInput: no such mechanism, a number out of its range, or arguments that do not go together.
@@ -94,11 +93,11 @@ def find_cost(argument: dict[str, Any]) -> MechanismCost:
     shape = argument["K"], argument["classes"]
     affected, queries = argument["affected"], argument["queries"]
     parameter, total_epsilon = argument["parameter"], argument["total_epsilon"]
-    sampling = sampling_of(argument)
+    sampling = sampling or sampling_of(argument)
     if (parameter is None) == (total_epsilon is None):
         raise InvalidInput("parameter", parameter, "exactly one of parameter and total_epsilon")
     excluded = ("total_delta",) if parameter is not None else ("delta", *CHECKS)
-    for name in (*excluded, *(() if found.name == "gnmax" else CHECKS)):
+    for name in (*excluded, *(() if found.has_check else CHECKS)):
         if argument[name] is not None:
             beside = "parameter" if name == "total_delta" else "total_epsilon" if name in excluded else found.name
             raise InvalidInput(name, argument[name], f"nothing beside {beside}")
@@ -110,22 +109,10 @@ def find_cost(argument: dict[str, Any]) -> MechanismCost:
     else:
         if argument["delta"] is None:
             raise InvalidInput("delta", None, "the probability δ of all releases together, in [0, 1)")
-        delta, mechanism = argument["delta"], _at(found, argument)
+        delta = argument["delta"]
+        mechanism = found.checked(*shape, parameter, affected, **{name: argument[name] for name in CHECKS})
     cost = mechanism.cost(queries, delta, sampling)
     return MechanismCost(mechanism, cost.epsilon, cost.delta, cost.account, sampling)
-
-
-def _at(found: type[VoteMechanism], argument: dict[str, Any]) -> VoteMechanism:
-    """Return the mechanism at a parameter, checked where a check is given."""
-    K, classes, affected, value = (argument[name] for name in ("K", "classes", "affected", "parameter"))
-    threshold, check_sigma, cap = (argument[name] for name in CHECKS)
-    if threshold is None and check_sigma is None and cap is None:
-        return found.of(K, classes, value, affected)
-    from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-
-    if check_sigma is not None and threshold is None:
-        threshold = 0.0  # it costs the same whatever it is
-    return NoisyMaximum(K, classes, value, threshold=threshold, check_sigma=check_sigma, affected=affected, cap=cap)
 
 
 def compute_cost(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -72,8 +72,8 @@ def display_name(name: str) -> str:
 def drawing_order(names: Iterable[str]) -> list[str]:
     """Return the names in drawing order: the optimum last, on top of what it is compared with.
 
-    >>> drawing_order(["optimal", "another", "subsampling", "gnmax"])
-    ['gnmax', 'subsampling', 'another', 'optimal']
+    >>> drawing_order(["optimal", "another", "subsampling", "laplace"])
+    ['laplace', 'subsampling', 'another', 'optimal']
     """
     requested = list(names)
     styled = [name for name in _styles() if name in requested]

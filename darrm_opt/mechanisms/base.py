@@ -49,6 +49,12 @@ MANY_RELEASES, NEAR = 501, 2e-3
 SAMPLED_PRECISION, SLOW = 1e-3, ("pld",)
 """The same where records are sampled and δ > 0, and the accounts that take most of the time there."""
 
+CONFIDENT = "confident_gnmax"
+"""Name of a noisy maximum where a class leaves only if the largest count passes a noisy check."""
+
+CHECKS = ("threshold", "check_sigma", "cap")
+"""Numbers of such a check."""
+
 BUILT_IN = {
     name: f"darrm_opt.mechanisms.{place}"
     for name, place in {
@@ -77,6 +83,8 @@ class VoteMechanism(ABC):
         limits: least and largest value of the parameter that is tried.
         advice: what to do, for a plan.
         title: its name in a figure.
+        needs_delta: whether no parameter is private at δ = 0.
+        has_check: whether `checked` takes a check.
         K: voters.
         classes: C.
         affected: votes that one record can move.
@@ -93,6 +101,8 @@ class VoteMechanism(ABC):
     limits: ClassVar[tuple[float, float]] = (0.0, math.inf)
     advice: ClassVar[str] = ""
     title: ClassVar[str] = ""
+    needs_delta: ClassVar[bool] = False
+    has_check: ClassVar[bool] = False
 
     K: int
     classes: int
@@ -209,6 +219,25 @@ class VoteMechanism(ABC):
             raise InvalidInput("mechanism", cls.name, "a mechanism with a parameter")
         make: Callable[..., Self] = cls  # of each class with a parameter
         return make(K, classes, value, affected=affected)
+
+    @classmethod
+    def checked(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
+        """Return the mechanism at a value of its parameter, with a check of the largest count where one is given.
+
+        Args:
+            K: voters.
+            classes: C ≥ 2.
+            value: of the parameter.
+            affected: votes that one record can move.
+            **check: numbers of `CHECKS`; None: not given.
+
+        Raises:
+            InvalidInput: a number is outside its range, or the mechanism has no check.
+        """
+        for name, number in check.items():
+            if number is not None:
+                raise InvalidInput(name, number, f"nothing beside {cls.name}")
+        return cls.of(K, classes, value, affected)
 
     @classmethod
     def of_information(cls, K: int, classes: int, information: float, affected: int = 1) -> Self:
@@ -435,8 +464,8 @@ def mechanism_class(name: str) -> type[VoteMechanism]:
     Raises:
         InvalidInput: there is none of that name, or what a package brings is none.
 
-    >>> mechanism_class("gnmax").parameter
-    'sigma'
+    >>> mechanism_class("laplace").parameter
+    'scale'
     """
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")

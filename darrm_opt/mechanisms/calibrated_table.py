@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.base import mechanism_classes
+from darrm_opt.mechanisms.base import CONFIDENT, mechanism_classes
 from darrm_opt.mechanisms.continuous_noise import checked_table
 from darrm_opt.noise import Array
 from darrm_opt.search import largest_fitting
@@ -28,10 +28,7 @@ ROUNDING = 1e-15
 """Excess that is left to the repair."""
 
 THRESHOLDS, CHECK_SHARES = (0.0, 0.4, 0.5, 0.6, 0.7, 0.8), (0.25, 0.5, 1.0, 2.0)
-"""Thresholds of Confident-GNMax that are tried, as shares of K, and deviations σ₂/σ₁ of its two noises."""
-
-CONFIDENT = "confident_gnmax"
-"""Name of a noisy maximum that is checked against a threshold."""
+"""Thresholds of the check that are tried, as shares of K, and deviations σ₂/σ₁ of its two noises."""
 
 TableLaw = Callable[[Histograms, float], Array]
 """Probabilities of the cells at a rate."""
@@ -50,7 +47,7 @@ class CalibratedMechanism:
 
     Attributes:
         name: one of `tables`.
-        rate: t [nats a vote]; for gnmax 1/σ [1/votes].
+        rate: t [nats a vote]; of Gaussian noise 1/σ [1/votes].
         problem: for which it is private.
         rule: its probabilities as doubles, repaired.
         certificate: why that rule is private.
@@ -90,7 +87,7 @@ def calibrate_mechanism(problem: PluralityProblem, name: str, *, precision: floa
 
 
 def calibrate_confident(problem: PluralityProblem, utility: Callable[[PluralityRule], float]) -> CalibratedMechanism:
-    """Return Confident-GNMax at the most useful threshold and split of noise, of `THRESHOLDS` × `CHECK_SHARES`.
+    """Return a checked noisy maximum at the most useful threshold and split of noise, of `THRESHOLDS` × `CHECK_SHARES`.
 
     Args:
         problem: with abstention.

@@ -38,7 +38,7 @@ def laplace_table(cells: Histograms, rate: float) -> Array:
     def below(z: Array) -> Array:
         return np.where(z < 0, 0.5 * np.exp(np.minimum(z, 0.0)), 1 - 0.5 * np.exp(-np.maximum(z, 0.0)))
 
-    return _noisy_maximum(cells, rate, density, below, 3 * REACH)
+    return _largest_count(cells, rate, density, below, 3 * REACH)
 
 
 def gaussian_table(cells: Histograms, rate: float) -> Array:
@@ -52,7 +52,7 @@ def gaussian_table(cells: Histograms, rate: float) -> Array:
     def density(z: Array) -> Array:
         return np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
-    return _noisy_maximum(cells, rate, density, ndtr, REACH)
+    return _largest_count(cells, rate, density, ndtr, REACH)
 
 
 def checked_table(cells: Histograms, rate: float, threshold: float, check_share: float) -> Array:
@@ -78,7 +78,7 @@ def _uniform(cells: Histograms) -> Array:
     return np.where(cells.values == ABSTENTION, 0.0, 1 / cells.classes)
 
 
-def _noisy_maximum(
+def _largest_count(
     cells: Histograms,
     rate: float,
     density: Callable[[Array], Array],

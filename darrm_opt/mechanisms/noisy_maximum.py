@@ -11,10 +11,10 @@ Source of the samplers: Canonne, Kamath, Steinke 2020.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -104,6 +104,8 @@ class NoisyMaximum(VoteMechanism):
     increases = False
     limits = (MIN_BIT_SIGMA, 1e12)
     advice = "Release the vote with Gaussian noise"
+    needs_delta = True
+    has_check = True
     title = "GNMax (Gaussian noise)"
 
     def __init__(
@@ -130,6 +132,22 @@ class NoisyMaximum(VoteMechanism):
             self.cap = whole_number(cap, "cap", "a whole number of labels, at least 1")
             if threshold is None:
                 raise InvalidInput("cap", cap, "None without a threshold", "The number of releases is the cap there.")
+
+    @classmethod
+    def checked(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
+        """Return the noise at σ, with the check that is given; its threshold is 0 if none is, which costs the same.
+
+        Args:
+            K: voters.
+            classes: C ≥ 2.
+            value: σ.
+            affected: votes that one record can move.
+            **check: ``threshold``, ``check_sigma`` and ``cap``, as for the class; None: not given.
+        """
+        if check.get("check_sigma") is not None and check.get("threshold") is None:
+            check["threshold"] = 0.0
+        make: Callable[..., Self] = cls
+        return make(K, classes, value, affected=affected, **check)
 
     @classmethod
     def range_for(cls, K: int, classes: int) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,13 @@ from darrm_opt.baselines import (
 )
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.base import CONFIDENT, calibrated_names, mechanism_class
 from darrm_opt.mechanisms.calibrated_table import (
-    CONFIDENT,
     CalibratedMechanism,
     calibrate_confident,
     calibrate_mechanism,
     tables,
 )
-from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
@@ -50,15 +50,16 @@ def _randomized_response(problem: Problem) -> NoiseFunction:
     return randomized_response(problem.K, problem.target, majority)
 
 
-def _noisy_maximum(problem: Problem) -> NoiseFunction | None:
-    """Return the γ of the largest count plus Gaussian noise, at the least noise for votes that are not private."""
-    target = problem.target
-    if not (target.epsilon > 0 and target.delta > 0):
+def _calibrated(name: str, problem: Problem) -> NoiseFunction | None:
+    """Return the γ of a mechanism of the registry at its most useful parameter, for votes that are not private."""
+    found, target = mechanism_class(name), problem.target
+    if target.epsilon == 0 or (found.needs_delta and target.delta == 0):
         return None
     try:
-        return NoisyMaximum.calibrated(problem.K, 2, target, 1, affected=problem.affected).gamma
-    except InvalidInput:  # no noise is enough
+        gamma = getattr(found.calibrated(problem.K, 2, target, 1, affected=problem.affected), "gamma", None)
+    except InvalidInput:  # no parameter is private
         return None
+    return gamma if isinstance(gamma, NoiseFunction) else None
 
 
 BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
@@ -69,10 +70,10 @@ BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
 """By the name of its function in `darrm_opt.baselines`; None if it is not defined for the problem."""
 
 OTHER_BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
-    NoisyMaximum.name: _noisy_maximum,
+    **{name: partial(_calibrated, name) for name in calibrated_names() if name not in BASELINES},
     "majority": lambda problem: NoiseFunction.from_upper_half(np.ones((problem.K + 1) // 2), problem.K),
 }
-"""Shown on request: noise for voters that are not private, which protects more than it needs, and no noise at all."""
+"""Shown on request: mechanisms for voters that are not private, which protect more than they need, and no noise."""
 
 
 def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> dict[str, NoiseFunction]:
@@ -117,7 +118,11 @@ _NOT_DEFINED = "It is not defined for this problem."
 
 _UNDEFINED = dict.fromkeys(
     ("double_subsampling", "subsampling"), "It samples at least one voter, so it asks for m of at least 1."
-) | {NoisyMaximum.name: "Its noise is Gaussian, which asks for a target ε and a δ above 0."}
+) | {
+    name: f"It asks for a target ε {'and a δ ' if mechanism_class(name).needs_delta else ''}above 0."
+    for name in OTHER_BASELINES
+    if name in calibrated_names()
+}
 """What a baseline asks for, where it is None for some problems."""
 
 
@@ -178,7 +183,7 @@ def compare_mechanisms(
     """Return the optimum and every mechanism for one problem.
 
     Args:
-        problem: voters, classes and target; with abstention, Confident-GNMax is among the mechanisms.
+        problem: voters, classes and target; with abstention, a checked noisy maximum is among the mechanisms.
         objective: as for `solve_plurality`.
         time_limit: for the optimum [s].
         solution: the optimum, where it is known; None: it is solved.

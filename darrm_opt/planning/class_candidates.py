@@ -19,7 +19,8 @@ import numpy as np
 
 from darrm_opt.accounting.equal_releases import epsilon_each, release_target
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.calibrated_table import CONFIDENT, calibrate_confident, calibrate_mechanism, tables
+from darrm_opt.mechanisms.base import CONFIDENT
+from darrm_opt.mechanisms.calibrated_table import calibrate_confident, calibrate_mechanism, tables
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.planning.candidates import NOTHING_FITS, provable_problem

@@ -11,7 +11,7 @@ from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, calibrated_names
-from darrm_opt.mechanisms.calibrated_table import CONFIDENT
+from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem

@@ -18,7 +18,7 @@ from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
 from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
-from darrm_opt.mechanisms.calibrated_table import CONFIDENT
+from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.planning.candidates import TIME_IS_UP, calibrated, optimal, optimal_sequence
 from darrm_opt.planning.class_candidates import checked, table_options
 from darrm_opt.planning.option import MECHANISMS, Option, Plan

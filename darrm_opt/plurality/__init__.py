@@ -5,7 +5,6 @@ Tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`.
 
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
 from darrm_opt.mechanisms.calibrated_table import CalibratedMechanism, calibrate_mechanism
-from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.tables.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.tables.priors import (
@@ -28,7 +27,6 @@ __all__ = [
     "Dirichlet",
     "Favoured",
     "FavouredBeta",
-    "NoisyMaximum",
     "PastVotes",
     "PluralityCertificate",
     "PluralityObjective",

@@ -246,7 +246,7 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
             "K",
             K,
             f"at most {MAX_PARTITIONS:,} partitions; {K} votes among {classes} classes have {count}",
-            "Use a noisy maximum, which needs no table: see darrm_opt.plurality.NoisyMaximum.",
+            "Use a mechanism that needs no table: see darrm_opt.mechanisms.",
         )
     # Classes with equal counts are released with equal probability, by symmetry: one cell for each distinct count of a
     # partition is enough, and its multiplicity says how many classes share it.
@@ -279,8 +279,7 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
                     "affected",
                     affected,
                     f"at most {MAX_EDGES:,} pairs of neighbouring vote counts; here there are more",
-                    "Lower affected or K, or use a noisy maximum, which needs no table: see "
-                    "darrm_opt.plurality.NoisyMaximum.",
+                    "Lower affected or K, or use a mechanism that needs no table: see darrm_opt.mechanisms.",
                 )
             edges.append([*edge, (places[number][ABSTENTION], places_after[ABSTENTION], 1)] if abstention else edge)
     # Edges differ in length: unused places have size 0 and add nothing to a sum over the outputs.

@@ -25,7 +25,8 @@ import numpy as np
 from support.darrm_runner import start
 
 from darrm_opt import Problem, solve
-from darrm_opt.plurality import ABSTENTION, NoisyMaximum
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.plurality import ABSTENTION
 from darrm_opt.record import solution_record
 from darrm_opt.release import ReleaseLog
 

@@ -5,8 +5,10 @@ The additions are those of `tests/support/additions`: real processes start with 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,39 @@ from support.paths import ROOT, TESTS
 from support.service import Service
 
 from darrm_opt import Problem, solve
+
+NAMES = {
+    "GNMax": r"gnmax|noisy_?maximum",
+    "permute-and-flip": r"permute.?and.?flip",
+    "exponential mechanism": r"^exponential$|selection:exponential|exponential.?mechanism",
+}
+"""What names a mechanism in an identifier or a string: any case, and every way of joining its words."""
+
+
+@pytest.mark.parametrize("mechanism", NAMES)
+def test_a_mechanism_is_named_in_few_files(mechanism: str) -> None:
+    """Its own file, the registry, and the search of checked noise; not comments, docstrings, `literature` or the page."""
+    files = {
+        path
+        for package in ("api", "darrm", "darrm_client", "darrm_opt", "solver_cache")
+        for path in (ROOT / package).rglob("*.py")
+        if "literature" not in path.parts
+    }
+    pattern = re.compile(NAMES[mechanism], re.IGNORECASE)
+    naming = {str(path.relative_to(ROOT)) for path in files if any(map(pattern.search, _words(path)))}
+    assert 1 <= len(naming) <= 3, sorted(naming)
+
+
+def _words(path: Path) -> Iterator[str]:
+    """Yield the identifiers and strings of a module, without its docstrings."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = ""
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        else:
+            yield from (text for _, text in ast.iter_fields(node) if isinstance(text, str))
+
 
 ADDITIONS = os.pathsep.join([str(TESTS / "support" / "additions"), str(ROOT)])
 PROBLEM = ["--K", "5", "--m", "2", "--epsilon", "0.3"]

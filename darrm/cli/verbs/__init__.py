@@ -64,11 +64,11 @@ EXAMPLES = {
         ),
     ),
     "cost": (
-        "darrm cost gnmax --K 250 --classes 10 --sigma 40 --queries 286 --delta 1e-5",
+        "darrm cost laplace --K 250 --classes 10 --scale 40 --queries 286 --delta 1e-5",
         "darrm cost --solution gamma.json --queries 100 --total-delta 1e-5 --fresh",
         "darrm cost --epsilon 0.1 --delta 1e-6 --queries 100 --total-delta 1e-5",
         "darrm cost bagging --K 5 --bags n=10000,size=20",
-        "darrm cost exponential --K 11 --queries 20 --total-epsilon 1 --total-delta 1e-5 --output mechanism.json",
+        "darrm cost laplace --K 11 --queries 20 --total-epsilon 1 --total-delta 1e-5 --output mechanism.json",
     ),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
     "keys add": (

@@ -32,33 +32,40 @@ if TYPE_CHECKING:
     from darrm_opt.problem import Privacy
 
 
+def _whose(parameter: str) -> str:
+    from darrm_opt.mechanisms.base import mechanism_classes
+
+    names = [name for name, mechanism in mechanism_classes().items() if mechanism.parameter == parameter]
+    return f"the parameter of {', '.join(names)}"
+
+
 @dataclass(frozen=True)
 class ParameterOptions:
     """The parameter of each mechanism, as typed, and the check of noisy counts."""
 
     sigma: Annotated[
-        str | None, CommandOption("--sigma", "σ of Gaussian noise on each count: the parameter of gnmax.", "VOTES")
+        str | None, CommandOption("--sigma", lambda: f"σ of noise on each count: {_whose('sigma')}.", "VOTES")
     ] = None
     scale: Annotated[
-        str | None, CommandOption("--scale", "Scale of Laplace noise on each count: the parameter of laplace.", "VOTES")
+        str | None, CommandOption("--scale", lambda: f"Scale of noise on each count: {_whose('scale')}.", "VOTES")
     ] = None
     rate: Annotated[
         str | None,
-        CommandOption("--rate", "Nats a vote: the parameter of selection mechanisms.", "NUMBER"),
+        CommandOption("--rate", lambda: f"Nats a vote: {_whose('rate')}.", "NUMBER"),
     ] = None
     voters: Annotated[
-        str | None, CommandOption("--voters", "Mean number of voters drawn: the parameter of subsampling.", "NUMBER")
+        str | None, CommandOption("--voters", lambda: f"Mean number of voters drawn: {_whose('voters')}.", "NUMBER")
     ] = None
     share: Annotated[
         str | None,
-        CommandOption("--share", "γ, the same for every vote: the parameter of randomized_response.", "PROBABILITY"),
+        CommandOption("--share", lambda: f"γ, the same for every vote: {_whose('share')}.", "PROBABILITY"),
     ] = None
     value: Annotated[
         str | None, CommandOption("--value", "The parameter of a mechanism that a package brings.", "NUMBER")
     ] = None
     threshold: Annotated[
         str | None,
-        CommandOption("--threshold", "Least noisy count for which gnmax releases a class.", "VOTES", otherwise="none"),
+        CommandOption("--threshold", "Least noisy count for which a class is released.", "VOTES", otherwise="none"),
     ] = None
     check_sigma: Annotated[
         str | None, CommandOption("--check-sigma", "σ of the noise on the count that is checked.", "VOTES")
@@ -75,27 +82,20 @@ class ParameterOptions:
         """
         from darrm_opt.errors import InvalidInput
 
-        own, is_checked = self._own(found), found.name == "gnmax"
+        own, is_checked = self._own(found), found.has_check
         for option in fields(self):
             text, accepted = getattr(self, option.name), f"nothing for {found.name}"
             if option.name in _CHECKS:
                 if text is not None and not (is_checked and getattr(self, own) is not None):
-                    raise InvalidInput(option.name, text, "nothing without gnmax and --sigma")
+                    raise InvalidInput(option.name, text, "nothing without a parameter of a mechanism that has a check")
             elif text is not None and option.name != own:
                 raise InvalidInput(option.name, text, accepted, f"Its parameter is --{own}.")
         return getattr(self, own) is not None
 
-    def mechanism(self, found: type[VoteMechanism], K: Any, classes: Any, affected: Any) -> VoteMechanism:
-        """Return the mechanism at the parameter that was typed, checked where a check was."""
-        value = number(getattr(self, self._own(found)))
-        if all(getattr(self, name) is None for name in _CHECKS):
-            return found.of(K, classes, value, affected)
-        from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-
-        threshold, check_sigma, cap = (number(getattr(self, name)) for name in _CHECKS)
-        if check_sigma is not None and threshold is None:
-            threshold = 0.0  # it costs the same whatever it is
-        return NoisyMaximum(K, classes, value, threshold=threshold, check_sigma=check_sigma, affected=affected, cap=cap)
+    def argument(self, found: type[VoteMechanism]) -> dict[str, Any]:
+        """Return the parameter and the check, as `darrm_opt.answers.cost.find_cost` takes them."""
+        own = {"parameter": number(getattr(self, self._own(found)))}
+        return own | {name: number(getattr(self, name)) for name in _CHECKS}
 
     def _own(self, found: type[VoteMechanism]) -> str:
         return found.parameter if found.parameter in {option.name for option in fields(self)} else "value"
@@ -153,9 +153,7 @@ class AccountOptions(ProblemOptions, TotalOptions):
 def cost(
     options: AccountOptions,
     parameters: ParameterOptions,
-    mechanism: Annotated[
-        str | None, Argument("NAME", "The mechanism: gnmax, laplace, another of the registry, or bagging.")
-    ] = None,
+    mechanism: Annotated[str | None, Argument("NAME", "The mechanism, such as laplace; or bagging.")] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the mechanism to this file, for `darrm label`.", "FILE")
     ] = None,
@@ -206,6 +204,7 @@ def _cost_of_mechanism(
 ) -> None:
     from darrm.cli.files import check_writable, write_json
     from darrm.cli.report import as_json, guarantee
+    from darrm_opt.answers.cost import find_cost
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms import mechanism_class
     from darrm_opt.mechanisms.base import planned_fields
@@ -216,37 +215,36 @@ def _cost_of_mechanism(
         found = mechanism_class(mechanism)
     options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
     sampling, queries = sampling_typed(sample), number(options.queries)
-    shape = number(options.K), number(options.classes), number(options.affected or "1")
+    total = None
     if parameters.is_given(found):
         for name, text in (("total_epsilon", options.total_epsilon), ("total_delta", options.total_delta)):
             if text is not None:
                 raise InvalidInput(name, text, "nothing beside a parameter", "Give --delta.")
-        drawn = parameters.mechanism(found, *shape)
-        total, total_at = None, number(options.delta)
     else:
         total = total_privacy(options.total_epsilon, options.total_delta or "0")
-        with ProgressDisplay("calibrating"), options_named(**TOTAL, releases="queries"):
-            drawn = found.calibrated(*shape[:2], total, queries, affected=shape[2], sampling=sampling)
-        total_at = total.delta
-    with ProgressDisplay("accounting"), options_named(releases="queries"):
-        found_cost = drawn.cost(queries, total_at, sampling)
+    argument = {
+        "mechanism": mechanism,
+        "K": number(options.K),
+        "classes": number(options.classes),
+        "affected": number(options.affected or "1"),
+        "queries": queries,
+        **parameters.argument(found),
+        "delta": None if total else number(options.delta),
+        "total_epsilon": None if total is None else total.epsilon,
+        "total_delta": None if total is None else total.delta,
+    }
+    named = {} if total is None else TOTAL
+    with ProgressDisplay("accounting" if total is None else "calibrating"), options_named(**named, releases="queries"):
+        found_cost = find_cost(argument, sampling)
+    drawn = found_cost.mechanism
     if output is not None:
         proved = total or Privacy(found_cost.epsilon, found_cost.delta)
         fields = planned_fields(queries, proved) if proved.epsilon < float("inf") else {}
         if sampling is not None:
             fields |= {"sampling": sampling.record()}
         write_json(output, drawn.record() | fields)
-    record = {
-        "mechanism": mechanism,
-        "parameter": drawn.value,
-        "epsilon": found_cost.epsilon if found_cost.epsilon < float("inf") else None,
-        "delta": found_cost.delta,
-        "account": found_cost.account,
-    }
-    if sampling is not None:
-        record["sampling"] = sampling.record()
     if json:
-        answer(as_json(record))
+        answer(as_json(found_cost.as_dict()))
     elif found_cost.account == "none":
         answer(f"{drawn.words} No account proves a finite ε at δ = {found_cost.delta:g}.")
     else:

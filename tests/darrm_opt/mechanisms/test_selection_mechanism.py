@@ -16,8 +16,9 @@ from support.refusals import refused
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels import bounded_range_divergence, composed_epsilon, table_divergence
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.selection import PermuteAndFlip, SelectionMechanism
-from darrm_opt.plurality import ABSTENTION, NoisyMaximum, VoteMechanism, mechanism_class, mechanism_from_record
+from darrm_opt.plurality import ABSTENTION, VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 from darrm_opt.release import PrivateVote, ReleaseLog
 

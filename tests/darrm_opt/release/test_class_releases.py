@@ -19,9 +19,9 @@ from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.equal_releases import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_from_record
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.plurality import (
     ABSTENTION,
-    NoisyMaximum,
     PluralityProblem,
     PluralityRule,
     RuleMechanism,

@@ -85,7 +85,7 @@ async def _compress_answer(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the two messages of an answer, compressed if the client accepts that."""
     if not accepts_gzip(scope["headers"]):
-        return {**start, "headers": _varying(start["headers"])}, message
+        return {**start, "headers": _uncompressed_headers(tuple(start["headers"]))}, message
     tag, before, after = _compressed_headers(tuple(start["headers"]))
     cache: ResponseCache = scope["app"].state.response_cache
     cached = cache.get("gzip", tag) if tag else None
@@ -94,6 +94,11 @@ async def _compress_answer(
 
 
 @lru_cache(maxsize=256)  # the same for every answer from the cache
+def _uncompressed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple(_varying(headers))
+
+
+@lru_cache(maxsize=256)
 def _compressed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[str, Headers, Headers]:
     """Return the entity tag of an answer and its headers when compressed: those before and those after its length."""
     tag = dict(headers).get(b"etag", b"")

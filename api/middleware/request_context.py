@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from api.errors.problem_details import Rejection, retry_after
@@ -66,11 +68,9 @@ class RequestContextMiddleware:
             nonlocal status, length
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = list(message.get("headers", ()))
-                present = {name for name, _ in headers}
-                headers += [header for header in DEFAULT_HEADERS if header[0] not in present]
-                headers.append((b"x-request-id", identity.encode()))
-                message = {**message, "headers": headers}
+                headers = message.get("headers", ())
+                missing = _missing_headers(tuple(headers))
+                message = {**message, "headers": [*headers, *missing, (b"x-request-id", identity.encode())]}
             else:
                 length += len(message.get("body", b""))
             await send(message)
@@ -101,6 +101,13 @@ class RequestContextMiddleware:
                 end_span(template, status, name, identity)
                 audit.record(mentions, scope, status, seconds)
                 log_request(RequestLogEntry(scope["method"], scope["path"], status, seconds, length, name, identity))
+
+
+@lru_cache(maxsize=256)  # answers from the cache have the same ones every time
+def _missing_headers(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the default headers that are not among ``headers``."""
+    present = {name for name, _ in headers}
+    return tuple(header for header in DEFAULT_HEADERS if header[0] not in present)
 
 
 def _client_name(scope: Scope) -> str:

@@ -195,10 +195,17 @@ def _json(value: Any) -> str:
     return repr(value) if type(value) is int or (type(value) is float and isfinite(value)) else _encode(value)
 
 
+_NUMBERS = frozenset({int, float})
+"""Types whose text is a plain word."""
+
+
 def _as_text(content: dict[str, Any]) -> str:
-    event, level, logger, timestamp = (content.pop(name) for name in ("event", "level", "logger", "timestamp"))
-    traceback = "\n" + content.pop("exception") if "exception" in content else ""
-    fields = "".join(f" {name}={_plain(str(value))}" for name, value in content.items())
+    pop = content.pop
+    event, level, logger, timestamp = pop("event"), pop("level"), pop("logger"), pop("timestamp")
+    traceback = "\n" + pop("exception") if "exception" in content else ""
+    fields = "".join(
+        [f" {name}={value if type(value) in _NUMBERS else _plain(str(value))}" for name, value in content.items()]
+    )
     return f"{timestamp} [{level:9}] {event if event.isprintable() else repr(event):30} [{logger}]{fields}{traceback}"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -121,18 +121,30 @@ def solve_span() -> Iterator[Callable[[str, str], None]]:
         yield lambda method, outcome: _set(span, {"darrm.method": method, "darrm.outcome": outcome})
 
 
-@contextmanager
-def request_span(method: str, headers: list[tuple[bytes, bytes]]) -> Iterator[Callable[[str, int, str, str], None]]:
+def request_span(
+    method: str, headers: list[tuple[bytes, bytes]]
+) -> AbstractContextManager[Callable[[str, int, str, str], None]]:
     """Record a request; yields the function that sets its route, status, client and id."""
-    if _tracer is None:
-        yield lambda *_: None
-        return
+    return _NO_SPAN if _tracer is None else _recorded_span(_tracer, method, headers)
+
+
+def _set_nothing(*_: object) -> None:
+    pass
+
+
+_NO_SPAN = nullcontext(_set_nothing)
+
+
+@contextmanager
+def _recorded_span(
+    tracer: Tracer, method: str, headers: list[tuple[bytes, bytes]]
+) -> Iterator[Callable[[str, int, str, str], None]]:
     from opentelemetry.trace import SpanKind, Status, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name.startswith(b"trace")}
     context = TraceContextTextMapPropagator().extract(carrier)
-    with _tracer.start_as_current_span(method, context=context, kind=SpanKind.SERVER) as span:
+    with tracer.start_as_current_span(method, context=context, kind=SpanKind.SERVER) as span:
 
         def end(route: str, status: int, client: str, request_id: str) -> None:
             span.update_name(f"{method} {route}")

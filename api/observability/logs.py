@@ -16,8 +16,8 @@ import contextvars
 import json
 import logging
 import os
+import random
 import re
-import secrets
 import sys
 import threading
 import time
@@ -60,7 +60,7 @@ def accept_request_id(proposal: bytes | None) -> str:
     """
     if proposal is not None and _SAFE_ID.fullmatch(proposal):
         return proposal.decode()
-    return secrets.token_hex(8)
+    return f"{random.getrandbits(64):016x}"
 
 
 def current_request_id() -> str | None:
@@ -94,12 +94,25 @@ def log_request(entry: RequestLogEntry) -> None:
     level = logging.ERROR if entry.status == 500 else logging.INFO
     if not _REQUESTS.isEnabledFor(level):
         return
+    if _render is _as_text:
+        _stream.write(_request_as_text(level, time.time(), entry))
+        return
     content = entry._asdict()
     content["seconds"] = round(entry.seconds, 6)
     if _render is None:
         _REQUESTS.log(level, "request", extra=content)
     else:  # without a record: to make one, and find its caller, would take as long as everything else here
         _stream.write(_render(_content(_REQUESTS.name, level, "request", time.time(), content)) + "\n")
+
+
+def _request_as_text(level: int, now: float, entry: RequestLogEntry) -> str:
+    """Return the line that `_as_text` makes of a request, in a third of the time; most lines are of requests."""
+    method, path, status, seconds, length, client, request_id = entry
+    return (
+        f"{_timestamp(now)} [{_level(level):9}] {'request':30} [{_REQUESTS.name}] method={_plain(method)}"
+        f" path={_plain(path)} status={status} seconds={round(seconds, 6)} bytes={length} client={_plain(client)}"
+        f" request_id={_plain(request_id)}\n"
+    )
 
 
 Render = Callable[[dict[str, Any]], str]
@@ -174,9 +187,12 @@ _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 
 
 def _content(logger: str, level: int, event: str, now: float, extra: dict[str, Any]) -> dict[str, Any]:
+    return {"event": event, "level": _level(level), "logger": logger, **extra, "timestamp": _timestamp(now)}
+
+
+def _timestamp(now: float) -> str:
     seconds, microseconds = divmod(int(now * 1e6), 10**6)
-    timestamp = f"{_second(seconds)}.{microseconds:06d}Z"
-    return {"event": event, "level": _level(level), "logger": logger, **extra, "timestamp": timestamp}
+    return f"{_second(seconds)}.{microseconds:06d}Z"
 
 
 _level = cache(lambda level: logging.getLevelName(level).lower())

@@ -159,16 +159,18 @@ class OpenConnections:
 
     def receive(self, connection: Connection, length: int) -> None:
         """Count bytes of a request in, or out; near the budget, hold who has much, and beyond it evict the heaviest."""
-        siblings, before = self._by_address.get(connection.address), _large(connection)
+        before = _large(connection)
         connection.received += length
         self.received += length
+        after = _large(connection)
+        siblings = self._by_address.get(connection.address) if before or after else None
         if siblings is not None and connection in siblings.open:
-            siblings.large += _large(connection) - before
-            if self.received <= HOLD_SHARE * self.limits.received_bytes:
-                self._release()
-            elif self._should_wait(connection, siblings):
+            siblings.large += after - before
+            if self.received > HOLD_SHARE * self.limits.received_bytes and self._should_wait(connection, siblings):
                 self._held[connection] = None
                 connection.hold(held=True)
+        if self._held and self.received <= HOLD_SHARE * self.limits.received_bytes:
+            self._release()
         while self.received > self.limits.received_bytes and self._evict_heaviest(_large):
             pass
 

@@ -15,6 +15,7 @@ from darrm_client.transport import Deadline
 from darrm_opt.answers.requests import as_list, budget_body, design, draw_body, numbers
 from darrm_opt.answers.verification import (
     VerifiedAnswer,
+    VerifiedProfile,
     member,
     verify_answer,
     verify_certificate,
@@ -23,7 +24,6 @@ from darrm_opt.answers.verification import (
     verify_least,
     verify_options,
     verify_plan,
-    verify_plurality,
     verify_profile,
     verify_tradeoff,
 )
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.answers.cost import MechanismCost
+    from darrm_opt.answers.plurality import VerifiedTable
     from darrm_opt.tables.groups import GroupProblem
     from darrm_opt.tables.problem import PluralityProblem
 
@@ -298,10 +299,10 @@ class DarrmClient:
         epsilons: Sequence[float] | None = None,
         points: int = 16,
         timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return the least δ of one release at each ε′, of γ_opt or of ``gamma``, as the REST interface has it.
+    ) -> VerifiedProfile:
+        """Return the least δ of one release at each ε′, of γ_opt or of ``gamma``.
 
-        Its γ was proved private, and its δ computed again: they are this process's own.
+        γ_opt was proved private, and its δ computed again: they are this process's own.
 
         Args:
             problem: what is asked.
@@ -471,8 +472,8 @@ class DarrmClient:
         ties: str = "excluded",
         price: float = 0.0,
         timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return the optimal rule for votes among classes, as the REST interface has it; this process proved the rule.
+    ) -> VerifiedTable:
+        """Return the optimal rule for votes among classes, proved by this process.
 
         Args:
             problem: voters, classes and the target of one release.
@@ -482,17 +483,20 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Returns:
-            The answer; ``darrm_opt.mechanisms.mechanism_from_record(answer["rule"])`` releases by it.
+            The solution, as of `darrm_opt.plurality.solve_plurality`; `darrm_opt.release.PrivateVote` releases by it.
 
         Raises:
             ClientError: the service refused or did not answer.
             VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such rules.
         """
+        from darrm_opt.answers.plurality import table_spec, verify_table
         from darrm_opt.tables.record import problem_record as as_record
 
-        body = as_record(problem) | {"prior": prior, "ties": ties, "price": price}
-        return verify_plurality(self._ask("plurality", body, timeout), problem)
+        record = as_record(problem)
+        asked = {"prior": prior, "ties": ties, "price": price}
+        answer = self._ask("plurality", record | asked, timeout)
+        return verify_table(answer, table_spec({"problem": record, **asked}))
 
     def plurality_options(
         self,

@@ -14,8 +14,6 @@ const FIELDS = {
 
 const SYMBOLS = { sigma: "σ", check_sigma: "σ₁", threshold: "T", cap: "labels ≤", epsilon: "ε each", delta: "δ each", rate: "rate" };
 
-const NAMES = { optimal: "optimal table", gnmax: "GNMax", confident_gnmax: "Confident-GNMax", laplace: "Laplace noise" };
-
 let controller = null; // of the request under way
 let requestText = ""; // the request whose answer is on the page, or on its way
 
@@ -84,7 +82,7 @@ function refuse(error) {
 }
 
 function mechanismName(mechanism) {
-  return NAMES[mechanism] ?? label(mechanism);
+  return mechanism === "optimal" ? "optimal table" : label(mechanism);
 }
 
 function present({ K, classes, queries, total, price, samples, options }) {

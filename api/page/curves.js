@@ -8,16 +8,12 @@ const CURVES = {
   double_subsampling: { label: "double subsampling", symbol: "diamond", dash: "dashdot" },
   subsampling: { label: "subsampling", symbol: "square", dash: "dash" },
   randomized_response: { label: "randomised response", symbol: "triangle-up", dash: "dot" },
-  gnmax: { label: "GNMax", symbol: "x", dash: "longdash" },
   first: { label: "first design", symbol: "circle", dash: "solid" },
   second: { label: "second design", symbol: "square", dash: "dash" },
   majority: { label: "plain majority", symbol: "cross", dash: "longdashdot" },
 };
 
 const OTHER = { symbol: "star", dash: "dot" };
-
-/** Ways that are never drawn. */
-const ALSO = { fewer_voters: "fewer voters", laplace: "Laplace noise" };
 
 /** Returns the name under which a way has its look. */
 export function kin(name) {
@@ -26,9 +22,9 @@ export function kin(name) {
 
 const DASHES = { solid: "", dashdot: "6 2 2 2", dash: "5 3", dot: "2 2", longdash: "8 3", longdashdot: "8 2 2 2" };
 
-/** Returns the name of a way of releasing, for people. */
+/** Returns the name of a way of releasing, for people: of a mechanism the one by which it is asked for. */
 export function label(name) {
-  return CURVES[name]?.label ?? ALSO[name] ?? name.replaceAll("_", " ");
+  return CURVES[name]?.label ?? name.replaceAll("_", " ");
 }
 
 /** Returns the dashes of a curve's line, as SVG has them; undefined where it is solid. */
@@ -56,7 +52,6 @@ const SHAPES = {
   diamond: "M14 1.5 18.5 6 14 10.5 9.5 6z",
   square: "M11 3h6v6h-6z",
   "triangle-up": "M14 2 18.2 9.4H9.8z",
-  x: "M11 3l3 3 3-3 1 1-3 3 3 3-1 1-3-3-3 3-1-1 3-3-3-3z",
   cross: "M13 2h2v3h3v2h-3v3h-2V7h-3V5h3z",
   star: "M14 1.5l1.2 3.2h3.3l-2.6 2 1 3.3-2.9-2-2.9 2 1-3.3-2.6-2h3.3z",
 };

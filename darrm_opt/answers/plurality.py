@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.answers import Report
-from darrm_opt.answers.verification import verify_options, verify_plurality
-from darrm_opt.errors import InvalidInput, NotPrivate
+from darrm_opt.answers.verification import members, verify_options, verify_plurality
+from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.baselines import compare_mechanisms
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
@@ -15,6 +16,7 @@ from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.priors import PluralityObjective, parse_prior
 from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
 from darrm_opt.tables.record import plurality_record, problem_from_record
+from darrm_opt.tables.solver import PluralitySolution
 from darrm_opt.tables.spec import TableSpec, read_table, reprove_table
 
 CELLS_CUBED_SECONDS = 8e-10
@@ -147,6 +149,44 @@ def table_to_dict(id: str, record: dict[str, Any]) -> dict[str, Any]:
         "margin": record["certificate"]["margin"],
         "rule": record,
     }
+
+
+@dataclass(frozen=True)
+class VerifiedTable(PluralitySolution):
+    """Table that came from elsewhere and was proved by this process, with its origin.
+
+    Attributes:
+        id: content key of what was asked.
+        cached: whether the other side had it before.
+        utilities: of every mechanism at the same privacy, by name: the other side's word.
+    """
+
+    id: str
+    cached: bool
+    utilities: dict[str, float]
+
+
+def verify_table(answer: Any, spec: TableSpec) -> VerifiedTable:
+    """Return the table of an answer under a certificate of this process, with its utility recomputed.
+
+    Args:
+        answer: as plain data, with ``rule``, ``cached`` and ``utilities``; anything may be in it.
+        spec: what was asked.
+
+    Guarantees:
+        The rule is private for ``spec.problem``, exactly as its bits are.
+
+    Raises:
+        VerificationFailed: it answers another question, or what it claims does not fit its rule.
+        NotPrivate: its rule is not private.
+    """
+    utilities = verify_plurality(answer, spec.problem)["utilities"]
+    members(utilities, dict)
+    try:
+        solution = reprove_table(read_table(answer["rule"]), spec)
+    except ReproofFailed as err:
+        raise VerificationFailed(f"The answer does not hold: {err}.") from err
+    return VerifiedTable(**solution.__dict__, id=spec.key, cached=answer.get("cached") is True, utilities=utilities)
 
 
 def recheck_rule(argument: dict[str, Any], result: dict[str, Any]) -> None:

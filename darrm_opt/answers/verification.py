@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_opt.answers.requests import DRAW
 from darrm_opt.design.certificate import verify
+from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
@@ -194,10 +195,21 @@ def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
     return dict(answer)
 
 
+@dataclass(frozen=True)
+class VerifiedProfile(PrivacyProfile):
+    """Privacy profile that this process computed of a γ that came from elsewhere.
+
+    Attributes:
+        noise: the γ.
+    """
+
+    noise: NoiseFunction
+
+
 def verify_profile(
     answer: Any, problem: Problem, noise_sent: NoiseFunction | None, epsilons: Sequence[float] | None
-) -> dict[str, Any]:
-    """Return a profile with its δ computed here.
+) -> VerifiedProfile:
+    """Return the profile of the γ of an answer, computed here.
 
     Args:
         answer: as plain data.
@@ -205,8 +217,6 @@ def verify_profile(
         noise_sent: the γ that was sent, private or not; None where γ_opt was asked for.
         epsilons: where it was asked [nats]; None where that was left to the other side.
     """
-    from darrm_opt.design.privacy_profile import privacy_profile
-
     noise = parse_gamma(member(answer, "gamma"), problem.K)
     if noise_sent is None:
         verify(problem, noise)
@@ -215,8 +225,7 @@ def verify_profile(
     grid = member(answer, "epsilon")
     if not isinstance(grid, list) or (epsilons is not None and grid != epsilons):
         raise VerificationFailed("The profile is at other ε than those that were asked.")
-    profile = privacy_profile(noise, problem, grid)
-    return {**answer, "delta": profile.deltas.tolist(), "attained": profile.attained.tolist()}
+    return VerifiedProfile(**privacy_profile(noise, problem, grid).__dict__, noise=noise)
 
 
 def verify_certificate(answer: Any, problem: Problem) -> None:

@@ -638,8 +638,8 @@ def test_a_profile_is_computed_again() -> None:
     told: dict[str, Any] = {"gamma": RECORD["gamma"], "epsilon": [0.0, 0.2676], "delta": [0.0, 0.0]}
     with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
         found = client.profile(PROBLEM, epsilons=[0.0, 0.2676])
-        assert found["delta"][0] > found["delta"][1] > 0
-        assert found["delta"][1] <= PROBLEM.target.delta
+        assert found.deltas[0] > found.deltas[1] > 0
+        assert found.deltas[1] <= PROBLEM.target.delta
         with pytest.raises(VerificationFailed, match="another γ"):
             client.profile(PROBLEM, gamma=[0.5] * 12)
         with pytest.raises(VerificationFailed, match="other ε"):

@@ -23,6 +23,7 @@ from darrm_client import (
     VerifiedAnswer,
 )
 from darrm_opt import NotPrivate, Privacy, Problem, least_parameter, solve, verify
+from darrm_opt.noise import NoiseFunction
 from solver_cache import DesignSpec, cached_solve, open_store
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
@@ -69,8 +70,8 @@ def test_curves_and_tables(client: DarrmClient) -> None:
     traded = client.tradeoff(PROBLEM, [1, 3])
     assert traded["utility"] == [pytest.approx(solve(problem).utility) for problem in (OTHERS[0], PROBLEM)]
     profile = client.profile(PROBLEM, epsilons=[0.0, 0.2676])
-    assert profile["delta"][1] <= PROBLEM.target.delta
-    assert client.profile(PROBLEM, gamma=[0.5] * 12)["gamma"] == [0.5] * 12
+    assert profile.deltas[1] <= PROBLEM.target.delta
+    assert client.profile(PROBLEM, gamma=[0.5] * 12).noise == NoiseFunction([0.5] * 12, 11)
     rows = client.compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3))["rows"]
     assert any(row["name"] == "optimal_sequence" for row in rows)
     assert client.estimate(PROBLEM)["seconds"] >= 0

@@ -18,6 +18,7 @@ from darrm_opt.answers.accounting import plan_to_dict
 from darrm_opt.planning import plan
 from darrm_opt.plurality import PluralityProblem, solve_plurality
 from darrm_opt.record import solution_record
+from darrm_opt.release import PrivateVote
 from solver_cache import CacheError, DesignSpec, cached_solve, open_store
 from solver_cache.model import row_of
 from solver_cache.tables.formats import write_table
@@ -111,8 +112,10 @@ def test_the_whole_surface_is_there(table: str) -> None:
         assert traded["utility"] == [SOLUTIONS[problem].utility for problem in PROBLEMS]
         assert traded["m"] == [1, 2, 3]
         own = privacy_profile(SOLUTIONS[PROBLEM].gamma, PROBLEM, [0.0, 0.1])
-        assert client.profile(PROBLEM, epsilons=[0.0, 0.1])["delta"] == own.deltas.tolist()
-        assert client.profile(PROBLEM, gamma=[0.0] * 12, epsilons=[0.0])["delta"] == [pytest.approx(0, abs=1e-12)]
+        assert client.profile(PROBLEM, epsilons=[0.0, 0.1]).deltas.tolist() == own.deltas.tolist()
+        assert client.profile(PROBLEM, gamma=[0.0] * 12, epsilons=[0.0]).deltas.tolist() == [
+            pytest.approx(0, abs=1e-12)
+        ]
         assert client.verify(PROBLEM, SOLUTIONS[PROBLEM].gamma).margin >= 0
         with pytest.raises(NotPrivate):
             client.verify(PROBLEM, [1.0] * 12)
@@ -248,8 +251,10 @@ def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
     write_table(place, [row_of(solve_plurality(problem, "dirichlet(2)"))])
     with DarrmClient(place.as_uri()) as client:
         told = client.plurality(problem, "dirichlet(2)")
-        assert told["cached"]
-        assert told["rule"]["values"] == solve_plurality(problem, "dirichlet(2)").rule.values.tolist()
+        own = solve_plurality(problem, "dirichlet(2)")
+        assert told.cached
+        assert (told.rule, told.utility, told.certificate) == (own.rule, own.utility, own.certificate)
+        assert PrivateVote(told).mechanism.fits(problem.target, 1)
         with pytest.raises(AnswerNotFound, match="has no rule for this problem"):
             client.plurality(problem, "dirichlet(3)")
         cost = client.cost("laplace", 11, 20, total=Privacy(1.0, 1e-5))

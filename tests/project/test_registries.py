@@ -31,12 +31,12 @@ NAMES = {
 
 @pytest.mark.parametrize("mechanism", NAMES)
 def test_a_mechanism_is_named_in_few_files(mechanism: str) -> None:
-    """Its own file, the registry, and the search of checked noise; not comments, docstrings, `literature` or the page."""
+    """Its own file, the registry, and the search of checked noise; not comments, docstrings and `literature`."""
     files = {
         path
         for package in ("api", "darrm", "darrm_client", "darrm_opt", "solver_cache")
-        for path in (ROOT / package).rglob("*.py")
-        if "literature" not in path.parts
+        for path in (ROOT / package).rglob("*.*")
+        if path.suffix in {".py", ".js", ".css", ".html"} and "literature" not in path.parts
     }
     pattern = re.compile(NAMES[mechanism], re.IGNORECASE)
     naming = {str(path.relative_to(ROOT)) for path in files if any(map(pattern.search, _words(path)))}
@@ -44,7 +44,10 @@ def test_a_mechanism_is_named_in_few_files(mechanism: str) -> None:
 
 
 def _words(path: Path) -> Iterator[str]:
-    """Yield the identifiers and strings of a module, without its docstrings."""
+    """Yield the identifiers and strings of a module, without its docstrings; of a file of the page its whole text."""
+    if path.suffix != ".py":
+        yield path.read_text(encoding="utf-8")
+        return
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             node.value.value = ""

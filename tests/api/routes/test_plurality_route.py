@@ -14,7 +14,7 @@ from api.settings import Settings
 from api.tasks.answers import KINDS
 from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
-from darrm_opt.answers.plurality import options_to_dict
+from darrm_opt.answers.plurality import options_to_dict, verify_table
 from darrm_opt.answers.verification import verify_options, verify_plurality
 from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.errors import VerificationFailed
@@ -22,6 +22,7 @@ from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.planning import plan
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
 from darrm_opt.tables.record import problem_record, rule_from_record
+from darrm_opt.tables.spec import TableSpec
 from solver_cache.model import Row
 
 ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
@@ -42,6 +43,15 @@ def test_the_answer_is_that_of_the_core_and_its_rule_is_proved(client: TestClien
     assert set(told["utilities"]) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
     assert client.get("/v1/plurality", params=ASKED).json() == told | {"cached": True}
     assert verify_plurality(told, problem) == told
+    spec = TableSpec(problem, PluralityObjective(parse_prior("favoured(0.5,0.9)")))
+    read = verify_table(told | {"cached": True}, spec)
+    assert (read.id, read.cached, read.rule, read.utility) == (told["id"], True, expected.rule, expected.utility)
+    assert read.utilities == told["utilities"]
+    with pytest.raises(VerificationFailed, match="another question"):
+        verify_table(told, TableSpec(problem, PluralityObjective(parse_prior("favoured(0.5,0.8)"))))
+    for claim in ("utility", "upper_bound"):
+        with pytest.raises(VerificationFailed, match="does not hold"):
+            verify_table({**told, "rule": {**told["rule"], claim: 0.01}}, spec)
 
 
 def test_many_releases_and_abstention(client: TestClient) -> None:

@@ -168,7 +168,7 @@ def test_the_client_follows_what_is_a_job_as_what_is_not() -> None:
             assert {row["name"] for row in told["rows"]} >= {"subsampling"}
             assert client.plan(problem, 3, Privacy(1.0))["advice"]
             assert client.tradeoff(problem, [1, 2])["utility"][1] > 0
-            assert len(client.profile(problem, points=5)["delta"]) == 5
+            assert len(client.profile(problem, points=5).deltas) == 5
             assert client.gamma(problem).exact
             with pytest.raises(RequestTooLarge, match="The expected solving time is") as refused:
                 client.compare(Problem.from_allowance(K=101, m=2, epsilon=0.3), 5_000, Privacy(1.0, 1e-3), fresh=True)

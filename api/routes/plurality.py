@@ -1,4 +1,4 @@
-"""Route of plurality rules: votes among any number of classes."""
+"""Routes of tables: votes among any number of classes, of one kind of voters or of groups."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from api.routes.responses import (
 )
 from api.schemas.designs import DesignId
 from api.schemas.formats import JSON
+from api.schemas.groups import TableDesignAnswer, TableRequest
 from api.schemas.plurality import (
     PluralityAnswer,
     PluralityOptionsAnswer,
@@ -28,7 +29,9 @@ from api.schemas.plurality import (
 )
 from api.service import repository
 from api.service.work_limits import check_voters
+from darrm_opt.answers.groups import group_seconds
 from darrm_opt.answers.plurality import options_seconds, plurality_seconds, table_spec, table_to_dict
+from darrm_opt.tables.group_table import problem_record as group_record
 from darrm_opt.tables.record import problem_record
 
 router = create_router("design")
@@ -103,3 +106,24 @@ async def get_plurality_by_id(id: DesignId, request: Request, service: Service) 
         raise NotCached(f"No rule is stored under the id {id}. Ask for its problem at /v1/plurality.")
     answer = TableAnswer.model_validate(table_to_dict(id, record))
     return conditional_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request, IMMUTABLE)
+
+
+@router.post(
+    "/table",
+    summary="The optimal table for groups of voters and any number of classes",
+    response_model=TableDesignAnswer,
+    responses=JOB_RESPONSES,
+)
+async def post_table(params: TableRequest, request: Request, service: Service) -> Response:
+    """Design the best private release of the votes of groups, each voter with the privacy of its group."""
+    require_json(request)
+    check_voters(sum(group.K for group in params.groups), service.settings)
+    problem = await service.run_in_thread(params.problem)
+    seconds = await service.run_in_thread(group_seconds, problem)
+    argument = {
+        "problem": group_record(problem),
+        "objective": params.objective,
+        "price": params.price,
+        "time_limit": service.settings.max_work_seconds,
+    }
+    return await respond(request, service, "table", argument, seconds, params)

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel
 from api.schemas.jobs import utc_text
-from solver_cache.webhooks import Webhook, WebhookState
+from solver_cache.jobs import Webhook, WebhookState
 
 WebhookId = Annotated[
     str,

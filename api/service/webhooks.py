@@ -37,8 +37,7 @@ from darrm_opt.errors import InvalidInput
 from solver_cache.database.jobs import Jobs
 from solver_cache.database.webhooks import DatabaseWebhooks
 from solver_cache.errors import CacheError
-from solver_cache.jobs import Job
-from solver_cache.webhooks import Webhook, WebhookState
+from solver_cache.jobs import Job, Webhook, WebhookState
 
 _LOG = logging.getLogger("api.webhooks")
 

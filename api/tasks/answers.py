@@ -40,7 +40,7 @@ from api.service import repository
 from api.tasks import curves
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import accounting, certificates, cost, groups, plurality
+from darrm_opt.answers import accounting, cost, groups, plurality, verification
 from darrm_opt.answers.curves import compute_profile
 from darrm_opt.design_spec import CORE, canonical_json, digest
 from solver_cache.jobs import Job
@@ -106,7 +106,7 @@ KINDS: dict[str, AnswerKind] = {
     "compose": AnswerKind(ComposeAnswer, accounting.compose_releases, answer=accounting.composition_answer),
     "cost": AnswerKind(CostAnswer, cost.compute_cost, cost.recheck_cost),
     "verify": AnswerKind(
-        VerifyAnswer, certificates.certify, certificates.recheck_certificate, certificates.certificate_to_dict
+        VerifyAnswer, verification.certify, verification.recheck_certificate, verification.certificate_to_dict
     ),
     "plurality": AnswerKind(
         PluralityAnswer,

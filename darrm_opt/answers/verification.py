@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from darrm_opt.answers import Report
 from darrm_opt.answers.requests import DRAW
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
@@ -232,6 +233,32 @@ def verify_certificate(answer: Any, problem: Problem) -> None:
     """Refuse an answer that is no certificate for the problem."""
     if member(answer, "private") is not True or parse_problem(member(answer, "problem")) != problem:
         raise VerificationFailed("The answer is no proof of what was asked.")
+
+
+def certify(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return, as a task, the certificate of a ``gamma`` for a ``problem``; raises if it is not private."""
+    report(None)
+    problem = problem_from_record(argument["problem"])
+    return asdict(verify(problem, argument["gamma"], arithmetic=argument["arithmetic"]))
+
+
+def recheck_certificate(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Prove a stored certificate again.
+
+    Raises:
+        ValueError: it is no proof.
+        NotPrivate: the γ is not private.
+    """
+    if result["bound"] > result["limit"]:
+        raise ValueError("it is no proof")
+    verify(problem_from_record(argument["problem"]), argument["gamma"])
+
+
+def certificate_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the certificate with its problem, and what the person who asked should reconsider."""
+    record = argument["problem"]
+    warnings = list(problem_from_record(record).warnings(argument["gamma"]))
+    return {"private": True, "problem": record, "certificate": result, "warnings": warnings}
 
 
 def verify_budget(answer: Any, body: dict[str, Any]) -> None:

@@ -92,7 +92,7 @@ WEBHOOKS = Table(
     Column("created", Double, nullable=False),
     Column("updated", Double, nullable=False),
 )
-"""Who is told when a job ends: a `solver_cache.webhooks.Webhook` each."""
+"""Who is told when a job ends: a `solver_cache.jobs.Webhook` each."""
 
 
 TAGS = Table(

@@ -11,8 +11,7 @@ from solver_cache.database.connection import Database
 from solver_cache.database.dialect import insert_new, server_time
 from solver_cache.database.jobs import job_of
 from solver_cache.database.schema import JOBS, WEBHOOKS
-from solver_cache.jobs import FINAL_STATES, Job
-from solver_cache.webhooks import WEBHOOK_STATES, Webhook, WebhookState
+from solver_cache.jobs import FINAL_STATES, WEBHOOK_STATES, Job, Webhook, WebhookState
 
 MAX_DELAY_SECONDS = 86_400.0
 """Longest time between two attempts [s]; a later due time was written by a clock that was wrong."""

@@ -8,9 +8,8 @@ voters whose votes must change until the bound exceeds the target, the test is
     k(D) + X ≥ T,    X discrete Gaussian of parameter τ,
 
 one noisy bit, since k changes by at most 1 between neighbours. A batch with k(D) ≥ 1 is within the target; one with
-k(D) = 0 passes with probability Pr[X ≥ T], which is part of δ. `smooth_loss` is the other way to publish: a noisy upper
-bound on the loss of a batch that was released at its data-independent price. Proofs: docs/proofs.md, "An ε that the
-votes earn". Prior art: Dwork, Lei 2009; Nissim, Raskhodnikova, Smith 2007; Redberg, Zhu, Wang 2023.
+k(D) = 0 passes with probability Pr[X ≥ T], which is part of δ. The other way to publish is `published_loss`. Proofs:
+docs/proofs.md, "An ε that the votes earn". Prior art: Dwork, Lei 2009; Redberg, Zhu, Wang 2023.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLos
 from darrm_opt.accounting.labels.lattice_cells import MASS_ERROR, LatticeNoise
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
-from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, rdp_delta, rdp_epsilon
+from darrm_opt.accounting.rdp import ORDERS, rdp_delta, rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
@@ -41,20 +41,17 @@ TRIED_ORDERS = (4.0, 6.0, 9.0, 13.0, 18.0, 25.0, 35.0, 50.0, 70.0)
 REFERENCE_ROWS = 24
 """Queries of the reference batch by which a proposal is chosen; its loss is scaled to the number of queries."""
 
-SMOOTHNESS = 0.05
-"""β: how much the logarithm of a smooth bound may change between neighbours."""
-
-STEPS = 16
-"""Whole numbers to one β: a published logarithm is rounded up to them, so that its noise is drawn exactly."""
-
-PUBLICATION_SIGMA = 5.0
-"""Noise of a published bound in units of β: the publication itself costs ε = 0.8 at δ = 1e-5."""
-
-CONFIDENCE = 0.95
-"""Chance that a published bound is at least the bound that it stands for."""
-
-AGREEMENT = 0.9
+LEADER_SHARE = 0.9
 """Share of the voters with the leader in the reference batch on average, where the user names none."""
+
+PASS_CHANCE = 0.99
+"""Chance with which the reference batch passes the test of `earned_epsilon`."""
+
+FEW_VOTERS = 100
+"""Below this many voters the test costs more than it saves, as a rule."""
+
+FIELDS = ("order", "test_sigma", "test_threshold", "target")
+"""Fields of the record of a proposal."""
 
 ROUNDING = 1 - 2.0**-40
 """Share of a Rényi budget that is used."""
@@ -186,6 +183,29 @@ class Proposal:
         """Return the chance that the test passes at a distance k [voters]."""
         return float(LatticeNoise(self.test_sigma, 0.0).at_least(np.array(self.test_threshold - distance)))
 
+    def record(self) -> dict[str, Any]:
+        """Return what the test is as plain data, without the batch and the total."""
+        return {field: getattr(self, field) for field in FIELDS}
+
+    @classmethod
+    def from_record(cls, batch: VoteBatch, total: Privacy, record: dict[str, Any]) -> Proposal:
+        """Return the test of a record, proved here.
+
+        Args:
+            batch: what may be released.
+            total: (ε, δ) of test and batch together.
+            record: as `record` wrote it.
+
+        Raises:
+            InvalidInput: a field is missing, or the test does not keep to the total.
+        """
+        try:
+            numbers = {field: real_number(record[field], field, "a finite number", below=math.inf) for field in FIELDS}
+        except (KeyError, TypeError) as err:
+            raise InvalidInput("proposal", type(record).__name__, "an order, a test and a target") from err
+        threshold = whole_number(record["test_threshold"], "test_threshold", "a whole number of voters")
+        return cls(batch, total, **numbers | {"test_threshold": threshold})
+
     def failed(self, delta: float) -> Privacy:
         """Return what a test that failed has cost, where nothing else leaves: ε at ``delta``, plus the δ that stands.
 
@@ -198,146 +218,173 @@ class Proposal:
         return Privacy(epsilon, min(self.total.delta + positive_delta(delta), 1 - ULP))
 
 
-def propose(batch: VoteBatch, total: Privacy, *, agreement: float = AGREEMENT) -> Proposal:
-    """Return the test for a batch within a total (ε, δ) that a batch of the expected agreement passes most surely.
+def propose(batch: VoteBatch, total: Privacy, *, leader_share: float = LEADER_SHARE) -> Proposal:
+    """Return the test for a batch within a total (ε, δ) that a reference batch passes most surely.
 
-    The votes are not looked at: a reference batch stands for them, in which the leader has a share of the votes spread
-    evenly about ``agreement``, and the other classes share the rest.
+    The votes are not looked at: the reference batch stands for them, in which the leader has a share of the votes that
+    is spread evenly about ``leader_share``, and the other classes share the rest.
 
     Args:
         batch: what is to be released.
         total: (ε, δ) of test and batch together, both above 0.
-        agreement: mean share of the voters with the leader that is expected, in (1/C, 1]; public knowledge.
+        leader_share: mean share of the voters with the leader that is expected, in (1/C, 1]; public knowledge.
 
     Raises:
         InvalidInput: a number is outside its range, or no test fits in the total.
     """
-    delta = positive_delta(total.delta)
-    if not 0 < total.epsilon < math.inf:
-        raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")
-    counts = _reference(batch, agreement)
-    scale = batch.queries / len(counts)
-    best: tuple[float, Proposal] | None = None
-    for order in TRIED_ORDERS:
-        targets = {sigma: _target(total, order, sigma) for sigma in TEST_SIGMAS}
-        if all(target is None for target in targets.values()):
-            continue
-        reference = VoteBatch(batch.K, batch.classes, len(counts), batch.sigma, batch.threshold, batch.check_sigma)
-        loss, losses = reference.loss(counts, order), dict[int, float]()
-        for sigma, target in targets.items():
-            if target is None:
-                continue
-            threshold = _least_threshold(total, sigma)
-            within, beyond = -1, batch.K
-            while beyond - within > 1:
-                middle = (within + beyond) // 2
-                losses.setdefault(middle, scale * loss.renyi(middle))
-                within, beyond = (middle, beyond) if losses[middle] <= target else (within, middle)
-            score = (beyond - threshold) / sigma
-            if best is None or score > best[0]:
-                best = (score, Proposal(batch, total, order, sigma, threshold, target))
-    if best is None:
-        accepted = "a total that leaves something beside the test"
-        raise InvalidInput("epsilon", total.epsilon, accepted, f"At δ = {delta:g} the test alone needs more.")
-    return best[1]
+    return Reference(batch, leader_share).proposal(total)[0]
 
 
-@dataclass(frozen=True)
-class PublishedLoss:
-    """An upper bound on the Rényi loss of a batch of votes, made private: it may be published.
+def earned_epsilon(
+    batch: VoteBatch, delta: float, *, leader_share: float = LEADER_SHARE, chance: float = PASS_CHANCE
+) -> Proposal:
+    """Return the test of the least total ε, to 1 %, that the reference batch passes with a given chance.
 
-    It describes how much these labels reveal about any one voter beside *these* votes, in one direction; it is no
-    (ε, δ)-guarantee, which the batch has at its data-independent price.
-
-    Attributes:
-        epsilon: ε at ``delta`` that follows from the loss [nats].
-        delta: [probability].
-        order: λ.
-        renyi: D_λ of the batch is at most this with the stated confidence [nats].
-        confidence: chance that it is [probability].
-        spent: (ε, δ) of the publication itself.
-    """
-
-    epsilon: float
-    delta: float
-    order: float
-    renyi: float
-    confidence: float
-    spent: Privacy
-
-
-def smooth_loss(loss: UnpublishedLoss, smoothness: float) -> float:
-    """Return max over k of e^(−βk)·B_k, B_k the bound with k voters moved: **not for publication**.
-
-    It is at least the bound itself, and its logarithm changes by at most β between neighbours, since B_k of one is at
-    most B_(k+1) of the other.
+    The votes are not looked at; where theirs are like the reference batch, the test passes as often.
 
     Args:
-        loss: of the batch.
-        smoothness: β > 0.
-    """
-    smoothness = real_number(smoothness, "smoothness", "a finite number above 0")
-    if not 0 < smoothness < math.inf:
-        raise InvalidInput("smoothness", smoothness, "a finite number above 0")
-    most, largest = 0.0, loss.renyi(loss.voters)
-    for moved in range(loss.voters + 1):
-        if math.exp(-smoothness * moved) * largest <= most:
-            break  # no later one can be larger
-        most = max(most, math.exp(-smoothness * moved) * loss.renyi(moved))
-    return most * (1 + 8 * ULP)
-
-
-def publish_loss(
-    batch: VoteBatch,
-    counts: CountRows,
-    delta: float,
-    *,
-    agreement: float = AGREEMENT,
-    sigma: float = PUBLICATION_SIGMA,
-    source: RandomSource | None = None,
-) -> PublishedLoss:
-    """Return a private upper bound on what a batch reveals by its votes; the labels are charged as for any votes.
-
-    What is drawn is ln(smooth bound)/β, rounded up to whole `STEPS`, plus discrete Gaussian noise: a mechanism of
-    sensitivity `STEPS`. Each call draws anew, and costs ``spent``.
-
-    Args:
-        batch: what was released, or is.
-        counts: votes for each class in each query, shape (Q, C).
-        delta: δ at which ε is stated, of the batch and of the publication [probability], in (0, 1).
-        agreement: mean share of the voters with the leader that is expected: it chooses λ, without the votes.
-        sigma: noise in units of β, at least 1.
-        source: random bits; None for the operating system.
+        batch: what is to be released.
+        delta: δ of test and batch together [probability], in (0, 1).
+        leader_share: as for `propose`.
+        chance: with which the reference batch is to pass, in (0, 1).
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a number is outside its range, or no ε below that of any votes is passed with this chance.
     """
+    chance = real_number(chance, "chance", "a probability in (0, 1)", above=0, below=1)
     delta = positive_delta(delta)
-    sigma = real_number(sigma, "sigma", "a finite number, at least 1")
-    if not 1 <= sigma < math.inf:
-        raise InvalidInput("sigma", sigma, "a finite number, at least 1")
-    order = _order_for(batch, delta, agreement)
-    smooth = smooth_loss(batch.loss(counts, order), SMOOTHNESS)
-    steps = math.ceil(STEPS * math.log(smooth) / SMOOTHNESS * (1 + math.copysign(8 * ULP, math.log(smooth))))
-    noise = LatticeNoise(STEPS * sigma, 0.0)
-    margin = int(np.argmax(noise.at_least(-np.arange(noise.end)) >= CONFIDENCE))
-    noisy = steps + margin + discrete_gaussian(Fraction(STEPS * sigma) ** 2, source or SystemRandomness())
-    renyi = min(math.exp(SMOOTHNESS * noisy / STEPS) * (1 + 16 * ULP), batch.renyi(order))
-    epsilon = min(rdp_epsilon([renyi], delta, [order])[0], batch.epsilon(delta))
-    spent = Privacy(rdp_epsilon(gaussian_rdp(STEPS * sigma, ORDERS, STEPS), delta)[0], delta)
-    return PublishedLoss(epsilon, delta, order, renyi, CONFIDENCE, spent)
+    reference = Reference(batch, leader_share)
+
+    def attempt(epsilon: float) -> Proposal | None:
+        try:
+            proposal, passes = reference.proposal(Privacy(epsilon, delta))
+        except InvalidInput:  # nothing is left beside the test
+            return None
+        return proposal if passes >= chance else None
+
+    high = batch.epsilon(delta)
+    if (best := attempt(high)) is None:
+        accepted = "voters that agree more, more of them, or more queries"
+        raise InvalidInput("leader_share", leader_share, accepted, _does_not_pay(batch, high))
+    low = 0.0
+    while high - low > 0.01 * high:
+        middle = (low + high) / 2
+        if (found := attempt(middle)) is None:
+            low = middle
+        else:
+            high, best = middle, found
+    return best
 
 
-def _order_for(batch: VoteBatch, delta: float, agreement: float) -> float:
-    """Return the order at which the reference batch has the least ε."""
-    counts = _reference(batch, agreement)
-    reference = VoteBatch(batch.K, batch.classes, len(counts), batch.sigma, batch.threshold, batch.check_sigma)
-    scale = batch.queries / len(counts)
+def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -> float:
+    """Return the chance with which the reference batch passes a test.
 
-    def epsilon(order: float) -> float:
-        return rdp_epsilon([scale * smooth_loss(reference.loss(counts, order), SMOOTHNESS)], delta, [order])[0]
+    Args:
+        proposal: the test.
+        leader_share: as for `propose`.
 
-    return min(TRIED_ORDERS, key=epsilon)
+    Raises:
+        InvalidInput: the total is that of any votes, which need no test; or the reference batch fails more often than
+            not. The votes are not looked at.
+    """
+    total, batch = proposal.total, proposal.batch
+    any_votes = batch.epsilon(total.delta)
+    if total.epsilon >= any_votes:
+        raise InvalidInput(
+            "epsilon",
+            total.epsilon,
+            f"an ε below {any_votes:.4g}",
+            f"These labels cost that for any votes at δ = {total.delta:g}: release them without a test.",
+        )
+    reference = Reference(batch, leader_share)
+    chance = proposal.pass_chance(max(0, reference.distance(proposal.order, proposal.target)))
+    if chance < 0.5:
+        expected = f"Where {leader_share:.0%} of the voters agree on average, the test passes with chance {chance:.2g}."
+        raise InvalidInput(
+            "epsilon",
+            total.epsilon,
+            "a total that such votes are expected to earn",
+            f"{expected} {_does_not_pay(batch, any_votes)}",
+        )
+    return chance
+
+
+def _does_not_pay(batch: VoteBatch, any_votes: float) -> str:
+    few = "so few voters" if batch.K < FEW_VOTERS else "these votes"
+    return (
+        f"An ε that the votes earn does not pay for {few}, {batch.K}, at this total: {batch.queries} labels cost "
+        f"{any_votes:.4g} for any votes, without a test."
+    )
+
+
+class Reference:
+    """Losses of a reference batch, which stands for votes that are not looked at.
+
+    Args:
+        batch: what is to be released.
+        leader_share: mean share of the voters with the leader, in (1/C, 1].
+    """
+
+    def __init__(self, batch: VoteBatch, leader_share: float) -> None:
+        self._batch = batch
+        self._counts = _reference(batch, leader_share)
+        rows = len(self._counts)
+        self._few = VoteBatch(batch.K, batch.classes, rows, batch.sigma, batch.threshold, batch.check_sigma)
+        self._losses: dict[float, tuple[UnpublishedLoss, dict[int, float]]] = {}
+
+    def renyi(self, order: float, moved: int) -> float:
+        """Return the loss of so many queries at λ [nats], with voters moved.
+
+        Args:
+            order: λ > 1.
+            moved: voters.
+        """
+        if order not in self._losses:
+            self._losses[order] = (self._few.loss(self._counts, order), {})
+        loss, known = self._losses[order]
+        if moved not in known:
+            known[moved] = self._batch.queries / len(self._counts) * loss.renyi(moved)
+        return known[moved]
+
+    def distance(self, order: float, target: float) -> int:
+        """Return how many voters must move until the loss exceeds a target; −1 where it does as it is.
+
+        Args:
+            order: λ > 1.
+            target: [nats].
+        """
+        within, beyond = -1, self._batch.K
+        while beyond - within > 1:
+            middle = (within + beyond) // 2
+            within, beyond = (middle, beyond) if self.renyi(order, middle) <= target else (within, middle)
+        return beyond
+
+    def proposal(self, total: Privacy) -> tuple[Proposal, float]:
+        """Return the test within a total that it passes most surely, and with which chance.
+
+        Args:
+            total: (ε, δ), both above 0.
+
+        Raises:
+            InvalidInput: no test fits.
+        """
+        delta = positive_delta(total.delta)
+        if not 0 < total.epsilon < math.inf:
+            raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")
+        best: tuple[float, Proposal, int] | None = None
+        thresholds = {sigma: _least_threshold(total, sigma) for sigma in TEST_SIGMAS}
+        for order in TRIED_ORDERS:
+            for sigma, threshold in thresholds.items():
+                if (target := _target(total, order, sigma)) is None:
+                    continue
+                distance = self.distance(order, target)
+                score = (distance - threshold) / sigma
+                if best is None or score > best[0]:
+                    best = (score, Proposal(self._batch, total, order, sigma, threshold, target), distance)
+        if best is None:
+            accepted = "a total that leaves something beside the test"
+            raise InvalidInput("epsilon", total.epsilon, accepted, f"At δ = {delta:g} the test alone needs more.")
+        return best[1], best[1].pass_chance(max(0, best[2]))
 
 
 def _test(sigma: float) -> PowerDivergence:
@@ -362,14 +409,14 @@ def _least_threshold(total: Privacy, sigma: float) -> int:
     return int(np.argmax(chances <= rest)) if rest > chances[-1] else noise.end + 2
 
 
-def _reference(batch: VoteBatch, agreement: float) -> CountRows:
-    """Return counts of a batch in which the leader's share is spread about ``agreement``, shape (rows, C)."""
-    agreement = real_number(agreement, "agreement", _AGREEMENT)
-    if not 1 / batch.classes < agreement <= 1:
-        raise InvalidInput("agreement", agreement, _AGREEMENT)
+def _reference(batch: VoteBatch, leader_share: float) -> CountRows:
+    """Return counts of a batch in which the leader's share is spread about ``leader_share``, shape (rows, C)."""
+    leader_share = real_number(leader_share, "leader_share", _SHARE)
+    if not 1 / batch.classes < leader_share <= 1:
+        raise InvalidInput("leader_share", leader_share, _SHARE)
     rows = min(REFERENCE_ROWS, batch.queries)
-    spread = min(1 - agreement, agreement - 1 / batch.classes) / 2
-    shares = agreement + spread * np.linspace(-1, 1, rows)
+    spread = min(1 - leader_share, leader_share - 1 / batch.classes) / 2
+    shares = leader_share + spread * np.linspace(-1, 1, rows)
     leaders = np.clip(np.round(batch.K * shares).astype(np.int64), 0, batch.K)
     counts = np.zeros((rows, batch.classes), dtype=np.int64)
     counts[:, 0] = leaders
@@ -378,4 +425,4 @@ def _reference(batch: VoteBatch, agreement: float) -> CountRows:
     return counts
 
 
-_AGREEMENT = "a share of the voters above 1/C, up to 1"
+_SHARE = "a share of the voters above 1/C, up to 1"

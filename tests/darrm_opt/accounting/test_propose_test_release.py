@@ -10,15 +10,8 @@ import pytest
 from support.label_laws import label_law
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
-from darrm_opt.accounting.propose_test_release import (
-    CONFIDENCE,
-    SMOOTHNESS,
-    Proposal,
-    VoteBatch,
-    propose,
-    publish_loss,
-    smooth_loss,
-)
+from darrm_opt.accounting.propose_test_release import Proposal, VoteBatch, propose
+from darrm_opt.accounting.published_loss import CONFIDENCE, SMOOTHNESS, publish_loss, smooth_loss
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
@@ -178,7 +171,7 @@ def test_a_published_bound_holds_as_often_as_it_says() -> None:
         (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 0.0)), "delta"),
         (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(0.0, 1e-5)), "epsilon"),
         (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1e-3, 1e-9)), "epsilon"),
-        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), agreement=0.5), "agreement"),
+        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), leader_share=0.5), "leader_share"),
         (lambda: Proposal(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), 20.0, 5.0, 3, 0.1), "test_threshold"),
         (lambda: Proposal(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), 20.0, 5.0, 40, 1.0), "target"),
         (lambda: smooth_loss(UnpublishedLoss(np.array([[3, 2]]), 2.0, 4.0), 0.0), "smoothness"),

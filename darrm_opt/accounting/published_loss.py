@@ -1,0 +1,173 @@
+"""Published loss: a private upper bound on what a batch of labels reveals, given its votes.
+
+The labels themselves are charged as for any votes; what is published beside them is ln of a smooth upper bound of their
+Rényi loss, whose sensitivity is its smoothness β, with Gaussian noise. That is simpler than noise in proportion to a
+smooth sensitivity, and needs no condition on the votes. Proof: docs/proofs.md, "An ε that the votes earn".
+
+`unpublished_epsilon` is the number without noise: **not for publication**.
+
+Source: Nissim, Raskhodnikova, Smith 2007, for smooth bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from darrm_opt.accounting.gaussian import positive_delta
+from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLoss
+from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
+from darrm_opt.accounting.propose_test_release import LEADER_SHARE, TRIED_ORDERS, Reference, VoteBatch
+from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, rdp_epsilon
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, real_number
+from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
+from darrm_opt.rounding import ULP
+
+SMOOTHNESS = 0.05
+"""β: how much the logarithm of a smooth bound may change between neighbours."""
+
+STEPS = 16
+"""Whole numbers to one β: a published logarithm is rounded up to them, so that its noise is drawn exactly."""
+
+PUBLICATION_SIGMA = 5.0
+"""Noise of a published bound in units of β: the publication itself costs ε = 0.8 at δ = 1e-5."""
+
+CONFIDENCE = 0.95
+"""Chance that a published bound is at least the bound that it stands for."""
+
+
+@dataclass(frozen=True)
+class UnpublishedEpsilon:
+    """ε of a batch by its votes: **not for publication**, and no guarantee.
+
+    It holds for these votes against each neighbour, in this direction only.
+
+    Attributes:
+        epsilon: [nats].
+        delta: [probability].
+        order: λ that attains it.
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+
+
+def unpublished_epsilon(batch: VoteBatch, counts: CountRows, delta: float) -> UnpublishedEpsilon:
+    """Return the least ε of a batch by its votes: **not for publication**.
+
+    Args:
+        batch: what was released, or is.
+        counts: votes for each class in each query, shape (Q, C).
+        delta: δ [probability], in (0, 1).
+    """
+    delta = positive_delta(delta)
+    divergences = [batch.loss(counts, order).renyi() for order in TRIED_ORDERS]
+    epsilon, order = rdp_epsilon(divergences, delta, TRIED_ORDERS)
+    return UnpublishedEpsilon(epsilon, delta, order)
+
+
+@dataclass(frozen=True)
+class PublishedLoss:
+    """An upper bound on the Rényi loss of a batch of votes, made private: it may be published.
+
+    It describes how much these labels reveal about any one voter beside *these* votes, in one direction; it is no
+    (ε, δ)-guarantee, which the batch has at its data-independent price.
+
+    Attributes:
+        epsilon: ε at ``delta`` that follows from the loss [nats].
+        delta: [probability].
+        order: λ.
+        renyi: D_λ of the batch is at most this with the stated confidence [nats].
+        confidence: chance that it is [probability].
+        spent: (ε, δ) of the publication itself.
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+    renyi: float
+    confidence: float
+    spent: Privacy
+
+
+def smooth_loss(loss: UnpublishedLoss, smoothness: float) -> float:
+    """Return max over k of e^(−βk)·B_k, B_k the bound with k voters moved: **not for publication**.
+
+    It is at least the bound itself, and its logarithm changes by at most β between neighbours, since B_k of one is at
+    most B_(k+1) of the other.
+
+    Args:
+        loss: of the batch.
+        smoothness: β > 0.
+    """
+    smoothness = real_number(smoothness, "smoothness", "a finite number above 0")
+    if not 0 < smoothness < math.inf:
+        raise InvalidInput("smoothness", smoothness, "a finite number above 0")
+    return _smooth(loss.renyi, loss.voters, smoothness)
+
+
+def _smooth(renyi: Callable[[int], float], voters: int, smoothness: float) -> float:
+    most, largest = 0.0, renyi(voters)
+    for moved in range(voters + 1):
+        if math.exp(-smoothness * moved) * largest <= most:
+            break  # no later one can be larger
+        most = max(most, math.exp(-smoothness * moved) * renyi(moved))
+    return most * (1 + 8 * ULP)
+
+
+def publish_loss(
+    batch: VoteBatch,
+    counts: CountRows,
+    delta: float,
+    *,
+    leader_share: float = LEADER_SHARE,
+    sigma: float = PUBLICATION_SIGMA,
+    source: RandomSource | None = None,
+) -> PublishedLoss:
+    """Return a private upper bound on what a batch reveals by its votes; the labels are charged as for any votes.
+
+    What is drawn is ln(smooth bound)/β, rounded up to whole `STEPS`, plus discrete Gaussian noise: a mechanism of
+    sensitivity `STEPS`. Each call draws anew, and costs ``spent``.
+
+    Args:
+        batch: what was released, or is.
+        counts: votes for each class in each query, shape (Q, C).
+        delta: δ at which ε is stated, of the batch and of the publication [probability], in (0, 1).
+        leader_share: mean share of the voters with the leader that is expected: it chooses λ, without the votes.
+        sigma: noise in units of β, at least 1.
+        source: random bits; None for the operating system.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+    """
+    delta = positive_delta(delta)
+    sigma = real_number(sigma, "sigma", "a finite number, at least 1")
+    if not 1 <= sigma < math.inf:
+        raise InvalidInput("sigma", sigma, "a finite number, at least 1")
+    order = _order_for(batch, delta, leader_share)
+    smooth = smooth_loss(batch.loss(counts, order), SMOOTHNESS)
+    steps = math.ceil(STEPS * math.log(smooth) / SMOOTHNESS * (1 + math.copysign(8 * ULP, math.log(smooth))))
+    noise = LatticeNoise(STEPS * sigma, 0.0)
+    margin = int(np.argmax(noise.at_least(-np.arange(noise.end)) >= CONFIDENCE))
+    noisy = steps + margin + discrete_gaussian(Fraction(STEPS * sigma) ** 2, source or SystemRandomness())
+    renyi = min(math.exp(SMOOTHNESS * noisy / STEPS) * (1 + 16 * ULP), batch.renyi(order))
+    epsilon = min(rdp_epsilon([renyi], delta, [order])[0], batch.epsilon(delta))
+    spent = Privacy(rdp_epsilon(gaussian_rdp(STEPS * sigma, ORDERS, STEPS), delta)[0], delta)
+    return PublishedLoss(epsilon, delta, order, renyi, CONFIDENCE, spent)
+
+
+def _order_for(batch: VoteBatch, delta: float, leader_share: float) -> float:
+    """Return the order at which the reference batch has the least ε."""
+    reference = Reference(batch, leader_share)
+
+    def epsilon(order: float) -> float:
+        return rdp_epsilon([_smooth(partial(reference.renyi, order), batch.K, SMOOTHNESS)], delta, [order])[0]
+
+    return min(TRIED_ORDERS, key=epsilon)

@@ -204,7 +204,7 @@ class Proposal:
         except (KeyError, TypeError) as err:
             raise InvalidInput("proposal", type(record).__name__, "an order, a test and a target") from err
         threshold = whole_number(record["test_threshold"], "test_threshold", "a whole number of voters")
-        return cls(batch, total, **numbers | {"test_threshold": threshold})
+        return cls(batch, total, numbers["order"], numbers["test_sigma"], threshold, numbers["target"])
 
     def failed(self, delta: float) -> Privacy:
         """Return what a test that failed has cost, where nothing else leaves: ε at ``delta``, plus the δ that stands.

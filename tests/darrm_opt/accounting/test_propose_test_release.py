@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import combinations_with_replacement, product
 
@@ -10,8 +11,21 @@ import pytest
 from support.label_laws import label_law
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
-from darrm_opt.accounting.propose_test_release import Proposal, VoteBatch, propose
-from darrm_opt.accounting.published_loss import CONFIDENCE, SMOOTHNESS, publish_loss, smooth_loss
+from darrm_opt.accounting.propose_test_release import (
+    Proposal,
+    Reference,
+    VoteBatch,
+    check_that_it_pays,
+    earned_epsilon,
+    propose,
+)
+from darrm_opt.accounting.published_loss import (
+    CONFIDENCE,
+    SMOOTHNESS,
+    publish_loss,
+    smooth_loss,
+    unpublished_epsilon,
+)
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
@@ -158,9 +172,68 @@ def test_a_published_bound_holds_as_often_as_it_says() -> None:
     assert published[0].spent.epsilon < 1
 
 
+PATE = VoteBatch(250, 10, 1000, 40.0)
+
+
+def test_the_least_total_is_the_least_that_the_reference_batch_passes() -> None:
+    least, reference = earned_epsilon(PATE, 1e-5), Reference(PATE, 0.9)
+    assert least.total.epsilon < 0.5 * PATE.epsilon(1e-5)
+    again, chance = reference.proposal(least.total)
+    assert (again, chance >= 0.99) == (least, True)
+    assert reference.proposal(Privacy(least.total.epsilon / 1.02, 1e-5))[1] < 0.99
+    assert check_that_it_pays(least) >= 0.99
+    # Votes like the reference batch pass, and what they cost without noise is less than what was stated.
+    counts = np.tile([225, *7 * [3], 2, 2], (1000, 1))
+    assert least.pass_chance(least.unpublished_distance(counts)) > 0.95
+    assert unpublished_epsilon(PATE, counts, 1e-5).epsilon < least.total.epsilon
+    agreeing = earned_epsilon(PATE, 1e-5, leader_share=0.95)
+    assert agreeing.total.epsilon < least.total.epsilon < earned_epsilon(PATE, 1e-5, chance=0.9999).total.epsilon * 1.02
+
+
+def test_what_does_not_pay_is_said() -> None:
+    few = VoteBatch(20, 2, 10, 5.0)
+    with pytest.raises(InvalidInput, match="does not pay for so few voters, 20") as refused:
+        earned_epsilon(few, 1e-5)
+    assert refused.value.argument == "leader_share"
+    dear = Privacy(PATE.epsilon(1e-5), 1e-5)
+    with pytest.raises(InvalidInput, match="release them without a test"):
+        check_that_it_pays(propose(PATE, dear))
+    with pytest.raises(InvalidInput, match="the test passes with chance"):
+        check_that_it_pays(propose(PATE, Privacy(0.6, 1e-5)))
+
+
+def test_the_record_of_a_test_is_proved_again() -> None:
+    made = propose(PATE, Privacy(1.5, 1e-5))
+    record = json.loads(json.dumps(made.record()))
+    assert Proposal.from_record(PATE, made.total, record) == made
+    for change in ({"test_threshold": made.test_threshold - 1}, {"target": made.target * 1.01}, {"order": None}):
+        with pytest.raises(InvalidInput):
+            Proposal.from_record(PATE, made.total, {**record, **change})
+    with pytest.raises(InvalidInput) as refused:
+        Proposal.from_record(PATE, made.total, {name: record[name] for name in record if name != "order"})
+    assert refused.value.argument == "proposal"
+
+
+def test_the_number_that_is_not_for_publication_is_at_least_the_exact_loss() -> None:
+    """By every neighbour and both labels: no event gains more than its ε and δ."""
+    batch, sigma = VoteBatch(5, 2, 2, 2.0), 2.0
+    counts = np.array([[4, 1], [5, 0]])
+    found = unpublished_epsilon(batch, counts, 1e-2)
+    here = np.outer(*(label_law(tuple(map(int, row)), sigma) for row in counts)).ravel()
+    for moves in product((-1, 0, 1), repeat=2):
+        there = counts + np.array([[move, -move] for move in moves])
+        if np.any(there < 0):
+            continue
+        law = np.outer(*(label_law(tuple(map(int, row)), sigma) for row in there)).ravel()
+        assert np.maximum(here - math.exp(found.epsilon) * law, 0.0).sum() <= 1e-2
+
+
 @pytest.mark.parametrize(
     ("make", "argument"),
     [
+        (lambda: earned_epsilon(PATE, 1e-5, chance=1.0), "chance"),
+        (lambda: earned_epsilon(PATE, 0.0), "delta"),
+        (lambda: unpublished_epsilon(VoteBatch(5, 2, 1, 2.0), np.array([[3, 2]]), 1.0), "delta"),
         (lambda: VoteBatch(0, 2, 1, 2.0), "K"),
         (lambda: VoteBatch(5, 1, 1, 2.0), "classes"),
         (lambda: VoteBatch(5, 2, 0, 2.0), "queries"),

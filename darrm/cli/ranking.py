@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from darrm.cli.output import answer
-from darrm.cli.parameters import BAGS, QuestionOptions, WorthOptions, number, options_named
+from darrm.cli.output import ProgressDisplay, answer
+from darrm.cli.parameters import BAGS, QuestionOptions, WorthOptions, bags_drawn, number, options_named
 
 if TYPE_CHECKING:
-    from darrm_opt.planning import Plan
+    from darrm_opt.planning import Option, Plan
+    from darrm_opt.problem import Privacy
     from darrm_opt.tables.priors import PastVotes
 
 VOTE_ROWS = 65_536
@@ -46,6 +47,44 @@ def class_count(options: QuestionOptions) -> int:
     if classes > 2 and options.affected is None:
         raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
     return classes
+
+
+def voter_of(options: QuestionOptions) -> Privacy:
+    """Return the (ε, Δ) of one voter."""
+    from darrm_opt.problem import Privacy
+
+    with options_named(delta="Delta"):
+        return Privacy(number(options.epsilon), number(options.Delta))
+
+
+def ranked(options: QuestionOptions, doing: str, shown: Callable[[Option], str], **further: Any) -> Plan:
+    """Return the ranking of a question as typed.
+
+    Args:
+        options: the question.
+        doing: what the terminal shows meanwhile.
+        shown: what it shows of an option that is found.
+        **further: other arguments of `darrm_opt.planning.plan`.
+    """
+    from darrm_opt.planning import plan
+
+    classes, total, draw, voter = class_count(options), options.total, bags_drawn(options.bags), voter_of(options)
+    with ProgressDisplay(doing) as display, question_named():
+        return plan(
+            number(options.K),
+            voter,
+            number(options.queries),
+            total,
+            number(options.affected),
+            vote_prior(options, classes),
+            classes=classes,
+            ties=options.ties,  # type: ignore[arg-type]  # checked there
+            price=number(options.price),
+            fresh=options.fresh,
+            progress=lambda option: display.update(shown(option)),
+            **draw,
+            **further,
+        )
 
 
 def vote_prior(options: QuestionOptions, classes: int) -> Any:

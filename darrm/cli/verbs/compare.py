@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from darrm.cli.output import ProgressDisplay, answer
-from darrm.cli.parameters import AsJson, QuestionOptions, bags_drawn, number, options_named, priors
+from darrm.cli.parameters import AsJson, QuestionOptions, bags_drawn, number, priors
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
@@ -31,15 +31,13 @@ def compare(
     """
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_plot, picture_format, write_whole
-    from darrm.cli.ranking import class_count, question_named, show_options, vote_prior
+    from darrm.cli.ranking import class_count, question_named, ranked, show_options, vote_prior
     from darrm.cli.report import as_json, assumed_text, columns, count_text, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
     from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.planning import plan
     from darrm_opt.planning.compare import compare as compare_mechanisms
-    from darrm_opt.problem import Privacy
     from darrm_opt.tables.priors import is_class_prior
 
     check_plot(plot)
@@ -48,24 +46,7 @@ def compare(
         for name, value, default in (("objective", objective, "rectangular"), ("plot", plot, None)):
             if value != default:
                 raise InvalidInput(name, value, "nothing beside a prior of classes or a price")
-        with options_named(delta="Delta"):
-            voter = Privacy(number(options.epsilon), number(options.Delta))
-        with ProgressDisplay("comparing") as display, question_named():
-            found = plan(
-                number(options.K),
-                voter,
-                number(options.queries),
-                total,
-                number(options.affected),
-                vote_prior(options, classes),
-                classes=classes,
-                ties=options.ties,  # type: ignore[arg-type]  # checked there
-                price=number(options.price),
-                fresh=fresh,
-                progress=lambda option: display.update(option.name),
-                **draw,
-            )
-        show_options(found, None, json=json)
+        show_options(ranked(options, "comparing", lambda option: option.name), None, json=json)
         return
     problem = options.problem(m=None, target_epsilon=1.0)
     refuse_slow(problem, as_objective(objective), lambda solve, _: COMPARISON_SOLVES * solve, "")

@@ -5,15 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import ProgressDisplay, answer, say
+from darrm.cli.output import answer, say
 from darrm.cli.parameters import (
     QUERIES,
     AsJson,
     QuestionOptions,
     SampleOption,
-    bags_drawn,
     number,
-    options_named,
     sampling_typed,
 )
 from darrm.cli.parser import CommandOption
@@ -57,37 +55,22 @@ def plan(
     With a prior of classes or a price, the shares of right, wrong and left-out answers are shown.
     """
     from darrm.cli.files import check_writable
-    from darrm.cli.ranking import class_count, question_named, show_options, vote_prior
+    from darrm.cli.ranking import class_count, ranked, show_options, voter_of
     from darrm.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
-    from darrm_opt.planning import plan as planning
-    from darrm_opt.problem import Privacy
 
     check_writable(output, "output")
-    classes, total, draw = class_count(options), options.total, bags_drawn(options.bags)
-    with options_named(delta="Delta"):
-        voter = Privacy(number(options.epsilon), number(options.Delta))
     ensemble = sampling_typed(sample)
-    if time_limit is None and classes == 2 and ensemble is None:
-        _refuse_slow(number(options.K), voter, number(options.queries))
-    with ProgressDisplay("planning") as display, question_named():
-        result = planning(
-            number(options.K),
-            voter,
-            number(options.queries),
-            total,
-            number(options.affected),
-            vote_prior(options, classes),
-            classes=classes,
-            ties=options.ties,  # type: ignore[arg-type]  # checked there
-            price=number(options.price),
-            fresh=options.fresh,
-            least_accuracy=number(least_accuracy),
-            ensemble=ensemble,
-            time_limit=number(time_limit),
-            progress=lambda option: display.update(_option_text(option)),
-            **draw,
-        )
+    if time_limit is None and class_count(options) == 2 and ensemble is None:
+        _refuse_slow(number(options.K), voter_of(options), number(options.queries))
+    result = ranked(
+        options,
+        "planning",
+        _option_text,
+        least_accuracy=number(least_accuracy),
+        ensemble=ensemble,
+        time_limit=number(time_limit),
+    )
     if output is not None:
         _save(result, output)
     if not json:

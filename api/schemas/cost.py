@@ -12,6 +12,7 @@ from api.schemas.fields import AnswerModel, RequestModel, Voters, described
 from darrm_opt.answers.cost import sampling_of
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
+from darrm_opt.mechanisms.base import MAX_CLASSES
 
 
 class CostRequest(RequestModel):
@@ -54,7 +55,7 @@ class CostRequest(RequestModel):
         ),
     ]
     K: Voters
-    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=1000)] = 2
+    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_CLASSES)] = 2
     affected: Annotated[int, described("How many votes one record can move [votes].", minimum=1)] = 1
     queries: Queries = 1
     parameter: Annotated[

@@ -132,7 +132,7 @@ def label_file(
         if missing < count:
             say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
         with (
-            labels(partial_path, suffix, classes=classes is not None) as file,
+            labels(partial_path, suffix, classes) as file,
             ProgressDisplay("labelling rows", count) as display,
         ):
             for number, block in enumerate(blocks(votes, K, job.rows, classes)):

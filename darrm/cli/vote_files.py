@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from darrm_opt.durable_file import errors_naming
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import require
-from darrm_opt.tables.votes import SIGNED, TRANSPOSED, checked_classes, checked_votes
+from darrm_opt.tables.votes import SIGNED, TRANSPOSED, checked_classes, checked_votes, label_type
 
 Table = NDArray[Any]
 
@@ -268,10 +268,11 @@ def _in_blocks(tables: Iterable[Table], rows: int) -> Iterator[Table]:
 
 
 class LabelFile:
-    """A file of labels, written block by block: 0 and 1 as bytes; classes as 16-bit whole numbers, −1 for none."""
+    """A file of labels, written block by block: 0 and 1 as bytes; classes as `label_type` says, −1 for none."""
 
-    def __init__(self, file: BinaryIO, suffix: str, *, classes: bool = False) -> None:
-        self._classes = classes
+    def __init__(self, file: BinaryIO, suffix: str, classes: int | None = None) -> None:
+        self._classes = classes is not None
+        self._type = np.dtype(np.uint8) if classes is None else label_type(classes).newbyteorder("<")
         self._file = file
         self._suffix = suffix
         self._count = 0
@@ -282,10 +283,10 @@ class LabelFile:
             file.write(bytes(_NPY_HEADER))
         else:
             self._arrow = require("pyarrow", "A Parquet file")
-            self._schema = self._arrow.schema([("label", self._arrow.int16() if classes else self._arrow.uint8())])
+            self._schema = self._arrow.schema([("label", self._arrow.from_numpy_dtype(self._type))])
             self._parquet = _parquet().ParquetWriter(file, self._schema)
 
-    def write(self, bits: NDArray[np.uint8] | NDArray[np.int16]) -> None:
+    def write(self, bits: NDArray[np.integer]) -> None:
         """Add labels."""
         self._count += len(bits)
         if self._suffix == ".csv" and self._classes:
@@ -295,7 +296,7 @@ class LabelFile:
             text[:, 0] = bits + np.uint8(ord("0"))
             self._file.write(text.tobytes())
         elif self._suffix == ".npy":
-            self._file.write(bits.astype("<i2" if self._classes else "|u1", copy=False).tobytes())
+            self._file.write(bits.astype(self._type, copy=False).tobytes())
         else:
             self._parquet.write_table(self._arrow.table([self._arrow.array(bits)], schema=self._schema))
 
@@ -306,7 +307,7 @@ class LabelFile:
         if self._suffix == ".npy":
             header = io.BytesIO()
             header_fields = {
-                "descr": "<i2" if self._classes else "|u1",
+                "descr": self._type.str,
                 "fortran_order": False,
                 "shape": (self._count,),
             }
@@ -321,10 +322,10 @@ class LabelFile:
 
 
 @contextmanager
-def labels(path: Path, suffix: str, *, classes: bool = False) -> Iterator[LabelFile]:
+def labels(path: Path, suffix: str, classes: int | None = None) -> Iterator[LabelFile]:
     """Open a file for labels, anew; when this ends well the file is whole and on the disk."""
     with errors_naming(path), path.open("wb") as file:
-        writing = LabelFile(file, suffix, classes=classes)
+        writing = LabelFile(file, suffix, classes)
         try:
             yield writing
             writing.finish()

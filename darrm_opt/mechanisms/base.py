@@ -29,7 +29,7 @@ from darrm_opt.mechanisms.sampled_votes import listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness import RandomSource
-from darrm_opt.tables.votes import Labels, VoteTable
+from darrm_opt.tables.votes import Labels, VoteTable, label_type
 
 CountTable = NDArray[np.intp]
 """Vote counts, decreasing in each row, shape (N, C)."""
@@ -37,8 +37,8 @@ CountTable = NDArray[np.intp]
 ENTRY_POINTS = "darrm_opt.mechanisms"
 """Group of entry points by which an installed package brings mechanisms of its own: name = "module:Class"."""
 
-MAX_CLASSES = 2**15
-"""Most classes of a mechanism without a table: a released class is stored in 16 bits."""
+MAX_CLASSES = 2**20
+"""Most classes of a mechanism without a table: more than any vocabulary has. Its account does not depend on them."""
 
 PRECISION, PURE_PRECISION = 1e-5, 1e-12
 """Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
@@ -136,7 +136,7 @@ class VoteMechanism(ABC):
         Returns:
             Shape (N,).
         """
-        return np.array([self.draw(tuple(row), source) for row in counts.tolist()], dtype=np.int16)
+        return np.array([self.draw(tuple(row), source) for row in counts.tolist()], dtype=label_type(self.classes))
 
     @abstractmethod
     def bounds(self, releases: int) -> Parts:

@@ -32,7 +32,7 @@ from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, below_each, exponential_chance, shuffled
 from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
-from darrm_opt.tables.votes import Labels, VoteTable
+from darrm_opt.tables.votes import Labels, VoteTable, label_type
 
 FIELDS = ("name", "K", "classes", "rate", "affected")
 """Fields of the records."""
@@ -159,7 +159,7 @@ class SelectionMechanism(VoteMechanism):
         """
         lags = counts.max(axis=1, keepdims=True) - counts
         coins = _coins(self.rate, self.K)
-        labels = np.zeros(len(counts), dtype=np.int16)
+        labels = np.zeros(len(counts), dtype=label_type(self.classes))
         is_tried = np.zeros(counts.shape, dtype=bool)
         rows = np.arange(len(counts))
         while rows.size:
@@ -264,7 +264,8 @@ class ExponentialMechanism(SelectionMechanism):
     @property
     def words(self) -> str:
         """What the rate means, for a plan."""
-        return f"Either answer with probability proportional to e^({self.rate:.4g}·votes)."
+        answer = "Either answer" if self.classes == 2 else "Each class"
+        return f"{answer} with probability proportional to e^({self.rate:.4g}·votes)."
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return a class 0..C−1, each with exactly its probability.

@@ -27,7 +27,7 @@ from darrm_opt.inversion import MAX_SCALE, gaussian_law, laplace_law
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.randomness import RandomSource, SystemRandomness, below_each, discrete_gaussian, discrete_laplace
-from darrm_opt.tables.votes import Labels, VoteTable
+from darrm_opt.tables.votes import Labels, VoteTable, label_type
 
 Kind = Literal["discrete", "continuous"]
 
@@ -199,7 +199,7 @@ def leaders(counts: VoteTable, source: RandomSource) -> Labels:
     is_leader = counts == counts.max(axis=1, keepdims=True)
     ranks = np.cumsum(is_leader, axis=1, dtype=np.int32)
     chosen = below_each(ranks[:, -1], source) + 1
-    return np.asarray(np.argmax(ranks == chosen[:, None], axis=1), dtype=np.int16)
+    return np.asarray(np.argmax(ranks == chosen[:, None], axis=1), dtype=label_type(counts.shape[1]))
 
 
 def _one_by_one(noise: VoteNoise, count: int, source: RandomSource) -> NDArray[np.int64]:

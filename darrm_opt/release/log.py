@@ -37,7 +37,7 @@ from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.solver import PluralitySolution
-from darrm_opt.tables.votes import Labels
+from darrm_opt.tables.votes import Labels, label_type
 
 KIND, FORMAT = "darrm release log", 1
 """Kind of file, in its first line, and its version."""
@@ -365,7 +365,7 @@ class ReleaseLog:
         if self._counts_labels:
             record["labels"] = int(np.count_nonzero(answers != ABSTENTION))
         if release_id is not None:
-            record |= {"id": release_id, self._field: _encoded(answers, bits=self._stores_bits)}
+            record |= {"id": release_id, self._field: _encoded(answers, self._stored_type)}
         file.append(record)
         return answers
 
@@ -435,7 +435,7 @@ class ReleaseLog:
         if release_id not in file.state.places:
             return None
         place, count = file.state.places[release_id]
-        return _decoded(file.at(place)[self._field], count, bits=self._stores_bits)
+        return _decoded(file.at(place)[self._field], count, self._stored_type)
 
     def _read_header(self, header: Record) -> None:
         kind, version = header.get("kind"), header.get("format")
@@ -463,7 +463,8 @@ class ReleaseLog:
         self._counts_labels = kind != GAMMA_KIND
         self._field = "answers" if kind == KIND else "bits"
         # The answers of a γ are never ⊥: a bit each, and not two bytes.
-        self._stores_bits = kind != CLASSES_KIND and isinstance(self._mechanism, NoiseFunctionMechanism)
+        stores_bits = kind != CLASSES_KIND and isinstance(self._mechanism, NoiseFunctionMechanism)
+        self._stored_type = None if stores_bits else label_type(self._mechanism.classes).newbyteorder("<")
         self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
         budget: Any = header["budget"]
         self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
@@ -528,26 +529,27 @@ def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None
     return Quota(queries, cost.account)
 
 
-def _encoded(answers: Labels, *, bits: bool) -> str:
-    """Return answers as text, in base 64: eight bits in a byte, or two bytes each."""
-    packed = np.packbits(answers.astype(np.uint8)) if bits else answers.astype("<i2")
+def _encoded(answers: Labels, stored: np.dtype[np.signedinteger] | None) -> str:
+    """Return answers as text, in base 64: each as ``stored`` says, or eight bits in a byte."""
+    packed = np.packbits(answers.astype(np.uint8)) if stored is None else answers.astype(stored)
     return base64.b64encode(packed.tobytes()).decode("ascii")
 
 
-def _decoded(text: Any, count: int, *, bits: bool) -> Labels:
+def _decoded(text: Any, count: int, stored: np.dtype[np.signedinteger] | None) -> Labels:
     """Return the ``count`` answers of a text of `_encoded`.
 
     Raises:
         ReleaseLogDamaged: it does not hold them.
     """
     try:
-        packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8 if bits else "<i2")
+        packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=stored or np.uint8)
     except (binascii.Error, ValueError, TypeError) as err:
         raise ReleaseLogDamaged("the answers of a release cannot be read") from err
-    answers = np.unpackbits(packed, count=count) if bits and packed.size == -(-count // 8) else packed
+    is_packed = stored is None and packed.size == -(-count // 8)
+    answers = np.unpackbits(packed, count=count) if is_packed else packed
     if answers.size != count:
         raise ReleaseLogDamaged(f"a release does not have {count} answers")
-    return answers.astype(np.int16)
+    return answers.astype(np.int16 if stored is None else stored.newbyteorder("="))
 
 
 def _in_words(budget: Privacy | None, limit: int) -> str:

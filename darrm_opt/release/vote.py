@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.errors import InvalidInput
@@ -16,7 +17,10 @@ from darrm_opt.release.counter import ReleaseCounter
 from darrm_opt.release.log import ReleaseLog, Releasing, mechanism_of
 from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.tables.problem import ABSTENTION
-from darrm_opt.tables.votes import Labels, count_votes
+from darrm_opt.tables.votes import Labels, checked_for, count_checked, label_type
+
+MAX_COUNTS = 2**22
+"""Vote counts that are held at once, of as many rows as there are."""
 
 
 class PrivateVote:
@@ -161,7 +165,8 @@ class PrivateVote:
                 and the last; or the one sample of all rows, where it serves the labels of a text.
 
         Returns:
-            Classes, shape (N,), int16; written and charged before they are returned.
+            Classes, shape (N,), int16, or int32 of more than 32,768 classes; written and charged before they are
+            returned.
 
         Raises:
             InvalidInput: another shape, or something that is not a class; messages never show votes.
@@ -169,20 +174,18 @@ class PrivateVote:
             ReleaseIdTaken: the name was used for another number of releases.
             SampleUsed: a sample was used already.
         """
-        counts, budget = count_votes(votes, self._mechanism.K, self._mechanism.classes), self._budget
+        votes, budget = checked_for(votes, self._mechanism.K, self._mechanism.classes), self._budget
         if isinstance(budget, ReleaseLog):
-            return budget.charge_and_release(
-                len(counts), lambda before: self._draw(counts, before), release_id, samples
-            )
+            return budget.charge_and_release(len(votes), lambda before: self._draw(votes, before), release_id, samples)
         if samples:
             raise InvalidInput("sample", "a sample", "None", "Only a ReleaseLog that has a sampling charges for it.")
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
         if isinstance(budget, ReleaseCounter):
-            return budget.charge_and_release(len(counts), lambda before: self._draw(counts, before))
+            return budget.charge_and_release(len(votes), lambda before: self._draw(votes, before))
         if budget is not None:
-            self._charge(budget, len(counts))
-        return self._draw(counts)
+            self._charge(budget, len(votes))
+        return self._draw(votes)
 
     @property
     def _event(self) -> Privacy | None:
@@ -204,12 +207,17 @@ class PrivateVote:
                 ) from err
             self._models_charged = True
 
-    def _draw(self, counts: Any, before: int = 0) -> Labels:
-        """Return an answer for each row of counts, where ``before`` classes were released already."""
-        cap = self._mechanism.cap
+    def _draw(self, votes: NDArray[Any], before: int = 0) -> Labels:
+        """Return an answer for each row of votes, where ``before`` classes were released already."""
+        cap, classes = self._mechanism.cap, self._mechanism.classes
         if cap is not None and before >= cap:
-            return np.full(len(counts), ABSTENTION, dtype=np.int16)
-        labels = self._mechanism.draw_many(counts, self._source)
+            return np.full(len(votes), ABSTENTION, dtype=label_type(classes))
+        rows = max(1, MAX_COUNTS // classes)  # of a vocabulary, a row of counts takes megabytes
+        drawn = [
+            self._mechanism.draw_many(count_checked(votes[start : start + rows], classes), self._source)
+            for start in range(0, len(votes), rows)
+        ]
+        labels = np.concatenate(drawn) if drawn else np.empty(0, dtype=label_type(classes))
         if cap is not None:  # what is beyond it stays unsaid, whatever it is: those answers do not depend on the votes
             labels[before + np.cumsum(labels != ABSTENTION) > cap] = ABSTENTION
         return labels

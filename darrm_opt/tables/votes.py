@@ -11,14 +11,23 @@ from darrm_opt.errors import InvalidInput
 
 VoteTable = NDArray[np.int64]
 
-Labels = NDArray[np.int16]
-"""Released classes, `ABSTENTION` for ⊥, shape (N,)."""
+Labels = NDArray[np.signedinteger]
+"""Released classes, `ABSTENTION` for ⊥, shape (N,); of the type that `label_type` says."""
 
 SIGNED = "Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2."
 """Advice where votes are not all 0 or 1, whatever else they are: an error says nothing about votes."""
 
 TRANSPOSED = "Is the table transposed? A row is a release, a column a voter."
 """Advice where a table has another shape, and as many rows as it should have columns."""
+
+
+def label_type(classes: int) -> np.dtype[np.signedinteger]:
+    """Return the type of the labels of so many classes: 16 bits where they suffice, else 32.
+
+    >>> label_type(50_257)
+    dtype('int32')
+    """
+    return np.dtype(np.int16 if classes <= 2**15 else np.int32)
 
 
 def vote_table(votes: Any, K: int | None) -> NDArray[Any]:
@@ -65,11 +74,19 @@ def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
     >>> count_votes([[0, 2, 2]], 3, 3).tolist()
     [[1, 0, 2]]
     """
+    return count_checked(checked_for(votes, K, classes), classes)
+
+
+def checked_for(votes: Any, K: int | None, classes: int) -> NDArray[Any]:
+    """Return votes as whole numbers of shape (N, K), of two classes also where they are truth values."""
+    return checked_votes(votes, K) if classes == 2 else checked_classes(votes, K, classes)
+
+
+def count_checked(table: NDArray[Any], classes: int) -> VoteTable:
+    """Return the votes for each class in each row of votes that were checked, shape (N, C)."""
     if classes == 2:
-        bits = checked_votes(votes, K)
-        ones = count_ones(bits)
-        return np.stack([bits.shape[1] - ones, ones], axis=1)
-    table = checked_classes(votes, K, classes)
+        ones = count_ones(table)
+        return np.stack([table.shape[1] - ones, ones], axis=1)
     places = table + classes * np.arange(len(table))[:, None]
     return np.bincount(places.ravel(), minlength=len(table) * classes).astype(np.int64).reshape(len(table), classes)
 

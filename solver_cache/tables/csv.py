@@ -1,6 +1,9 @@
-"""CSV: a comment with the head, the names of the columns, a row a line, and a comment that ends it.
+"""CSV: the names of the columns, then a row a line, plain enough for any reader of CSV.
 
-Numbers are written so that they read back as the same doubles; γ and the record are JSON within their cells.
+Numbers are written so that they read back as the same doubles; γ and the record are JSON within their cells. Two
+columns more than in other formats say what the file is: ``table``, the version of its layout, in each row, and
+``end``, empty but in the last row, where it counts the rows and hashes their order; so a file that was cut is known.
+A table without rows has no column ``end``. Files of layout 1 said both in comments, which other readers take for rows.
 """
 
 from __future__ import annotations
@@ -27,24 +30,27 @@ from solver_cache.tables.entry import (
     entry,
     json_or_none,
 )
-from solver_cache.tables.entry import head as head_of
 from solver_cache.tables.jsonl import check_end
 
-COMMENT = "# darrm-opt table "
-END = "# end "
+VERSION = "2"
+"""Version of the layout of a CSV file."""
+
+COMMENT, OLD_END = "# darrm-opt table ", "# end "
+"""What the first and the last line of a file of layout 1 begin with."""
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:
     """Write rows; return how many."""
-    number, total = 0, hashlib.sha256()
+    number, total, last = 0, hashlib.sha256(), None
     with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(f"{COMMENT}{canonical_json(head_of())}\n")
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
         for number, row in enumerate(rows, start=1):  # noqa: B007 — counted
-            writer.writerow([_cell(value) for value in columns_of(row).values()])
+            # A row is written when the next one is known: only the last has an end.
+            writer.writerow([*COLUMNS, "table", "end"] if last is None else [*last, VERSION, ""])
+            last = [_cell(value) for value in columns_of(row).values()]
             total.update(row.digest.encode())
-        writer.writerow([END + canonical_json({"rows": number, "sha256": total.hexdigest()})])
+        end = canonical_json({"rows": number, "sha256": total.hexdigest()})
+        writer.writerow([*COLUMNS, "table"] if last is None else [*last, VERSION, end])
     return number
 
 
@@ -53,17 +59,27 @@ def read(path: Path) -> Iterator[Entry]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # records are longer than the usual limit
     number, total, end = 0, hashlib.sha256(), None
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        first_line = file.readline()
-        check_head(json_or_none(first_line[len(COMMENT) :]) if first_line.startswith(COMMENT) else None)
+        is_old = file.read(len(COMMENT)) == COMMENT
+        if is_old:
+            check_head(json_or_none(file.readline()))
+        else:
+            file.seek(0)
         reader = csv.reader(file, strict=True)
         try:
             names = next(reader, [])
+            if not is_old and "table" not in names:
+                check_head(None)
+            if names == [*COLUMNS, "table"]:
+                end = {"rows": 0, "sha256": total.hexdigest()}
             for cells in reader:
-                if cells and cells[0].startswith(END):
-                    end = json_or_none(cells[0][len(END) :])
+                if is_old and cells and cells[0].startswith(OLD_END):
+                    end = json_or_none(cells[0][len(OLD_END) :])
                     continue
                 number += 1
                 cell_of = dict(zip(names, cells, strict=False))
+                if not is_old:
+                    _check_version(cell_of.get("table"))
+                    end = json_or_none(cell_of.get("end")) or end
                 total.update(cell_of.get("sha256", "").encode())
                 yield (
                     Entry(number, None, "it has too many, or too few, cells")
@@ -73,6 +89,13 @@ def read(path: Path) -> Iterator[Entry]:
         except csv.Error as err:
             raise TableError(f"The table cannot be read behind row {number}: {err}.") from err
     check_end(end, number, total.hexdigest())
+
+
+def _check_version(version: str | None) -> None:
+    if version != VERSION:
+        raise TableError(
+            f"The table has version {version!r:.20}; this program reads 1 and {VERSION}. Upgrade darrm-opt."
+        )
 
 
 def _cell(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import random
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.csv  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from support.darrm_runner import run
@@ -95,6 +97,50 @@ def test_other_programs_can_read_them(tmp_path: Path, rows: list[Row]) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'table.sqlite'}?mode=ro")  # it is a store as well
     assert store.get(rows[0].key) == rows[0]
     store.close()
+
+
+def test_every_line_of_a_csv_table_is_a_row(tmp_path: Path, rows: list[Row]) -> None:
+    path = tmp_path / "table.csv"
+    write_table(path, rows)
+    assert "#" not in path.read_text()
+    table = pa.csv.read_csv(path)  # without an option
+    assert table.column_names == [*COLUMNS, "table", "end"]
+    assert table["id"].to_pylist() == [row.key for row in rows]
+    assert table["K"].to_pylist() == [json.loads(row.record)["problem"]["K"] for row in rows]
+    assert [json.loads(gamma) for gamma in table["gamma"].to_pylist()] == [
+        json.loads(row.record)["gamma"] for row in rows
+    ]
+    assert table["utility"].type == table["epsilon"].type == pa.float64()
+    assert [len(end) > 0 for end in table["end"].to_pylist()] == [False] * 11 + [True]
+    write_table(path, [])
+    with path.open(newline="") as file:
+        assert next(csv.reader(file)) == [*COLUMNS, "table"]
+
+
+def test_a_csv_table_that_was_cut_between_rows_is_known(tmp_path: Path, rows: list[Row]) -> None:
+    path = tmp_path / "table.csv"
+    write_table(path, rows[:3])
+    lines = path.read_text().splitlines(keepends=True)
+    for count in range(4):
+        path.write_text("".join(lines[:count]))
+        with pytest.raises(TableError, match="was cut" if count else "no table of darrm-opt"):
+            [*read_table(path)]
+    path.write_text("".join(lines).replace(",2,\n", ",3,\n"))
+    with pytest.raises(TableError, match=r"has version '3'; this program reads 1 and 2"):
+        [*read_table(path)]
+
+
+def test_csv_tables_of_layout_1_are_read(tmp_path: Path) -> None:
+    old = Path(__file__).parents[1] / "data" / "table_1.csv"
+    store, became = imported(old)
+    assert [one.became for one in became] == ["new", "new"]
+    path = tmp_path / "again.csv"
+    write_table(path, store.rows())
+    assert [entry.row for entry in read_table(path)] == [entry.row for entry in read_table(old)]
+    for cut in (b"# end", b"\n# end", b"\n"):
+        (tmp_path / "cut.csv").write_bytes(old.read_bytes().rpartition(cut)[0][:-1])
+        with pytest.raises(TableError):
+            [*read_table(tmp_path / "cut.csv")]
 
 
 # ------------------------------------------------------------------------------------------- what was changed

@@ -217,7 +217,7 @@ def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
         ({"affected": 8}, "affected = 8"),
         ({"affected": 0}, "affected = 0"),
         ({"classes": 1}, "classes = 1"),
-        ({"classes": 2**15 + 1}, "classes = 32769"),
+        ({"classes": 2**20 + 1}, "classes = 1048577"),
         ({"K": 0}, "K = 0"),
     ],
 )

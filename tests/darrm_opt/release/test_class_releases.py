@@ -18,7 +18,7 @@ from darrm_opt import NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.equal_releases import release_target
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms import mechanism_from_record
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.plurality import (
     ABSTENTION,
@@ -411,9 +411,40 @@ def test_votes_that_are_none_are_refused_without_being_shown(votes: object, mess
         ({"check_sigma": 5.0}, "check_sigma"),
         ({"threshold": math.inf, "check_sigma": 5.0}, "threshold"),
         ({"affected": 8}, "affected"),
-        ({"classes": 2**15 + 1}, "classes"),
+        ({"classes": 2**20 + 1}, "classes"),
     ],
 )
 def test_noise_that_is_none(change: dict[str, float], argument: str) -> None:
     with refused(argument):
         NoisyMaximum(**{"K": 7, "classes": 3, "sigma": 5.0} | change)  # type: ignore[arg-type]
+
+
+def test_labels_of_a_vocabulary(tmp_path: Path) -> None:
+    vocabulary = 50_257
+    mechanism = NoisyMaximum(11, vocabulary, 0.5)
+    log = ReleaseLog.create(tmp_path / "log", mechanism, queries=300)
+    wanted = np.array([0, 32_767, 32_768, 40_000, vocabulary - 1] * 50)
+    votes = np.repeat(wanted[:, None], 11, axis=1)
+    labels = PrivateVote(mechanism, log).release_many(votes, "texts")  # in blocks: 12.6 million counts
+    assert labels.dtype == np.int32
+    assert labels.tolist() == wanted.tolist()  # all 11 voters agree: 22 standard deviations of noise
+    stored = ReleaseLog(tmp_path / "log").stored("texts")
+    assert stored is not None
+    assert stored.dtype == np.int32
+    assert stored.tolist() == wanted.tolist()
+    assert log.spent == 250
+
+
+@pytest.mark.parametrize("name", ["permute_and_flip", "exponential"])
+def test_a_class_of_a_vocabulary_is_drawn_one_by_one_and_in_bulk(name: str) -> None:
+    mechanism = mechanism_class(name).of(11, 50_257, 1e-4)  # nearly uniform
+    counts, source = np.zeros((40, 50_257), dtype=np.int64), SeededRandomnessForTestsOnly(1)
+    for labels in (mechanism.draw_many(counts, source), VoteMechanism.draw_many(mechanism, counts, source)):
+        assert labels.dtype == np.int32
+        assert 0 <= labels.min() < 32_768 <= labels.max() < 50_257
+
+
+@pytest.mark.parametrize("name", ["gnmax", "laplace", "permute_and_flip", "exponential"])
+def test_the_account_does_not_depend_on_the_number_of_classes(name: str) -> None:
+    costs = {mechanism_class(name).of_information(11, classes, 0.1).epsilon(20, 1e-5) for classes in (3, 1000, 2**20)}
+    assert len(costs) == 1

@@ -57,7 +57,7 @@ def main() -> None:
     )
     print(f"{CLIENTS} clients, each answer {EPSILON}-DP; {bits} bits within ({TOTAL.epsilon:g}, {TOTAL.delta:g})")
     for option in answer.options:
-        print(f"  {option.name:<19} {'does not fit' if option.accuracy is None else f'{option.accuracy:.4f}'}")
+        print(f"  {option.name:<19} {option.outcome if option.accuracy is None else f'{option.accuracy:.4f}'}")
     print(answer.advice)
     if answer.best is None or answer.best.release is None:
         raise SystemExit("nothing to release")

@@ -37,7 +37,7 @@ def main() -> None:
     )
     print(f"{K} teachers that are not private, a record reaches {PARTITIONS}; {LABELS} labels within {TOTAL}")
     for option in answer.options:
-        accuracy = "does not fit" if option.accuracy is None else f"{option.accuracy:.3f}"
+        accuracy = option.outcome if option.accuracy is None else f"{option.accuracy:.3f}"
         print(f"  {option.name:<16} {accuracy}")
     print(answer.advice)
     best = answer.best

@@ -353,7 +353,7 @@ def _warnings(question: Question) -> tuple[str, ...]:
     if question.quick and question.law is None:
         warnings.append(
             f"For more than {MAX_EXACT_QUERIES} queries every total is proved by accounts that take as long for any "
-            "number of them; `compose` and `cost` may prove up to about 0.2 % less for up to some ten thousand."
+            "number of them; `darrm cost` asks others too, which take longer and may prove a little less."
         )
     if question.K % 2 == 0 and question.classes == 2:
         warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")

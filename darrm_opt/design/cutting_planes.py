@@ -57,12 +57,14 @@ class Incumbent:
         worst: what the search found for it.
         limit: right-hand side of the privacy constraint.
         complete: whether the search covered every multiset; else it may have missed worse ones.
+        partial: whether it covered a part of the faces only (`Stage.parts`).
     """
 
     searched: NoiseFunction
     worst: WorstCase
     limit: float
     complete: bool
+    partial: bool = False
 
     @cached_property
     def noise(self) -> NoiseFunction:
@@ -115,6 +117,7 @@ class CuttingPlanes:
         self.bound, self.violation = 1.0, 0.0
         self.multipliers: Array = np.empty(0)
         self.rounds = 0
+        self._turn = 0  # which part of the faces is searched next
         # how far a multiset must be violated to become a row
         smallest = max(CUT_SHARE * constraint.limit, 2 * search_error(constraint, 1.0))
         self._cut_tolerance = min(CUT_TOLERANCE, smallest)
@@ -166,6 +169,8 @@ class CuttingPlanes:
 
     def _reaches_gap(self, stage: Stage) -> bool:
         """Whether the gap at which the stage ends is reached; a stage without one goes on until no cut is left."""
+        if stage.gap > 0 and self.gap <= stage.gap and self.incumbent is not None and self.incumbent.partial:
+            self._search_incumbent(self.incumbent, stage)  # what the other parts of the faces say of it counts
         return stage.gap > 0 and self.gap <= stage.gap
 
     def _keep_bound(self, bound: float | None) -> None:
@@ -201,9 +206,9 @@ class CuttingPlanes:
         has_improved = self.incumbent is not None
         while True:
             point = self._point_between(answer, stage) if has_improved and stage.step < 1.0 else answer
-            cuts, worst = self._search(point, stage)
-            complete = stage.complete and not len(cuts)
-            has_improved = self._improve(Incumbent(point, worst, self._constraint.limit, complete))
+            cuts, worst = self._search_in_parts(point, stage)
+            complete, partial = stage.complete and not len(cuts), stage.parts > 1 and len(cuts) > 0
+            has_improved = self._improve(Incumbent(point, worst, self._constraint.limit, complete, partial))
             at_answer = point is answer or self._goal.value(answer) - self._goal.value(point) < CUT_TOLERANCE
             if len(cuts) or at_answer or self._reaches_gap(stage):
                 return cuts
@@ -215,14 +220,23 @@ class CuttingPlanes:
         # exactly symmetric: both ends are, and the same operations act on both halves
         return NoiseFunction(values * (1.0 - stage.slack))
 
-    def _search(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
+    def _search_in_parts(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
+        """Search the next part of the faces, and everything that the stage searches where that gives no row."""
+        if stage.parts > 1:
+            self._turn = (self._turn + 1) % stage.parts
+            cuts, worst = self._search(point, stage, (self._turn, stage.parts))
+            if len(cuts):
+                return cuts, worst
+        return self._search(point, stage)
+
+    def _search(self, point: NoiseFunction, stage: Stage, part: tuple[int, int] = (0, 1)) -> tuple[Counts, WorstCase]:
         """Return new rows that cut the point off, and what the search found for it."""
         above = self._constraint.limit + self._cut_tolerance
         if stage.slack:  # so that a point without cuts is proved to be private at once
             above = self._constraint.limit - 2 * search_error(self._constraint, 1.0)
         most = stage.max_cuts if stage.min_distance == 0 else CANDIDATES_PER_CUT * stage.max_cuts
         with self._clock.measure("search"):
-            worst = self._worst_case(point, stage, above, most, settle="until a cut")
+            worst = self._worst_case(point, stage, above, most, settle="until a cut", part=part)
             cuts = select_cuts(self.program.new_multisets(worst.cuts), stage)
             if stage.complete and worst.method == "first-order" and not len(cuts):  # all cuts found are rows already
                 worst = self._worst_case(point, stage, above, most, settle="always")
@@ -230,12 +244,21 @@ class CuttingPlanes:
         self.violation = worst.value - self._constraint.limit
         return cuts, worst
 
-    def _worst_case(self, point: NoiseFunction, stage: Stage, above: float, most: int, *, settle: Settle) -> WorstCase:
+    def _worst_case(
+        self,
+        point: NoiseFunction,
+        stage: Stage,
+        above: float,
+        most: int,
+        *,
+        settle: Settle,
+        part: tuple[int, int] = (0, 1),
+    ) -> WorstCase:
         """Return what the stage's search finds; ``settle`` says when the complete one goes on beyond first order."""
         deadline = self._clock.deadline
         if stage.complete:
             return worst_case(point, self._constraint, above=above, most=most, settle=settle, deadline=deadline)
-        return worst_case_near_faces(point, self._constraint, above=above, most=most, deadline=deadline)
+        return worst_case_near_faces(point, self._constraint, above=above, most=most, part=part, deadline=deadline)
 
     def _improve(self, candidate: Incumbent) -> bool:
         """Make the candidate the incumbent if it is no worse; return whether it is better, as the first one is."""

@@ -19,6 +19,7 @@ import numpy as np
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, ZERO, Counts
 from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN
+from darrm_opt.design.separation.compiled import takes_passes
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.problem import Problem
 
@@ -33,6 +34,9 @@ MAX_OFF_THEIR_ENDS = 1.0
 
 MAX_PASSED_K = 600
 """Up to this K every search affords a pass over the blossoms of a row in each column (`separable`), whatever Δ is."""
+
+COLUMNS_PER_PART = 100
+"""A search near the faces goes through about so many columns at a time where each takes passes over its blossoms."""
 
 MAX_QUICK_K = 60
 """Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many
@@ -51,6 +55,7 @@ class Stage(NamedTuple):
         slack: share by which the point searched is scaled down first, so that what binds clears rounding and the
             looseness of the search's sieves.
         bounding: whether only the bound is lowered: the incumbent stays, as no search here could prove a better one.
+        parts: a search near the faces takes one of so many parts of them in turn, and all where that finds no cut.
     """
 
     gap: float
@@ -60,6 +65,7 @@ class Stage(NamedTuple):
     step: float
     slack: float = 0.0
     bounding: bool = False
+    parts: int = 1
 
 
 def is_expensive(problem: Problem) -> bool:
@@ -86,10 +92,15 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
     is_searchable = problem.affected == problem.K <= MAX_PASSED_K
     if problem.affected * problem.voter.delta > MAX_EVALUATED_MEAN and not is_searchable:
         return (_spread_stage(problem, tolerance, complete=False, step=1.0, bounding=True),)
-    return (
-        _spread_stage(problem, tolerance, complete=False, step=0.5),
-        _spread_stage(problem, tolerance, complete=True, step=0.9, slack=0.02 * tolerance),
-    )
+    near_faces = _spread_stage(problem, tolerance, complete=False, step=0.5)
+    proving = _spread_stage(problem, tolerance, complete=True, step=0.9, slack=0.02 * tolerance)
+    if takes_passes(problem.affected, problem.voter.delta) and is_searchable:
+        # A search takes far longer than a program with hundreds of rows more: each brings many, and a part of the faces
+        # brings enough.
+        many = {"max_cuts": 400, "min_distance": 0.3 * problem.K**0.5}
+        parts = max(1, problem.K // COLUMNS_PER_PART)
+        return near_faces._replace(parts=parts, **many), proving._replace(**many)
+    return near_faces, proving
 
 
 def _spread_stage(problem: Problem, tolerance: float, **choices: Any) -> Stage:

@@ -60,24 +60,27 @@ def search_columns(
     *,
     settle: Settle = "always",
     width: int | None = None,
+    part: tuple[int, int] = (0, 1),
 ) -> None:
     """Feed the collector with the worst multisets, the cuts, and a bound on what was left out.
 
     Args:
         settle: as in `pruned.search_pruned`.
         width: if given, only min(nx, ny) ≤ width is searched, and nothing is proved.
+        part: which of how many parts of the columns is searched; with more than one nothing is proved.
     """
+    turn, turns = part
     r = constraint.affected
     collector.tick()
-    whole = r if width is None else width
+    whole, passes = r if width is None else width, takes_passes(r, constraint.corners.Delta)
 
     def search(mode: Settle, width: int, start: float) -> KernelResult:
         if _work(constraint, width) <= MIN_THREADED_WORK:
-            return _search(library, signed, constraint, collector, mode, _Columns(0, 1, width), start)
+            return _search(library, signed, constraint, collector, mode, _Columns(turn, turns, width), start)
         # on the faces, what each part repeats (the first row of every column) is most of the work, without passes
         threads = thread_count()
-        parts = min(r + 1, threads * PARTS_PER_THREAD) if threads > 1 and (width > 0 or _passes(constraint)) else 1
-        columns = (_Columns(first, parts, width) for first in range(parts))
+        parts = min(r + 1, threads * PARTS_PER_THREAD) if threads > 1 and (width > 0 or passes) else 1
+        columns = (_Columns(turn + turns * first, turns * parts, width) for first in range(parts))
         calls = [partial(_search, library, signed, constraint, collector, mode, part, start) for part in columns]
         return _merge(in_threads(calls, threads), collector.most)
 
@@ -107,13 +110,13 @@ def thread_count() -> int:
 def _work(constraint: PrivacyConstraint, width: int) -> float:
     """Return about how many entries of rows, and of their blossoms, a search goes through."""
     r = constraint.affected
-    blossoms = (r + 1) ** 3 / 24 * constraint.K if _passes(constraint) else 0.0
+    blossoms = (r + 1) ** 3 / 24 * constraint.K if takes_passes(r, constraint.corners.Delta) else 0.0
     return (r + 1) * min(width + 1, r / 4 + 1) * constraint.K / 3 + blossoms
 
 
-def _passes(constraint: PrivacyConstraint) -> bool:
-    """Whether so many voters are off their ends that most columns take a pass through all blossoms of a row."""
-    return constraint.affected * constraint.corners.Delta > MAX_SIEVED_MEAN
+def takes_passes(affected: int, Delta: float) -> bool:
+    """Return whether so many voters are off their ends that most columns take a pass through all blossoms of a row."""
+    return affected * Delta > MAX_SIEVED_MEAN
 
 
 def _search(

@@ -98,13 +98,17 @@ def worst_case_near_faces(
     above: float,
     most: int,
     width: int = 0,
+    part: tuple[int, int] = (0, 1),
     deadline: float = np.inf,
 ) -> WorstCase:
-    """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate")."""
+    """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate").
+
+    ``part`` is which of how many parts of them the kernel searches; NumPy searches all.
+    """
     # Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x).
     collector, library = Collector(above, most, deadline), kernel()
     if library is not None:
-        search_columns(library, noise.signed, constraint, collector, settle="never", width=width)
+        search_columns(library, noise.signed, constraint, collector, settle="never", width=width, part=part)
     elif constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, width)
     else:

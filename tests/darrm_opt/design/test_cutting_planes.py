@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt import Problem, verify
-from darrm_opt.design.cutting_planes import Incumbent, no_release, select_cuts
+from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent, no_release, select_cuts
+from darrm_opt.design.kernel.library import kernel
+from darrm_opt.design.linear_goal import CanonicalGoal
+from darrm_opt.design.master_program import MasterProgram
+from darrm_opt.design.objective import as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.schedule import MAX_PASSED_K, MIN_GRACE, SolveClock, Stage, schedule
-from darrm_opt.design.separation.oracle import worst_case
+from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.noise import NoiseFunction
 
@@ -83,6 +87,45 @@ def test_stages_end_at_the_tolerance_or_at_no_cut_at_all() -> None:
         (bounding,) = schedule(Problem.from_allowance(K, 3, 0.1, 0.45, affected=affected), "free", 1e-4)
         assert bounding.bounding
     assert schedule(Problem.from_allowance(MAX_PASSED_K, 3, 0.1, 0.45), "free", 1e-4)[-1].complete
+
+
+def test_the_parts_of_the_faces_find_together_what_one_search_of_them_finds() -> None:
+    constraint = PrivacyConstraint.of(Problem.from_allowance(41, 1.5, 0.5, 0.3))
+    plain = NoiseFunction(np.ones(42))
+    whole = worst_case_near_faces(plain, constraint, above=constraint.limit, most=10_000)
+    parts = [
+        worst_case_near_faces(plain, constraint, above=constraint.limit, most=10_000, part=(turn, 3))
+        for turn in range(3)
+    ]
+    assert max(part.value for part in parts) == whole.value > constraint.limit
+    assert {cut.tobytes() for part in parts for cut in part.cuts} == {cut.tobytes() for cut in whole.cuts}
+    for turns in ((0, 3), (2, 3)) if kernel() is not None else ():
+        assert len(worst_case_near_faces(plain, constraint, above=-1.0, most=10_000, part=turns).cuts) < len(
+            worst_case_near_faces(plain, constraint, above=-1.0, most=10_000).cuts
+        )
+
+
+def test_an_incumbent_that_only_a_part_of_the_faces_was_searched_for_ends_no_stage() -> None:
+    problem = Problem.from_allowance(41, 1.5, 0.5, 0.3)
+    constraint = PrivacyConstraint.of(problem)
+    goal = CanonicalGoal(as_objective("rectangular").linear_goal(41), constraint.entries)
+    loop = CuttingPlanes(
+        constraint, goal, MasterProgram(constraint, goal.goal, "free", "highs"), SolveClock(None), None
+    )
+    plain = NoiseFunction(np.ones(42))
+    loop.incumbent = Incumbent(plain, worst_case(no_release(41), constraint), constraint.limit, False, partial=True)
+    stage = Stage(gap=1e-3, max_cuts=20, min_distance=2.0, complete=False, step=0.5, parts=3)
+    assert loop.gap <= stage.gap  # what was searched of it shows no violation
+    assert not loop._reaches_gap(stage)
+    assert not loop.incumbent.partial
+    assert loop.incumbent.worst.value > constraint.limit
+    assert loop.program.rows > 0
+
+
+def test_only_long_searches_of_the_faces_are_made_in_parts() -> None:
+    faces, proving = schedule(Problem.from_allowance(401, 1.5, 1.0, 0.1), "free", 1e-6)
+    assert faces.parts > 1 == proving.parts
+    assert all(stage.parts == 1 for stage in schedule(Problem.from_allowance(401, 3, 0.1, 1e-4), "free", 1e-6))
 
 
 def test_a_clock_without_a_limit_never_stops() -> None:

@@ -515,9 +515,8 @@ def test_a_search_settles_what_is_open_unless_told_not_to() -> None:
         above = worst_case(noise, constraint, above=-math.inf).value - 1e-3
         assert worst_case(noise, constraint, above=above, most=5).method == "complete"
         told.append(worst_case(noise, constraint, above=above, most=5, settle="never").method)
-        one_row, default = (
-            worst_case_near_faces(noise, constraint, above=above, most=99, **width) for width in ({"width": 0}, {})
-        )
+        one_row = worst_case_near_faces(noise, constraint, above=above, most=99, width=0)
+        default = worst_case_near_faces(noise, constraint, above=above, most=99)
         assert np.array_equal(one_row.cuts, default.cuts)
     assert "first-order" in told
 

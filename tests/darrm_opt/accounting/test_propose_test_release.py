@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import combinations_with_replacement, product
+from pathlib import Path
 
 import numpy as np
 import pytest
+from campaigns import earned
 from support.label_laws import label_law
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
@@ -106,19 +109,23 @@ def least_threshold(total: Privacy, test_sigma: float) -> int:
     raise AssertionError
 
 
-def votes_of(agreement: float, queries: int, seed: int) -> np.ndarray:
-    shares = [agreement, *[(1 - agreement) / 9] * 9]
-    return np.random.default_rng(seed).multinomial(250, shares, size=queries)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("queries", "share"), [(286, 0.6)])
-def test_it_pays_where_voters_agree(queries: int, share: float) -> None:
-    batch = VoteBatch(250, 10, queries, 40.0)
-    total = Privacy(share * batch.epsilon(1e-5), 1e-5)
-    proposal = propose(batch, total)
-    for seed, agreement in enumerate((0.85, 0.92, 0.96)):
-        assert proposal.pass_chance(proposal.unpublished_distance(votes_of(agreement, queries, seed))) >= 0.95
+def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short form of `make earned`: 286 labels, the level of agreement at which the test passes least surely."""
+    batch = VoteBatch(250, 10, 286, 40.0)
+    row = earned.measure("85% agree", batch, 0.6, [earned.drawn_votes(0.85, 286, seed) for seed in range(2)])
+    assert row.stated == pytest.approx(0.6 * batch.epsilon(1e-5))
+    assert row.passes >= 0.95
+    assert row.labels <= 0.8 * row.counts_converted < 0.8 * row.counts
+    assert row.labels < row.stated < row.any_votes
+    page = tmp_path / "earned.md"
+    monkeypatch.setattr(earned, "measure", lambda votes, *_: replace(row, votes=votes))
+    assert earned.main(["--sets", "1", "--labels", "286", "--write", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert [line.split(" |")[0] for line in text.splitlines() if line.endswith(f"{row.seconds:.1f} |")] == [
+        *("| 75% agree", "| 85% agree", "| 92% agree", "| 96% agree", "| digits")
+    ]
+    assert "`make earned ARGS='--sets 1 --seed 0 --labels 286'`" in text
 
 
 def test_it_says_that_it_does_not_pay_for_few_voters() -> None:

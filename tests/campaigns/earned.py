@@ -1,0 +1,209 @@
+"""What votes earn at the size of PATE: labels by their data-dependent loss, and the ε that a test may state for them.
+
+For votes of 250 teachers on ten classes at four levels of agreement, and for votes of teachers that learned
+scikit-learn's digits, the campaign computes
+
+- ε for any votes, and by the votes: that of the counts (the algorithm of PATE's authors) and that of the labels. Both
+  are computed from the votes: made-up votes and public digits may be shown, votes of private records may not;
+- how often `propose` passes with a stated total: a share of the ε for any votes. The test is chosen before the votes
+  are drawn, and serves all levels. The chance of passing is exact for each set of votes, and its mean is shown.
+
+    PYTHONPATH=tests python -m campaigns.earned --write docs/earned.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from campaigns.pages import write_part
+from darrm_opt import Privacy, __version__
+from darrm_opt.accounting.labels.data_dependent import CountRows
+from darrm_opt.accounting.propose_test_release import TRIED_ORDERS, VoteBatch, propose
+from darrm_opt.accounting.published_loss import unpublished_epsilon
+from darrm_opt.accounting.rdp import rdp_epsilon
+from darrm_opt.literature.pate import sensitive_rdp
+
+HEADING = "# What votes earn"
+
+LEVELS = (0.75, 0.85, 0.92, 0.96)
+"""Share of the teachers with the leader of a query, on average."""
+
+STATED = {286: 0.8, 1000: 0.5, 3098: 0.5}
+"""Labels, and the total that is stated for them, as a share of ε for any votes."""
+
+ORDERS = sorted({*TRIED_ORDERS, *map(float, range(4, 32, 2)), 40.0, 60.0, 80.0})
+"""Orders of the authors' bound."""
+
+CLASSES, DELTA = 10, 1e-5
+TEACHERS, SIGMA = 250, 40.0
+DIGIT_TEACHERS, DIGIT_SIGMA = 120, 20.0
+
+
+COLUMNS = (
+    "| votes | labels | any votes | counts | counts, converted as labels | labels by the votes | labels / counts |"
+    " stated ε (share of any votes) | passes | seconds |"
+)
+"""Head of the table."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        votes: whose.
+        batch: how many labels, and at which noise.
+        any_votes: ε for any votes [nats].
+        counts: ε of the counts by the votes, as PATE's authors compute it [nats].
+        counts_converted: the same by the conversion of Rényi divergences that the labels are given [nats].
+        labels: ε of the labels by the votes [nats].
+        stated: ε of the test and the labels [nats].
+        passes: mean chance of passing the test.
+        seconds: of the last two, for one set of votes.
+    """
+
+    votes: str
+    batch: VoteBatch
+    any_votes: float
+    counts: float
+    counts_converted: float
+    labels: float
+    stated: float
+    passes: float
+    seconds: float
+
+    def __str__(self) -> str:
+        cells = (f"{value:.3f}" for value in (self.any_votes, self.counts, self.counts_converted, self.labels))
+        ratio = f"{self.labels / self.counts:.2f}, {self.labels / self.counts_converted:.2f}"
+        stated = f"{self.stated:.3f} ({self.stated / self.any_votes:.2f}) | {self.passes:.4f}"
+        return (
+            f"| {self.votes} | {self.batch.queries} | {' | '.join(cells)} | {ratio} | {stated} | {self.seconds:.1f} |"
+        )
+
+
+def drawn_votes(level: float, queries: int, seed: int) -> CountRows:
+    """Return votes in which each teacher answers with the leader with chance ``level``, shape (queries, C)."""
+    shares = [level, *[(1 - level) / (CLASSES - 1)] * (CLASSES - 1)]
+    return np.random.default_rng([seed, round(1000 * level)]).multinomial(TEACHERS, shares, size=queries)
+
+
+def digit_votes(queries: int, seed: int) -> CountRows:
+    """Return the votes of teachers that learned disjoint parts of the digits, on digits that none of them saw."""
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(y))
+    X, y = X[order] / 16, y[order]
+    private, public = slice(0, len(y) - queries), slice(len(y) - queries, None)
+    counts = np.zeros((queries, CLASSES), dtype=np.int64)
+    for teacher in range(DIGIT_TEACHERS):
+        records = np.arange(private.stop)[teacher::DIGIT_TEACHERS]
+        model = LogisticRegression(C=10, max_iter=200).fit(X[records], y[records])
+        counts[np.arange(queries), model.predict(X[public])] += 1
+    return counts
+
+
+def measure(votes: str, batch: VoteBatch, share: float, sets: Sequence[CountRows]) -> Row:
+    """Return the line of votes of one kind, by the first set; the chance of passing by all."""
+    any_votes = batch.epsilon(DELTA)
+    proposal = propose(batch, Privacy(share * any_votes, DELTA))  # before any votes
+    counts = sets[0]
+    start = time.perf_counter()
+    labels = unpublished_epsilon(batch, counts, DELTA).epsilon
+    chances = [proposal.pass_chance(proposal.unpublished_distance(counts))]
+    seconds = time.perf_counter() - start
+    chances += [proposal.pass_chance(proposal.unpublished_distance(each)) for each in sets[1:]]
+    rows, repeats = np.unique(np.sort(counts, axis=1), axis=0, return_counts=True)
+    divergences = [
+        sum(
+            n * sensitive_rdp(row, batch.sigma, order, kind="continuous").value
+            for row, n in zip(rows, repeats, strict=True)
+        )
+        for order in ORDERS
+    ]
+    plain = min(
+        divergence - math.log(DELTA) / (order - 1) for order, divergence in zip(ORDERS, divergences, strict=True)
+    )
+    return Row(
+        votes,
+        batch,
+        any_votes,
+        plain,
+        rdp_epsilon(divergences, DELTA, ORDERS)[0],
+        labels,
+        proposal.total.epsilon,
+        float(np.mean(chances)),
+        seconds,
+    )
+
+
+def report(rows: Sequence[Row], options: argparse.Namespace) -> str:
+    """Return the page."""
+    words = [f"--sets {options.sets}", f"--seed {options.seed}"]
+    if options.labels != [*STATED]:
+        words.append(f"--labels {' '.join(map(str, options.labels))}")
+    return "\n".join(
+        [
+            HEADING,
+            "",
+            "Where teachers agree, labels cost less than any votes could make them cost. The ε by the votes below is",
+            "computed from them: for votes of private records it is **not for publication**. The stated total may be",
+            "published: labels leave only if a noisy test passes, which is part of the total",
+            "([proof](proofs.md#an-that-the-votes-earn)).",
+            "",
+            f"{TEACHERS} teachers, {CLASSES} classes, discrete Gaussian noise σ = {SIGMA:g} on each count, δ = {DELTA:g};",
+            f"digits: {DIGIT_TEACHERS} teachers of scikit-learn's digits, σ = {DIGIT_SIGMA:g}. *Counts*: the",
+            "data-dependent ε of PATE's authors (Papernot and others 2018, Theorem 6), by their conversion and by the",
+            "one that the labels are given. *Labels / counts*: to each of the two. The test is chosen from the total",
+            "and the sizes alone, before the votes are drawn. *Seconds*: of label bound and test, one set of votes.",
+            "",
+            COLUMNS,
+            "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+            *map(str, rows),
+            "",
+            f"Chances of passing are means over {options.sets} sets of votes, exact for each.",
+            "",
+            f"`make earned ARGS='{' '.join(words)}'`, {dt.datetime.now(dt.UTC):%Y-%m-%d}; darrm-opt {__version__}.",
+            "",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the campaign; 1 if the labels cost more by the votes than for any votes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=int, default=3, help="sets of votes at each level")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--labels", type=int, nargs="+", default=[*STATED], choices=[*STATED])
+    parser.add_argument("--write", type=Path, help="page to write")
+    options = parser.parse_args(arguments)
+    rows = []
+    for queries in options.labels:
+        batch = VoteBatch(TEACHERS, CLASSES, queries, SIGMA)
+        for level in LEVELS:
+            sets = [drawn_votes(level, queries, options.seed + n) for n in range(options.sets)]
+            rows.append(measure(f"{level:.0%} agree", batch, STATED[queries], sets))
+    few = min(STATED)
+    if few in options.labels:
+        batch = VoteBatch(DIGIT_TEACHERS, CLASSES, few, DIGIT_SIGMA)
+        sets = [digit_votes(few, options.seed + n) for n in range(options.sets)]
+        rows.append(measure("digits", batch, STATED[few], sets))
+    text = report(rows, options)
+    sys.stdout.write(text)
+    if options.write:
+        write_part(options.write, HEADING, text)
+    return int(any(row.labels > row.any_votes for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -47,8 +47,11 @@ SILENT_MILLISECONDS = 30_000
 def create_database_engine(location: URL, path: Path | None, *, read_only: bool) -> Engine:
     """Return the engine for a database URL; ``path`` is the file of a SQLite database, None for PostgreSQL."""
     if path is None:
-        limits = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
+        limits: dict[str, Any] = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
         arguments = {name: value for name, value in limits.items() if name not in location.query}
+        arguments["client_encoding"] = (
+            "utf8"  # a database in SQL_ASCII, as initdb makes it without a locale, gives bytes
+        )
         engine = create_engine(location, hide_parameters=True, pool_pre_ping=True, connect_args=arguments)
         return engine.execution_options(postgresql_readonly=True) if read_only else engine
     if read_only:

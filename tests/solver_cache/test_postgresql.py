@@ -212,3 +212,16 @@ def wait_for(what: object, seconds: float = 60) -> None:
     while not what():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_of_another_encoding_keeps_answers(encoding: str) -> None:
+    server = postgres.server()
+    name = f"{encoding.lower()}_{server.new()}"
+    server.run(
+        "psql", "-d", "postgres", "-c", f"CREATE DATABASE {name} ENCODING {encoding} LOCALE 'C' TEMPLATE template0"
+    )
+    with closing(open_store(server.url(name))) as store:
+        assert cached_solve(PROBLEM, store=store).stored
+        assert cached_solve(PROBLEM, store=store).hit
+        assert list(check(store)) == []

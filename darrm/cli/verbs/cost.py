@@ -12,6 +12,7 @@ from darrm.cli.parameters import (
     PROBLEM,
     QUERIES,
     TOTAL,
+    VOTES,
     AsJson,
     BagsOption,
     Fresh,
@@ -158,7 +159,14 @@ def cost(
         str | None, CommandOption("--output", "Write the mechanism to this file, for `darrm label`.", "FILE")
     ] = None,
     sample: SampleOption = None,
+    votes: Annotated[
+        str | None,
+        CommandOption("--votes", "Votes of a fixed batch, a row for each query: say what these cost.", "FILE", VOTES),
+    ] = None,
     *,
+    unpublished: Annotated[
+        bool, CommandOption("--unpublished", "Also say the ε by the votes that is NOT for publication.", panel=VOTES)
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Say what releases cost together, or which parameter of a mechanism fits in a total.
@@ -166,7 +174,8 @@ def cost(
     With NAME, a parameter and --delta: the least ε that any account proves, for votes of voters that are not private.
     With NAME, --total-epsilon and --total-delta: the most useful parameter within the total. What is accounted for is
     what `darrm label` draws. With --sample, every query has a fresh and secret sample of the records, and
-    costs less.
+    costs less. With --votes, what noisy labels reveal about these votes is said too, itself made private; adaptive
+    queries have no such account.
 
     Without NAME: what many releases of a γ (--solution, or the best for --K and --m or --target-epsilon) cost, by every
     sound account; the least of all is the best. Without --K and --solution, --epsilon and --delta are those of one
@@ -176,12 +185,12 @@ def cost(
     With the name bagging: how private models are that see nothing but their own subsample (--bags, and --K of them).
     """
     if mechanism is not None and mechanism != "bagging":
-        _cost_of_mechanism(mechanism, options, parameters, sample, output, json=json)
+        _cost_of_mechanism(mechanism, options, parameters, sample, output, votes, unpublished=unpublished, json=json)
         return
     from darrm_opt.errors import InvalidInput
 
     typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
-    for name, text in {**typed, "sample": sample, "output": output}.items():
+    for name, text in {**typed, "sample": sample, "output": output, "votes": votes}.items():
         if text is not None:
             raise InvalidInput(name, text, "nothing without a mechanism")
     if mechanism == "bagging":
@@ -199,9 +208,12 @@ def _cost_of_mechanism(
     parameters: ParameterOptions,
     sample: str | None,
     output: str | None,
+    votes: str | None,
     *,
+    unpublished: bool,
     json: bool,
 ) -> None:
+    from darrm.cli.earned_cost import count_queries, earned_cost, earned_text
     from darrm.cli.files import check_writable, write_json
     from darrm.cli.report import as_json, guarantee
     from darrm_opt.answers.cost import find_cost
@@ -216,6 +228,10 @@ def _cost_of_mechanism(
     options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
     sampling, queries = sampling_typed(sample), number(options.queries)
     total = None
+    if votes is not None:
+        if sampling is not None or not parameters.is_given(found):
+            raise InvalidInput("votes", votes, "nothing without the mechanism's parameter, and nothing beside --sample")
+        queries = count_queries(votes, options.K, options.classes, options.queries)
     if parameters.is_given(found):
         for name, text in (("total_epsilon", options.total_epsilon), ("total_delta", options.total_delta)):
             if text is not None:
@@ -236,6 +252,7 @@ def _cost_of_mechanism(
     named = {} if total is None else TOTAL
     with ProgressDisplay("accounting" if total is None else "calibrating"), options_named(**named, releases="queries"):
         found_cost = find_cost(argument, sampling)
+        earned = None if votes is None else earned_cost(found_cost, votes, queries, unpublished=unpublished)
     drawn = found_cost.mechanism
     if output is not None:
         proved = total or Privacy(found_cost.epsilon, found_cost.delta)
@@ -244,7 +261,7 @@ def _cost_of_mechanism(
             fields |= {"sampling": sampling.record()}
         write_json(output, drawn.record() | fields)
     if json:
-        answer(as_json(found_cost.as_dict()))
+        answer(as_json(found_cost.as_dict() | ({} if earned is None else {"votes": earned})))
     elif found_cost.account == "none":
         answer(f"{drawn.words} No account proves a finite ε at δ = {found_cost.delta:g}.")
     else:
@@ -252,6 +269,7 @@ def _cost_of_mechanism(
         sampled = "" if sampling is None else f" With {sampling.words} ({sampling.neighbours}),"
         answer(
             f"{drawn.words}{sampled} {queries} releases are {together} together, by the account {found_cost.account}."
+            f"{'' if earned is None else chr(10) + earned_text(earned)}"
         )
 
 

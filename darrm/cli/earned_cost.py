@@ -1,0 +1,115 @@
+"""What noisy labels of a file of votes reveal beside these votes, made private before it is printed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from darrm.cli.parameters import number
+from darrm_opt.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from darrm_opt.accounting.propose_test_release import VoteBatch
+    from darrm_opt.answers.cost import MechanismCost
+    from darrm_opt.mechanisms import VoteMechanism
+
+VOTE_ROWS = 4096
+"""Rows of a file of votes that are read at a time."""
+
+
+def count_queries(path: str, K: str | None, classes: str, queries: str) -> int:
+    """Return the number of rows of a file of votes, which is that of the queries; the rest is as typed.
+
+    Raises:
+        InvalidInput: the file cannot be read, has no row, or another number of them than ``queries``.
+    """
+    from darrm.cli.vote_files import count_rows
+    from darrm_opt.problem import whole_number
+
+    voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
+    rows = count_rows(path, voters, VOTE_ROWS, whole_number(number(classes), "classes", "at least 2", least=2))
+    if rows == 0:
+        raise InvalidInput("votes", path, "a file with at least one row of votes")
+    if queries not in ("1", str(rows)):
+        raise InvalidInput("queries", queries, f"{rows}, the rows of {path}", "Each row is a query.")
+    return rows
+
+
+def earned_cost(found: MechanismCost, path: str, queries: int, *, unpublished: bool) -> dict[str, Any]:
+    """Return what labels of these votes reveal, in numbers that may be published, and what they can earn.
+
+    Args:
+        found: the cost for any votes, of noise on each count, with or without a check.
+        path: of the votes, a row for each query.
+        queries: rows.
+        unpublished: whether to add the ε that is not for publication.
+
+    Returns:
+        ``published``: a private bound, its confidence, and what saying it costs. ``stated``: the least (ε, δ) that the
+        test of `darrm_opt.accounting.propose_test_release` is expected to let such labels out for; None where it does
+        not pay. ``not_for_publication``: only where it is asked for.
+
+    Raises:
+        InvalidInput: a mechanism that has no such account, or votes that are not the mechanism's.
+    """
+    import numpy as np
+
+    from darrm.cli.vote_files import blocks
+    from darrm_opt.accounting.propose_test_release import PASS_CHANCE, earned_epsilon
+    from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
+    from darrm_opt.tables.votes import count_votes
+
+    mechanism, delta = found.mechanism, found.delta
+    batch = _batch(mechanism, queries)
+    tables = blocks(path, mechanism.K, VOTE_ROWS, mechanism.classes)
+    counts = np.concatenate([count_votes(table, mechanism.K, mechanism.classes) for table in tables])
+    published = publish_loss(batch, counts, delta)
+    earned: dict[str, Any] = {"published": asdict(published), "stated": None}
+    try:
+        test = earned_epsilon(batch, delta)
+    except InvalidInput:  # it does not pay
+        pass
+    else:
+        earned["stated"] = {"epsilon": test.total.epsilon, "delta": test.total.delta, "chance": PASS_CHANCE}
+    if unpublished:
+        earned["not_for_publication"] = asdict(unpublished_epsilon(batch, counts, delta))
+    return earned
+
+
+def earned_text(found: dict[str, Any]) -> str:
+    """Return what `earned_cost` found, in sentences."""
+    from darrm.cli.report import text_above
+
+    bound, spent = found["published"], found["published"]["spent"]
+    lines = [
+        (
+            f"For these votes: ε at most {text_above(bound['epsilon'], '.4g')} at δ = {bound['delta']:g}, with"
+            f" {bound['confidence']:.0%} confidence. That describes these votes, and is no guarantee; saying it cost"
+            f" ({text_above(spent['epsilon'], '.3g')}, {spent['delta']:g}) more, and costs it again each time."
+        )
+    ]
+    if (stated := found["stated"]) is None:
+        lines.append("A test that lets labels out for an ε stated beforehand does not pay here.")
+    else:
+        lines.append(
+            f"A test within ({text_above(stated['epsilon'], '.4g')}, {stated['delta']:g}), stated beforehand, lets the"
+            f" labels out with chance {stated['chance']:g} where 90 % of the voters agree on average."
+        )
+    if (raw := found.get("not_for_publication")) is not None:
+        lines.append(f"NOT FOR PUBLICATION, as it depends on the votes: ε = {text_above(raw['epsilon'], '.4g')}.")
+    return "\n".join(lines)
+
+
+def _batch(mechanism: VoteMechanism, queries: int) -> VoteBatch:
+    from darrm_opt.accounting.propose_test_release import VoteBatch
+    from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+
+    if not isinstance(mechanism, NoisyMaximum):
+        raise InvalidInput("votes", "a file", "nothing for this mechanism", "Gaussian noise on counts has the account.")
+    if mechanism.affected != 1:
+        raise InvalidInput("affected", mechanism.affected, "1 with --votes", "The account moves one vote of a query.")
+    if mechanism.cap is not None:
+        raise InvalidInput("cap", mechanism.cap, "nothing with --votes", "The account is that of a whole batch.")
+    return VoteBatch(
+        mechanism.K, mechanism.classes, queries, mechanism.sigma, mechanism.threshold, mechanism.check_sigma
+    )

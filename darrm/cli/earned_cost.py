@@ -9,9 +9,7 @@ from darrm.cli.parameters import number
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from darrm_opt.accounting.propose_test_release import VoteBatch
     from darrm_opt.answers.cost import MechanismCost
-    from darrm_opt.mechanisms import VoteMechanism
 
 VOTE_ROWS = 4096
 """Rows of a file of votes that are read at a time."""
@@ -60,7 +58,7 @@ def earned_cost(found: MechanismCost, path: str, queries: int, *, unpublished: b
     from darrm_opt.tables.votes import count_votes
 
     mechanism, delta = found.mechanism, found.delta
-    batch = _batch(mechanism, queries)
+    batch = mechanism.batch(queries)
     tables = blocks(path, mechanism.K, VOTE_ROWS, mechanism.classes)
     counts = np.concatenate([count_votes(table, mechanism.K, mechanism.classes) for table in tables])
     published = publish_loss(batch, counts, delta)
@@ -98,18 +96,3 @@ def earned_text(found: dict[str, Any]) -> str:
     if (raw := found.get("not_for_publication")) is not None:
         lines.append(f"NOT FOR PUBLICATION, as it depends on the votes: ε = {text_above(raw['epsilon'], '.4g')}.")
     return "\n".join(lines)
-
-
-def _batch(mechanism: VoteMechanism, queries: int) -> VoteBatch:
-    from darrm_opt.accounting.propose_test_release import VoteBatch
-    from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-
-    if not isinstance(mechanism, NoisyMaximum):
-        raise InvalidInput("votes", "a file", "nothing for this mechanism", "Gaussian noise on counts has the account.")
-    if mechanism.affected != 1:
-        raise InvalidInput("affected", mechanism.affected, "1 with --votes", "The account moves one vote of a query.")
-    if mechanism.cap is not None:
-        raise InvalidInput("cap", mechanism.cap, "nothing with --votes", "The account is that of a whole batch.")
-    return VoteBatch(
-        mechanism.K, mechanism.classes, queries, mechanism.sigma, mechanism.threshold, mechanism.check_sigma
-    )

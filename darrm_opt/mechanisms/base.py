@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from darrm_opt.accounting.calibrate import Calibration, calibrate
 from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds, cost, estimated_epsilon, fits, most_releases
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR
+from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput
@@ -154,6 +155,17 @@ class VoteMechanism(ABC):
         """
         parts = (self if votes == self.affected else self.of(self.K, self.classes, self.value, votes)).bounds(1)
         return parts[0][0] if len(parts) == 1 else None
+
+    def batch(self, queries: int) -> VoteBatch:
+        """Return a fixed batch of queries, for what its labels reveal beside their votes.
+
+        Args:
+            queries: Q ≥ 1.
+
+        Raises:
+            InvalidInput: the mechanism has no such account.
+        """
+        raise InvalidInput("votes", queries, f"nothing for {self.name}", "It has no account by its votes.")
 
     def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
         """Return the laws of one answer without a record and with it, in one of two values.

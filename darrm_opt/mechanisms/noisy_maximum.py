@@ -25,6 +25,7 @@ from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells
 from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases
 from darrm_opt.accounting.law_pairs import BitPairs
+from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput
@@ -227,6 +228,21 @@ class NoisyMaximum(VoteMechanism):
             return [(label, labels)]
         check = ReleaseBounds(divergence=partial(self._divergence, "check", self.check_sigma))
         return [(label, labels), (check, releases)]
+
+    def batch(self, queries: int) -> VoteBatch:
+        """Return a fixed batch of queries.
+
+        Args:
+            queries: Q ≥ 1.
+
+        Raises:
+            InvalidInput: a record can move several votes, there is a cap, or σ is below 1.
+        """
+        if self.affected != 1:
+            raise InvalidInput("affected", self.affected, "1", "An account by the votes moves one vote of a query.")
+        if self.cap is not None:
+            raise InvalidInput("cap", self.cap, "None", "An account by the votes is that of a whole batch.")
+        return VoteBatch(self.K, self.classes, queries, self.sigma, self.threshold, self.check_sigma)
 
     def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
         """Return the laws of one answer without a record and with it: listed, or those of any votes for a label.

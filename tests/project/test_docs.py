@@ -117,7 +117,8 @@ def test_a_program_runs(block: Block, shell: dict[str, str], tmp_path: Path) -> 
     done = subprocess.run(
         [sys.executable, "-c", block.code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    said = [line for line in done.stderr.splitlines() if not re.fullmatch(r"\w+: [\w ]+ …", line)]  # if it is slow
+    assert (done.returncode, said) == (0, [])
 
 
 @pytest.mark.parametrize("block", [b for b in of("sh") if "curl" not in b.code], ids=str)

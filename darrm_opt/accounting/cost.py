@@ -34,6 +34,7 @@ from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.errors import BackendUnavailable
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count_between
 
@@ -168,7 +169,7 @@ def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> fl
         delta: δ of all together [probability], > 0.
 
     Returns:
-        ε [nats]; None where no bound on the divergences is known.
+        ε [nats]; None where no bound on the divergences is known, or SciPy is not installed.
     """
     variance = 0.0
     for bounds, count in mechanism.bounds(releases):
@@ -181,7 +182,10 @@ def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> fl
                 return None
             affinity = 1 - min(float(bound.at(np.array([0.5]))[0]), 3.9) / 4
         variance -= count * 8 * math.log(affinity)
-    return gaussian_epsilon(math.sqrt(variance), delta) if variance > 0 else None
+    try:
+        return gaussian_epsilon(math.sqrt(variance), delta) if variance > 0 else None
+    except BackendUnavailable:  # an estimate only saves time: without SciPy the accounts are asked more often
+        return None
 
 
 def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> Cost:

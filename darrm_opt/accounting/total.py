@@ -47,7 +47,7 @@ from darrm_opt.accounting.labels.composition import compared_epsilon, table_dive
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.rounding import float_above
@@ -256,7 +256,10 @@ def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -
         return None
     affinity = float(np.min(np.sqrt(on_data * on_neighbour).sum(axis=1)))
     variance = -8 * queries * math.log(min(affinity, 1.0))
-    return gaussian_epsilon(math.sqrt(variance), total_delta) if variance > 0 else None
+    try:
+        return gaussian_epsilon(math.sqrt(variance), total_delta) if variance > 0 else None
+    except BackendUnavailable:  # as `cost.estimated_epsilon`
+        return None
 
 
 def attained_by_adversary(counts: Counts, total_delta: float) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -448,3 +449,10 @@ def test_a_class_of_a_vocabulary_is_drawn_one_by_one_and_in_bulk(name: str) -> N
 def test_the_account_does_not_depend_on_the_number_of_classes(name: str) -> None:
     costs = {mechanism_class(name).of_information(11, classes, 0.1).epsilon(20, 1e-5) for classes in (3, 1000, 2**20)}
     assert len(costs) == 1
+
+
+def test_many_releases_are_calibrated_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_scipy = mechanism_class("permute_and_flip").calibrated(11, 2, Privacy(1.0, 1e-5), 1000)
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    without = mechanism_class("permute_and_flip").calibrated(11, 2, Privacy(1.0, 1e-5), 1000)
+    assert 0 < without.value <= 1.001 * with_scipy.value

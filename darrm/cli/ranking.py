@@ -29,7 +29,15 @@ PRIOR = dict.fromkeys(("alpha", "beta", "chances", "counts"), "prior")
 @contextmanager
 def question_named() -> Iterator[None]:
     """Report what the ranking refuses under the name of the option that gave it."""
-    with options_named(**BAGS, **PRIOR, target_epsilon="total_epsilon", epsilon="total_epsilon"):
+    with options_named(
+        **BAGS,
+        **PRIOR,
+        lower="prior",
+        measure="prior",
+        objective="prior",
+        target_epsilon="total_epsilon",
+        epsilon="total_epsilon",
+    ):
         yield
 
 

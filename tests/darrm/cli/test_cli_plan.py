@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.darrm_runner import run
+from support.darrm_runner import refused, run
 
 from darrm_opt import Privacy, PrivateVote, Problem, plan
 from darrm_opt.accuracy import disagreement
@@ -142,3 +142,8 @@ def test_what_all_mechanisms_share_is_said_once_and_the_prior_is_named() -> None
     text = run("plan", "--K", "5", "--epsilon", "0.5", "--affected", "3", *budget).stdout
     assert text.count("answer with the same randomness every time") == 1
     assert "where votes fall as the prior rectangular has it." in text
+
+
+def test_a_prior_that_has_no_measure_is_named_by_its_own_option() -> None:
+    question = ("--K", "11", "--epsilon", "inf", "--affected", "1", "--queries", "5", "--total-epsilon", "1")
+    assert refused("plan", *question, "--prior", "uniform(lower=0.3)").startswith("Error: --prior: 0.3 is not valid")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from darrm.cli.parameters import number
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from darrm.cli.verbs.cost import BatchOptions
     from darrm_opt.answers.cost import MechanismCost
 
 VOTE_ROWS = 4096
@@ -33,14 +35,13 @@ def count_queries(path: str, K: str | None, classes: str, queries: str) -> int:
     return rows
 
 
-def earned_cost(found: MechanismCost, path: str, queries: int, *, unpublished: bool) -> dict[str, Any]:
+def earned_cost(found: MechanismCost, options: BatchOptions, queries: int) -> dict[str, Any]:
     """Return what labels of these votes reveal, in numbers that may be published, and what they can earn.
 
     Args:
         found: the cost for any votes, of noise on each count, with or without a check.
-        path: of the votes, a row for each query.
+        options: the file of the votes, a row for each query; the share that is expected; what is to be said.
         queries: rows.
-        unpublished: whether to add the ε that is not for publication.
 
     Returns:
         ``published``: a private bound, its confidence, and what saying it costs. ``stated``: the least (ε, δ) that the
@@ -58,18 +59,16 @@ def earned_cost(found: MechanismCost, path: str, queries: int, *, unpublished: b
     from darrm_opt.tables.votes import count_votes
 
     mechanism, delta = found.mechanism, found.delta
-    batch = mechanism.batch(queries)
-    tables = blocks(path, mechanism.K, VOTE_ROWS, mechanism.classes)
+    batch, leader_share = mechanism.batch(queries), number(options.leader_share)
+    tables = blocks(str(options.votes), mechanism.K, VOTE_ROWS, mechanism.classes)
     counts = np.concatenate([count_votes(table, mechanism.K, mechanism.classes) for table in tables])
-    published = publish_loss(batch, counts, delta)
+    published = publish_loss(batch, counts, delta, leader_share=leader_share)
     earned: dict[str, Any] = {"published": asdict(published), "stated": None}
-    try:
-        test = earned_epsilon(batch, delta)
-    except InvalidInput:  # it does not pay
-        pass
-    else:
+    with suppress(InvalidInput):  # it does not pay
+        test = earned_epsilon(batch, delta, leader_share=leader_share)
         earned["stated"] = {"epsilon": test.total.epsilon, "delta": test.total.delta, "chance": PASS_CHANCE}
-    if unpublished:
+        earned["stated"]["leader_share"] = leader_share
+    if options.unpublished:
         earned["not_for_publication"] = asdict(unpublished_epsilon(batch, counts, delta))
     return earned
 
@@ -91,7 +90,8 @@ def earned_text(found: dict[str, Any]) -> str:
     else:
         lines.append(
             f"A test within ({text_above(stated['epsilon'], '.4g')}, {stated['delta']:g}), stated beforehand, lets the"
-            f" labels out with chance {stated['chance']:g} where 90 % of the voters agree on average."
+            f" labels out with chance {stated['chance']:g} where {stated['leader_share']:.0%} of the voters"
+            " agree on average."
         )
     if (raw := found.get("not_for_publication")) is not None:
         lines.append(f"NOT FOR PUBLICATION, as it depends on the votes: ε = {text_above(raw['epsilon'], '.4g')}.")

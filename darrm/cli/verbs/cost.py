@@ -151,22 +151,33 @@ class AccountOptions(ProblemOptions, TotalOptions):
                 raise InvalidInput(option.name, getattr(self, option.name), reason)
 
 
+@dataclass(frozen=True)
+class BatchOptions:
+    """A fixed batch of votes, as typed, and what is expected of it."""
+
+    votes: Annotated[
+        str | None,
+        CommandOption("--votes", "Votes of a fixed batch, a row for each query: say what these cost.", "FILE", VOTES),
+    ] = None
+    leader_share: Annotated[
+        str,
+        CommandOption("--leader-share", "Mean share of the voters that agree, as expected beforehand.", "SHARE", VOTES),
+    ] = "0.9"
+    unpublished: Annotated[
+        bool, CommandOption("--unpublished", "Also say the ε by the votes that is NOT for publication.", panel=VOTES)
+    ] = False
+
+
 def cost(
     options: AccountOptions,
     parameters: ParameterOptions,
+    batch: BatchOptions,
     mechanism: Annotated[str | None, Argument("NAME", "The mechanism, such as laplace; or bagging.")] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the mechanism to this file, for `darrm label`.", "FILE")
     ] = None,
     sample: SampleOption = None,
-    votes: Annotated[
-        str | None,
-        CommandOption("--votes", "Votes of a fixed batch, a row for each query: say what these cost.", "FILE", VOTES),
-    ] = None,
     *,
-    unpublished: Annotated[
-        bool, CommandOption("--unpublished", "Also say the ε by the votes that is NOT for publication.", panel=VOTES)
-    ] = False,
     json: AsJson = False,
 ) -> None:
     """Say what releases cost together, or which parameter of a mechanism fits in a total.
@@ -185,12 +196,12 @@ def cost(
     With the name bagging: how private models are that see nothing but their own subsample (--bags, and --K of them).
     """
     if mechanism is not None and mechanism != "bagging":
-        _cost_of_mechanism(mechanism, options, parameters, sample, output, votes, unpublished=unpublished, json=json)
+        _cost_of_mechanism(mechanism, options, parameters, sample, output, batch, json=json)
         return
     from darrm_opt.errors import InvalidInput
 
     typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
-    for name, text in {**typed, "sample": sample, "output": output, "votes": votes}.items():
+    for name, text in {**typed, "sample": sample, "output": output, "votes": batch.votes}.items():
         if text is not None:
             raise InvalidInput(name, text, "nothing without a mechanism")
     if mechanism == "bagging":
@@ -208,9 +219,8 @@ def _cost_of_mechanism(
     parameters: ParameterOptions,
     sample: str | None,
     output: str | None,
-    votes: str | None,
+    batch: BatchOptions,
     *,
-    unpublished: bool,
     json: bool,
 ) -> None:
     from darrm.cli.earned_cost import count_queries, earned_cost, earned_text
@@ -228,10 +238,12 @@ def _cost_of_mechanism(
     options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
     sampling, queries = sampling_typed(sample), number(options.queries)
     total = None
-    if votes is not None:
+    if batch.votes is not None:
         if sampling is not None or not parameters.is_given(found):
-            raise InvalidInput("votes", votes, "nothing without the mechanism's parameter, and nothing beside --sample")
-        queries = count_queries(votes, options.K, options.classes, options.queries)
+            raise InvalidInput(
+                "votes", batch.votes, "nothing without the mechanism's parameter, and nothing beside --sample"
+            )
+        queries = count_queries(batch.votes, options.K, options.classes, options.queries)
     if parameters.is_given(found):
         for name, text in (("total_epsilon", options.total_epsilon), ("total_delta", options.total_delta)):
             if text is not None:
@@ -252,7 +264,7 @@ def _cost_of_mechanism(
     named = {} if total is None else TOTAL
     with ProgressDisplay("accounting" if total is None else "calibrating"), options_named(**named, releases="queries"):
         found_cost = find_cost(argument, sampling)
-        earned = None if votes is None else earned_cost(found_cost, votes, queries, unpublished=unpublished)
+        earned = None if batch.votes is None else earned_cost(found_cost, batch, queries)
     drawn = found_cost.mechanism
     if output is not None:
         proved = total or Privacy(found_cost.epsilon, found_cost.delta)

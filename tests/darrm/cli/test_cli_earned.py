@@ -31,8 +31,10 @@ def test_what_is_published_is_private_and_the_rest_is_on_request(votes: str) -> 
     assert found["epsilon"] == run_json("cost", "gnmax", *SHAPE, "--queries", "30")["epsilon"]
     told = found["votes"]
     assert told["not_for_publication"] == {"epsilon": raw.epsilon, "delta": 1e-4, "order": raw.order}
-    assert told["stated"] == {"epsilon": test.total.epsilon, "delta": 1e-4, "chance": 0.99}
+    assert told["stated"] == {"epsilon": test.total.epsilon, "delta": 1e-4, "chance": 0.99, "leader_share": 0.9}
     assert raw.epsilon < told["stated"]["epsilon"] < found["epsilon"]
+    less = run_json("cost", "gnmax", *SHAPE, "--votes", votes, "--leader-share", "0.95")["votes"]["stated"]
+    assert less["epsilon"] < told["stated"]["epsilon"]  # who expects more agreement states less
     published = [told["published"]]
     published += [run_json("cost", "gnmax", *SHAPE, "--votes", votes)["votes"]["published"] for _ in range(3)]
     assert len({each["renyi"] for each in published}) > 1  # drawn anew each time
@@ -57,6 +59,7 @@ def test_the_sentences_say_what_is_no_guarantee(votes: str) -> None:
         (("gnmax", *SHAPE[:4], "--total-epsilon", "3", "--total-delta", "1e-5"), "--votes"),
         (("gnmax", *SHAPE, "--sample", "records=1000,size=40"), "--votes"),
         ((), "--votes"),
+        (("gnmax", *SHAPE, "--leader-share", "0.3"), "--leader-share: 0.3"),
     ],
 )
 def test_what_has_no_such_account_is_refused(votes: str, arguments: tuple[str, ...], option: str) -> None:

@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 from support.darrm_runner import SMALL, run, start
 
-from darrm.cli import cached_solve, output, table_design
+from darrm.cli import cached_solve, output, ranking, table_design
 from darrm.cli.cached_solve import progress_text
 from darrm.cli.output import ProgressDisplay
 from darrm.cli.parameters import DesignOptions
 from darrm.cli.parser import Command, parse
-from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, cost, load, plan
+from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, cost, load
 from darrm_opt.design.solution import Progress
 from darrm_opt.problem import Problem
 
@@ -191,7 +191,7 @@ def test_verbs_that_can_take_long_show_that_they_work(words: tuple[str, ...], mo
             shown.append(self._text)
             return super().__enter__()
 
-    for module in (cached_solve, table_design, plan, cost):
+    for module in (cached_solve, table_design, ranking, cost):
         monkeypatch.setattr(module, "ProgressDisplay", Seen)
     assert run(*words).exit_code == 0
     assert len(shown) == 1

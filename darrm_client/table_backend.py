@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,25 +22,60 @@ from darrm_opt.answers.plurality import design_plurality, plurality_to_dict, tab
 from darrm_opt.answers.requests import DRAW
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution
-from darrm_opt.design_spec import DesignSpec
+from darrm_opt.design_spec import CORE, DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from darrm_opt.tables.priors import PluralityObjective, parse_prior
 from darrm_opt.tables.record import plurality_record
 from darrm_opt.tables.spec import TableSpec, objective_record
-from solver_cache.location import MEMORY
-from solver_cache.model import Row, row_of
+from solver_cache.model import Row, SearchColumns, row_of, search_columns
 from solver_cache.solve import recall
-from solver_cache.store import Store, open_store
+from solver_cache.store import NoStore, Store, open_store
 from solver_cache.tables.entry import TableError
 
 _LOG = logging.getLogger("darrm_client")
 
-ROWS_AT_ONCE = 1_000
-"""Rows of a file that are taken into memory in one transaction."""
-
 Reader = Callable[[Path], Store]
+
+
+class TableRows(NoStore):
+    """Rows of a file, in memory; for reading only, and without a database, which a training job need not have.
+
+    Args:
+        path: of the file.
+        rows: that it holds; of equal keys the first one counts.
+    """
+
+    def __init__(self, path: Path, rows: Iterable[Row]) -> None:
+        super().__init__()
+        self.url = str(path)
+        self._rows: dict[str, Row] = {}
+        for row in rows:
+            self._rows.setdefault(row.key, row)
+
+    def get(self, key: str) -> Row | None:
+        """Return the row under ``key``."""
+        return self._rows.get(key)
+
+    def rows(self, after: str = "") -> Iterator[Row]:
+        """Yield rows as `Store.rows` says."""
+        return (self._rows[key] for key in sorted(self._rows) if key > after)
+
+    def candidates(self, spec: DesignSpec) -> Iterator[Row]:
+        """Yield rows as `Store.candidates` says."""
+        asked = self._questions.get((spec.problem.K, str(spec.objective)), ())
+        fits = [(columns.utility, row.key) for columns, row in asked if columns.answers(spec)]
+        return (self._rows[key] for _, key in sorted(fits, reverse=True))
+
+    @cached_property
+    def _questions(self) -> dict[tuple[int, str], list[tuple[SearchColumns, Row]]]:
+        """Rows of this version and what they answer, by voters and objective."""
+        found = defaultdict(list)
+        for row in self._rows.values():
+            if row.core == CORE and (columns := row.columns or search_columns(row.record)) is not None:
+                found[columns.voters, columns.objective].append((columns, row))
+        return found
 
 
 class TableBackend:
@@ -329,17 +365,9 @@ def _export(path: Path) -> Store:
                 yield entry.row
 
     try:
-        return _in_memory(rows())
+        return TableRows(path, rows())
     except TableError as err:
         raise InvalidInput("url", str(path), "a table as darrm export writes it", str(err)) from err
-
-
-def _in_memory(rows: Iterator[Row]) -> Store:
-    """Return a store of rows, of which the first one with a key counts."""
-    store = open_store(MEMORY)
-    while batch := [*islice(rows, ROWS_AT_ONCE)]:
-        store.put_all(batch)
-    return store
 
 
 def _lines(path: Path) -> Store:
@@ -366,7 +394,7 @@ def _records(path: Path) -> Store:
             except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
                 _LOG.warning("%s, line %d: this is no record of a solution and is left out: %s", path, line, err)
 
-    return _in_memory(rows())
+    return TableRows(path, rows())
 
 
 def _documents(text: str, path: Path) -> Iterator[tuple[int, Any]]:

@@ -272,17 +272,34 @@ def test_importing_the_cache_is_as_light() -> None:
 OTHER_EXTRAS = {"scipy", "sklearn", "cvxpy", "gurobipy", "matplotlib", "dp_accounting", "flint", "numba", "pyarrow"}
 
 
-@pytest.mark.parametrize("code", ["import api.app", "import darrm_opt.answers.accounting", "import darrm_client"])
-def test_the_service_imports_without_other_extras(code: str) -> None:
-    refuse = (
+def without(packages: set[str]) -> str:
+    """Return code after which the packages cannot be imported."""
+    return (
         "import sys\n"
         "class Missing:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name.partition('.')[0] in {OTHER_EXTRAS!r}:\n"
+        f"        if name.partition('.')[0] in {packages!r}:\n"
         "            raise ModuleNotFoundError(name, name=name)\n"
         "sys.meta_path.insert(0, Missing())\n"
     )
-    assert not loaded_by(refuse + code) & OTHER_EXTRAS
+
+
+@pytest.mark.parametrize("code", ["import api.app", "import darrm_opt.answers.accounting", "import darrm_client"])
+def test_the_service_imports_without_other_extras(code: str) -> None:
+    assert not loaded_by(without(OTHER_EXTRAS) + code) & OTHER_EXTRAS
+
+
+def test_the_core_alone_reads_a_file_of_answers(tmp_path: Path) -> None:
+    problem = darrm_opt.Problem.from_allowance(K=5, m=2, epsilon=0.5)
+    darrm_opt.solve(problem).save(tmp_path / "one.json")
+    code = (
+        "from darrm_client import DarrmClient\nfrom darrm_opt import Problem\n"
+        f"with DarrmClient({(tmp_path / 'one.json').as_uri()!r}) as client:\n"
+        "    assert client.gamma(Problem.from_allowance(K=5, m=2, epsilon=0.5)).exact\n"
+        "    assert not client.gamma(Problem.from_allowance(K=5, m=2.1, epsilon=0.5)).exact\n"
+    )
+    store = {"sqlalchemy", "filelock", "psycopg"}
+    assert not loaded_by(without(OTHER_EXTRAS | store) + code) & store
 
 
 def test_the_command_line_answers_help_without_loading_what_it_does_not_need() -> None:

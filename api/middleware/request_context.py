@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -104,7 +103,7 @@ class RequestContextMiddleware:
 
 
 @lru_cache(maxsize=256)  # answers from the cache have the same ones every time
-def _missing_headers(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
+def _missing_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
     """Return the default headers that are not among ``headers``."""
     present = {name for name, _ in headers}
     return tuple(header for header in DEFAULT_HEADERS if header[0] not in present)

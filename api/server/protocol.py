@@ -78,7 +78,7 @@ class _RejectedError(Exception):
     """Exception that stops the parser."""
 
 
-class _HeldFlow(FlowControl):
+class _ReadingFlow(FlowControl):
     """Flow control of a connection that may be held, whatever the application is ready for."""
 
     _held = False
@@ -116,7 +116,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Accept a connection, if there is room for it or one that waits for its client makes room."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self.flow: _HeldFlow = _HeldFlow(transport)
+        self.flow: _ReadingFlow = _ReadingFlow(transport)
         origin = self.client[0] if self.client else None
         self.address = client_at(origin).name
         rejection = self._all.add(self, origin)

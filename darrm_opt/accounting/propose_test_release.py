@@ -47,9 +47,6 @@ LEADER_SHARE = 0.9
 PASS_CHANCE = 0.99
 """Chance with which the reference batch passes the test of `earned_epsilon`."""
 
-FEW_VOTERS = 100
-"""Below this many voters the test costs more than it saves, as a rule."""
-
 FIELDS = ("order", "test_sigma", "test_threshold", "target")
 """Fields of the record of a proposal."""
 
@@ -310,9 +307,8 @@ def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -
 
 
 def _does_not_pay(batch: VoteBatch, any_votes: float) -> str:
-    few = "so few voters" if batch.K < FEW_VOTERS else "these votes"
     return (
-        f"An ε that the votes earn does not pay for {few}, {batch.K}, at this total: {batch.queries} labels cost "
+        f"An ε that the votes earn does not pay for {batch.K} voters at this total: {batch.queries} labels cost "
         f"{any_votes:.4g} for any votes, without a test."
     )
 

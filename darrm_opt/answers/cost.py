@@ -110,7 +110,7 @@ def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> Mec
         if argument["delta"] is None:
             raise InvalidInput("delta", None, "the probability δ of all releases together, in [0, 1)")
         delta = argument["delta"]
-        mechanism = found.checked(*shape, parameter, affected, **{name: argument[name] for name in CHECKS})
+        mechanism = found.of(*shape, parameter, affected, **{name: argument[name] for name in CHECKS})
     cost = mechanism.cost(queries, delta, sampling)
     return MechanismCost(mechanism, cost.epsilon, cost.delta, cost.account, sampling)
 

@@ -156,7 +156,7 @@ class VoteMechanism(ABC):
         parts = (self if votes == self.affected else self.of(self.K, self.classes, self.value, votes)).bounds(1)
         return parts[0][0] if len(parts) == 1 else None
 
-    def batch(self, queries: int) -> VoteBatch:
+    def batch(self, queries: int) -> VoteBatch:  # noqa: ARG002 — of those that have the account
         """Return a fixed batch of queries, for what its labels reveal beside their votes.
 
         Args:
@@ -165,7 +165,7 @@ class VoteMechanism(ABC):
         Raises:
             InvalidInput: the mechanism has no such account.
         """
-        raise InvalidInput("votes", queries, f"nothing for {self.name}", "It has no account by its votes.")
+        raise InvalidInput("mechanism", self.name, "a mechanism that has an account by its votes")
 
     def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
         """Return the laws of one answer without a record and with it, in one of two values.
@@ -215,25 +215,7 @@ class VoteMechanism(ABC):
         """
 
     @classmethod
-    def of(cls, K: int, classes: int, value: float, affected: int = 1) -> Self:
-        """Return the mechanism at a value of its parameter.
-
-        Args:
-            K: voters.
-            classes: C ≥ 2.
-            value: of the parameter.
-            affected: votes that one record can move.
-
-        Raises:
-            InvalidInput: a number is outside its range, or the mechanism has no parameter.
-        """
-        if not cls.parameter:
-            raise InvalidInput("mechanism", cls.name, "a mechanism with a parameter")
-        make: Callable[..., Self] = cls  # of each class with a parameter
-        return make(K, classes, value, affected=affected)
-
-    @classmethod
-    def checked(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
+    def of(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
         """Return the mechanism at a value of its parameter, with a check of the largest count where one is given.
 
         Args:
@@ -244,12 +226,15 @@ class VoteMechanism(ABC):
             **check: numbers of `CHECKS`; None: not given.
 
         Raises:
-            InvalidInput: a number is outside its range, or the mechanism has no check.
+            InvalidInput: a number is outside its range, or the mechanism has no parameter, or no check.
         """
+        if not cls.parameter:
+            raise InvalidInput("mechanism", cls.name, "a mechanism with a parameter")
         for name, number in check.items():
             if number is not None:
                 raise InvalidInput(name, number, f"nothing beside {cls.name}")
-        return cls.of(K, classes, value, affected)
+        make: Callable[..., Self] = cls  # of each class with a parameter
+        return make(K, classes, value, affected=affected)
 
     @classmethod
     def of_information(cls, K: int, classes: int, information: float, affected: int = 1) -> Self:

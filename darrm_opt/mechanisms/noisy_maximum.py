@@ -135,7 +135,7 @@ class NoisyMaximum(VoteMechanism):
                 raise InvalidInput("cap", cap, "None without a threshold", "The number of releases is the cap there.")
 
     @classmethod
-    def checked(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
+    def of(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
         """Return the noise at σ, with the check that is given; its threshold is 0 if none is, which costs the same.
 
         Args:

@@ -167,6 +167,14 @@ class BatchOptions:
         bool, CommandOption("--unpublished", "Also say the ε by the votes that is NOT for publication.", panel=VOTES)
     ] = False
 
+    def refuse(self) -> None:
+        """Refuse what was typed of a batch that there is not."""
+        from darrm_opt.errors import InvalidInput
+
+        for option in fields(self):
+            if getattr(self, option.name) != option.default:
+                raise InvalidInput(option.name, getattr(self, option.name), "nothing without --votes of a mechanism")
+
 
 def cost(
     options: AccountOptions,
@@ -201,7 +209,8 @@ def cost(
     from darrm_opt.errors import InvalidInput
 
     typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
-    for name, text in {**typed, "sample": sample, "output": output, "votes": batch.votes}.items():
+    batch.refuse()
+    for name, text in {**typed, "sample": sample, "output": output}.items():
         if text is not None:
             raise InvalidInput(name, text, "nothing without a mechanism")
     if mechanism == "bagging":
@@ -238,7 +247,9 @@ def _cost_of_mechanism(
     options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
     sampling, queries = sampling_typed(sample), number(options.queries)
     total = None
-    if batch.votes is not None:
+    if batch.votes is None:
+        batch.refuse()
+    else:
         if sampling is not None or not parameters.is_given(found):
             raise InvalidInput(
                 "votes", batch.votes, "nothing without the mechanism's parameter, and nothing beside --sample"
@@ -262,7 +273,10 @@ def _cost_of_mechanism(
         "total_delta": None if total is None else total.delta,
     }
     named = {} if total is None else TOTAL
-    with ProgressDisplay("accounting" if total is None else "calibrating"), options_named(**named, releases="queries"):
+    with (
+        ProgressDisplay("accounting" if total is None else "calibrating"),
+        options_named(**named, releases="queries", mechanism="NAME"),
+    ):
         found_cost = find_cost(argument, sampling)
         earned = None if batch.votes is None else earned_cost(found_cost, batch, queries)
     drawn = found_cost.mechanism

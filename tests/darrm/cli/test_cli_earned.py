@@ -55,7 +55,7 @@ def test_the_sentences_say_what_is_no_guarantee(votes: str) -> None:
         (("gnmax", *SHAPE, "--queries", "31"), "--queries: '31'"),
         (("gnmax", *SHAPE, "--affected", "2"), "--affected: 2"),
         (("gnmax", *SHAPE, "--threshold", "20", "--check-sigma", "9", "--cap", "4"), "--cap: 4"),
-        (("laplace", "--K", "40", "--classes", "3", "--scale", "5", "--delta", "1e-4"), "--votes"),
+        (("laplace", "--K", "40", "--classes", "3", "--scale", "5", "--delta", "1e-4"), "NAME: 'laplace'"),
         (("gnmax", *SHAPE[:4], "--total-epsilon", "3", "--total-delta", "1e-5"), "--votes"),
         (("gnmax", *SHAPE, "--sample", "records=1000,size=40"), "--votes"),
         ((), "--votes"),
@@ -72,3 +72,9 @@ def test_the_check_is_part_of_the_batch(votes: str) -> None:
     counts = np.array([np.roll([38, 2, 0], query) for query in range(30)])
     raw = unpublished_epsilon(VoteBatch(40, 3, 30, 5.0, 30.0, 9.0), counts, 1e-4)
     assert found["votes"]["not_for_publication"]["epsilon"] == raw.epsilon
+
+
+@pytest.mark.parametrize(("option", "value"), [("--leader-share", ("0.8",)), ("--unpublished", ())])
+def test_what_is_said_of_a_batch_needs_its_votes(option: str, value: tuple[str, ...]) -> None:
+    assert option in refused("cost", "gnmax", *SHAPE, option, *value)
+    assert option in refused("cost", "--epsilon", "1", option, *value)

@@ -31,17 +31,11 @@ Voters = float | ArrayLike | Prior
 
 @dataclass(frozen=True, eq=False)
 class ErrorCurve:
-    """Both errors over many vectors p.
+    """Both errors over many vectors p."""
 
-    Args:
-        p: as given, shape (P,) or (P, K) [probability].
-        tv_error: shape (P,) [probability].
-        disagreement: shape (P,) [probability].
-    """
-
-    p: Array
-    tv_error: Array
-    disagreement: Array
+    p: Array  # as given, shape (P,) or (P, K) [probability]
+    tv_error: Array  # shape (P,) [probability]
+    disagreement: Array  # shape (P,) [probability]
 
 
 def tv_error(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:

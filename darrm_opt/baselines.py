@@ -75,17 +75,6 @@ def subsampling(K: int, m: int) -> NoiseFunction:
 def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
     """Return a mixture of γ_Sub: a coin that does not look at the votes decides how many voters are drawn.
 
-    Args:
-        voters: mean number of voters drawn, > 0, at most the largest odd number up to K. Up to 1, one voter
-            or none (a fair coin is released); beyond, one of the two nearest odd numbers, as an even one is
-            worth the odd one below it.
-
-    Returns:
-        γ, increasing in ``voters``; γ_Sub where that is an odd number.
-
-    Raises:
-        InvalidInput: K is not a whole number ≥ 1, or ``voters`` is outside its range.
-
     Source: Lemma 3.1 of the paper, mixed.
 
     >>> subsampling_mixture(3, 2.0).values.round(3).tolist()

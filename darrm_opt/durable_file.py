@@ -24,10 +24,6 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
     allows it, its owner. A device, a FIFO, and whatever stdout or stderr is, are written through: they are
     given the draft's content.
 
-    Args:
-        path: the file to be written; its folder must exist.
-        mode: permissions of a new file; None: the usual ones (the umask's).
-
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(Path(folder, "answer")) as draft:

@@ -11,11 +11,7 @@ _LEAST_NORMAL, _TWO = sys.float_info.min, 2.0  # variables: Python would compute
 
 
 def check_arithmetic() -> None:
-    """Raise `UnsafeArithmetic` unless this thread rounds to nearest and computes with subnormal numbers.
-
-    Raises:
-        UnsafeArithmetic: a sum is rounded otherwise, or a subnormal number counts as 0.
-    """
+    """Raise `UnsafeArithmetic` unless this thread rounds to nearest and computes with subnormal numbers."""
     # Libraries that are compiled for speed change both for a whole thread ("flush to zero", "denormals are zero"); a
     # bound that was computed so proves nothing. Every proof asks, every account, and every number that comes in
     # (`problem.real_number`), in a fraction of a microsecond.

@@ -46,14 +46,8 @@ which costs a word and no correctness."""
 class InvertedLaw:
     """Whole numbers 0, 1, …, drawn by inversion of their law.
 
-    Args:
-        enclose: returns the enclosures of Pr[X ≤ 0], Pr[X ≤ 1], … at so many bits, up to a place beyond which the
-            chance is less than can be told from 0 at that many bits.
-        width: bits of a word, 1..63; small ones let a test try every string of bits.
-
-    Guarantees:
-        Each x has exactly its probability, given uniform independent words. All samples read one word, but for those
-        (some 2⁻⁵⁰ of all) that need more bits.
+    Guarantees: Each x has exactly its probability, given uniform independent words. All samples read one word, but for
+    those (some 2⁻⁵⁰ of all) that need more bits.
     """
 
     def __init__(self, enclose: Callable[[int], Enclosures], width: int = WIDTH) -> None:
@@ -98,13 +92,7 @@ class SymmetricLaw(InvertedLaw):
 
 
 class ExponentialCoins:
-    """Coins that fall on 1 with probability exactly e^(−rate·d), tossed many at once.
-
-    Args:
-        rate: > 0 [nats].
-        most: largest d, a whole number.
-        width: bits of a word, 1..63.
-    """
+    """Coins that fall on 1 with probability exactly e^(−rate·d), tossed many at once."""
 
     def __init__(self, rate: Fraction, most: int, width: int = WIDTH) -> None:
         self._rate, self._most, self._width = rate, most, width
@@ -112,12 +100,7 @@ class ExponentialCoins:
         self._lows, self._highs = np.array(lows, dtype=np.uint64), np.array(highs, dtype=np.uint64)
 
     def toss(self, lags: NDArray[np.integer[Any]], source: RandomSource) -> NDArray[np.bool_]:
-        """Return the outcome of the coin of each lag d, shape (N,).
-
-        Args:
-            lags: whole numbers 0..most, shape (N,).
-            source: random bits.
-        """
+        """Return the outcome of the coin of each lag d, shape (N,)."""
         words = source.words(lags.size, self._width)
         outcomes = (words < self._lows.take(lags, mode="clip")) | (lags == 0)
         undecided = ~outcomes & (words <= self._highs.take(lags, mode="clip"))

@@ -45,10 +45,6 @@ EXTRAS = {
 def require(module: str, feature: str) -> Any:
     """Return a module of an optional package.
 
-    Args:
-        module: its full name, such as ``sklearn.datasets``.
-        feature: the feature that needs it; the message begins with it.
-
     >>> require("sklearn.base", "an example").__name__
     'sklearn.base'
     """

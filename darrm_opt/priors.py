@@ -59,14 +59,11 @@ class IndependentVoters:
     α_l is affine in each p_i, so its expectation is Binomial(K, p̄) with p̄ the mean of one p_i:
     (1 + a)/2, or a + (1−a)(τ−1)/(2τ) on the grid. No sampling is needed.
 
-    Args:
-        lower: a [probability], in [0, 1).
-        tau: grid points a + (1−a)·i/τ, i = 0..τ−1, at most `MAX_POINTS`; None for the continuous interval.
-
     Source: Algorithms 4 and 5 of the paper, in closed form.
     """
 
-    lower: float = 0.5
+    lower: float = 0.5  # a [probability], in [0, 1)
+    # grid points a + (1−a)·i/τ, i = 0..τ−1, at most `MAX_POINTS`; None for the continuous interval
     tau: int | None = None
 
     def __post_init__(self) -> None:
@@ -103,15 +100,10 @@ class IndependentVoters:
 
 @dataclass(frozen=True)
 class SharedBeta:
-    """All voters share one p ~ Beta(a, b): they agree on easy inputs. L is beta-binomial.
+    """All voters share one p ~ Beta(a, b): they agree on easy inputs. L is beta-binomial."""
 
-    Args:
-        a: first shape parameter, `MIN_SHAPE` to `MAX_SHAPE`.
-        b: second shape parameter, in the same range.
-    """
-
-    a: float
-    b: float
+    a: float  # first shape parameter, `MIN_SHAPE` to `MAX_SHAPE`
+    b: float  # second shape parameter, in the same range
 
     def __post_init__(self) -> None:
         accepted = f"a number from {MIN_SHAPE:g} to {MAX_SHAPE:g}"
@@ -149,13 +141,9 @@ class SharedBeta:
 
 @dataclass(frozen=True)
 class Histogram:
-    """L was counted: public or historical numbers of votes with 0..K ones.
+    """L was counted: public or historical numbers of votes with 0..K ones."""
 
-    Args:
-        counts: K+1 finite numbers ≥ 0, not all 0.
-    """
-
-    counts: tuple[float, ...]
+    counts: tuple[float, ...]  # K+1 finite numbers ≥ 0, not all 0
 
     def __post_init__(self) -> None:
         accepted = "K+1 finite counts of votes with 0, 1, …, K ones, each at least 0"
@@ -195,12 +183,8 @@ def upper_half(alpha: Array) -> Array:
 def poisson_binomial(p: Array) -> Array:
     """Return the distribution of the number of ones among independent votes.
 
-    Args:
-        p: shape (P, K), each in [0, 1] [probability]: a row is one vector of voters.
-
-    Returns:
-        Shape (P, K+1): α_0..α_K of each row. Convex combinations only, so the absolute error of an
-        entry is below K units in the last place of its neighbourhood.
+    Shape (P, K+1). Convex combinations only, so the absolute error of an entry is below K units in the last place of
+    its neighbourhood.
     """
     rows, K = p.shape
     alpha = np.zeros((rows, K + 1))
@@ -268,12 +252,7 @@ _LOWER = "a probability in [0, 1)"
 def vote_histogram(blocks: Iterable[Any]) -> Histogram:
     """Return the histogram of matrices of votes.
 
-    Args:
-        blocks: matrices of shape (N, K) with the same K, one row a query, one column a voter, each 0 or 1 (as
-            numbers or truth values).
-
-    Returns:
-        ``counts[l]`` rows with l ones, l = 0..K. As private as the votes are: what is computed from it is no release.
+    As private as the votes are: what is computed from it is no release.
 
     >>> vote_histogram([[[1, 1, 0], [0, 0, 0]], [[1, 1, 1], [0, 1, 1]]]).counts
     (1.0, 0.0, 2.0, 1.0)

@@ -37,11 +37,7 @@ def problem_record(problem: Problem) -> dict[str, Any]:
 
 
 def problem_from_record(record: dict[str, Any]) -> Problem:
-    """Return the problem that `problem_record` wrote.
-
-    Raises:
-        InvalidInput: a field is missing or out of range, or ``m`` is not the one that follows from the others.
-    """
+    """Return the problem that `problem_record` wrote."""
     problem = Problem(
         _field(record, "K"),
         Privacy(_number(record, "epsilon"), _number(record, "Delta")),

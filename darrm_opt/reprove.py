@@ -43,14 +43,10 @@ Reason = Literal["record", "question", "certificate", "utility", "bound", "shape
 
 
 class ReproofFailed(DarrmError):
-    """An answer does not hold: it cannot be read, answers another question, or claims what does not fit its γ.
-
-    Attributes:
-        reason: which rule it breaks.
-    """
+    """An answer does not hold: it cannot be read, answers another question, or claims what does not fit its γ."""
 
     def __init__(self, reason: Reason, message: str) -> None:
-        self.reason: Reason = reason
+        self.reason: Reason = reason  # which rule it breaks
         super().__init__(message)
 
 
@@ -71,12 +67,7 @@ def read_solution(record: Any) -> Solution:
 def reprove(solution: Solution, spec: DesignSpec) -> Solution:
     """Return ``solution`` under a certificate that this process proved, with its utility recomputed.
 
-    Args:
-        solution: the answer, as it was read.
-        spec: what was asked; ``solution`` must state the same problem, objective and shape.
-
-    Guarantees:
-        The γ returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
+    Guarantees: The γ returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
     """
     if (solution.problem, solution.objective, solution.shape) != (spec.problem, spec.objective, spec.shape):
         raise ReproofFailed("question", "it answers another question")
@@ -108,16 +99,8 @@ def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
     It is private as asked, and perhaps not best. Its guarantee implies the one asked for, but a bound computed for
     another problem may exceed the limit by a rounding error: γ is then scaled down by as little as that (`certify`).
 
-    Args:
-        solution: the answer to another problem, or in another shape, with the same number of voters and objective.
-        spec: what is asked.
-
-    Guarantees:
-        The γ returned is private for ``spec.problem``. Nothing is claimed of the optimum: the upper bound is 1 and the
-        status `Status.NEAREST`.
-
-    Raises:
-        ReproofFailed: its utility or shape does not hold; also if it was not private as asked to begin with.
+    Guarantees: The γ returned is private for ``spec.problem``. Nothing is claimed of the optimum: the upper bound is 1
+    and the status `Status.NEAREST`.
     """
     if (solution.problem.K, solution.objective) != (spec.problem.K, spec.objective):
         raise ReproofFailed("question", "it answers another question")

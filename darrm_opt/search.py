@@ -19,12 +19,6 @@ LEAST = math.ulp(0.0)
 def least_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:
     """Return a value that fits, above the least one by at most ``precision`` of itself.
 
-    Args:
-        fits: False below some value, True from there on.
-        low: a value that does not fit, ≥ 0.
-        high: a value that fits, > ``low``.
-        precision: relative width of the last interval, at least a few units in the last place.
-
     >>> round(least_fitting(lambda x: x * x >= 2, 0.0, 2.0), 9)
     1.414213562
     """
@@ -36,12 +30,6 @@ def least_fitting(fits: Callable[[float], bool], low: float, high: float, precis
 
 def largest_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:
     """Return a value that fits, below the largest one by at most ``precision`` of itself.
-
-    Args:
-        fits: True up to some value, False beyond.
-        low: a value that fits, ≥ 0.
-        high: a value that does not, > ``low``.
-        precision: as in `least_fitting`.
 
     >>> round(largest_fitting(lambda x: x * x <= 2, 0.0, 2.0), 9)
     1.414213562
@@ -55,11 +43,7 @@ def largest_fitting(fits: Callable[[float], bool], low: float, high: float, prec
 def largest_count_between(fits: Callable[[int], bool], low: int, high: int, precision: float = 0.0) -> int:
     """Return the largest whole number in ``low``..``high`` − 1 that fits.
 
-    Args:
-        fits: True up to some number, False beyond.
-        low: a number that fits, or that stands for "none does".
-        high: a number that does not, > ``low``.
-        precision: relative width at which the search may stop early.
+    ``low`` may stand for "none does". ``precision``: relative width at which the search may stop early.
 
     >>> largest_count_between(lambda n: n * n <= 50, 0, 100)
     7

@@ -18,17 +18,11 @@ MIN_SHARE = 2.0**-40
 
 
 class Calibration(NamedTuple, Generic[T]):
-    """A calibrated parameter.
+    """A calibrated parameter."""
 
-    Attributes:
-        value: of the parameter.
-        cost: of the result, within the budget.
-        result: what the parameter gives.
-    """
-
-    value: float
-    cost: float
-    result: T
+    value: float  # of the parameter
+    cost: float  # of the result, within the budget
+    result: T  # what the parameter gives
 
 
 def never_stop() -> bool:
@@ -48,21 +42,11 @@ def calibrate(
 ) -> Calibration[T] | None:
     """Return the largest value found whose cost fits; None if none above `MIN_SHARE` does.
 
-    Args:
-        make: from a value > 0 to its result and the cost of that, which may be ``inf``; the cost grows with the value
-            (where it does not, the answer fits and may not be the largest).
-        budget: what the cost must not exceed, > 0.
-        most: largest meaningful value.
-        guess: starting value, in (0, most].
-        precision: the search ends where the cost is within this share of the budget, or the value within it of one that
-            does not fit.
-        growth: least factor by which a value that fits is raised while none is known that does not; next to 1 where the
-            guess is nearly right.
-        stop: called after each evaluation; if it returns True, the best value so far is returned.
+    The cost grows with the value (where it does not, the answer fits and may not be the largest). The search ends where
+    the cost is within ``precision`` of the budget, or the value within it of one that does not fit; a value that fits
+    is raised by ``growth`` at least while none is known that does not, next to 1 where the guess is nearly right.
 
-    Guarantees:
-        The value returned was itself evaluated and fits.
-
+    Guarantees: The value returned was itself evaluated and fits.
     Source: regula falsi between a value that fits and one that does not, by bisection where that is slow.
 
     >>> calibration = calibrate(lambda x: (str(x), x * x), 9.0, 10.0, guess=1.0, precision=1e-9)

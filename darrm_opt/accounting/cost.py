@@ -62,16 +62,12 @@ CHEAP = ("simple", "optimal")
 
 @dataclass(frozen=True, eq=False)
 class ReleaseBounds:
-    """What is proved of one release, whatever is released beside it.
+    """What is proved of one release, whatever is released beside it."""
 
-    Attributes:
-        privacy: an (ε, δ), or None.
-        laws: all pairs of laws that neighbours can show, or None where they are not known; called when it is asked for.
-        divergence: a bound on the power divergences, or None where it follows from ``laws`` or is not known; likewise.
-    """
-
-    privacy: Privacy | None = None
+    privacy: Privacy | None = None  # an (ε, δ), or None
+    # all pairs of laws that neighbours can show, or None where they are not known; called when it is asked for
     laws: Callable[[], LawPairs] | None = None
+    # a bound on the power divergences, or None where it follows from ``laws`` or is not known; likewise
     divergence: Callable[[], PowerDivergence | None] | None = None
 
     def event(self) -> Privacy | None:
@@ -113,19 +109,12 @@ class Accountable(Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """Total privacy of releases.
-
-    Attributes:
-        epsilon: the least ε that is proved at ``delta``, rounded up [nats]; inf where nothing is.
-        delta: δ of all together [probability].
-        account: the account that proves it; "none" where nothing is.
-        epsilons: ε by each account that was asked.
-    """
+    """Total privacy of releases."""
 
     epsilon: float
     delta: float
-    account: str
-    epsilons: dict[str, float]
+    account: str  # the account that proves it; "none" where nothing is
+    epsilons: dict[str, float]  # ε by each account that was asked
 
 
 def cost(
@@ -138,19 +127,11 @@ def cost(
 ) -> Cost:
     """Return what so many releases of a mechanism cost together.
 
-    Args:
-        mechanism: what releases.
-        releases: Q ≥ 0, each chosen freely in view of the earlier answers.
-        delta: δ of all together [probability], in [0, 1).
-        sampling: how the records are drawn anew for every release; None: every record is in every release.
-        skip: accounts that are not asked, where a first estimate is enough or they would take long.
+    Each release may be chosen freely in view of the earlier answers. ``skip``: accounts that are not asked, where a
+    first estimate is enough or they take long.
 
-    Returns:
-        The least ε of all accounts that apply, and its account.
-
-    Guarantees:
-        Sound for every adaptive sequence of up to so many releases, for voters that are not private; ε is rounded up.
-
+    Guarantees: Sound for every adaptive sequence of up to so many releases, for voters that are not private; ε is
+    rounded up.
     Source: each account has its own (docs/accounting.md).
     """
     releases = whole_number(releases, "releases", "a whole number of releases, at least 0", least=0)
@@ -163,13 +144,7 @@ def cost(
 def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> float | None:
     """Return about what so many releases cost, no proof: as one Gaussian mechanism of the same Hellinger distances.
 
-    Args:
-        mechanism: what releases.
-        releases: Q ≥ 1.
-        delta: δ of all together [probability], > 0.
-
-    Returns:
-        ε [nats]; None where no bound on the divergences is known, or SciPy is not installed.
+    None where no bound on the divergences is known, or SciPy is not installed.
     """
     variance = 0.0
     for bounds, count in mechanism.bounds(releases):
@@ -266,16 +241,7 @@ class Quota:
 
 
 def most_releases(mechanism: Accountable, total: Privacy, sampling: Sampling | None = None) -> Quota:
-    """Return how many releases of a mechanism fit in a total (ε, δ), up to `PRECISION` from below.
-
-    Args:
-        mechanism: what releases.
-        total: (ε, δ) of all together, ε finite.
-        sampling: as for `cost`.
-
-    Returns:
-        At most `MAX_RELEASES`; 0 if not even one release fits.
-    """
+    """Return how many releases of a mechanism fit in a total (ε, δ), up to `PRECISION` from below."""
     lower, upper, guess, account = 0, MAX_RELEASES + 1, 1, "none"
     while upper - lower > max(1.0, PRECISION * lower):
         spent = cost(mechanism, guess, total.delta, sampling)

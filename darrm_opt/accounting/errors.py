@@ -60,14 +60,10 @@ class Counterexample:
 
 
 class UnsoundBound(DarrmError):
-    """A printed theorem that is false was asked for without acknowledging it.
-
-    Attributes:
-        counterexample: a mechanism for which the theorem's claim is wrong.
-    """
+    """A printed theorem that is false was asked for without acknowledging it."""
 
     def __init__(self, name: str, counterexample: Counterexample, instead: str) -> None:
-        self.counterexample = counterexample
+        self.counterexample = counterexample  # a mechanism for which the theorem's claim is wrong
         super().__init__(
             f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to "
             "reproduce the printed number."

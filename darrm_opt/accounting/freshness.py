@@ -38,15 +38,8 @@ def check_fresh(fresh: Any) -> bool:
 def effective_voters(problem: Problem, queries: int, *, fresh: bool) -> Problem:
     """Return the voters whose (ε, Δ) holds in each release given the earlier ones, so that the releases compose.
 
-    Args:
-        problem: K, the voters' privacy, and ``affected``; its target is kept and is no guarantee
-            for the voters returned.
-        queries: Q ≥ 0 releases in all.
-        fresh: see `FRESH`.
-
-    Returns:
-        ``problem`` itself, or, for private voters that were trained once and answer more than one query, the same
-        voters taken as not private.
+    ``problem`` itself, or, for private voters that were trained once and answer more than one query, the same voters
+    taken as not private. Its target is no guarantee for the voters returned.
 
     >>> voters = Problem(5, Privacy(0.3), Privacy(0.1))
     >>> [effective_voters(voters, Q, fresh=fresh).voter.epsilon for Q, fresh in ((1, False), (2, True), (2, False))]
@@ -95,11 +88,7 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
 def models_account(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> Privacy:
     """Return the account of the releases by the privacy of the models together; ε = inf if it does not apply.
 
-    Args:
-        problem: only its voters matter.
-        queries: Q ≥ 0 releases in all.
-        total_delta: δ of all together [probability], in [0, 1).
-        fresh: see `FRESH`; fresh voters pay for every answer, so this account does not apply to them.
+    Fresh voters pay for every answer, so this account does not apply to them.
     """
     if effective_voters(problem, queries, fresh=fresh) is problem:
         return Privacy(math.inf, total_delta)

@@ -31,19 +31,9 @@ _NATS = "a number of nats, at least 0"
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Return the exact δ of the Gaussian mechanism, rounded up.
 
-    Args:
-        mu: largest shift of the mean over neighbours, in standard deviations, > 0.
-        epsilon: ε [nats], ≥ 0.
+    ``mu``: largest shift of the mean over neighbours, in standard deviations.
 
-    Returns:
-        δ(ε) [probability].
-
-    Guarantees:
-        Never below the exact value, given that scipy's erfcx and ndtr are accurate to `ERFCX_ULPS`.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
+    Guarantees: Never below the exact value, given that scipy's erfcx and ndtr are accurate to `ERFCX_ULPS`.
     Source: Balle, Wang 2018, Theorem 8.
     """
     with needed_by("The exact profile of Gaussian noise"):
@@ -79,16 +69,9 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the least ε at which the Gaussian mechanism has at most ``delta``, rounded up [nats].
 
-    Args:
-        mu: largest shift of the mean over neighbours, in standard deviations, > 0.
-        delta: δ [probability], in (0, 1).
+    ``mu``: largest shift of the mean over neighbours, in standard deviations.
 
-    Guarantees:
-        `gaussian_delta` of the result is at most ``delta``.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
+    Guarantees: `gaussian_delta` of the result is at most ``delta``.
     Source: Balle, Wang 2018.
     """
     return least_epsilon(lambda epsilon: gaussian_delta(mu, epsilon), delta, gaussian_epsilon_tail(mu, delta))

@@ -35,20 +35,11 @@ _LEAK = "one release may leak with that probability, rounding included"
 
 
 class LawPairs:
-    """All pairs (P, Q) of laws that one release can show on neighbours, in both orders.
-
-    Args:
-        on_data: P, probabilities of the answers, one row for each pair, shape (pairs, answers).
-        on_neighbour: Q, likewise.
-        error: relative error of each probability, ≥ 0, beside its rounding.
-
-    Raises:
-        InvalidInput: shapes that differ, or a number outside [0, 1].
-    """
+    """All pairs (P, Q) of laws that one release can show on neighbours, in both orders."""
 
     def __init__(self, on_data: ArrayLike, on_neighbour: ArrayLike, *, error: float = 0.0) -> None:
         self.on_data, self.on_neighbour = np.asarray(on_data, np.float64), np.asarray(on_neighbour, np.float64)
-        self.error = error
+        self.error = error  # relative error of each probability, ≥ 0, beside its rounding
         if self.on_data.ndim != 2 or self.on_data.shape != self.on_neighbour.shape or not self.on_data.size:
             raise InvalidInput("on_neighbour", self.on_neighbour.shape, f"laws of shape {self.on_data.shape}")
         for name, laws in (("on_data", self.on_data), ("on_neighbour", self.on_neighbour)):
@@ -61,13 +52,7 @@ class LawPairs:
         return self._largest_excess(math.exp(epsilon) * (1 - 2 * ULP))
 
     def deltas(self, epsilons: Array, rare: float = 0.0) -> Array:
-        """Return δ of one release at any real ε's [nats], rounded up, shape as given.
-
-        Args:
-            epsilons: shape (n,).
-            rare: answers with P up to it are left out, and what they had of P is given to Q's answers in their shares:
-                a law that differs from P by at most answers·rare.
-        """
+        """Return δ of one release at any real ε's [nats], rounded up, shape as given."""
         p, q = self.bounds
         p = np.where(p > rare, p * (1 + ULP), 0.0)
         q = q * (1 - ULP)
@@ -119,13 +104,7 @@ class LawPairs:
 
 
 class BitPairs(LawPairs):
-    """The pairs of one released bit that treats both answers alike.
-
-    Args:
-        chances: Pr[1 | v ones] for v = 0..K, in [0, 1], with chances[v] + chances[K − v] = 1.
-        affected: votes that one record can move, r in 1..K.
-        error: relative error of each chance and of its complement; 0 where they are exact.
-    """
+    """The pairs of one released bit that treats both answers alike."""
 
     def __init__(self, chances: Sequence[Fraction], affected: int, *, error: float = 0.0) -> None:
         K = len(chances) - 1
@@ -147,14 +126,7 @@ class BitPairs(LawPairs):
 
     @classmethod
     def of_noise(cls, losses: Sequence[float], K: int, affected: int) -> BitPairs:
-        """Return the pairs of a noisy vote between two classes, computed to `PROBABILITY_ERROR`.
-
-        Args:
-            losses: probability that a class leading by d votes loses, for d = K mod 2, K mod 2 + 2, …, K, each at most
-                ½; the last digits of small ones count.
-            K: voters.
-            affected: votes that one record can move, ≥ 1.
-        """
+        """Return the pairs of a noisy vote between two classes, computed to `PROBABILITY_ERROR`."""
         behind = [Fraction(loss) for loss in reversed(losses)]
         ahead = [1 - loss for loss in reversed(behind)]
         return cls([*behind, *ahead[1 - K % 2 :]], min(affected, K), error=PROBABILITY_ERROR)  # a tie is counted once

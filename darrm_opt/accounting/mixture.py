@@ -76,29 +76,17 @@ far below a double's."""
 
 @dataclass(frozen=True)
 class CountGroup:
-    """A group of counts of affected voters, accounted for at the largest of them.
+    """A group of counts of affected voters, accounted for at the largest of them."""
 
-    Attributes:
-        count: the largest of them [voters].
-        chance: probability that the record affects one of them, rounded up [probability].
-    """
-
-    count: int
-    chance: float
+    count: int  # the largest of them [voters]
+    chance: float  # probability that the record affects one of them, rounded up [probability]
 
 
 @dataclass(frozen=True)
 class AffectedDistribution:
-    """The distribution of the number of voters that one record affects, drawn independently of the records.
+    """The distribution of the number of voters that one record affects, drawn independently of the records."""
 
-    Attributes:
-        chances: Pr[it affects r voters], r = 0..K, each rounded up [probability].
-
-    Raises:
-        InvalidInput: a chance outside [0, 1], or chances that do not add up to 1 at least.
-    """
-
-    chances: tuple[float, ...]
+    chances: tuple[float, ...]  # Pr[it affects r voters], r = 0..K, each rounded up [probability]
 
     def __post_init__(self) -> None:
         for chance in self.chances:
@@ -118,9 +106,7 @@ class AffectedDistribution:
     def binomial(cls, K: int, chance: Fraction | float) -> AffectedDistribution:
         """Return the distribution of a record that affects each of K voters independently with the same chance.
 
-        Args:
-            K: voters, ≥ 1.
-            chance: [probability] in [0, 1]. Rounding it up is safe: the count only grows.
+        Rounding ``chance`` up is safe: the count only grows.
 
         >>> AffectedDistribution.binomial(2, 0.5).chances
         (0.25000000000000006, 0.5000000000000001, 0.25000000000000006)
@@ -154,13 +140,8 @@ class AffectedDistribution:
     def parts(self, slack: float, most: int = MAX_GROUPS) -> tuple[list[CountGroup], float]:
         """Return groups that cover all counts but the far end, and the probability of that far end.
 
-        Args:
-            slack: what may be left out [probability].
-            most: most parts, ≥ 1.
-
-        Guarantees:
-            Σ over parts of chance·D_count + what is left out is at least Σ_r Pr[r]·D_r for every D that grows from
-            D_0 = 0 to at most 1.
+        Guarantees: Σ over parts of chance·D_count + what is left out is at least Σ_r Pr[r]·D_r for every D that grows
+        from D_0 = 0 to at most 1.
         """
         # The far end of the distribution is charged as a sure loss, as far as the slack pays for it: else each of its
         # counts would cost a recursion.
@@ -187,19 +168,12 @@ class AffectedDistribution:
 
 @dataclass(frozen=True)
 class MixtureTotal:
-    """Total privacy of the releases, averaged over the number of voters that one record affects.
+    """Total privacy of the releases, averaged over the number of voters that one record affects."""
 
-    Attributes:
-        parts: groups of counts that cover the distribution.
-        deltas: for each of them ε ↦ D_count(ε), sound.
-        beyond: probability of the far end, charged as a sure loss.
-        max_loss: an ε beyond which δ does not fall any more [nats].
-    """
-
-    parts: tuple[CountGroup, ...]
-    deltas: tuple[Callable[[float], float], ...]
-    beyond: float
-    max_loss: float
+    parts: tuple[CountGroup, ...]  # groups of counts that cover the distribution
+    deltas: tuple[Callable[[float], float], ...]  # for each of them ε ↦ D_count(ε), sound
+    beyond: float  # probability of the far end, charged as a sure loss
+    max_loss: float  # an ε beyond which δ does not fall any more [nats]
 
     def delta(self, epsilon: float) -> float:
         """Return δ at ``epsilon`` ≥ 0 [nats], rounded up."""
@@ -239,26 +213,11 @@ def mixture_total(
     Private voters that were trained once are taken as not private where they answer more than one query: given the
     draw, their own privacy does not compose.
 
-    Args:
-        gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
-        problem: K and the voters count; its ``affected`` and its target do not. The voters' own privacy must hold with
-            the draw given: what a random draw adds to it is counted here, not there.
-        queries: Q ≥ 1, fixed beforehand, each chosen freely in view of the earlier answers; one
-            draw serves all of them.
-        distribution: of the number of voters that one record affects.
-        fresh: see `freshness.FRESH`.
-        total_delta: the δ at which ε will be evaluated [probability]: the share `NEGLECTED_SHARE` of
-            it pays for the far end.
-        points: grid points of each recursion, as in `compose_bits`; None for what a second or so affords.
-            Sound for any number.
+    The voters' own privacy must hold with the draw given: what a random draw adds to it is counted here, not there. One
+    draw serves all queries. ``total_delta`` is where ε will be evaluated: the share `NEGLECTED_SHARE` of it pays for
+    the far end. Sound for any number of ``points``; None for what a second or so affords.
 
-    Guarantees:
-        Sound at every ε.
-
-    Raises:
-        InvalidInput: a number is outside its range, or the distribution is that of another number of voters.
-        TooMuchWork: too many releases for the recursion.
-
+    Guarantees: Sound at every ε.
     Source: joint convexity of the hockey-stick divergence; docs, "Proofs".
 
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0))
@@ -341,9 +300,6 @@ def estimated_epsilon(
     noise: NoiseFunction, problem: Problem, queries: int, total_delta: float, distribution: AffectedDistribution
 ) -> float:
     """Return an estimate from below of the total ε of releases at a total δ.
-
-    Returns:
-        ε [nats], ``inf`` where there is none.
 
     >>> from darrm_opt.accounting.mixture import mixture_epsilon
     >>> from darrm_opt.problem import Privacy

@@ -37,15 +37,7 @@ def plain_majority_total(
     fresh: bool = False,
     distribution: AffectedDistribution | None = None,
 ) -> tuple[float, str]:
-    """Return the total ε of plain majorities [nats], and the account that proves it; (inf, "none") if none does.
-
-    Args:
-        problem: only its voters matter (K, voter, affected).
-        queries: Q ≥ 1 majorities.
-        total_delta: δ of all of them together [probability], in [0, 1).
-        fresh: see `freshness.FRESH`.
-        distribution: number of voters that one record affects, where a draw decides it.
-    """
+    """Return the total ε of plain majorities [nats], and the account that proves it; (inf, "none") if none does."""
     totals = [answers_total(problem, queries, total_delta, fresh=fresh)]
     if not fresh:
         totals.append((compose_models({problem.voter: problem.affected}, total_delta).epsilon, "post-processing"))
@@ -67,13 +59,7 @@ def answers_total(
     (inf, "none") for voters that are not private, and for several answers of voters that were trained once: one record
     can then turn a majority with certainty.
 
-    Args:
-        problem: only its voters matter (K, voter, affected).
-        queries: Q ≥ 1 majorities.
-        total_delta: δ of all of them together [probability], in [0, 1).
-        fresh: see `freshness.FRESH`.
-        quick: leave out the accounts whose time grows with Q.
-        classes: among which is voted; with more than two all votes are counted.
+    ``quick`` leaves out the accounts whose time grows with Q.
     """
     if effective_voters(problem, queries, fresh=fresh).voter.epsilon == math.inf:
         return math.inf, "none"
@@ -92,12 +78,7 @@ def answers_total(
 
 
 def private_model_count(problem: Problem, total: Privacy) -> int:
-    """Return how many of the affected models, trained once, are within ``total`` together; 0 if not even one.
-
-    Args:
-        problem: only its voters matter (voter, affected).
-        total: (ε, δ) of everything that is computed from the models.
-    """
+    """Return how many of the affected models, trained once, are within ``total`` together; 0 if not even one."""
     if problem.voter.epsilon == math.inf:
         return 0
     return largest_count_between(

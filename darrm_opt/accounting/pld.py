@@ -62,19 +62,12 @@ TRUNCATION = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Pld:
-    """A privacy loss distribution that dominates a mechanism, or several run one after the other.
+    """A privacy loss distribution that dominates a mechanism, or several run one after the other."""
 
-    Attributes:
-        discretisation: h [nats]; every finite loss is a multiple of it.
-        max_loss: no finite loss is above it [nats].
-        mass_error: bound on the sum of the masses' rounding errors [probability].
-        mass: the library's probability mass function.
-    """
-
-    discretisation: float
-    max_loss: float
-    mass_error: float
-    mass: PLDPmf
+    discretisation: float  # h [nats]; every finite loss is a multiple of it
+    max_loss: float  # no finite loss is above it [nats]
+    mass_error: float  # bound on the sum of the masses' rounding errors [probability]
+    mass: PLDPmf  # the library's probability mass function
 
     @property
     def guard(self) -> float:
@@ -89,11 +82,7 @@ class Pld:
         return min(1.0, up(max(delta, 0.0) + self.guard, 2))
 
     def epsilon(self, delta: float) -> float:
-        """Return an ε [nats] that holds at ``delta`` [probability] in [0, 1).
-
-        Raises:
-            DeltaTooSmall: no finite ε is proved at this δ.
-        """
+        """Return an ε [nats] that holds at ``delta`` [probability] in [0, 1)."""
         reason = "an infinite loss has that probability, the guard for rounding included"
         delta_without_guard = Privacy(0.0, delta).delta - self.guard
         guess = float(self.mass.get_epsilon_for_delta(delta_without_guard)) if delta_without_guard > 0 else None
@@ -110,12 +99,7 @@ class Pld:
         return privacy_loss_distribution.PrivacyLossDistribution(self.mass)
 
     def repeated(self, k: int) -> Pld:
-        """Return the PLD of ``k`` ≥ 1 adaptive runs.
-
-        Raises:
-            InvalidInput: k is not a whole number ≥ 1.
-            TooMuchWork: the result would have more than `MAX_CELLS` cells.
-        """
+        """Return the PLD of ``k`` ≥ 1 adaptive runs."""
         k = whole_number(k, "k", "a whole number of mechanisms, at least 1")
         if k == 1:
             return self
@@ -130,12 +114,7 @@ class Pld:
         return Pld(self.discretisation, multiple_up(k, self.max_loss), up(input_error + fourier, 8), total)
 
     def then(self, other: Pld) -> Pld:
-        """Return the PLD of this and ``other`` together, on their common discretisation.
-
-        Raises:
-            InvalidInput: the discretisations differ.
-            TooMuchWork: the result would have more than `MAX_CELLS` cells.
-        """
+        """Return the PLD of this and ``other`` together, on their common discretisation."""
         if other.discretisation != self.discretisation:
             raise InvalidInput("discretisation", other.discretisation, f"{self.discretisation!r}, as of the first PLD")
         first, second = self.mass.to_dense_pmf(), other.mass.to_dense_pmf()
@@ -180,17 +159,11 @@ _DISCRETISATION = "a number of nats above 0"
 
 @dataclass(frozen=True)
 class PldTotal:
-    """Total privacy by a PLD, with its discretisation and its guard for rounding.
+    """Total privacy by a PLD, with its discretisation and its guard for rounding."""
 
-    Attributes:
-        privacy: total (ε, δ).
-        discretisation: h of the PLD [nats].
-        guard: the part of δ that pays for rounding [probability].
-    """
-
-    privacy: Privacy
-    discretisation: float
-    guard: float
+    privacy: Privacy  # total (ε, δ)
+    discretisation: float  # h of the PLD [nats]
+    guard: float  # the part of δ that pays for rounding [probability]
 
 
 def pld_composition(
@@ -198,23 +171,9 @@ def pld_composition(
 ) -> PldTotal:
     """Return the total ε at a total δ of k (ε, δ)-DP mechanisms, by their PLD.
 
-    Args:
-        epsilon: of one mechanism [nats], finite, ≥ 0.
-        delta: of one mechanism [probability], in [0, 1).
-        k: number of mechanisms, ≥ 0.
-        total_delta: allowed in total [probability], in [0, 1).
-        discretisation: h wanted [nats], > 0; the nearest h that divides ε is used. Default: ε
-            itself, which loses nothing.
+    ``discretisation``: the nearest h that divides ε is used; ε itself, the default, loses nothing.
 
-    Guarantees:
-        Sound. Exceeds `optimal_composition` only by the cost of the guard.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-        DeltaTooSmall: no finite ε is proved at this δ.
-        TooMuchWork: too many cells.
-        BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
-
+    Guarantees: Sound. Exceeds `optimal_composition` only by the cost of the guard.
     Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022 (connect the dots); the guard is ours.
 
     >>> round(pld_composition(0.2676, 0.0003, 100, 0.03).privacy.epsilon, 5)
@@ -226,17 +185,10 @@ def pld_composition(
 def pld_composition_of_sequence(events: Events, total_delta: float, discretisation: float | None = None) -> PldTotal:
     """Return the total ε at a total δ of mechanisms with different parameters, by their PLDs.
 
-    Args:
-        events: (ε, δ) of each mechanism, fixed beforehand; ε finite. A list, or ``{Privacy: count}``.
-        total_delta: allowed in total [probability], in [0, 1).
-        discretisation: h wanted [nats], > 0. Default: the greatest common divisor of the ε's as decimals, if it is
-            coarse enough (`DEFAULT_CELLS` in the largest ε), else that part of the largest ε.
+    ``discretisation`` is by default the greatest common divisor of the ε's as decimals, if it is coarse enough
+    (`DEFAULT_CELLS` in the largest ε), else that part of the largest ε.
 
-    Guarantees:
-        Sound; the dots of an ε that h does not divide are connected above it. The same for every order.
-
-    Raises:
-        DarrmError: what `pld_composition` raises, for the same reasons.
+    Guarantees: Sound; the dots of an ε that h does not divide are connected above it. The same for every order.
     """
     counts = count_events(events)
     total_delta = Privacy(0.0, total_delta).delta
@@ -253,10 +205,6 @@ def pld_of(event: Privacy, discretisation: float) -> Pld:
 
     Where ``discretisation`` does not divide ε (up to an ulp), the profile of these three losses is entered by
     connecting its dots, which costs far less than rounding ε up to a multiple.
-
-    Raises:
-        InvalidInput: ε is infinite, or the discretisation is not above 0.
-        BackendUnavailable: dp_accounting is not installed.
     """
     epsilon, delta, _ = checked_mechanisms(event.epsilon, event.delta, 1)
     step = _check_discretisation(discretisation)
@@ -293,24 +241,11 @@ def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
 def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float, max_loss: float) -> Pld:
     """Return the PLD of a mechanism known by its privacy profile ε ↦ δ(ε).
 
-    Args:
-        profile: maps an increasing array of ε's (any real numbers [nats]) to δ's that are never below the exact ones,
-            for both orders of a pair of neighbours. See `symmetric_profile` for a profile known at ε ≥ 0 only.
-        discretisation: h [nats], > 0.
-        max_loss: the PLD has finite losses [nats] in [−max_loss, max_loss]; what is lost beyond counts as infinite, so
-            choose it where the profile has become flat.
+    ``profile`` maps increasing ε's to δ's never below the exact ones, for both orders of a pair of neighbours
+    (`symmetric_profile` where it is known at ε ≥ 0 only). What is lost beyond ``max_loss`` counts as infinite, so
+    choose it where the profile has become flat.
 
-    Returns:
-        A `Pld`, to be composed by `Pld.repeated` and `Pld.then`.
-
-    Guarantees:
-        Its δ is at least the profile at every ε ≥ 0, rounding included.
-
-    Raises:
-        InvalidInput: a number is outside its range, or the profile returns anything but probabilities.
-        TooMuchWork: more than `MAX_CELLS` cells.
-        BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
-
+    Guarantees: Its δ is at least the profile at every ε ≥ 0, rounding included.
     Source: Zhu, Dong, Wang 2022 (a profile defines a dominating pair); Doroshenko et al. 2022, Algorithm 1.
     """
     step, end = _check_discretisation(discretisation), non_negative(max_loss, "max_loss", _DISCRETISATION)

@@ -56,26 +56,16 @@ ROUNDING = 1 - 2.0**-40
 
 @dataclass(frozen=True)
 class VoteBatch:
-    """A fixed number of queries to a noisy vote, without the votes.
-
-    Args:
-        K: voters, ≥ 1; a record moves the votes of one.
-        classes: C ≥ 2.
-        queries: Q ≥ 1.
-        sigma: σ ≥ 1 of the discrete Gaussian noise on each count [votes].
-        threshold: ⊥ is released unless the largest count plus noise is at least this [votes]; None: no check.
-        check_sigma: σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-    """
+    """A fixed number of queries to a noisy vote, without the votes."""
 
     K: int
     classes: int
     queries: int
-    sigma: float
-    threshold: float | None = None
-    check_sigma: float | None = None
+    sigma: float  # σ ≥ 1 of the discrete Gaussian noise on each count [votes]
+    threshold: float | None = (
+        None  # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check
+    )
+    check_sigma: float | None = None  # σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then
 
     def __post_init__(self) -> None:
         whole_number(self.K, "K", "a whole number of voters, at least 1")
@@ -102,15 +92,7 @@ class VoteBatch:
         return sum(count * float(bound.renyi(np.array([order]))[0]) for bound, count in parts) * (1 + 8 * ULP)
 
     def loss(self, counts: CountRows, order: float) -> UnpublishedLoss:
-        """Return the loss of the batch by its votes: **not for publication**.
-
-        Args:
-            counts: votes for each class in each query, shape (Q, C).
-            order: λ > 1.
-
-        Raises:
-            InvalidInput: another shape, or other numbers of votes.
-        """
+        """Return the loss of the batch by its votes: **not for publication**."""
         counts = np.asarray(counts)
         if counts.shape != (self.queries, self.classes):
             raise InvalidInput("counts", counts.shape, f"shape ({self.queries}, {self.classes})")
@@ -121,23 +103,14 @@ class VoteBatch:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A test for a batch, chosen without its votes.
+    """A test for a batch, chosen without its votes."""
 
-    Attributes:
-        batch: what is released if the test passes.
-        total: (ε, δ) of the test and the batch together.
-        order: λ at which the batch is bounded.
-        test_sigma: τ of the noise on the distance k [voters].
-        test_threshold: T, the least noisy distance with which the test passes [voters].
-        target: largest D_λ of the batch [nats] with which it may be released.
-    """
-
-    batch: VoteBatch
-    total: Privacy
-    order: float
-    test_sigma: float
-    test_threshold: int
-    target: float
+    batch: VoteBatch  # what is released if the test passes
+    total: Privacy  # (ε, δ) of the test and the batch together
+    order: float  # λ at which the batch is bounded
+    test_sigma: float  # τ of the noise on the distance k [voters]
+    test_threshold: int  # T, the least noisy distance with which the test passes [voters]
+    target: float  # largest D_λ of the batch [nats] with which it may be released
 
     def __post_init__(self) -> None:
         least = _target(self.total, self.order, self.test_sigma)
@@ -150,9 +123,6 @@ class Proposal:
         """Return k(D), how many voters must change until the loss exceeds the target, at most K.
 
         **Not for publication**: it is computed from the votes.
-
-        Args:
-            counts: votes for each class in each query, shape (Q, C).
         """
         loss = self.batch.loss(counts, self.order)
         if loss.renyi() > self.target:
@@ -168,10 +138,6 @@ class Proposal:
 
         What leaves is this bit, and, where it is True, the labels. It must be charged to a budget before it is drawn,
         and never be drawn again for the same votes.
-
-        Args:
-            counts: votes for each class in each query, shape (Q, C).
-            source: random bits; None for the operating system.
         """
         noise = discrete_gaussian(Fraction(self.test_sigma) ** 2, source or SystemRandomness())
         return self.unpublished_distance(counts) + noise >= self.test_threshold
@@ -186,16 +152,7 @@ class Proposal:
 
     @classmethod
     def from_record(cls, batch: VoteBatch, total: Privacy, record: dict[str, Any]) -> Proposal:
-        """Return the test of a record, proved here.
-
-        Args:
-            batch: what may be released.
-            total: (ε, δ) of test and batch together.
-            record: as `record` wrote it.
-
-        Raises:
-            InvalidInput: a field is missing, or the test does not keep to the total.
-        """
+        """Return the test of a record, proved here."""
         try:
             numbers = {field: real_number(record[field], field, "a finite number", below=math.inf) for field in FIELDS}
         except (KeyError, TypeError) as err:
@@ -207,9 +164,6 @@ class Proposal:
         """Return what a test that failed has cost, where nothing else leaves: ε at ``delta``, plus the δ that stands.
 
         Whatever is released afterwards adds to it; the δ of the proposal stays spent (docs/proofs.md).
-
-        Args:
-            delta: δ of the test's own (ε, δ) [probability], in (0, 1).
         """
         epsilon = rdp_epsilon(_test(self.test_sigma).renyi(ORDERS), delta)[0]
         return Privacy(epsilon, min(self.total.delta + positive_delta(delta), 1 - ULP))
@@ -221,13 +175,7 @@ def propose(batch: VoteBatch, total: Privacy, *, leader_share: float = LEADER_SH
     The votes are not looked at: the reference batch stands for them, in which the leader has a share of the votes that
     is spread evenly about ``leader_share``, and the other classes share the rest.
 
-    Args:
-        batch: what is to be released.
-        total: (ε, δ) of test and batch together, both above 0.
-        leader_share: mean share of the voters with the leader that is expected, in (1/C, 1]; public knowledge.
-
-    Raises:
-        InvalidInput: a number is outside its range, or no test fits in the total.
+    ``leader_share``: mean share of the voters with the leader that is expected; public knowledge.
     """
     return Reference(batch, leader_share).proposal(total)[0]
 
@@ -238,15 +186,6 @@ def earned_epsilon(
     """Return the test of the least total ε, to 1 %, that the reference batch passes with a given chance.
 
     The votes are not looked at; where theirs are like the reference batch, the test passes as often.
-
-    Args:
-        batch: what is to be released.
-        delta: δ of test and batch together [probability], in (0, 1).
-        leader_share: as for `propose`.
-        chance: with which the reference batch is to pass, in (0, 1).
-
-    Raises:
-        InvalidInput: a number is outside its range, or no ε below that of any votes is passed with this chance.
     """
     chance = real_number(chance, "chance", "a probability in (0, 1)", above=0, below=1)
     delta = positive_delta(delta)
@@ -274,16 +213,7 @@ def earned_epsilon(
 
 
 def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -> float:
-    """Return the chance with which the reference batch passes a test.
-
-    Args:
-        proposal: the test.
-        leader_share: as for `propose`.
-
-    Raises:
-        InvalidInput: the total is that of any votes, which need no test; or the reference batch fails more often than
-            not. The votes are not looked at.
-    """
+    """Return the chance with which the reference batch passes a test."""
     total, batch = proposal.total, proposal.batch
     any_votes = batch.epsilon(total.delta)
     if total.epsilon >= any_votes:
@@ -314,12 +244,7 @@ def _does_not_pay(batch: VoteBatch, any_votes: float) -> str:
 
 
 class Reference:
-    """Losses of a reference batch, which stands for votes that are not looked at.
-
-    Args:
-        batch: what is to be released.
-        leader_share: mean share of the voters with the leader, in (1/C, 1].
-    """
+    """Losses of a reference batch, which stands for votes that are not looked at."""
 
     def __init__(self, batch: VoteBatch, leader_share: float) -> None:
         self._batch = batch
@@ -329,12 +254,7 @@ class Reference:
         self._losses: dict[float, tuple[UnpublishedLoss, dict[int, float]]] = {}
 
     def renyi(self, order: float, moved: int) -> float:
-        """Return the loss of so many queries at λ [nats], with voters moved.
-
-        Args:
-            order: λ > 1.
-            moved: voters.
-        """
+        """Return the loss of so many queries at λ [nats], with voters moved."""
         if order not in self._losses:
             self._losses[order] = (self._few.loss(self._counts, order), {})
         loss, known = self._losses[order]
@@ -343,12 +263,7 @@ class Reference:
         return known[moved]
 
     def distance(self, order: float, target: float) -> int:
-        """Return how many voters must move until the loss exceeds a target; −1 where it does as it is.
-
-        Args:
-            order: λ > 1.
-            target: [nats].
-        """
+        """Return how many voters must move until the loss exceeds a target; −1 where it does as it is."""
         within, beyond = -1, self._batch.K
         while beyond - within > 1:
             middle = (within + beyond) // 2
@@ -356,14 +271,7 @@ class Reference:
         return beyond
 
     def proposal(self, total: Privacy) -> tuple[Proposal, float]:
-        """Return the test within a total that it passes most surely, and with which chance.
-
-        Args:
-            total: (ε, δ), both above 0.
-
-        Raises:
-            InvalidInput: no test fits.
-        """
+        """Return the test within a total that it passes most surely, and with which chance."""
         delta = positive_delta(total.delta)
         if not 0 < total.epsilon < math.inf:
             raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")

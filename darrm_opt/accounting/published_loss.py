@@ -47,26 +47,15 @@ class UnpublishedEpsilon:
     """ε of a batch by its votes: **not for publication**, and no guarantee.
 
     It holds for these votes against each neighbour, in this direction only.
-
-    Attributes:
-        epsilon: [nats].
-        delta: [probability].
-        order: λ that attains it.
     """
 
     epsilon: float
     delta: float
-    order: float
+    order: float  # λ that attains it
 
 
 def unpublished_epsilon(batch: VoteBatch, counts: CountRows, delta: float) -> UnpublishedEpsilon:
-    """Return the least ε of a batch by its votes: **not for publication**.
-
-    Args:
-        batch: what was released, or is.
-        counts: votes for each class in each query, shape (Q, C).
-        delta: δ [probability], in (0, 1).
-    """
+    """Return the least ε of a batch by its votes: **not for publication**."""
     delta = positive_delta(delta)
     divergences = [batch.loss(counts, order).renyi() for order in TRIED_ORDERS]
     epsilon, order = rdp_epsilon(divergences, delta, TRIED_ORDERS)
@@ -79,22 +68,14 @@ class PublishedLoss:
 
     It describes how much these labels reveal about any one voter beside *these* votes, in one direction; it is no
     (ε, δ)-guarantee, which the batch has at its data-independent price.
-
-    Attributes:
-        epsilon: ε at ``delta`` that follows from the loss [nats].
-        delta: [probability].
-        order: λ.
-        renyi: D_λ of the batch is at most this with the stated confidence [nats].
-        confidence: chance that it is [probability].
-        spent: (ε, δ) of the publication itself.
     """
 
     epsilon: float
     delta: float
-    order: float
-    renyi: float
-    confidence: float
-    spent: Privacy
+    order: float  # λ
+    renyi: float  # D_λ of the batch is at most this with the stated confidence [nats]
+    confidence: float  # chance that it is [probability]
+    spent: Privacy  # (ε, δ) of the publication itself
 
 
 def smooth_loss(loss: UnpublishedLoss, smoothness: float) -> float:
@@ -102,10 +83,6 @@ def smooth_loss(loss: UnpublishedLoss, smoothness: float) -> float:
 
     It is at least the bound itself, and its logarithm changes by at most β between neighbours, since B_k of one is at
     most B_(k+1) of the other.
-
-    Args:
-        loss: of the batch.
-        smoothness: β > 0.
     """
     smoothness = real_number(smoothness, "smoothness", "a finite number above 0")
     if not 0 < smoothness < math.inf:
@@ -136,16 +113,7 @@ def publish_loss(
     What is drawn is ln(smooth bound)/β, rounded up to whole `STEPS`, plus discrete Gaussian noise: a mechanism of
     sensitivity `STEPS`. Each call draws anew, and costs ``spent``.
 
-    Args:
-        batch: what was released, or is.
-        counts: votes for each class in each query, shape (Q, C).
-        delta: δ at which ε is stated, of the batch and of the publication [probability], in (0, 1).
-        leader_share: mean share of the voters with the leader that is expected: it chooses λ, without the votes.
-        sigma: noise in units of β, at least 1.
-        source: random bits; None for the operating system.
-
-    Raises:
-        InvalidInput: a number is outside its range.
+    ``leader_share`` chooses λ, without the votes; ``sigma`` is in units of β.
     """
     delta = positive_delta(delta)
     sigma = real_number(sigma, "sigma", "a finite number, at least 1")

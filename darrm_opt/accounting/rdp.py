@@ -35,13 +35,7 @@ _ORDERS = "orders, each a finite number above 1"
 def gaussian_rdp(sigma: float, orders: ArrayLike = ORDERS, sensitivity: float = 1.0) -> Array:
     """Return the Rényi divergences α·sensitivity²/(2σ²) of the Gaussian mechanism, rounded up [nats].
 
-    Args:
-        sigma: standard deviation of the noise, > 0.
-        orders: α > 1 each, shape (n,).
-        sensitivity: 2-norm by which neighbours move the mean, ≥ 0. GNMax's vote counts move by √2: α/σ².
-
-    Raises:
-        InvalidInput: a number is outside its range.
+    ``sensitivity``: 2-norm by which neighbours move the mean; GNMax's vote counts move by √2: α/σ².
 
     Source: Mironov 2017, Proposition 7.
     """
@@ -57,18 +51,9 @@ def rdp_epsilon(
 ) -> tuple[float, float]:
     """Return (ε, the order α that attains it): the least ε at ``delta`` that the divergences prove.
 
-    Args:
-        rdp: D_α at each order [nats], ≥ 0, shape (n,); the sum over a composition.
-        delta: δ [probability], in (0, 1).
-        orders: α > 1 each, shape (n,).
-        conversion: "tight": r + ln(1 − 1/α) − ln(δα)/(α−1); "standard": r + ln(1/δ)/(α−1), as in the paper.
+    "tight": r + ln(1 − 1/α) − ln(δα)/(α−1); "standard": r + ln(1/δ)/(α−1), as in the paper.
 
-    Guarantees:
-        Sound, rounded up.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
+    Guarantees: Sound, rounded up.
     Source: Canonne, Kamath, Steinke 2020, Proposition 12; Mironov 2017, Proposition 3.
     """
     alphas, divergences = _check_divergences(orders, rdp)
@@ -90,14 +75,6 @@ def rdp_epsilon(
 def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tuple[float, float]:
     """Return (δ, the order α that attains it): the least δ at ``epsilon`` that the divergences prove, rounded up.
 
-    Args:
-        rdp: D_α at each order [nats], ≥ 0, shape (n,).
-        epsilon: ε [nats], ≥ 0.
-        orders: α > 1 each, shape (n,).
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: Canonne, Kamath, Steinke 2020, Proposition 12: δ = e^((α−1)(r−ε)) (1 − 1/α)^(α−1)/α.
     """
     alphas, divergences = _check_divergences(orders, rdp)
@@ -111,18 +88,7 @@ def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tup
 def gaussian_rdp_epsilon(sigma: float, k: int, delta: float, sensitivity: float = 1.0) -> float:
     """Return the ε of k Gaussian mechanisms at the best real order, by the standard conversion: ρ + 2√(ρ ln(1/δ)).
 
-    Args:
-        sigma: standard deviation of the noise, > 0.
-        k: number of mechanisms, ≥ 0.
-        delta: δ [probability], in (0, 1).
-        sensitivity: 2-norm by which neighbours move the mean, ≥ 0.
-
-    Guarantees:
-        Sound, rounded up.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
+    Guarantees: Sound, rounded up.
     Source: ρ = k·sensitivity²/(2σ²), minimised over α = 1 + √(ln(1/δ)/ρ).
     """
     k = whole_number(k, "k", "a whole number of mechanisms, at least 0", least=0)

@@ -288,12 +288,7 @@ Released = Solution | tuple[ArrayLike | NoiseFunction, Problem]
 
 @dataclass(frozen=True)
 class NoisyMajority:
-    """The majority of K votes, released through a γ: what determines the pairs that one bit can show.
-
-    Args:
-        noise: γ.
-        problem: K voters, their privacy, and how many of them one record affects. Of its target only δ matters.
-    """
+    """The majority of K votes, released through a γ: what determines the pairs that one bit can show."""
 
     noise: NoiseFunction
     problem: Problem
@@ -366,11 +361,7 @@ class Release(NoisyMajority):
 
 @lru_cache(maxsize=64)
 def prove_private(noise: NoiseFunction, problem: Problem) -> Certificate:
-    """Return the certificate of a γ: `verify`, cached by γ and problem because it takes seconds for many voters.
-
-    Raises:
-        NotPrivate: it is not private, or cannot be proved to be; this outcome is not cached.
-    """
+    """Return the certificate of a γ: `verify`, cached by γ and problem because it takes seconds for many voters."""
     return verify(problem, noise)
 
 

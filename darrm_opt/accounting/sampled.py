@@ -66,21 +66,13 @@ RARE_SHARE, RARE_BELOW = 1e-4, 1e-4
 
 @dataclass(frozen=True, eq=False)
 class LawTriples:
-    """Triples (A, B, B′) of laws of one answer: a record that is not in the sample, and in it in either of two values.
+    """Triples (A, B, B′) of laws of one answer: a record not in the sample, and in it in either of two values."""
 
-    Attributes:
-        off: A, shape (triples, answers).
-        on: B, likewise.
-        other: B′, likewise, or None for add-remove.
-        error: relative error of each probability.
-        missing: total variation by which the laws may differ from those that are drawn.
-    """
-
-    off: Array
-    on: Array
-    other: Array | None = None
-    error: float = 0.0
-    missing: float = 0.0
+    off: Array  # A, shape (triples, answers)
+    on: Array  # B, likewise
+    other: Array | None = None  # B′, likewise, or None for add-remove
+    error: float = 0.0  # relative error of each probability
+    missing: float = 0.0  # total variation by which the laws may differ from those that are drawn
 
     def __post_init__(self) -> None:
         for name in ("off", "on", "other"):
@@ -110,15 +102,8 @@ def sampled_accounts(
 ) -> dict[str, Callable[[], Privacy]]:
     """Return the accounts of sampled releases, by name.
 
-    Args:
-        bounds: what is proved of one release where a record moves so many votes; None where nothing is.
-        triples: all triples of laws, in one or several families, or None where they are not known.
-        together: ε at a δ of the labels that one sample serves, as if every record were in it.
-        sampling: how the records are drawn.
-        K: voters.
-        affected: votes that a record in the sample can move.
-        releases: Q ≥ 1.
-        delta: δ of all together.
+    ``bounds``: what is proved of one release where a record moves so many votes. ``together``: ε at a δ of the labels
+    that one sample serves, as if every record were in it.
     """
     if sampling.scheme in EACH_VOTER:
         return _each_voter(bounds, sampling, K, releases, delta)

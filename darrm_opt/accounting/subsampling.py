@@ -14,16 +14,9 @@ SUBNORMAL_ERROR = 2 * math.ulp(0.0)
 def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
     """Return the privacy of an (ε, δ)-DP step on a random batch: (ln(1 + q(e^ε − 1)), qδ).
 
-    Args:
-        event: privacy of the step for the batch it sees, under replace-one.
-        rate: q = batch/N, in (0, 1]; the batch is drawn uniformly without replacement.
+    The batch is drawn uniformly without replacement; neighbours replace one record.
 
-    Guarantees:
-        Sound for every q and ε, under replace-one; rounded up.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
+    Guarantees: Sound for every q and ε, under replace-one; rounded up.
     Source: Balle, Barthe, Gaboardi 2018 (amplification by sampling without replacement).
     """
     rate = _check_rate(rate)

@@ -105,9 +105,6 @@ def optimal_total_of_profile(majority: NoisyMajority, queries: int, total_delta:
 
     As cheap for a million releases as for a hundred. Where the same pair of neighbours is the worst throughout, which
     is so for private voters whose γ is small, it is the total of `bits_total`; else some per cent above it.
-
-    Raises:
-        DeltaTooSmall: no finite ε is proved at this δ.
     """
     profile = majority.profile
     lines = profile.epsilons[np.linspace(0, len(profile.epsilons) - 1, MAX_PROFILE_POINTS).astype(int)]
@@ -195,12 +192,7 @@ def cheapest_total(
     The exact recursion on bits is the least of all where it is affordable; elsewhere the PLD of the profile and the
     optimal composition of the best (ε, δ) of the profile compete. (inf, "none") if nothing is proved at that δ.
 
-    Args:
-        majority: γ, and voters whose releases compose.
-        queries: Q ≥ 1.
-        total_delta: δ of all releases together [probability], in [0, 1).
-        points: grid points of the recursion.
-        quick: leave out the accounts whose time grows with Q.
+    ``quick`` leaves out the accounts whose time grows with Q.
     """
     counts = Counter({majority: queries})
     accounts = {"optimal": partial(optimal_total_of_profile, majority, queries, total_delta)}
@@ -243,13 +235,7 @@ def _vertex_laws(majority: NoisyMajority) -> tuple[Array, Array]:
 def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -> float | None:
     """Return about the total ε of many releases, no proof: as one Gaussian mechanism of the same Hellinger distances.
 
-    Args:
-        majority: γ, and voters whose releases compose.
-        queries: Q ≥ 1.
-        total_delta: δ of all releases together [probability], in [0, 1).
-
-    Returns:
-        ε [nats]; None where a loss is infinite or δ is 0.
+    None where a loss is infinite or δ is 0.
     """
     on_data, on_neighbour = _vertex_laws(majority)
     if not total_delta or np.any((on_data > 0) != (on_neighbour > 0)):
@@ -452,21 +438,7 @@ def exact_epsilon(
     γ need not be private for its problem's target. Where voters were trained once, the models together may cost less,
     and then that is the total.
 
-    Args:
-        gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
-        problem: only its voters matter (K, voter, affected), not its target.
-        queries: Q ≥ 0, fixed beforehand.
-        total_delta: allowed in total [probability], in [0, 1).
-        fresh: as in `total_privacy`.
-        points: grid points of the recursion, as in `compose_bits`.
-
-    Guarantees:
-        Sound.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-        DeltaTooSmall: no finite ε is proved at this δ.
-        TooMuchWork: too many releases for this account.
+    Guarantees: Sound.
     """
     total_delta = probability(total_delta, "total_delta")
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
@@ -484,16 +456,7 @@ def exact_epsilon(
 
 
 def total_delta_of(privacy: Privacy, queries: int, slack: float) -> float:
-    """Return 1 − (1−δ)^Q (1−s): the total δ that the closed form has with slack s, rounded up.
-
-    Args:
-        privacy: (mε, δ) of one release.
-        queries: Q ≥ 0.
-        slack: s [probability], in [0, 1).
-
-    Raises:
-        InvalidInput: a number is outside its range, or the total rounds to 1.
-    """
+    """Return 1 − (1−δ)^Q (1−s): the total δ that the closed form has with slack s, rounded up."""
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
     slack = probability(slack, "slack")
     total = kov_delta({privacy: queries} if queries else {}, slack)

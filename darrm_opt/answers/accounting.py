@@ -35,15 +35,9 @@ def composition_to_dict(
 ) -> dict[str, dict[str, Any]]:
     """Return the total privacy of ``queries`` releases by each account.
 
-    Args:
-        privacy: (ε, δ) of one release, ε finite.
-        queries: Q, 1..`MAX_RELEASES`.
-        slack: δ′ of the closed form ``kov_composition`` [probability], in [0, 1).
-        total_delta: δ at which every account but ``basic_composition`` and ``kov_composition`` is asked [probability];
-            None for that of ``kov_composition``.
-        release: the γ that is released; with it also ``profile``, ``bits`` and ``total_privacy``, and ``models`` for
-            voters that were trained once, which the other accounts then take as not private.
-        fresh: whether the voters of the release are (`darrm_opt.problem.FRESH`).
+    ``slack``: δ′ of the closed form; ``total_delta``: that of the other accounts, by default that of the closed form. A
+    ``release`` adds ``profile``, ``bits`` and ``total_privacy``, and ``models`` for voters that were trained once,
+    which the other accounts then take as not private.
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     if queries > MAX_RELEASES:

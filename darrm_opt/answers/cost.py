@@ -28,21 +28,13 @@ SAMPLING = ("records", "sample", "sampling", "neighbours", "labels")
 
 @dataclass(frozen=True)
 class MechanismCost:
-    """A mechanism, and what its releases cost together.
+    """A mechanism, and what its releases cost together."""
 
-    Attributes:
-        mechanism: at its parameter.
-        epsilon: the least ε that an account proves [nats]; inf where none does.
-        delta: δ at which it is proved [probability].
-        account: the account that proves it; "none" where none does.
-        sampling: how records are drawn anew for every query; None: every record is in every query.
-    """
-
-    mechanism: VoteMechanism
+    mechanism: VoteMechanism  # at its parameter
     epsilon: float
     delta: float
-    account: str
-    sampling: Sampling | None = None
+    account: str  # the account that proves it; "none" where none does
+    sampling: Sampling | None = None  # how records are drawn anew for every query; None: every record is in every query
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cost as plain data; ε is None where nothing is proved."""
@@ -57,11 +49,7 @@ class MechanismCost:
 
 
 def sampling_of(argument: dict[str, Any]) -> Sampling | None:
-    """Return the sampling of `SAMPLING` fields, of which those that are None or missing are not given.
-
-    Raises:
-        InvalidInput: a field without ``records``, or a value out of its range.
-    """
+    """Return the sampling of `SAMPLING` fields, of which those that are None or missing are not given."""
     given = {name: argument[name] for name in SAMPLING if argument.get(name) is not None}
     if "records" not in given:
         for name, value in given.items():
@@ -79,15 +67,10 @@ def sampling_of(argument: dict[str, Any]) -> Sampling | None:
 def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> MechanismCost:
     """Return what releases of a mechanism cost together: of the one that is given, or of the best within a total.
 
-    Args:
-        argument: ``mechanism``, its name; ``K``, ``classes``, ``affected``; ``queries``; and ``parameter`` with
-            ``delta`` and, with a check, ``threshold``, ``check_sigma`` and ``cap``, or ``total_epsilon`` with
-            ``total_delta``; and, where records are drawn anew for every query, the fields of `SAMPLING`. What is None
-            is not given.
-        sampling: how they are drawn, instead of those fields.
-
-    Raises:
-        InvalidInput: no such mechanism, a number out of its range, or arguments that do not go together.
+    ``argument``: ``mechanism``, its name; ``K``, ``classes``, ``affected``; ``queries``; and ``parameter`` with
+    ``delta`` and, with a check, ``threshold``, ``check_sigma`` and ``cap``, or ``total_epsilon`` with ``total_delta``;
+    and, where records are drawn anew for every query, the fields of `SAMPLING`, or ``sampling``. What is None is not
+    given.
     """
     found = mechanism_class(argument["mechanism"])
     shape = argument["K"], argument["classes"]
@@ -124,15 +107,7 @@ def compute_cost(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 def verify_cost(answer: Any, argument: dict[str, Any]) -> MechanismCost:
     """Return a cost that another process found, accounted for again at its own parameter.
 
-    Args:
-        answer: as `MechanismCost.as_dict` has it; anything may be in it.
-        argument: what was asked, as for `find_cost`.
-
-    Guarantees:
-        The ε is what the accounts of this process prove, and no more than the answer says.
-
-    Raises:
-        VerificationFailed: the answer is for another question, or less is proved than it says.
+    Guarantees: The ε is what the accounts of this process prove, and no more than the answer says.
     """
     given = argument["parameter"] is not None
     delta = argument["delta"] if given else argument["total_delta"] or 0.0

@@ -20,11 +20,7 @@ SWEEPS, NUMBER_SECONDS, CELLS_CUBED_SECONDS = 60, 2.5e-8, 8e-8
 
 
 def group_seconds(problem: GroupProblem) -> float:
-    """Return about how long a design takes [s], within a factor of three.
-
-    Raises:
-        InvalidInput: it is too large for any table; says how many corners, cells or voters there are.
-    """
+    """Return about how long a design takes [s], within a factor of three."""
     if problem.K > MAX_GROUP_VOTERS:
         raise InvalidInput("groups", f"{problem.K} voters", f"at most {MAX_GROUP_VOTERS} voters in all groups")
     cells = len(problem.cells.owners)
@@ -54,12 +50,7 @@ def recheck_groups(argument: dict[str, Any], result: dict[str, Any]) -> None:
 
 
 def verify_group_answer(answer: Any, problem: GroupProblem) -> dict[str, Any]:
-    """Return an answer whose rule is proved private, here, for the problem that was asked, and is the table shown.
-
-    Raises:
-        VerificationFailed: it has no rule, one for another problem, or shows another table.
-        NotPrivate: its rule is not private.
-    """
+    """Return an answer whose rule is proved private, here, for the problem that was asked, and is the table shown."""
     if not isinstance(answer, dict) or "rule" not in answer:
         raise VerificationFailed("The answer has no rule.")
     try:

@@ -153,32 +153,17 @@ def table_to_dict(id: str, record: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class VerifiedTable(PluralitySolution):
-    """Table that came from elsewhere and was proved by this process, with its origin.
+    """Table that came from elsewhere and was proved by this process, with its origin."""
 
-    Attributes:
-        id: content key of what was asked.
-        cached: whether the other side had it before.
-        utilities: of every mechanism at the same privacy, by name: the other side's word.
-    """
-
-    id: str
-    cached: bool
-    utilities: dict[str, float]
+    id: str  # content key of what was asked
+    cached: bool  # whether the other side had it before
+    utilities: dict[str, float]  # of every mechanism at the same privacy, by name: the other side's word
 
 
 def verify_table(answer: Any, spec: TableSpec) -> VerifiedTable:
     """Return the table of an answer under a certificate of this process, with its utility recomputed.
 
-    Args:
-        answer: as plain data, with ``rule``, ``cached`` and ``utilities``; anything may be in it.
-        spec: what was asked.
-
-    Guarantees:
-        The rule is private for ``spec.problem``, exactly as its bits are.
-
-    Raises:
-        VerificationFailed: it answers another question, or what it claims does not fit its rule.
-        NotPrivate: its rule is not private.
+    Guarantees: The rule is private for ``spec.problem``, exactly as its bits are.
     """
     utilities = verify_plurality(answer, spec.problem)["utilities"]
     members(utilities, dict)

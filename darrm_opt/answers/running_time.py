@@ -63,30 +63,16 @@ BASIS = "A fit to measured solves of up to 201 voters: right within a factor of 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Expected cost of a solve.
+    """Expected cost of a solve."""
 
-    Attributes:
-        constraints: size of the permutation-reduced constraint set [rows].
-        method: how it would be solved, "cuts" or "enumerate".
-        seconds: expected time on one processor [s].
-        basis: what the expectation rests on.
-    """
-
-    constraints: int
-    method: Literal["cuts", "enumerate"]
+    constraints: int  # size of the permutation-reduced constraint set [rows]
+    method: Literal["cuts", "enumerate"]  # how it would be solved, "cuts" or "enumerate"
     seconds: float
-    basis: str = BASIS
+    basis: str = BASIS  # what the expectation rests on
 
 
 def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
     """Return the expected cost of a design; nothing is solved.
-
-    Args:
-        request: what is asked.
-        method: as in `solve`.
-
-    Raises:
-        InvalidInput: more than `MAX_ESTIMATED_VOTERS` voters, or more rows than can be enumerated.
 
     >>> from darrm_opt.problem import Problem
     >>> estimate = estimate_cost(DesignSpec(Problem.from_allowance(K=35, m=3, epsilon=0.1, Delta=1e-5)))
@@ -190,14 +176,7 @@ SUBSAMPLED_PLAN_ACCOUNTS = 80
 def plan_seconds(
     solve_time: float, queries: int, time_limit: float | None = None, account_seconds: float = 0.0
 ) -> float:
-    """Return the expected time of a plan [s], from that of one solve; with a limit, little longer than that.
-
-    Args:
-        solve_time: time of one design [s].
-        queries: Q ≥ 1.
-        time_limit: of the plan [s]; None for none.
-        account_seconds: what the accounts of a draw take (`plan_account_seconds`) [s].
-    """
+    """Return the expected time of a plan [s], from that of one solve; with a limit, little longer than that."""
     seconds = PLAN_SOLVES * solve_time + PLAN_QUERY_SECONDS * min(queries, MAX_PLAN_QUERIES) + account_seconds
     return seconds if time_limit is None else min(seconds, time_limit + solve_time)
 
@@ -280,10 +259,7 @@ def verification_seconds(problem: Problem, arithmetic: str = "float") -> float:
 def tradeoff_seconds(missing: Sequence[DesignSpec], specs: Sequence[DesignSpec], baselines: int) -> float:
     """Return the expected time of a trade-off [s]: its solves, and the certificates of what it compares.
 
-    Args:
-        missing: designs that must be solved; each is proved once more before it is stored.
-        specs: all designs.
-        baselines: how many are compared with each.
+    Each design is proved once more before it is stored.
     """
     solving = sum(estimate_cost(spec).seconds + verification_seconds(spec.problem) for spec in missing)
     return solving + baselines * sum(verification_seconds(spec.problem) for spec in specs)
@@ -304,13 +280,7 @@ MAX_BIT_QUERIES = 3000
 
 
 def composition_seconds(queries: int, *, designed: bool, fresh: bool) -> float:
-    """Return the expected time of all accounts of so many releases [s], within a factor of three where it takes long.
-
-    Args:
-        queries: number of releases.
-        designed: whether each is of one γ; else all that is known of it is an (ε, δ).
-        fresh: whether the votes are fresh for each release.
-    """
+    """Return the expected time of all accounts of so many releases [s], within a factor of three where it is long."""
     if not designed:
         return 0.01 + 5e-7 * min(queries, 3_000_000)
     bits = 4e-3 * min(queries, MAX_BIT_QUERIES) if fresh else 0.0

@@ -69,12 +69,7 @@ class VerifiedAnswer(Solution):
 def verify_answer(content: Any, spec: DesignSpec) -> VerifiedAnswer:
     """Return an answer under a certificate of this process.
 
-    Args:
-        content: the answer as plain data, a record with ``id``, ``cached`` and ``nearest``; anything may be in it.
-        spec: what was asked.
-
-    Guarantees:
-        The γ returned is private for ``spec.problem``, exactly as its bits are; its utility is its own.
+    Guarantees: The γ returned is private for ``spec.problem``, exactly as its bits are; its utility is its own.
     """
     try:
         solution = read_solution(content)
@@ -161,16 +156,7 @@ def verify_tradeoff(answer: Any, problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to the inverse question: each γ private for the problem at its number, and worth what is said.
-
-    Args:
-        answer: as plain data.
-        request: the arguments of `darrm_opt.design.inverse.least_parameter`, ``epsilon`` perhaps "inf".
-
-    Raises:
-        VerificationFailed: it answers another question, or its γ does not reach what was wanted.
-        NotPrivate: a γ in it is not.
-    """
+    """Return the answer to the inverse question: each γ private for the problem at its number, worth what is said."""
     from darrm_opt.design.inverse import FULL_SLACK, problem_at, utility_of
     from darrm_opt.design.objective import as_objective
 
@@ -198,11 +184,7 @@ def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class VerifiedProfile(PrivacyProfile):
-    """Privacy profile that this process computed of a γ that came from elsewhere.
-
-    Attributes:
-        noise: the γ.
-    """
+    """Privacy profile that this process computed of a γ that came from elsewhere."""
 
     noise: NoiseFunction
 
@@ -212,11 +194,7 @@ def verify_profile(
 ) -> VerifiedProfile:
     """Return the profile of the γ of an answer, computed here.
 
-    Args:
-        answer: as plain data.
-        problem: what was asked.
-        noise_sent: the γ that was sent, private or not; None where γ_opt was asked for.
-        epsilons: where it was asked [nats]; None where that was left to the other side.
+    ``noise_sent``: the γ that was sent, private or not; None where γ_opt was asked for.
     """
     noise = parse_gamma(member(answer, "gamma"), problem.K)
     if noise_sent is None:
@@ -243,12 +221,7 @@ def certify(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def recheck_certificate(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Prove a stored certificate again.
-
-    Raises:
-        ValueError: it is no proof.
-        NotPrivate: the γ is not private.
-    """
+    """Prove a stored certificate again."""
     if result["bound"] > result["limit"]:
         raise ValueError("it is no proof")
     verify(problem_from_record(argument["problem"]), argument["gamma"])
@@ -262,12 +235,7 @@ def certificate_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dic
 
 
 def verify_budget(answer: Any, body: dict[str, Any]) -> None:
-    """Refuse an answer about other voters, another budget or another draw than the request states.
-
-    Args:
-        answer: a comparison or a plan.
-        body: the request, as `requests.budget_body` and `requests.draw_body` state it.
-    """
+    """Refuse an answer about other voters, another budget or another draw than the request states."""
     voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
     draw = {name: body[name] for name in DRAW} if "n" in body else None
     draw_record = member(answer, "draw")
@@ -302,15 +270,8 @@ def verify_comparison(answer: Any, problem: Problem, body: dict[str, Any]) -> di
 def verify_plan(answer: Any, problem: Problem, body: dict[str, Any], *, trained_once: bool) -> dict[str, Any]:
     """Return a plan, each γ in it private for the target that its option names.
 
-    Args:
-        answer: as plain data.
-        problem: the voters that were asked about.
-        body: the request, as in `verify_budget`.
-        trained_once: whether they answer many queries with the same randomness: then their own privacy does not count.
-
-    Raises:
-        VerificationFailed: a γ in it is for other voters, or it answers another question.
-        NotPrivate: a γ in it is not.
+    ``trained_once``: whether the voters answer many queries with the same randomness: then their own privacy does not
+    count.
     """
     verify_budget(answer, body)
     voter = Privacy(math.inf) if trained_once else problem.voter
@@ -339,13 +300,7 @@ def verify_plurality(answer: Any, problem: PluralityProblem) -> dict[str, Any]:
 
 
 def verify_options(answer: Any, problem: PluralityProblem, queries: int) -> dict[str, Any]:
-    """Return the options for queries, the mechanism of the best one proved to fit in the total.
-
-    Raises:
-        VerificationFailed: it is for other voters or classes, no mechanism, or so many answers of it are not within the
-            total.
-        NotPrivate: it is a rule that is not private for its problem.
-    """
+    """Return the options for queries, the mechanism of the best one proved to fit in the total."""
     from darrm_opt.mechanisms import mechanism_from_record
 
     try:

@@ -39,23 +39,14 @@ from darrm_opt.rounding import float_above, one_minus_power
 class Bags:
     """How the subsamples of K models are drawn, as for `bagging_guarantee`.
 
-    Args:
-        n: records in the dataset, ≥ 2 (a public lower bound is safe) [records].
-        subsample_size: k ≥ 1 records for each model; n at most without replacement [records].
-        replacement: whether a record can be drawn twice within a subsample.
-        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-
-    Raises:
-        InvalidInput: an argument outside its range, or ``disjoint`` with replacement.
-
     >>> round(Bags(1000, 50).chance, 4)
     0.0488
     """
 
-    n: int
-    subsample_size: int
-    replacement: bool = True
-    sampling: Sampling = "independent"
+    n: int  # records in the dataset, ≥ 2 (a public lower bound is safe) [records]
+    subsample_size: int  # k ≥ 1 records for each model; n at most without replacement [records]
+    replacement: bool = True  # whether a record can be drawn twice within a subsample
+    sampling: Sampling = "independent"  # without replacement, subsamples ``independent`` or ``disjoint``
 
     def __post_init__(self) -> None:
         n = whole_number(self.n, "n", "a number of records, at least 2", least=2)
@@ -99,11 +90,7 @@ class Bags:
 def checked_bags(
     problem: Problem, n: int | None, subsample_size: int | None, sampling: Sampling, *, replacement: bool
 ) -> Bags | None:
-    """Return how the voters' subsamples are drawn, None where nothing is said of it.
-
-    Raises:
-        InvalidInput: half of it is said, or ``affected`` is too: the draw decides that.
-    """
+    """Return how the voters' subsamples are drawn, None where nothing is said of it."""
     if n is None and subsample_size is None:
         for name, value, default in (("replacement", replacement, True), ("sampling", sampling, "independent")):
             if value != default:
@@ -134,20 +121,9 @@ def draw_subsamples(
 ) -> list[NDArray[np.int64]]:
     """Return the record numbers of each model's subsample.
 
-    Args:
-        n: records in the dataset, ≥ 2.
-        subsample_size: records per model, ≥ 1.
-        n_models: models, ≥ 1.
-        replacement: whether a record can be drawn twice within a subsample.
-        sampling: without replacement, each subsample afresh, or all of them at once and disjoint.
-        source: where chance comes from; None for the operating system. The indices must stay secret: who knows
-            them knows which models saw a record.
+    The record numbers must stay secret: who knows them knows which models saw a record.
 
-    Returns:
-        ``n_models`` arrays of shape (subsample_size,), record numbers in 0..n−1.
-
-    Guarantees:
-        Every sequence (with replacement) or ordered subset (without) is equally likely.
+    Guarantees: Every sequence (with replacement) or ordered subset (without) is equally likely.
 
     >>> [len(members) for members in draw_subsamples(100, 10, 3)]
     [10, 10, 10]

@@ -42,18 +42,11 @@ Adjacency = Literal["add_remove", "replace", "both"]
 class Guarantee(Privacy):
     """(ε, δ)-differential privacy, for every dataset and every neighbour of it.
 
-    Args:
-        epsilon: [nats], ≥ 0.
-        delta: [probability], in [0, 1).
-        adjacency: the neighbours it holds for.
-        basis: the theorem it rests on.
-
-    Guarantees:
-        A `Privacy`, so it serves as ``Problem.voter`` as it is.
+    Guarantees: A `Privacy`, so it serves as ``Problem.voter`` as it is.
     """
 
-    adjacency: Adjacency = "both"
-    basis: str = ""
+    adjacency: Adjacency = "both"  # the neighbours it holds for
+    basis: str = ""  # the theorem it rests on
 
 
 @dataclass(frozen=True)
@@ -62,19 +55,12 @@ class PerInstanceLoss:
 
     The number is computed from the private data and holds at that dataset only; the number itself,
     and anything decided by it, can reveal a record. It is for the eyes of the data's owner.
-
-    Attributes:
-        epsilon: [nats]; the dataset and each neighbour are (ε, δ)-indistinguishable, both ways, for
-            a number of releases that was fixed in advance.
-        delta: [probability].
-        adjacency: the neighbours it holds for.
-        basis: the theorem it rests on.
     """
 
     epsilon: float
     delta: float
-    adjacency: Adjacency
-    basis: str
+    adjacency: Adjacency  # the neighbours it holds for
+    basis: str  # the theorem it rests on
 
     @property
     def warning(self) -> str:
@@ -87,19 +73,12 @@ class PerInstanceLoss:
 
 @dataclass(frozen=True)
 class UnsoundClaim:
-    """A privacy claim of the literature that is false as printed, kept to reproduce its tables.
-
-    Attributes:
-        epsilon: the ε that the source would report [nats].
-        delta: the δ that the source would report [probability].
-        basis: where it is claimed.
-        why: what is wrong with it.
-    """
+    """A privacy claim of the literature that is false as printed, kept to reproduce its tables."""
 
     epsilon: float
     delta: float
-    basis: str
-    why: str
+    basis: str  # where it is claimed
+    why: str  # what is wrong with it
 
 
 Sampling = Literal["independent", "disjoint"]
@@ -111,24 +90,13 @@ MAX_DRAWS = 2**53
 
 @dataclass(frozen=True)
 class Draws:
-    """How the subsamples are drawn.
+    """How the subsamples are drawn."""
 
-    Args:
-        n: records in the dataset, ≥ 2.
-        subsample_size: k ≥ 1 [records].
-        n_models: N ≥ 1.
-        replacement: whether a record can be drawn twice within a subsample.
-        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-
-    Raises:
-        InvalidInput: an argument outside its range, or n or more draws without replacement.
-    """
-
-    n: int
-    subsample_size: int
+    n: int  # records in the dataset, ≥ 2
+    subsample_size: int  # k ≥ 1 [records]
     n_models: int
-    replacement: bool
-    sampling: Sampling
+    replacement: bool  # whether a record can be drawn twice within a subsample
+    sampling: Sampling  # without replacement, subsamples ``independent`` or ``disjoint``
 
     def __post_init__(self) -> None:
         n = whole_number(self.n, "n", "a number of records, at least 2", least=2)
@@ -195,25 +163,11 @@ def bagging_guarantee(
 ) -> Guarantee:
     """Return the privacy of releasing all ``n_models`` models.
 
-    Args:
-        n: records in the dataset at hand, ≥ 2 (a public lower bound of it is safe) [records].
-        subsample_size: records drawn for one model, k ≥ 1 [records].
-        n_models: models, N ≥ 1.
-        replacement: whether a record can be drawn twice within a subsample.
-        sampling: without replacement, whether each subsample is drawn afresh (``independent``; use it
-            for voters, which DaRRM assumes independent) or all of them at once (``disjoint``).
-        form: ``paper`` for the published (ε, δ); ``zero`` for (0, δ), which is stronger.
+    ``sampling``: without replacement, whether each subsample is drawn afresh (``independent``; use it for voters, which
+    DaRRM assumes independent) or all of them at once (``disjoint``). ``form``: ``paper`` for the published (ε, δ);
+    ``zero`` for (0, δ), which is stronger.
 
-    Returns:
-        (ε, δ), each the smallest double not below the exact value.
-
-    Guarantees:
-        Holds for adding, removing and replacing one record.
-
-    Raises:
-        InvalidInput: an argument outside its range, more draws without replacement than n − 1, or a δ
-            that rounds to 1.
-
+    Guarantees: Holds for adding, removing and replacing one record.
     Source: Liu, Jia, Gong, Theorems 2, 3 and 4; ``independent`` and ``zero`` are ours.
 
     >>> bagging_guarantee(60_000, 300).delta
@@ -241,8 +195,7 @@ def bagging_majority_delta(K: int, member_delta: float) -> float:
     one: (K−1)/2 members always vote 1, the others only if they drew the record. The bit changes
     unless all of those missed it.
 
-    Returns:
-        1 − (1−Δ)^((K+1)/2), rounded up; attained, and far below the 1 − (1−Δ)^K of all the models.
+    1 − (1−Δ)^((K+1)/2), rounded up; attained, and far below the 1 − (1−Δ)^K of all the models.
 
     >>> bagging_majority_delta(5, 0.1) < 1 - 0.9**5
     True
@@ -257,14 +210,9 @@ def bagging_majority_delta(K: int, member_delta: float) -> float:
 def bagging_max_draws(n: int, *, delta: float, epsilon: float | None = None, replacement: bool = True) -> int:
     """Return the largest number of draws M = N·k that stays within (ε, δ); 0 when not even one does.
 
-    Args:
-        n: records in the dataset, ≥ 2.
-        delta: [probability], in [0, 1); read as the decimal it prints as (0.18 is 18/100).
-        epsilon: bound on the papers' ε [nats], read likewise; None for the form ``zero``.
-        replacement: with replacement, or without and disjoint.
+    ε and δ are read as the decimals that they print as (0.18 is 18/100); no ε for the form ``zero``.
 
-    Guarantees:
-        M draws satisfy the bound and M + 1 do not, decided without floating point.
+    Guarantees: M draws satisfy the bound and M + 1 do not, decided without floating point.
 
     >>> bagging_max_draws(50_000, delta=0.18, epsilon=0.2)
     9922

@@ -50,20 +50,11 @@ class TeacherLayout(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A record-to-chunk table.
+    """A record-to-chunk table."""
 
-    Args:
-        chunks: shape (n_records, n_partitions), each in 0..n_chunks−1.
-        n_chunks: chunks per partition.
-        adjacency: the neighbours for which one record changes only its own chunks.
-
-    Raises:
-        InvalidInput: wrong shape, no records or partitions, or a chunk outside 0..n_chunks−1.
-    """
-
-    chunks: NDArray[np.int64]
-    n_chunks: int
-    adjacency: Neighbours
+    chunks: NDArray[np.int64]  # shape (n_records, n_partitions), each in 0..n_chunks−1
+    n_chunks: int  # chunks per partition
+    adjacency: Neighbours  # the neighbours for which one record changes only its own chunks
 
     def __init__(self, chunks: Any, n_chunks: int, adjacency: Neighbours) -> None:
         n_chunks = whole_number(n_chunks, "n_chunks", "a number of chunks, at least 1")
@@ -85,11 +76,7 @@ class Partition:
         return int(self.chunks.shape[1])
 
     def check_plan(self, plan: TeacherLayout) -> None:
-        """Refuse a plan that counts on other teachers.
-
-        Raises:
-            InvalidInput: the plan has other numbers of chunks or partitions, or other neighbours.
-        """
+        """Refuse a plan that counts on other teachers."""
         for name in ("n_chunks", "n_partitions", "adjacency"):
             if getattr(self, name) != getattr(plan, name):
                 raise InvalidInput(name, getattr(self, name), f"{getattr(plan, name)!r}, as the plan says")
@@ -117,14 +104,7 @@ def slot_partition(
 ) -> Partition:
     """Deal record numbers to chunks, at random and balanced; for neighbours that replace one record.
 
-    Args:
-        n_records: public number of records, ≥ n_chunks.
-        n_chunks: chunks (teachers) per partition, ≥ 1.
-        n_partitions: independent partitions, ≥ 1.
-        source: where chance comes from; None for the operating system. Privacy does not rest on it.
-
-    Returns:
-        A table with chunks of ⌊n/n_chunks⌋ or ⌈n/n_chunks⌉ records.
+    Privacy does not rest on ``source``.
 
     >>> slot_partition(7, 3, 2).chunks.shape
     (7, 2)
@@ -148,18 +128,8 @@ def hashed_partition(
 ) -> Partition:
     """Send each record to chunks that only its identifier and the key decide; for neighbours that add or remove one.
 
-    Args:
-        record_ids: an identifier per record, text, bytes or a whole number. Rows with the same identifier
-            share their chunks and are protected together.
-        n_chunks: chunks (teachers) per partition, ≥ 1.
-        n_partitions: ≥ 1.
-        key: secret or public, 1 to 64 bytes, chosen without looking at the records.
-
-    Returns:
-        A table whose chunks vary in size; an empty chunk's teacher gives a constant vote.
-
-    Raises:
-        InvalidInput: no records, an identifier of another type, or a key of another length.
+    Rows with the same identifier share their chunks and are protected together. The key, 1 to 64 bytes, is chosen
+    without looking at the records. Chunks vary in size; an empty one's teacher gives a constant vote.
 
     >>> hashed_partition(["ann", "bo"], 5, key=b"k").chunks[0] == hashed_partition(["ann"], 5, key=b"k").chunks[0]
     array([ True])
@@ -174,12 +144,7 @@ def hashed_partition(
 
 
 def checked_chunks(chunks: Any, n_chunks: int) -> NDArray[np.int64]:
-    """Return a record-to-chunk table as int64.
-
-    Args:
-        chunks: chunk numbers, shape (n_records, n_partitions), each in 0..n_chunks−1.
-        n_chunks: chunks of a partition, ≥ 1.
-    """
+    """Return a record-to-chunk table as int64."""
     array = np.asarray(chunks)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iu":
         raise InvalidInput("chunks", chunks, "whole numbers of shape (n_records, n_partitions), not empty")

@@ -56,17 +56,8 @@ def train_teachers(
 ) -> list[list[Any]]:
     """Return the teachers, ``[partition][chunk]``.
 
-    Args:
-        estimator: an untrained estimator, copied for each teacher; or a function that makes one.
-        X: records, first axis n_records.
-        y: labels, each one of ``classes``, shape (n_records,).
-        partition: who teaches whom.
-        classes: all classes, a public list: taken from the data it would tell which classes occur.
-        seed: public; with the teacher's place it sets every parameter ``random_state`` that the estimator
-            has and is None.
-
-    Raises:
-        InvalidInput: shapes that disagree, fewer than two classes, or a label that is not a class.
+    ``classes`` is a public list: taken from the data it would tell which classes occur. ``seed``, public too, sets with
+    the teacher's place every parameter ``random_state`` that the estimator has and is None.
     """
     classes = checked_classes(classes)
     X, y = np.asarray(X), np.asarray(y)
@@ -87,13 +78,8 @@ def collect_votes(
 ) -> NDArray[np.int64]:
     """Return each teacher's vote on each point of a public pool.
 
-    Args:
-        teachers: ``[partition][chunk]``, from `train_teachers`.
-        pool: unlabelled public points, first axis n_queries, in an order that does not depend on the data.
-        classes: as in training.
-
-    Returns:
-        shape (n_partitions, n_chunks, n_queries), positions in ``classes``. Not private: never publish.
+    Shape (n_partitions, n_chunks, n_queries), positions in ``classes``. Not private: never publish. The order of the
+    pool must not depend on the data.
     """
     classes = checked_classes(classes)
     votes = [[class_numbers(np.asarray(t.predict(pool)), classes, "prediction") for t in row] for row in teachers]
@@ -103,17 +89,7 @@ def collect_votes(
 def train_student(
     estimator: Estimator | Callable[[], Estimator], pool: Any, labels: Any, *, classes: Sequence[Any] = (0, 1)
 ) -> Any:
-    """Return a student trained on released labels; it may be queried and published without limit (post-processing).
-
-    Args:
-        estimator: an untrained estimator, or a function that makes one.
-        pool: the public points, first axis at least as long as ``labels``; the first ones are used.
-        labels: released class numbers, positions in ``classes``, at least one.
-        classes: as in training.
-
-    Raises:
-        InvalidInput: labels that are not one for each of the first points, or classes that are none.
-    """
+    """Return a student trained on released labels; it may be queried and published without limit (post-processing)."""
     classes = checked_classes(classes)
     numbers = np.asarray(labels)
     if numbers.ndim != 1 or not 0 < numbers.size <= np.shape(pool)[0]:
@@ -131,13 +107,7 @@ def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def class_numbers(labels: NDArray[Any], classes: tuple[Any, ...], argument: str) -> NDArray[np.int64]:
-    """Return the position of each label in ``classes``.
-
-    Args:
-        labels: shape (n_records,).
-        classes: all that there may be.
-        argument: what the labels are called in the message.
-    """
+    """Return the position of each label in ``classes``."""
     numbers = {label: number for number, label in enumerate(classes)}
     try:
         return np.array([numbers[label] for label in labels.tolist()], dtype=np.int64)
@@ -155,16 +125,7 @@ def train_one(
     classes: tuple[Any, ...],
     place: tuple[int, int, int],
 ) -> Any:
-    """Return one model, trained on the records ``members`` alone; constant where these are of one class or none.
-
-    Args:
-        estimator: an untrained estimator, or a function that makes one.
-        X: all records.
-        y: their labels, shape (n_records,).
-        members: numbers of the records that it sees; one may be there twice.
-        classes: all classes.
-        place: public whole numbers from which its own randomness is seeded.
-    """
+    """Return one model, trained on the records ``members`` alone; constant where these are of one class or none."""
     if members.size == 0:
         return ConstantVote(classes[0])
     labels = y[members]

@@ -159,9 +159,7 @@ def repair(
 ) -> tuple[NoiseFunction, Certificate]:
     """Certify γ given what a search found for it.
 
-    Args:
-        worst: the outcome of its search.
-        search_again: whether a scaled γ is searched even where the search of γ proves it (`scaled_worst_case`).
+    ``search_again``: whether a scaled γ is searched even where the search of γ proves it (`scaled_worst_case`).
     """
     if worst.bound <= constraint.limit:
         return noise, certificate_of(worst, constraint)
@@ -189,12 +187,6 @@ def scaled_worst_case(
     noise: NoiseFunction, worst: WorstCase, scaled_noise: NoiseFunction, scale: float, constraint: PrivacyConstraint
 ) -> WorstCase | None:
     """Return the worst case of a scaled γ that the search of γ itself implies; None where a new search is needed.
-
-    Args:
-        noise: γ as it was searched.
-        worst: what the search found: V and the multiset.
-        scaled_noise: the doubles γ′.
-        scale: in (0, 1].
 
     Source: ours; "The repair, and rounding" of the documentation's proofs.
     """

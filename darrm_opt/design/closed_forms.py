@@ -83,9 +83,7 @@ def best_closed_form(
 ) -> tuple[NoiseFunction, Certificate]:
     """Return the closed form that has the largest utility once it is scaled until it is private, and its certificate.
 
-    Args:
-        utility: of a γ, from its upper half.
-        deadline: when to give up [s], by `time.perf_counter`: `one_voter` where nothing was proved by then.
+    It is `one_voter` where nothing was proved by the deadline.
     """
     best: tuple[float, NoiseFunction, WorstCase] | None = None
     try:

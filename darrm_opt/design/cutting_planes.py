@@ -50,21 +50,13 @@ MAX_ROUNDS = 500
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Incumbent:
-    """A γ that was searched, with the outcome of that search.
+    """A γ that was searched, with the outcome of that search."""
 
-    Attributes:
-        searched: γ as it was searched, before any scaling.
-        worst: what the search found for it.
-        limit: right-hand side of the privacy constraint.
-        complete: whether the search covered every multiset; else it may have missed worse ones.
-        partial: whether it covered a part of the faces only (`Stage.parts`).
-    """
-
-    searched: NoiseFunction
-    worst: WorstCase
-    limit: float
-    complete: bool
-    partial: bool = False
+    searched: NoiseFunction  # γ as it was searched, before any scaling
+    worst: WorstCase  # what the search found for it
+    limit: float  # right-hand side of the privacy constraint
+    complete: bool  # whether the search covered every multiset; else it may have missed worse ones
+    partial: bool = False  # whether it covered a part of the faces only (`Stage.parts`)
 
     @cached_property
     def noise(self) -> NoiseFunction:
@@ -88,20 +80,7 @@ def no_release(K: int) -> NoiseFunction:
 
 
 class CuttingPlanes:
-    """The loop over programs and worst cases, between an incumbent and a proven bound.
-
-    Args:
-        goal: what is maximised.
-        program: the program, which grows; empty or with rows to start from.
-        on_round: called after every round, with a bound; None: nobody looks.
-
-    Attributes:
-        incumbent: best γ so far; None before any.
-        bound: proven upper bound on the canonical value of every private γ.
-        multipliers: those that prove the bound, shape (≤ rows,); empty before any.
-        violation: by how much the last γ searched breaks the constraint; ≤ 0 where it does not.
-        rounds: programs solved with rows still missing.
-    """
+    """The loop over programs and worst cases, between an incumbent and a proven bound."""
 
     def __init__(
         self,
@@ -113,10 +92,11 @@ class CuttingPlanes:
     ) -> None:
         self._constraint, self._goal, self.program = constraint, goal, program
         self._clock, self._on_round = clock, on_round
-        self.incumbent: Incumbent | None = None
-        self.bound, self.violation = 1.0, 0.0
-        self.multipliers: Array = np.empty(0)
-        self.rounds = 0
+        self.incumbent: Incumbent | None = None  # best γ so far; None before any
+        self.bound = 1.0  # proven upper bound on the canonical value of every private γ
+        self.violation = 0.0  # by how much the last γ searched breaks the constraint; ≤ 0 where it does not
+        self.multipliers: Array = np.empty(0)  # those that prove the bound, shape (≤ rows,); empty before any
+        self.rounds = 0  # programs solved with rows still missing
         self._turn = 0  # which part of the faces is searched next
         # how far a multiset must be violated to become a row
         smallest = max(CUT_SHARE * constraint.limit, 2 * search_error(constraint, 1.0))
@@ -285,12 +265,7 @@ class CuttingPlanes:
 
 
 def select_cuts(cuts: Counts, stage: Stage) -> Counts:
-    """Return the worst cuts that keep the stage's distance from each other: neighbours are nearly the same row.
-
-    Args:
-        cuts: multisets, worst first, shape (many, corners).
-        stage: says how many and how far apart.
-    """
+    """Return the worst cuts that keep the stage's distance from each other: neighbours are nearly the same row."""
     if stage.min_distance == 0:
         return cuts[: stage.max_cuts]
     remaining = np.arange(len(cuts))

@@ -291,11 +291,7 @@ def problem_at(
     delta: float | None = None,
     affected: int | None = None,
 ) -> Problem:
-    """Return the problem of a question of `least_parameter` at a value of its parameter; the others are as there.
-
-    Raises:
-        InvalidInput: a number is out of its range, missing, or given beside the parameter that is searched for.
-    """
+    """Return the problem of a question of `least_parameter` at a value of its parameter; the others are as there."""
     if parameter not in get_args(Parameter):
         raise InvalidInput("parameter", parameter, "'m', 'target_epsilon' or 'epsilon'")
     if parameter == "epsilon":

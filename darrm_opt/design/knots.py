@@ -36,26 +36,15 @@ MIN_NEW_KNOTS, MAX_NEW_KNOTS = 16, 60
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Knots:
-    """Some coordinates of γ's upper half, the first and the last among them.
+    """Some coordinates of γ's upper half, the first and the last among them."""
 
-    Attributes:
-        places: their indices, increasing, shape (knots,).
-        entries: number of coordinates.
-        monotone: whether the program's variables are the increments of γ.
-    """
-
-    places: NDArray[np.int64]
-    entries: int
-    monotone: bool
+    places: NDArray[np.int64]  # their indices, increasing, shape (knots,)
+    entries: int  # number of coordinates
+    monotone: bool  # whether the program's variables are the increments of γ
 
     @classmethod
     def initial(cls, weights: Array, K: int, *, monotone: bool) -> Knots:
-        """Return knots close together where the objective lies, and far apart elsewhere; steps are shares of √K.
-
-        Args:
-            weights: of γ, shape (entries,).
-            monotone: as in `Knots`.
-        """
+        """Return knots close together where the objective lies, and far apart elsewhere; steps are shares of √K."""
         entries, largest = weights.size, weights.max()
         relevant, heaviest = (np.flatnonzero(weights > share * largest) for share in (MIN_WEIGHT, MIN_WEIGHT**0.5))
         step = max(K**0.5 / 32, heaviest.size / MAX_CLOSE_KNOTS)
@@ -98,13 +87,7 @@ class Knots:
         return np.interp(np.arange(self.entries), self.places, values)
 
     def refine(self, reduced_costs: Array, z: Array, loss_limit: float) -> Knots | None:
-        """Return more knots, where most is lost, until about ``loss_limit`` is left to lose; None if none are to add.
-
-        Args:
-            reduced_costs: r at all coordinates, shape (entries,).
-            z: the answer, shape (entries,).
-            loss_limit: sum of v over the coordinates that may stay.
-        """
+        """Return more knots, where most is lost, until about ``loss_limit`` is left to lose; None: nothing to add."""
         loss = np.maximum(reduced_costs, 0.0) * (1.0 - z) + np.maximum(-reduced_costs, 0.0) * z
         if loss.sum() <= loss_limit:
             return None

@@ -31,21 +31,13 @@ below what a user can see."""
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearGoal:
-    """A linear goal over γ's upper half and auxiliary variables.
+    """A linear goal over γ's upper half and auxiliary variables."""
 
-    Attributes:
-        weights: shape (entries + auxiliaries,).
-        utility: of a γ, from its upper half, shape (entries,).
-        offset: what weights·(γ, u) lacks to the utility.
-        rows: shape (many, entries + auxiliaries).
-        limits: shape (many,).
-    """
-
-    weights: Array
-    utility: Callable[[Array], float]
-    offset: float
-    rows: Array
-    limits: Array
+    weights: Array  # shape (entries + auxiliaries,)
+    utility: Callable[[Array], float]  # of a γ, from its upper half, shape (entries,)
+    offset: float  # what weights·(γ, u) lacks to the utility
+    rows: Array  # shape (many, entries + auxiliaries)
+    limits: Array  # shape (many,)
 
 
 def weighted_goal(weights: Array) -> LinearGoal:
@@ -56,9 +48,8 @@ def weighted_goal(weights: Array) -> LinearGoal:
 def least_error(gaps: Array, masses: Array | None) -> LinearGoal:
     """Return the goal of the least tv error over scenarios.
 
-    Args:
-        gaps: a_s = ½(α_l − α_{K−l}) for l = ⌊K/2⌋+1..K, shape (scenarios, entries).
-        masses: how much each scenario counts, shape (scenarios,), summing to 1; None for the worst of them.
+    ``gaps``: a_s = ½(α_l − α_{K−l}), shape (scenarios, entries). ``masses``: their weights; None for the worst
+    scenario.
     """
     scenarios, entries = gaps.shape
     zero_errors = np.abs(gaps.sum(axis=1))
@@ -76,22 +67,13 @@ def least_error(gaps: Array, masses: Array | None) -> LinearGoal:
 
 
 class CanonicalGoal:
-    """The goal (1−κ)·w + κ·(the plain mean of γ), and how its values and bounds relate to those of w.
-
-    Args:
-        goal: w.
-        entries: number of γ's free values.
-
-    Attributes:
-        weights: of γ and the goal's own variables, shape (entries + auxiliaries,).
-        offset: what weights·(γ, u) lacks to the value.
-    """
+    """The goal (1−κ)·w + κ·(the plain mean of γ), and how its values and bounds relate to those of w."""
 
     def __init__(self, goal: LinearGoal, entries: int) -> None:
-        self.goal = goal
-        self.weights = (1 - KAPPA) * goal.weights
+        self.goal = goal  # w
+        self.weights = (1 - KAPPA) * goal.weights  # of γ and the goal's own variables, shape (entries + auxiliaries,)
         self.weights[:entries] += KAPPA / entries
-        self.offset = (1 - KAPPA) * goal.offset
+        self.offset = (1 - KAPPA) * goal.offset  # what weights·(γ, u) lacks to the value
 
     def value(self, noise: NoiseFunction) -> float:
         """Return the canonical value of γ."""

@@ -58,26 +58,14 @@ NEAR_SHARE = 1e-3
 
 
 class MasterProgram:
-    """Maximise weights·γ over a set of corner multisets that grows.
-
-    Args:
-        goal: what is maximised, with its own variables and rows.
-        shape: "free" or "monotone".
-        by_knots: whether the solver sees γ at some coordinates only (`knots`).
-
-    Attributes:
-        rows: number of rows.
-        iterations: simplex iterations so far.
-        multipliers: of the last solve, one a row, shape (rows,).
-        knots: coordinates that the solver sees; None: all.
-    """
+    """Maximise weights·γ over a set of corner multisets that grows."""
 
     def __init__(
         self, constraint: PrivacyConstraint, goal: LinearGoal, shape: str, backend: str, *, by_knots: bool = False
     ) -> None:
         self._constraint, self._monotone = constraint, shape == "monotone"
         self._columns = goal.weights.size
-        self.knots: Knots | None = None
+        self.knots: Knots | None = None  # coordinates that the solver sees; None: all
         if by_knots:
             from darrm_opt.design.knots import Knots  # most solves do without
 
@@ -90,8 +78,8 @@ class MasterProgram:
         self._multisets: list[Counts] = []
         self._place: dict[bytes, int] = {}  # of a multiset among those that are rows
         self._active: Integers = np.empty(0, dtype=np.int64)  # rows that the solver has, in its order
-        self.rows = self.iterations = 0
-        self.multipliers: Array = np.empty(0)
+        self.rows = self.iterations = 0  # number of rows
+        self.multipliers: Array = np.empty(0)  # of the last solve, one a row, shape (rows,)
         self._answer: Array = np.empty(0)
         if self._monotone:
             self._append(self._widen(np.ones((1, constraint.entries))), np.ones(1))  # γ(K) ≤ 1
@@ -164,15 +152,7 @@ class MasterProgram:
         return dual_bound(self._to_variables(weights), rows, limits, self.multipliers[support], self._constraint.K)
 
     def refine(self, weights: Array, loss_limit: float) -> bool:
-        """Add knots where the last answer's bound loses most, until about ``loss_limit`` is left.
-
-        Args:
-            weights: as in the last `maximise`.
-            loss_limit: loss that may stay.
-
-        Returns:
-            Whether there were any to add.
-        """
+        """Add knots where the last answer's bound loses most, until about ``loss_limit`` is left."""
         if self.knots is None:
             return False
         entries = self._constraint.entries
@@ -247,11 +227,7 @@ class MasterProgram:
     def bound_for(self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exact: bool = True) -> float:
         """Return a proven bound on weights·γ over everything that ``loosest`` allows, from multipliers of these rows.
 
-        Args:
-            loosest: the constraint of the problem as asked (`PrivacyConstraint.loosest`).
-            weights: of γ and the goal's own variables, shape (columns,).
-            multipliers: as many as there were rows when they were found, shape (≤ rows,).
-            exact: whether to make the rows again.
+        ``exact`` makes the rows again.
         """
         # A multiset stands for a row of either constraint. The rows that matter are made again for ``loosest``; or,
         # where that takes long, a row A′ is bounded by this program's A: A·γ ≤ A′·γ + |A − A′|₁, and the mass of L
@@ -364,17 +340,8 @@ def in_increments(rows: Array) -> Array:
 def dual_bound(weights: Array, rows: Array, limits: Array, multipliers: Array, K: int) -> float:
     """Return a proven upper bound on w·γ over everything private, from any multipliers.
 
-    Args:
-        weights: w, shape (entries,).
-        rows: A, shape (rows, entries).
-        limits: b, shape (rows,).
-        multipliers: λ, shape (rows,); negative ones are set to 0.
-        K: number of voters, for the rounding error of the rows.
-
-    Guarantees:
-        Never below the true optimum: the error of the rows (2·(1+q)·K·`STEP_ERROR` an entry in the sum over
-        entries), of every product and of every sum is added, and γ ≤ 1 charges it.
-
+    Guarantees: Never below the true optimum: the error of the rows (2·(1+q)·K·`STEP_ERROR` an entry in the sum over
+    entries), of every product and of every sum is added, and γ ≤ 1 charges it.
     Source: weak duality, with the box's multipliers eliminated.
     """
     nonnegative = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)  # NaN is neither

@@ -94,24 +94,15 @@ def accepted_objectives() -> str:
 class Objective:
     """What the design maximises, before K is known.
 
-    Args:
-        name: one of `FAMILIES`.
-        parameters: as in the text form: (lower, tau), (lower,), (a, b) or the counts.
-        measure: ``tv`` or ``agreement``.
-
-    Guarantees:
-        Frozen, hashable, equal when equal; ``parse_objective(str(objective)) == objective``.
-
-    Raises:
-        InvalidInput: naming the argument, its value and what is accepted.
+    Guarantees: Frozen, hashable, equal when equal; ``parse_objective(str(objective)) == objective``.
 
     >>> str(rectangular(lower=0.7)), str(shared(2, 5))
     ('rectangular(lower=0.7)', 'shared(2,5) agreement')
     """
 
-    name: str
-    parameters: tuple[float, ...]
-    measure: Measure
+    name: str  # one of `FAMILIES`
+    parameters: tuple[float, ...]  # as in the text form: (lower, tau), (lower,), (a, b) or the counts
+    measure: Measure  # ``tv`` or ``agreement``
 
     def __post_init__(self) -> None:
         kind = _family_of(self.name)
@@ -144,13 +135,8 @@ class Objective:
     def weights(self, K: int) -> Array:
         """Return w_l for l = ⌊K/2⌋+1..K, read-only, shape (⌈K/2⌉,).
 
-        Args:
-            K: number of voters, ≥ 1; a histogram must have K + 1 counts.
-
-        Guarantees:
-            Non-negative, sums to 1 up to rounding; relative error of an entry below 1e-12 for
-            K ≤ 5001 down to 1e-290 (smaller ones may be stored as 0).
-
+        Guarantees: Non-negative, sums to 1 up to rounding; relative error of an entry below 1e-12 for K ≤ 5001 down to
+        1e-290 (smaller ones may be stored as 0).
         Source: Algorithm 5 of the paper for `rectangular`, in closed form.
 
         >>> shared(1, 1).weights(3).tolist()
@@ -259,13 +245,6 @@ def as_objective(objective: AnyObjective | str) -> AnyObjective:
 
 def parse_objective(text: str) -> Objective:
     """Return the objective that ``text`` names.
-
-    Args:
-        text: ``name``, ``name(parameters)`` or either with a measure behind it; parameters by position or
-            by name, as in ``rectangular(lower=0.7) agreement``.
-
-    Raises:
-        InvalidInput: the text does not name an objective, or a parameter is out of range.
 
     >>> parse_objective("shared(2, 5)") == shared(2, 5, measure="agreement")
     True

@@ -92,12 +92,7 @@ def privacy_profile(
 
 
 class ProfileSearch:
-    """The profile of one γ, asked at one ε after another, where the next may depend on the last answer.
-
-    Args:
-        noise: γ, for the problem's K.
-        problem: its voters count (K, voter, affected); its target does not.
-    """
+    """The profile of one γ, asked at one ε after another, where the next may depend on the last answer."""
 
     def __init__(self, noise: NoiseFunction, problem: Problem) -> None:
         self._noise, self._base = noise, PrivacyConstraint.of(problem)

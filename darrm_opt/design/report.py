@@ -97,10 +97,6 @@ def voters_text(problem: Problem) -> str:
 def text_above(value: float, form: str = ".6g") -> str:
     """Return a proved bound as people read it, in fewer digits and never below the number as written.
 
-    Args:
-        value: ε or δ of a guarantee, ≥ 0; may be infinite.
-        form: format of a float, with its number of digits.
-
     >>> text_above(2.0954840001), text_above(0.12344, ".4g"), text_above(0.1), text_above(3.98844929, ".4f")
     ('2.09549', '0.1235', '0.1', '3.9885')
     """

@@ -33,17 +33,11 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class ScenarioObjective:
-    """The true tv error (Definition 2.4 of the paper), exactly over scenarios.
+    """The true tv error (Definition 2.4 of the paper), exactly over scenarios."""
 
-    Args:
-        name: "expected_error" (the mean counts) or "minimax" (the worst counts).
-        parameters: as in the text form, defaults filled in; empty for scenarios at hand.
-        digest: of scenarios at hand.
-    """
-
-    name: str
-    parameters: tuple[tuple[str, float], ...]
-    digest: str = ""
+    name: str  # "expected_error" (the mean counts) or "minimax" (the worst counts)
+    parameters: tuple[tuple[str, float], ...]  # as in the text form, defaults filled in; empty for scenarios at hand
+    digest: str = ""  # of scenarios at hand
     _scenarios: tuple[Array, Array | None] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -52,11 +46,7 @@ class ScenarioObjective:
         return "tv"
 
     def linear_goal(self, K: int) -> LinearGoal:
-        """Return the goal for K voters.
-
-        Raises:
-            InvalidInput: scenarios for another number of voters, or none in which an answer leads.
-        """
+        """Return the goal for K voters."""
         p, masses = self._scenarios or self._draw(K)
         if p.ndim == 2 and p.shape[1] != K:
             raise InvalidInput("scenarios", f"{p.shape[1]} voters", f"K = {K} probabilities in each scenario")

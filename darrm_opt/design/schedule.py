@@ -44,27 +44,19 @@ voters are off their ends."""
 
 
 class Stage(NamedTuple):
-    """How cuts are sought for a while.
+    """How cuts are sought for a while."""
 
-    Attributes:
-        gap: gap between bound and incumbent at which the stage ends.
-        max_cuts: most rows added in a round.
-        min_distance: least distance between two of them [voters moved from corner to corner].
-        complete: whether cuts come from the complete search, which can prove a γ; else from the one near the faces.
-        step: where cuts are sought, as a share of the way from the incumbent to the program's answer.
-        slack: share by which the point searched is scaled down first, so that what binds clears rounding and the
-            looseness of the search's sieves.
-        bounding: whether only the bound is lowered: the incumbent stays, as no search here could prove a better one.
-        parts: a search near the faces takes one of so many parts of them in turn, and all where that finds no cut.
-    """
-
-    gap: float
-    max_cuts: int
-    min_distance: float
-    complete: bool
-    step: float
+    gap: float  # gap between bound and incumbent at which the stage ends
+    max_cuts: int  # most rows added in a round
+    min_distance: float  # least distance between two of them [voters moved from corner to corner]
+    complete: bool  # whether cuts come from the complete search, which can prove a γ; else from the one near the faces
+    step: float  # where cuts are sought, as a share of the way from the incumbent to the program's answer
+    # share by which the point searched is scaled down first, so that what binds clears rounding and the looseness of
+    # the search's sieves
     slack: float = 0.0
+    # whether only the bound is lowered: the incumbent stays, as no search here could prove a better one
     bounding: bool = False
+    # a search near the faces takes one of so many parts of them in turn, and all where that finds no cut
     parts: int = 1
 
 
@@ -140,22 +132,13 @@ MIN_GRACE = 0.8
 
 
 class SolveClock:
-    """Deadlines of one solve and a stopwatch for its phases; all times in seconds, by `time.perf_counter`.
-
-    Args:
-        limit: seconds from now after which searches stop; None: no limit.
-        parent: clock of the solve on whose behalf this one runs: the end of its last proof holds here, too.
-
-    Attributes:
-        deadline: when searches stop; inf without a limit.
-        proof_deadline: when the last proof stops; inf until that has begun.
-        seconds: time by phase: "program" (the LP solver), "search" (worst cases), "certify", "total".
-    """
+    """Deadlines of one solve and a stopwatch for its phases; all times in seconds, by `time.perf_counter`."""
 
     def __init__(self, limit: float | None, parent: SolveClock | None = None) -> None:
-        self.limit = limit
+        self.limit = limit  # seconds from now after which searches stop
         self._start = time.perf_counter()
-        self.deadline = math.inf if limit is None else self._start + limit
+        self.deadline = math.inf if limit is None else self._start + limit  # when searches stop; inf without a limit
+        # when the last proof stops; inf until that has begun
         self.proof_deadline: float = math.inf if parent is None else parent.proof_deadline
         self.seconds = {"program": 0.0, "search": 0.0, "certify": 0.0, "total": 0.0}
 

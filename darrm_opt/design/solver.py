@@ -159,20 +159,7 @@ def check_backend(backend: str, time_limit: float | None) -> None:
 
 
 class Solver:
-    """One solve: its program, the loop over it, a γ to fall back on, and the clock.
-
-    Args:
-        objective: what is maximised.
-        shape: "free" or "monotone".
-        tolerance: gap at which to stop where solving further is expensive.
-        time_limit: seconds from now after which searches stop; None: no limit.
-        watcher: called after every round.
-        parent: the solve on whose behalf this one looks for the best monotone γ; its fallback and
-            its clock hold here, too.
-
-    Raises:
-        InvalidInput: not even a closed form could be proved within the limit.
-    """
+    """One solve: its program, the loop over it, a γ to fall back on, and the clock."""
 
     def __init__(
         self,
@@ -204,12 +191,7 @@ class Solver:
         self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, on_round)
 
     def solve(self, method: Method = "auto", rows: Counts | None = None) -> Solution:
-        """Start, run the stages as far as time and LP solver allow, prove the best γ, and bound what any could reach.
-
-        Args:
-            method: as in `solve`.
-            rows: more multisets to start from, shape (many, corners).
-        """
+        """Start, run the stages as far as time and LP solver allow, prove the best γ, and bound what any can reach."""
         try:
             status = self._add_all_rows() if method == "enumerate" else self._start()
             if rows is not None and status is Status.OPTIMAL:

@@ -87,14 +87,7 @@ def solve_sweep(
 
     Each solve starts from the rows of the last.
 
-    Args:
-        problems: they differ in their target only.
-        total_time_limit: for all solves together [s]; None: no limit.
-        options: ``backend``, ``tolerance``, ``time_limit`` (for each solve, without
-            ``total_time_limit``) as in `solve`.
-
-    Guarantees:
-        The same solutions as one `solve` after another; only faster.
+    Guarantees: The same solutions as one `solve` after another; only faster.
     """
     deadline = None if total_time_limit is None else time.monotonic() + total_time_limit
     rows: Counts | None = None

@@ -141,11 +141,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
 
 def minimum(rows: Array, signs: Array, strength: float, distance: float) -> Array:
-    """Return a point within ``distance`` of the minimiser of J, by damped Newton steps.
-
-    Raises:
-        SolveFailed: it could not be shown to be.
-    """
+    """Return a point within ``distance`` of the minimiser of J, by damped Newton steps."""
     n, d = rows.shape
     weights = np.zeros(d)
 
@@ -196,15 +192,7 @@ def expit(values: Array) -> Array:
 
 
 def two_classes(y: NDArray[Any], public: Any) -> NDArray[Any]:
-    """Return the two classes, in order.
-
-    Args:
-        y: labels.
-        public: the classes, public; None: those in ``y``.
-
-    Raises:
-        InvalidInput: not two classes, or a label that is none of them.
-    """
+    """Return the two classes, in order."""
     classes: NDArray[Any] = np.unique(y if public is None else public)
     if len(classes) > 2:
         # The words that scikit-learn's own checks look for, then ours.

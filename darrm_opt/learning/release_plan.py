@@ -149,11 +149,7 @@ def _best_split(K: int, affected: int, queries: int, total: Privacy, design: Des
 
 
 def _checked_solution(design: Design, problem: Problem) -> Solution:
-    """Return the γ of exactly that problem; whoever releases with it proves it again.
-
-    Raises:
-        InvalidInput: the design answered another question.
-    """
+    """Return the γ of exactly that problem; whoever releases with it proves it again."""
     solution = design(problem)
     if solution.problem != problem:
         raise InvalidInput("design", solution.problem, f"the γ of {problem}", "It answered another question.")

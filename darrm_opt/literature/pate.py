@@ -35,30 +35,18 @@ from darrm_opt.rounding import GUARD
 
 @dataclass(frozen=True)
 class DataDependentMoment:
-    """A moment bound computed from private votes: sensitive itself.
+    """A moment bound computed from private votes: sensitive itself."""
 
-    Attributes:
-        value: the bound to use: the least of the two below that applies.
-        formula: the data-dependent formula, whether or not it applies.
-        applies: whether its precondition q < 1/(1 + e^{2λ}) holds.
-        data_independent: 2λ²l(l+1).
-        wrong_winner: q, the bound on the chance that another class wins.
-        proven: False for the conjecture.
-    """
-
-    value: float
-    formula: float
-    applies: bool
-    data_independent: float
-    wrong_winner: float
-    proven: bool
+    value: float  # the bound to use: the least of the two below that applies
+    formula: float  # the data-dependent formula, whether or not it applies
+    applies: bool  # whether its precondition q < 1/(1 + e^{2λ}) holds
+    data_independent: float  # 2λ²l(l+1)
+    wrong_winner: float  # q, the bound on the chance that another class wins
+    proven: bool  # False for the conjecture
 
 
 def wrong_winner_bound(margins: Sequence[float], lam: float) -> float:
     """Return q ≥ Pr[the leading class does not win], noise of scale 1/λ on each count.
-
-    Args:
-        margins: lead over each other class [votes], ≥ 0; for DPBag divide counts by n_partitions.
 
     Source: Papernot et al. 2017, Lemma 4; exact for two classes.
 
@@ -87,10 +75,7 @@ def conjectured_moment(margins: Sequence[float], lam: float, order: float, m: fl
 
     For two classes it held in every random trial; experimental, and used by nothing here.
 
-    Args:
-        margins: lead of the winning class over each other class, counts divided by n_partitions [votes].
-        order: l ≥ 1.
-        m: spread of one record's teachers' votes, in (0, 1].
+    ``m``: spread of one record's teachers' votes; margins are divided by n_partitions.
     """
     return _moment(margins, lam, order, m, proven=False)
 
@@ -126,21 +111,13 @@ RDP_ORDERS = (1.5, *(float(order) for order in range(2, 101)), *(float(2**e) for
 
 @dataclass(frozen=True)
 class SensitiveRdp:
-    """A data-dependent RDP bound of one release at one order; **sensitive itself**.
+    """A data-dependent RDP bound of one release at one order; **sensitive itself**."""
 
-    Attributes:
-        value: the bound to use: the least of the two that apply.
-        formula: Theorem 6's value; ``inf`` where its precondition fails.
-        applies: whether the precondition holds.
-        data_independent: λr²/σ².
-        wrong_winner: q, the bound on the chance that another class wins.
-    """
-
-    value: float
-    formula: float
-    applies: bool
-    data_independent: float
-    wrong_winner: float
+    value: float  # the bound to use: the least of the two that apply
+    formula: float  # Theorem 6's value; ``inf`` where its precondition fails
+    applies: bool  # whether the precondition holds
+    data_independent: float  # λr²/σ²
+    wrong_winner: float  # q, the bound on the chance that another class wins
 
     @property
     def warning(self) -> str:
@@ -150,17 +127,11 @@ class SensitiveRdp:
 
 @dataclass(frozen=True)
 class SensitiveEpsilon:
-    """A data-dependent ε of all releases; **sensitive itself, and not a guarantee**.
-
-    Attributes:
-        epsilon: [nats], for this dataset against each neighbour, in this direction.
-        delta: [probability].
-        data_independent_epsilon: the guarantee that may be published instead [nats].
-    """
+    """A data-dependent ε of all releases; **sensitive itself, and not a guarantee**."""
 
     epsilon: float
     delta: float
-    data_independent_epsilon: float
+    data_independent_epsilon: float  # the guarantee that may be published instead [nats]
 
     @property
     def warning(self) -> str:
@@ -221,12 +192,6 @@ def sensitive_epsilon(
     kind: Kind = "discrete",
 ) -> SensitiveEpsilon:
     """Return the data-dependent ε of all releases, for the data's owner only.
-
-    Args:
-        counts: votes per query and class, shape (n_queries, n_classes).
-        affected: votes r that one record can move, ≥ 1.
-        orders: RDP orders λ > 1 to try.
-        kind: the noise that is drawn, or the continuous form of the source.
 
     Source: DaRRM paper, Algorithm 6.
     """

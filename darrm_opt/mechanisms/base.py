@@ -503,12 +503,7 @@ def mechanism_from_record(record: Any) -> VoteMechanism:
 
 
 def planned_fields(queries: int, total: Privacy) -> dict[str, Any]:
-    """Return what the record of a mechanism says of the queries that it was designed for.
-
-    Args:
-        queries: Q ≥ 1.
-        total: (ε, δ) of all Q answers together.
-    """
+    """Return what the record of a mechanism says of the queries that it was designed for."""
     return {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
 
 
@@ -516,12 +511,6 @@ def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
     """Return the queries that a mechanism was designed for and their total, as `planned_fields` wrote them.
 
     Nothing is believed of them: `VoteMechanism.fits` proves the total.
-
-    Returns:
-        None where the record names none.
-
-    Raises:
-        InvalidInput: a field is missing or out of range.
     """
     names = ("queries", "total_epsilon", "total_delta")
     if not any(name in record for name in names):

@@ -89,12 +89,7 @@ def calibrate_mechanism(problem: PluralityProblem, name: str, *, precision: floa
 def calibrate_confident(problem: PluralityProblem, utility: Callable[[PluralityRule], float]) -> CalibratedMechanism:
     """Return a checked noisy maximum at the most useful threshold and split of noise, of `THRESHOLDS` × `CHECK_SHARES`.
 
-    Args:
-        problem: with abstention.
-        utility: of a rule.
-
-    Guarantees:
-        The rule is certified as it is stored: its output (a class, or ⊥) and nothing more is private.
+    Guarantees: The rule is certified as it is stored: its output (a class, or ⊥) and nothing more is private.
     """
     if not problem.abstention:
         raise InvalidInput("abstention", problem.abstention, "a problem with abstention")

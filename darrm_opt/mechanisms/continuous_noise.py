@@ -60,12 +60,6 @@ def checked_table(cells: Histograms, rate: float, threshold: float, check_share:
 
     A class is released only if the largest count + N(0, σ₁²) is at least the threshold: the one with the largest count
     plus N(0, σ₂²), σ₂ = 1/rate.
-
-    Args:
-        cells: with abstention.
-        rate: 1/σ₂ [1/votes].
-        threshold: T [votes].
-        check_share: σ₂/σ₁.
     """
     with needed_by("Gaussian noise on counts"):
         from scipy.special import ndtr

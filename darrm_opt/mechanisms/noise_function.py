@@ -41,13 +41,6 @@ BLOCK = 1 << 15
 class NoiseFunctionMechanism(VoteMechanism):
     """A γ of voters that are not private: the majority of K votes between two classes, or a fair coin.
 
-    Args:
-        noise: γ of K voters.
-        affected: votes that one record can move, 1..K.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: Algorithm 1 of the paper.
     """
 
@@ -76,21 +69,11 @@ class NoiseFunctionMechanism(VoteMechanism):
         return ExactCoins(chances), (2 * ones > self.K).astype(np.uint8)
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return 0 or 1, the leader with probability exactly (1 + γ)/2; a tie is a fair coin.
-
-        Args:
-            counts: votes for each class.
-            source: random bits.
-        """
+        """Return 0 or 1, the leader with probability exactly (1 + γ)/2; a tie is a fair coin."""
         return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a bit for each row: steps and randomness do not depend on the votes.
-
-        Args:
-            counts: votes for each class, shape (N, 2).
-            source: random bits.
-        """
+        """Return a bit for each row: steps and randomness do not depend on the votes."""
         coins, majority = self._coins
         labels = np.empty(len(counts), dtype=np.int16)
         for start in range(0, len(counts), BLOCK):
@@ -101,27 +84,15 @@ class NoiseFunctionMechanism(VoteMechanism):
         return labels
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases.
-
-        Args:
-            releases: how many.
-        """
+        """Return what is proved of so many releases."""
         return [(ReleaseBounds(laws=partial(_bit_pairs, self._noise, self.affected)), releases)]
 
     def moved(self, votes: int) -> ReleaseBounds:
-        """Return what is proved of one release where a record moves so many votes.
-
-        Args:
-            votes: 1..K.
-        """
+        """Return what is proved of one release where a record moves so many votes."""
         return ReleaseBounds(laws=partial(_bit_pairs, self._noise, votes))
 
     def class_chances(self, counts: CountTable) -> Array:
-        """Return Pr[each class is released], shape (N, 2).
-
-        Args:
-            counts: decreasing vote counts, shape (N, 2).
-        """
+        """Return Pr[each class is released], shape (N, 2)."""
         lead = np.where(counts[:, 0] == counts[:, 1], 0.0, self._noise.values[counts[:, 0]])
         return np.stack([(1 + lead) / 2, (1 - lead) / 2], axis=1)
 
@@ -147,12 +118,6 @@ class NoiseFunctionMechanism(VoteMechanism):
 
 class CertifiedNoiseFunction(NoiseFunctionMechanism):
     """A γ that is proved private for its problem; the voters may be private themselves.
-
-    Args:
-        release: γ and problem, proved.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
-            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
-            (`accounting.freshness.FRESH`).
 
     Source: Algorithm 1 and Lemma 3.4 of the paper; what many releases cost: `accounting.total`.
     """
@@ -183,11 +148,7 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
         return (self.problem.voter, int(self.problem.affected)) if charged_once else None
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases: the target of each, or the laws of voters that are not private.
-
-        Args:
-            releases: how many.
-        """
+        """Return what is proved of so many releases: the target of each, or the laws of voters that are not private."""
         if self.models is not None and releases > 1:
             return super().bounds(releases)
         return [(ReleaseBounds(self.problem.target), releases)]
@@ -216,11 +177,7 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> CertifiedNoiseFunction:
-        """Return the γ of a record, or of the first line of a release log of version 0.2, proved here.
-
-        Raises:
-            NotPrivate: it is not private for its problem.
-        """
+        """Return the γ of a record, or of the first line of a release log of version 0.2, proved here."""
         problem = problem_from_record(fields["problem"])
         return cls(Release(NoiseFunction(fields["gamma"], problem.K), problem), fresh=fields["fresh"])
 
@@ -235,12 +192,6 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
 class Subsampling(NoiseFunctionMechanism):
     """The majority of a few voters, drawn anew for each query: γ_Sub, mixed for every mean number of voters.
 
-    Args:
-        K: voters, ≥ 1.
-        classes: 2.
-        voters: mean number of voters drawn, above 0, at most the largest odd number up to K.
-        affected: votes that one record can move, 1..K.
-
     Source: Lemma 3.1 of the paper, mixed (`darrm_opt.baselines.subsampling_mixture`).
     """
 
@@ -253,7 +204,7 @@ class Subsampling(NoiseFunctionMechanism):
     def __init__(self, K: int, classes: int, voters: float, *, affected: int = 1) -> None:
         _two_classes(self.name, classes)
         super().__init__(subsampling_mixture(K, voters), affected=affected)
-        self.voters = float(voters)
+        self.voters = float(voters)  # mean number of voters drawn, above 0, at most the largest odd number up to K
 
     @classmethod
     def range_for(cls, K: int, classes: int) -> tuple[float, float]:
@@ -270,12 +221,6 @@ class Subsampling(NoiseFunctionMechanism):
 class RandomizedResponse(NoiseFunctionMechanism):
     """Randomised response of the majority: γ_const, the same for every number of ones.
 
-    Args:
-        K: voters, ≥ 1.
-        classes: 2.
-        share: γ in (0, 1].
-        affected: votes that one record can move, 1..K.
-
     Source: Lemma A.1 of the paper.
     """
 
@@ -287,7 +232,7 @@ class RandomizedResponse(NoiseFunctionMechanism):
 
     def __init__(self, K: int, classes: int, share: float, *, affected: int = 1) -> None:
         _two_classes(self.name, classes)
-        self.share = checked_parameter(share, "share", self.limits, "a probability above 0, at most 1")
+        self.share = checked_parameter(share, "share", self.limits, "a probability above 0, at most 1")  # γ in (0, 1]
         super().__init__(NoiseFunction.from_upper_half(np.full((K + 1) // 2, self.share), K), affected=affected)
 
     @property

@@ -322,18 +322,7 @@ class NoisyMaximum(VoteMechanism):
 class LaplaceMaximum(VoteMechanism):
     """The class with the largest count plus discrete Laplace noise.
 
-    Args:
-        K: voters, ≥ 1.
-        classes: C, 2 to `darrm_opt.mechanisms.base.MAX_CLASSES`.
-        scale: b > 0 of the noise on each count [votes]: Pr[x] ∝ e^(−|x|/b); taken at its exact value.
-        affected: votes r that one record can move, 1..K.
-
-    Guarantees:
-        One release is 2r/b-DP.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
+    Guarantees: One release is 2r/b-DP.
     Source: Dwork, Roth 2014, report noisy max; Jordon, Yoon, van der Schaar: SAA.
     """
 
@@ -347,6 +336,7 @@ class LaplaceMaximum(VoteMechanism):
 
     def __init__(self, K: int, classes: int, scale: float, *, affected: int = 1) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
+        # b > 0 of the noise on each count [votes]: Pr[x] ∝ e^(−|x|/b); taken at its exact value
         self.scale = checked_parameter(scale, "scale", self.limits, "a scale from 0.02 to 1e12 votes")
 
     @property
@@ -370,12 +360,7 @@ class LaplaceMaximum(VoteMechanism):
         return _gamma(self, self.noise)
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1; ties are broken at random.
-
-        Args:
-            counts: votes for each class.
-            source: random bits.
-        """
+        """Return a class 0..C−1; ties are broken at random."""
         return noisy_argmax(counts, self.noise, source)
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
@@ -383,21 +368,13 @@ class LaplaceMaximum(VoteMechanism):
         return noisy_leaders(counts, self.noise, source)
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases.
-
-        Args:
-            releases: how many.
-        """
+        """Return what is proved of so many releases."""
         each = Privacy(float_above(2 * self.affected / Fraction(self.scale)))
         laws = partial(_bit_pairs, self.noise, self.K, self.affected) if _is_bit(self, self.noise) else None
         return [(ReleaseBounds(each, laws), releases)]
 
     def class_chances(self, counts: CountTable) -> Array | None:
-        """Return Pr[each class is released]; None where the scale is small or large.
-
-        Args:
-            counts: decreasing vote counts, shape (N, C).
-        """
+        """Return Pr[each class is released]; None where the scale is small or large."""
         noise = _LaplaceLattice(self.scale)
         if len(counts) > MAX_ROWS or noise.end < self.K + 10 or noise.end > MAX_REACH:
             return None
@@ -439,18 +416,7 @@ def calibrated_check(
 ) -> NoisyMaximum:
     """Return Confident-GNMax at about the least noise with which every query is checked within a total.
 
-    Args:
-        K: voters.
-        classes: C ≥ 2.
-        total: (ε, δ) of all queries, ε > 0 and finite, δ > 0.
-        queries: Q ≥ 1 checks.
-        ratio: σ₁/σ, noise of a check over that of a label, > 0.
-        cap: most labels; None: as many as queries.
-        affected: votes that one record can move.
-        precision: relative precision of σ, from the private side.
-
-    Raises:
-        InvalidInput: a number is outside its range, or no noise is enough.
+    ``ratio``: σ₁/σ, noise of a check over that of a label. ``cap``: most labels; None: as many as queries.
     """
 
     def make(inverse: float) -> tuple[NoisyMaximum, float]:
@@ -503,15 +469,7 @@ def leader_chances(
 
         Pr[a given leader is released] = Σ_x f(x)·∫₀¹ Π_j (F(x + d_j − 1) + s·f(x + d_j)) ds.
 
-    Args:
-        counts: decreasing vote counts, shape (N, C).
-        noise: law on whole numbers.
-        step: every how many-th x is summed: where noise is wide, that is enough, as the sum of a smooth curve.
-        reach: how many x on each side.
-        scale: of the noise [votes].
-
-    Returns:
-        Shape (N,), to about 1e-12.
+    Every ``step``-th x is summed: where noise is wide, that is enough, as the sum of a smooth curve. To about 1e-12.
     """
     x = np.arange(-reach, reach + 1) * step
     exact = counts.shape[1] // 2 + 1  # the integrand has degree C − 1
@@ -539,11 +497,6 @@ def class_chances(counts: CountTable, noise: LatticeNoise | _LaplaceLattice, rea
 
     As `leader_chances`, for every class and every value of the noise: sums of positive terms, so that small chances
     keep their digits.
-
-    Args:
-        counts: vote counts, shape (N, C).
-        noise: law on whole numbers.
-        reach: values on each side of a count.
     """
     values = np.arange(-reach, int(counts.max()) + reach + 1)
     s, ds = gauss_legendre(counts.shape[1] // 2 + 1)

@@ -24,15 +24,6 @@ from darrm_opt.tables.votes import Labels, VoteTable
 class PlainVote(VoteMechanism):
     """The plain vote of K models that are private themselves. One release is one training, with all its answers.
 
-    Args:
-        K: models, ≥ 1.
-        classes: C ≥ 2.
-        model: (ε, Δ) of the training of one model.
-        affected: models r that one record reaches, 1..K.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: post-processing; the composition of r models.
     """
 
@@ -42,7 +33,7 @@ class PlainVote(VoteMechanism):
 
     def __init__(self, K: int, classes: int, model: Privacy, *, affected: int = 1) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
-        self.model = model
+        self.model = model  # (ε, Δ) of the training of one model
 
     @property
     def description(self) -> str:

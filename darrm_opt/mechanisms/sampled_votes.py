@@ -42,14 +42,7 @@ def listed_triples(
 ) -> list[LawTriples] | None:
     """Return all triples of laws of a mechanism that treats classes alike; None where they are too many.
 
-    Args:
-        chances: from decreasing vote counts, shape (N, C), to the probability of each class (and of ⊥ last), shape
-            (N, C) or (N, C + 1); None where they are not computed.
-        K: voters.
-        classes: C.
-        affected: votes r of one record, 1..K.
-        neighbours: whether there is a third law.
-        error: relative error of the probabilities.
+    ``chances``: from decreasing vote counts to the probability of each class (and of ⊥ last).
     """
     three = neighbours == "replace-one"
     places = _places(K, classes, affected, three=three)

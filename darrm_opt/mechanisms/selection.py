@@ -47,17 +47,7 @@ MAX_BIT_VOTERS, MIN_EXPONENT = 1000, 600.0
 class SelectionMechanism(VoteMechanism):
     """A mechanism of this file at a rate.
 
-    Args:
-        K: voters, ≥ 1.
-        classes: C, 2 to `darrm_opt.mechanisms.base.MAX_CLASSES`.
-        rate: t > 0 [nats a vote], up to `MAX_RATE`; taken at its exact value.
-        affected: votes r that one record can move, 1..K.
-
-    Guarantees:
-        One release is 2·rate·affected-DP; accounts prove totals of many.
-
-    Raises:
-        InvalidInput: a number is outside its range.
+    Guarantees: One release is 2·rate·affected-DP; accounts prove totals of many.
     """
 
     kind: ClassVar[str] = "darrm selection mechanism"
@@ -68,6 +58,7 @@ class SelectionMechanism(VoteMechanism):
     def __init__(self, K: int, classes: int, rate: float, *, affected: int = 1) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
         accepted = f"a number of nats a vote above 0, at most {MAX_RATE:g}"
+        # t > 0 [nats a vote], up to `MAX_RATE`; taken at its exact value
         self.rate = checked_parameter(rate, "rate", self.limits, accepted)
 
     @property
@@ -91,11 +82,7 @@ class SelectionMechanism(VoteMechanism):
         """Return the probabilities of each cell at a rate ≥ 0, shape (cells,)."""
 
     def class_chances(self, counts: CountTable) -> Array | None:
-        """Return Pr[each class is released], shape (N, C).
-
-        Args:
-            counts: decreasing vote counts, shape (N, C).
-        """
+        """Return Pr[each class is released], shape (N, C)."""
         if self.rate * self.K > MIN_EXPONENT:
             return None
         weights, _ = _weights(counts, self.rate)
@@ -125,11 +112,7 @@ class SelectionMechanism(VoteMechanism):
         return NoiseFunction.from_upper_half(np.clip(self.lead(self.rate * leads), 0.0, 1.0), self.K)
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases.
-
-        Args:
-            releases: how many.
-        """
+        """Return what is proved of so many releases."""
         is_bit = self.classes == 2 and self.K <= MAX_BIT_VOTERS and self.rate * self.K <= MIN_EXPONENT
         laws = partial(_bit_pairs, type(self), self.K, self.rate, self.affected) if is_bit else None
         return [(ReleaseBounds(self.each, laws, self.divergence), releases)]
@@ -152,10 +135,6 @@ class SelectionMechanism(VoteMechanism):
 
         A class is drawn uniformly, and its coin tossed, until one succeeds; where each class may be tried only once
         (`TRIES_ONCE`), one that was tried is passed over: what is left is drawn in a random order.
-
-        Args:
-            counts: votes for each class, shape (N, C).
-            source: random bits.
         """
         lags = counts.max(axis=1, keepdims=True) - counts
         coins = _coins(self.rate, self.K)
@@ -198,12 +177,7 @@ class PermuteAndFlip(SelectionMechanism):
         return f"Laplace (or geometric) noise of scale {1 / self.rate:.4g} votes on the difference of the counts."
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, each with exactly its probability.
-
-        Args:
-            counts: votes for each class.
-            source: random bits.
-        """
+        """Return a class 0..C−1, each with exactly its probability."""
         order = shuffled(range(self.classes), source)
         return next(place for place in order if self._succeeds(counts, source, place))  # the leader's coin succeeds
 
@@ -268,12 +242,7 @@ class ExponentialMechanism(SelectionMechanism):
         return f"{answer} with probability proportional to e^({self.rate:.4g}·votes)."
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, each with exactly its probability.
-
-        Args:
-            counts: votes for each class.
-            source: random bits.
-        """
+        """Return a class 0..C−1, each with exactly its probability."""
         while not self._succeeds(counts, source, place := source.below(self.classes)):
             pass
         return place

@@ -40,30 +40,15 @@ class _SymmetricNoise(ABC):
         """Return the probability that a class leading by ``margin`` ≥ 0 votes loses."""
 
     def wins(self, margin: int, kind: Kind = "discrete") -> float:
-        """Return the probability that a class leading by ``margin`` votes wins between two.
-
-        Args:
-            margin: lead [votes]; may be negative.
-            kind: the noise that is drawn, or the continuous form of the source.
-
-        Raises:
-            InvalidInput: another kind.
-        """
+        """Return the probability that a class leading by ``margin`` votes wins between two."""
         return self.loses(-margin, kind) if margin < 0 else 1.0 - self.loses(margin, kind)
 
 
 @dataclass(frozen=True)
 class LaplaceNoise(_SymmetricNoise):
-    """Discrete Laplace noise: Pr[x] ∝ e^(−|x|/scale).
+    """Discrete Laplace noise: Pr[x] ∝ e^(−|x|/scale)."""
 
-    Args:
-        scale: b > 0 [votes]; a Fraction, or a float taken at its exact value.
-
-    Raises:
-        InvalidInput: a scale that is not a positive finite number.
-    """
-
-    scale: Fraction
+    scale: Fraction  # b > 0 [votes]; a Fraction, or a float taken at its exact value
 
     def __init__(self, scale: Fraction | float) -> None:
         object.__setattr__(self, "scale", positive_fraction(scale, "scale"))
@@ -80,8 +65,8 @@ class LaplaceNoise(_SymmetricNoise):
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
         """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation.
 
-        Source: with x = margin/b, continuous: ½(1 + x/2)e^−x. Discrete, q = e^(−1/b): the difference of two samples
-        has mass C·q^|w|·(|w| + A), C = ((1−q)/(1+q))², A = (1+q²)/(1−q²); its tail is summed.
+        Source: with x = margin/b, continuous: ½(1 + x/2)e^−x. Discrete, q = e^(−1/b): the difference of two samples has
+        mass C·q^|w|·(|w| + A), C = ((1−q)/(1+q))², A = (1+q²)/(1−q²); its tail is summed.
 
         >>> LaplaceNoise(25.0).wins(50, "continuous")
         0.8646647167633873
@@ -101,16 +86,9 @@ class LaplaceNoise(_SymmetricNoise):
 
 @dataclass(frozen=True)
 class GaussianNoise(_SymmetricNoise):
-    """Discrete Gaussian noise: Pr[x] ∝ e^(−x²/(2·variance)).
+    """Discrete Gaussian noise: Pr[x] ∝ e^(−x²/(2·variance))."""
 
-    Args:
-        variance: σ² > 0 [votes²]; a Fraction, or a float taken at its exact value.
-
-    Raises:
-        InvalidInput: a variance that is not a positive finite number.
-    """
-
-    variance: Fraction
+    variance: Fraction  # σ² > 0 [votes²]; a Fraction, or a float taken at its exact value
 
     def __init__(self, variance: Fraction | float) -> None:
         object.__setattr__(self, "variance", positive_fraction(variance, "variance"))
@@ -179,23 +157,12 @@ VoteNoise = LaplaceNoise | GaussianNoise
 
 
 def noisy_leaders(counts: VoteTable, noise: VoteNoise, source: RandomSource) -> Labels:
-    """Return the class whose noisy count is largest, in each row: `noisy_argmax` of many.
-
-    Args:
-        counts: votes for each class, shape (N, C).
-        noise: independent noise added to each count.
-        source: random bits.
-    """
+    """Return the class whose noisy count is largest, in each row: `noisy_argmax` of many."""
     return leaders(counts + noise.draw_many(counts.size, source).reshape(counts.shape), source)
 
 
 def leaders(counts: VoteTable, source: RandomSource) -> Labels:
-    """Return the class with the largest count of each row, uniformly among those it ties with.
-
-    Args:
-        counts: whole numbers, shape (N, C).
-        source: random bits.
-    """
+    """Return the class with the largest count of each row, uniformly among those it ties with."""
     is_leader = counts == counts.max(axis=1, keepdims=True)
     ranks = np.cumsum(is_leader, axis=1, dtype=np.int32)
     chosen = below_each(ranks[:, -1], source) + 1
@@ -209,16 +176,7 @@ def _one_by_one(noise: VoteNoise, count: int, source: RandomSource) -> NDArray[n
 def noisy_argmax(counts: Sequence[int] | NDArray[Any], noise: VoteNoise, source: RandomSource | None = None) -> int:
     """Return the class whose noisy count is largest.
 
-    Args:
-        counts: votes per class, whole numbers ≥ 0, at least two classes [votes].
-        noise: independent noise added to each count.
-        source: where chance comes from; None for the operating system.
-
-    Guarantees:
-        As many noise samples as classes, whatever the counts; ties broken uniformly.
-
-    Raises:
-        InvalidInput: fewer than two classes, or counts that are not whole numbers.
+    Guarantees: As many noise samples as classes, whatever the counts; ties broken uniformly.
 
     >>> noisy_argmax([0, 1000], LaplaceNoise(1))
     1
@@ -233,15 +191,6 @@ def noisy_argmax(counts: Sequence[int] | NDArray[Any], noise: VoteNoise, source:
 
 def noise_function(K: int, noise: VoteNoise, kind: Kind = "discrete") -> NoiseFunction:
     """Return the γ of a noisy vote of K voters between two classes.
-
-    Args:
-        K: voters, ≥ 1.
-        noise: noise added to each of the two counts.
-        kind: the noise that is drawn, or the continuous form of the source.
-
-    Returns:
-        γ(l) = |2·Pr[winner 1 | l ones] − 1|, so that DaRRM_γ and the noisy vote are one mechanism
-        (γ(K/2) has no effect).
 
     Source: Lemma 3.3 of the DaRRM paper: every symmetric mechanism that is no worse than a coin is a DaRRM.
 
@@ -261,21 +210,13 @@ def gauss_legendre(nodes: int) -> tuple[Array, Array]:
 
 
 def positive_fraction(value: Fraction | float, argument: str) -> Fraction:
-    """Return ``value`` exactly, a positive finite number; ``argument`` is its name in the message.
-
-    Raises:
-        InvalidInput: it is not.
-    """
+    """Return ``value`` exactly, a positive finite number; ``argument`` is its name in the message."""
     number = real_number(value, argument, "a positive finite number", above=0, below=math.inf)
     return value if isinstance(value, Fraction) else Fraction(number)
 
 
 def checked_counts(counts: Sequence[int] | NDArray[Any]) -> list[int]:
-    """Return vote counts of at least two classes as ints.
-
-    Raises:
-        InvalidInput: they are none.
-    """
+    """Return vote counts of at least two classes as ints."""
     array = np.asarray(counts)
     if array.ndim != 1 or array.size < 2 or array.dtype.kind not in "iu" or bool((array < 0).any()):
         raise InvalidInput("counts", counts, "whole numbers of votes, at least 0, for at least two classes")

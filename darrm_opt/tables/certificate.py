@@ -65,26 +65,16 @@ def exp_bounds(epsilon: float) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Excess:
-    """The largest excess of Pr[S | before] over e^ε·Pr[S | after] + δ, and where; exact up to the bound on e^ε.
+    """The largest excess of Pr[S | before] over e^ε·Pr[S | after] + δ, and where; exact up to the bound on e^ε."""
 
-    Attributes:
-        value: > 0 where the rule is not proved private.
-        edge: number of the edge in `Histograms`.
-    """
-
-    value: Fraction
-    edge: int
+    value: Fraction  # > 0 where the rule is not proved private
+    edge: int  # number of the edge in `Histograms`
 
 
 def excess(problem: PluralityProblem, rule: PluralityRule) -> Excess:
     """Return the largest excess over every edge and every set of outputs, for the strictest reading of the problem.
 
-    Args:
-        problem: what must hold.
-        rule: of the same voters, classes and outputs.
-
-    Guarantees:
-        Never below the exact value.
+    Guarantees: Never below the exact value.
     """
     if (rule.K, rule.classes, rule.abstention) != (problem.K, problem.classes, problem.abstention):
         raise InvalidInput(

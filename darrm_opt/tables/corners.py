@@ -50,27 +50,17 @@ Map = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class VoterMaps:
-    """The corners of one voter.
+    """The corners of one voter."""
 
-    Attributes:
-        maps: the class of each outcome, as tuples in the order of the likelihood ratio.
-        before: probability of each class, exactly up to 1e-60, one tuple of fractions a map.
-        after: the same on the neighbouring data set.
-        moves: whether the two differ, shape (maps,).
-    """
-
-    maps: tuple[Map, ...]
+    maps: tuple[Map, ...]  # the class of each outcome, as tuples in the order of the likelihood ratio
+    # probability of each class, exactly up to 1e-60, one tuple of fractions a map
     before: tuple[tuple[Fraction, ...], ...]
-    after: tuple[tuple[Fraction, ...], ...]
-    moves: Array
+    after: tuple[tuple[Fraction, ...], ...]  # the same on the neighbouring data set
+    moves: Array  # whether the two differ, shape (maps,)
 
 
 def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
     """Return the corners of one voter's pairs of laws.
-
-    Args:
-        voter: its (ε, Δ).
-        classes: C ≥ 2.
 
     >>> [len(voter_maps(Privacy(0.5, 1e-3), classes).maps) for classes in (2, 3, 4)]
     [8, 39, 136]
@@ -115,9 +105,7 @@ def _relabellings(maps: tuple[Map, ...], classes: int) -> Index:
 def corner_count(problem: GroupProblem, *, swept: bool = False) -> int:
     """Return the number of corners of a problem, one of each orbit under relabelling the classes; nothing is listed.
 
-    Args:
-        problem: voters and classes.
-        swept: count those that a sweep looks at: one group's up to relabelling, the others' in full.
+    ``swept`` counts those that a sweep looks at: one group's up to relabelling, the others' in full.
 
     Source: the lemma that is not Burnside's; a permutation fixes the multisets that are unions of its cycles.
 
@@ -177,35 +165,23 @@ def _reduced_group(problem: GroupProblem) -> int:
 
 @dataclass(frozen=True, eq=False)
 class GroupLaws:
-    """Multisets of one group's maps, and the laws of its counts.
+    """Multisets of one group's maps, and the laws of its counts."""
 
-    Attributes:
-        multisets: places of the maps, increasing, shape (multisets, K).
-        moved: voters that move, shape (multisets,).
-        before: probability of each composition of the votes, shape (multisets, compositions); every entry has a
-            relative error below (C + 2)·K·`UNIT_ROUNDOFF` (plus underflow).
-        after: the same on the neighbouring data set.
-    """
-
-    multisets: Index
-    moved: Index
+    multisets: Index  # places of the maps, increasing, shape (multisets, K)
+    moved: Index  # voters that move, shape (multisets,)
+    # probability of each composition of the votes, shape (multisets, compositions); every entry has a relative error
+    # below (C + 2)·K·`UNIT_ROUNDOFF` (plus underflow)
     before: Array
-    after: Array
+    after: Array  # the same on the neighbouring data set
 
 
 def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced: bool) -> GroupLaws:
     """Return the laws of a group.
 
-    Args:
-        sides: the maps of one voter.
-        K: voters.
-        classes: C.
-        affected: voters that may move.
-        reduced: list one multiset of each orbit under relabelling the classes.
+    ``reduced``: one multiset of each orbit under relabelling the classes.
 
-    Guarantees:
-        With ``reduced`` each orbit's first multiset, in lexicographic order. The first of an orbit without its largest
-        map is the first of its own orbit, so each is found by adding a map to one that is.
+    Guarantees: With ``reduced`` each orbit's first multiset, in lexicographic order. The first of an orbit without its
+    largest map is the first of its own orbit, so each is found by adding a map to one that is.
     """
     orders = _relabellings(sides.maps, classes)[: None if reduced else 1]
     digits = _digits(len(sides.maps), K)[orders]  # of each map after each relabelling, shape (orders, maps, limbs)
@@ -271,37 +247,17 @@ def _convolved(laws: Array, parent: Index, chances: Array, places: list[Index], 
 
 @dataclass(frozen=True, eq=False)
 class Violations:
-    """Corners at which a table loses most.
+    """Corners at which a table loses most."""
 
-    Attributes:
-        corners: place of the multiset of each group, shape (found, groups).
-        sets: the worst set of outputs that is not empty, shape (found, outputs).
-        excesses: e^−ε·Pr[S | before] − Pr[S | after] − e^−ε·δ as computed, shape (found,), largest first.
-        largest: the largest of all corners, as computed.
-    """
-
-    corners: Index
+    corners: Index  # place of the multiset of each group, shape (found, groups)
+    # the worst set of outputs that is not empty, shape (found, outputs)
     sets: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    excesses: Array
-    largest: float
+    excesses: Array  # e^−ε·Pr[S | before] − Pr[S | after] − e^−ε·δ as computed, shape (found,), largest first
+    largest: float  # the largest of all corners, as computed
 
 
 class Corners:
-    """Every corner of a problem, one of each orbit, as laws.
-
-    Args:
-        problem: voters and classes.
-        voters: privacy of each group's voters, as it shall be read (`GroupProblem.strictest`).
-        target: of the release, as it shall be read.
-
-    Attributes:
-        inverse: e^−ε, rounded down.
-        limit: e^−ε·δ, rounded down.
-        error: bound on the error of a computed excess, rounding of the laws, products and sums.
-
-    Raises:
-        InvalidInput: more than `MAX_CORNERS` corners, or more than `MAX_LAW_BYTES` of laws.
-    """
+    """Every corner of a problem, one of each orbit, as laws."""
 
     def __init__(self, problem: GroupProblem, voters: tuple[Privacy, ...], target: Privacy) -> None:
         self.problem, self.cells = problem, problem.cells
@@ -312,11 +268,11 @@ class Corners:
             group_laws(side, group.K, problem.classes, problem.affected, reduced=g == self.reduced)
             for g, (side, group) in enumerate(zip(self.maps, problem.groups, strict=True))
         ]
-        self.target = target
+        self.target = target  # of the release, as it shall be read
         _, high = exp_bounds(target.epsilon)
         exact = Fraction(1 << EXPONENT_BITS, high)
-        self.inverse = _float_below(exact)
-        self.limit = _float_below(Fraction(target.delta) * exact)
+        self.inverse = _float_below(exact)  # e^−ε, rounded down
+        self.limit = _float_below(Fraction(target.delta) * exact)  # e^−ε·δ, rounded down
         # Laws have relative errors of (C+2) units a voter, products of matrices as many as their terms; the table's
         # chances one; e^−ε two. All terms are ≥ 0, so that the parts of an excess, e^−ε and 1 at most in sum over
         # the outputs, keep these relative errors; differences and sums over the outputs add a few.
@@ -328,22 +284,14 @@ class Corners:
         if len(self.laws) > 1:
             last = [law for g, law in enumerate(self.laws) if g != self.reduced][-1]
             self._last = np.ascontiguousarray(np.hstack([last.before, last.after]).T)
+        # bound on the error of a computed excess, rounding of the laws, products and sums
         self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
 
     def __len__(self) -> int:
         return math.prod(len(law.multisets) for law in self.laws)
 
     def _losses(self, table: Array, start: int, rows: int) -> Array:
-        """Return e^−ε·Pr[o | before] − Pr[o | after] at a block of the reduced group's multisets.
-
-        Args:
-            table: Pr[o | n], the reduced group's counts first, then the other groups', then the outputs.
-            start: the first multiset.
-            rows: how many.
-
-        Returns:
-            Shape (outputs, block, multisets of the other groups…).
-        """
+        """Return e^−ε·Pr[o | before] − Pr[o | after] at a block of the reduced group's multisets."""
         lead = self.laws[self.reduced]
         others = [law for g, law in enumerate(self.laws) if g != self.reduced]
         part = slice(start, start + rows)
@@ -373,13 +321,9 @@ class Corners:
     def violations(self, chances: Array, above: float, most: int = 200) -> Violations:
         """Return the corners at which a table loses most: a complete sweep.
 
-        Args:
-            chances: Pr[o | n], shape (counts, outputs).
-            above: only those whose excess is larger.
-            most: how many; one for each multiset of the reduced group first.
+        ``most`` of those whose excess is above ``above``: one for each multiset of the reduced group first.
 
-        Guarantees:
-            At no corner has a set that is not empty an excess above ``largest`` + `error`.
+        Guarantees: At no corner has a set that is not empty an excess above ``largest`` + `error`.
         """
         groups, outputs = len(self.laws), self.problem.outputs
         order = [self.reduced, *(g for g in range(groups) if g != self.reduced)]
@@ -440,11 +384,7 @@ class Corners:
 
 
 def check_reach(problem: GroupProblem) -> None:
-    """Refuse a problem that is too large, before any work.
-
-    Raises:
-        InvalidInput: says how many corners there are, and how much memory their laws need.
-    """
+    """Refuse a problem that is too large, before any work."""
     full = [voter_maps(voter, problem.classes) for voter in problem.strictest[0]]
     bound = [math.comb(group.K + len(side.maps) - 1, group.K) for group, side in zip(problem.groups, full, strict=True)]
     lead, orders = _reduced_group(problem), math.factorial(problem.classes)
@@ -485,13 +425,7 @@ def _float_below(value: Fraction) -> float:
 def laws_at(problem: GroupProblem, maps: list[VoterMaps], multisets: list[Index]) -> tuple[Array, Array]:
     """Return the laws of the counts at given corners, of voters that may be read otherwise than those of a sweep.
 
-    Args:
-        problem: the groups.
-        maps: of each group's voters.
-        multisets: places of the maps of each group, shape (corners, K of the group).
-
-    Returns:
-        Before and after, shape (corners, counts).
+    Before and after, shape (corners, counts).
     """
     joint = [np.ones((len(multisets[0]), 1)) for _ in range(2)]
     for side, chosen in zip(maps, multisets, strict=True):

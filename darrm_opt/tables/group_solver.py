@@ -65,21 +65,13 @@ class GroupObjective:
 
     Right means that the plurality of the votes cast is released; ⊥ is neither right nor wrong. For two classes γ's
     utility is 2·Pr[right] − 1, scaled to 1 where nothing is lost.
-
-    Args:
-        prior: how the votes of all groups together fall; voters of every group have the same chances.
-        ties: "excluded": expected given that one class alone leads; "any": any of the leading classes is right.
-        price: what a wrong label costs, in right ones, ≥ 0.
-        weights: worth of one vote of each group, > 0, for which the plurality is taken; None: 1 each.
-
-    Raises:
-        InvalidInput: a parameter out of range.
     """
 
-    prior: PluralityPrior
+    prior: PluralityPrior  # how the votes of all groups together fall; voters of every group have the same chances
+    # "excluded": expected given that one class alone leads; "any": any of the leading classes is right
     ties: Ties = "excluded"
-    price: float = 0.0
-    weights: tuple[float, ...] | None = None
+    price: float = 0.0  # what a wrong label costs, in right ones, ≥ 0
+    weights: tuple[float, ...] | None = None  # worth of one vote of each group, > 0, for which the plurality is taken
 
     def __post_init__(self) -> None:
         if not isinstance(self.prior, PluralityPrior):
@@ -94,11 +86,7 @@ class GroupObjective:
             object.__setattr__(self, "weights", weights)
 
     def worth(self, cells: GroupCells) -> Array:
-        """Return the utility of each output by its counts, times their probability, shape (counts, outputs).
-
-        Raises:
-            InvalidInput: the prior does not fit the voters and classes, or one class never leads alone.
-        """
+        """Return the utility of each output by its counts, times their probability, shape (counts, outputs)."""
         masses = self._masses(cells)
         leads = _leaders(cells, self.weights)
         if self.ties == "excluded":
@@ -135,17 +123,10 @@ class GroupTruth:
 
     Every class is true equally often; a voter of group g answers it with its group's chance, else another at random.
     So votes weigh what they tell: log-odds, by themselves.
-
-    Args:
-        chances: of each group [probability], in (0, 1).
-        price: what a wrong label costs, in right ones, ≥ 0.
-
-    Raises:
-        InvalidInput: a parameter out of range.
     """
 
-    chances: tuple[float, ...]
-    price: float = 0.0
+    chances: tuple[float, ...]  # of each group [probability], in (0, 1)
+    price: float = 0.0  # what a wrong label costs, in right ones, ≥ 0
 
     def __post_init__(self) -> None:
         accepted = "chances of a right answer, one for each group, in (0, 1)"
@@ -156,11 +137,7 @@ class GroupTruth:
         object.__setattr__(self, "price", _price(self.price))
 
     def worth(self, cells: GroupCells) -> Array:
-        """Return the utility of each output by its counts, times their probability, shape (counts, outputs).
-
-        Raises:
-            InvalidInput: not one chance for each group.
-        """
+        """Return the utility of each output by its counts, times their probability, shape (counts, outputs)."""
         if len(self.chances) != len(cells.sizes):
             raise InvalidInput("chances", self.chances, f"{len(cells.sizes)} chances, one for each group")
         right = np.log(np.array(self.chances))[:, None]
@@ -180,12 +157,7 @@ def as_group_objective(
 ) -> GroupObjective | GroupTruth:
     """Return an objective, given one, a prior, or a text: truth(a_1,…,a_G), shared(a,b), or a prior's.
 
-    Args:
-        text: shared(a,a) is dirichlet(a), as for γ; shared(a,b) is beta(a,b).
-        price: of a wrong label, where the text does not say.
-
-    Raises:
-        InvalidInput: not an objective.
+    shared(a,a) is dirichlet(a), as for γ; shared(a,b) is beta(a,b).
     """
     if isinstance(text, GroupObjective | GroupTruth):
         return text
@@ -209,46 +181,27 @@ def as_group_objective(
 
 @dataclass(frozen=True)
 class GroupStatistics:
-    """What a solve took.
+    """What a solve took."""
 
-    Attributes:
-        corners: of a sweep.
-        cuts: privacy rows in the final program.
-        rounds: programs solved.
-        iterations: simplex iterations in all.
-        seconds: wall-clock time [s].
-    """
-
-    corners: int
-    cuts: int
-    rounds: int
-    iterations: int
+    corners: int  # of a sweep
+    cuts: int  # privacy rows in the final program
+    rounds: int  # programs solved
+    iterations: int  # simplex iterations in all
     seconds: float = field(compare=False)
 
 
 @dataclass(frozen=True)
 class GroupSolution:
-    """A certified table.
-
-    Attributes:
-        problem: what was asked.
-        objective: what was maximised.
-        table: the release.
-        utility: of the table.
-        upper_bound: proven bound on the utility of any private release that sees the counts of the groups alone.
-        status: how the solve ended.
-        certificate: why the table is private.
-        statistics: what it took.
-    """
+    """A certified table."""
 
     problem: GroupProblem
     objective: GroupObjective | GroupTruth
-    table: GroupTable
-    utility: float
-    upper_bound: float
+    table: GroupTable  # the release
+    utility: float  # of the table
+    upper_bound: float  # proven bound on the utility of any private release that sees the counts of the groups alone
     status: Status
     certificate: GroupCertificate
-    statistics: GroupStatistics
+    statistics: GroupStatistics  # what it took
 
     @property
     def gap(self) -> float:
@@ -323,8 +276,7 @@ class _Program:
     def bound(self, weights: Array, multipliers: Array) -> float:
         """Return a proven bound on weights·x over every private table, for the loosest reading of the problem.
 
-        Guarantees:
-            Never below the optimum, whatever the multipliers (negative ones become 0): rounding is added.
+        Guarantees: Never below the optimum, whatever the multipliers (negative ones become 0): rounding is added.
         """
         multipliers = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)
         sums, y = multipliers[: len(self.sums)], multipliers[len(self.sums) :]
@@ -362,20 +314,10 @@ def solve_groups(
 ) -> GroupSolution:
     """Return the best private release of the votes of groups among classes, with its certificate.
 
-    Args:
-        problem: voters, classes and target.
-        objective: the utility of a release; see `as_group_objective` for its texts.
-        backend: name of the LP solver.
-        time_limit: [s]; when it has passed, the best table so far is returned with a gap.
+    After ``time_limit`` seconds the best table so far is returned with a gap.
 
-    Guarantees:
-        The table is (ε, δ)-DP for its doubles exactly as stored; no private release that sees the groups' counts alone
-        has a utility above ``upper_bound``.
-
-    Raises:
-        InvalidInput: an argument is out of range, the prior does not fit, or there are too many corners or cells.
-        BackendUnavailable: the solver is not installed.
-
+    Guarantees: The table is (ε, δ)-DP for its doubles exactly as stored; no private release that sees the groups'
+    counts alone has a utility above ``upper_bound``.
     Source: ours; Problem 1.1 of the paper for any number of classes and voters that are not alike.
 
     >>> from darrm_opt import Privacy

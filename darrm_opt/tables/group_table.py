@@ -28,15 +28,8 @@ FORMAT = 1
 class GroupTable:
     """Release probabilities over the cells of `GroupCells`.
 
-    Args:
-        problem: groups and classes.
-        values: x, one double in [0, 1] a cell; in every orbit Σ multiplicity·x ≤ 1, exactly.
-
-    Guarantees:
-        Frozen. What is left of 1 is shared equally by all outputs, so that the probabilities are exact fractions.
-
-    Raises:
-        InvalidInput: another number of cells, a value outside [0, 1], or an orbit whose values sum to more than 1.
+    Guarantees: Frozen. What is left of 1 is shared equally by all outputs, so that the probabilities are exact
+    fractions.
     """
 
     def __init__(self, problem: GroupProblem, values: Any) -> None:
@@ -52,7 +45,7 @@ class GroupTable:
             raise InvalidInput("values", "a number outside [0, 1]", accepted)
         table += 0.0  # −0.0 becomes 0.0
         table.flags.writeable = False
-        self.values: Array = table
+        self.values: Array = table  # x, one double in [0, 1] a cell; in every orbit Σ multiplicity·x ≤ 1, exactly
         if min(self._rests) < 0:
             raise InvalidInput(
                 "values",
@@ -63,12 +56,7 @@ class GroupTable:
 
     @classmethod
     def normalised(cls, problem: GroupProblem, values: Any) -> GroupTable:
-        """Return the table nearest to real numbers that meet the sums up to rounding, or a solver's tolerance.
-
-        Args:
-            problem: groups and classes.
-            values: one number a cell.
-        """
+        """Return the table nearest to real numbers that meet the sums up to rounding, or a solver's tolerance."""
         cells = problem.cells
         table = np.clip(np.nan_to_num(np.array(values, dtype=np.float64), nan=0.0), 0.0, 1.0)
         sums = np.add.reduceat(table * cells.multiplicities, cells.starts)
@@ -110,32 +98,19 @@ class GroupTable:
         return np.asarray(self.nearest[self.cells.cell])
 
     def probabilities(self, counts: Sequence[Sequence[int]]) -> list[Fraction]:
-        """Return the probability of each output, the classes in order, then ⊥ if there is one.
-
-        Args:
-            counts: votes of each class, group by group.
-
-        Raises:
-            InvalidInput: not counts of these groups and classes.
-        """
+        """Return the probability of each output, the classes in order, then ⊥ if there is one."""
         return [self.exact[cell] for cell in self.cells.cell[self.cells.place(counts)].tolist()]
 
 
 @dataclass(frozen=True)
 class GroupCorner:
-    """A corner, a set of outputs, and how likely that is on both sides.
+    """A corner, a set of outputs, and how likely that is on both sides."""
 
-    Attributes:
-        maps: for each group and voter, its class by outcome of the extremal pair, from most to least likely before.
-        released: which outputs the set holds, C standing for ⊥.
-        before: Pr[S] on one data set.
-        after: Pr[S] on its neighbour.
-    """
-
+    # for each group and voter, its class by outcome of the extremal pair, from most to least likely before
     maps: tuple[tuple[tuple[int, ...], ...], ...]
-    released: tuple[int, ...]
-    before: float
-    after: float
+    released: tuple[int, ...]  # which outputs the set holds, C standing for ⊥
+    before: float  # Pr[S] on one data set
+    after: float  # Pr[S] on its neighbour
 
     def __str__(self) -> str:
         groups = " | ".join(" ".join("".join(map(str, chosen)) for chosen in group) for group in self.maps)
@@ -144,45 +119,25 @@ class GroupCorner:
 
 @dataclass(frozen=True)
 class GroupCertificate:
-    """Why a table is private.
+    """Why a table is private."""
 
-    Attributes:
-        margin: δ that is left at the worst corner, ≥ 0 [probability].
-        error: bound on the rounding of the sweep, within the margin.
-        worst: the worst corner.
-        corners: how many were looked at, one or more of each orbit.
-        version: of darrm-opt that made the certificate.
-    """
-
-    margin: float
-    error: float
-    worst: GroupCorner
-    corners: int
-    version: str = __version__
+    margin: float  # δ that is left at the worst corner, ≥ 0 [probability]
+    error: float  # bound on the rounding of the sweep, within the margin
+    worst: GroupCorner  # the worst corner
+    corners: int  # how many were looked at, one or more of each orbit
+    version: str = __version__  # of darrm-opt that made the certificate
 
 
 @lru_cache(maxsize=4)
 def corners_of(problem: GroupProblem) -> Corners:
-    """Return the corners of a problem's strictest reading; the last few are kept.
-
-    Raises:
-        InvalidInput: there are too many.
-    """
+    """Return the corners of a problem's strictest reading; the last few are kept."""
     return Corners(problem, *problem.strictest)
 
 
 def group_excess(problem: GroupProblem, table: GroupTable) -> tuple[float, GroupCorner]:
     """Return a bound on e^−ε·Pr[S | before] − Pr[S | after] − e^−ε·δ at every corner and S, and the worst of them.
 
-    Args:
-        problem: what must hold.
-        table: of the same groups and classes.
-
-    Guarantees:
-        Never below the exact value for the strictest reading of the problem.
-
-    Raises:
-        InvalidInput: the table is for other groups or classes, or there are too many corners.
+    Guarantees: Never below the exact value for the strictest reading of the problem.
     """
     ours, theirs = problem.cells, table.cells
     shape = (ours.sizes, ours.classes, ours.abstention)
@@ -210,15 +165,7 @@ def exact_chances(
     table: GroupTable,
     released: tuple[int, ...],
 ) -> tuple[Fraction, Fraction]:
-    """Return Pr[S] on both sides of a corner in fractions (e^ε within 1e-60).
-
-    Args:
-        problem: the groups.
-        maps: of each group's voters.
-        multisets: the places of each group's maps.
-        table: the release.
-        released: S, the outputs.
-    """
+    """Return Pr[S] on both sides of a corner in fractions (e^ε within 1e-60)."""
     answers = []
     for side in ("before", "after"):
         laws = []
@@ -252,18 +199,8 @@ def exact_chances(
 def verify_groups(problem: GroupProblem, table: GroupTable) -> GroupCertificate:
     """Prove that a table is private, from its values alone, by a sweep over every corner.
 
-    Args:
-        problem: what must hold.
-        table: any table that anyone supplies.
-
-    Guarantees:
-        If it returns, releasing by the table is (ε, δ)-DP for its doubles exactly as stored, whatever the voters do
-        within their own (ε_g, Δ_g), their votes being fresh and independent given the data.
-
-    Raises:
-        InvalidInput: the table is for other groups or classes, or there are too many corners.
-        NotPrivate: it is not; the error names the corner, the outputs and both chances.
-        NotProven: the rounding of the sweep hides which.
+    Guarantees: If it returns, releasing by the table is (ε, δ)-DP for its doubles exactly as stored, whatever the
+    voters do within their own (ε_g, Δ_g), their votes being fresh and independent given the data.
     """
     bound, corner = group_excess(problem, table)
     corners = corners_of(problem)
@@ -283,16 +220,7 @@ def verify_groups(problem: GroupProblem, table: GroupTable) -> GroupCertificate:
 def certify_groups(problem: GroupProblem, table: GroupTable) -> tuple[GroupTable, GroupCertificate]:
     """Mix a table with the uniform release just enough that it is private, and prove it.
 
-    Args:
-        problem: what must hold.
-        table: any table, such as a solver's answer.
-
-    Returns:
-        The repaired table (``table`` itself where it is private as it stands) and its certificate.
-
-    Raises:
-        InvalidInput: the table is for other groups or classes, or there are too many corners.
-        NotProven: ε and δ of the target are so small that rounding hides the privacy of the uniform release.
+    A table that is private as it stands is returned itself.
 
     Source: ours. The excess is convex in x, and at x = 0 at most −(1 − e^−ε)/outputs − e^−ε·δ for a set that is not
     empty.
@@ -336,11 +264,7 @@ def problem_record(problem: GroupProblem) -> dict[str, Any]:
 
 
 def problem_from_record(record: Any) -> GroupProblem:
-    """Return the problem of a record.
-
-    Raises:
-        InvalidInput: not a record of a problem.
-    """
+    """Return the problem of a record."""
     try:
         groups = [
             VoterGroup(group["K"], Privacy(math.inf if group["epsilon"] == "inf" else group["epsilon"], group["Delta"]))
@@ -369,12 +293,7 @@ def table_record(problem: GroupProblem, table: GroupTable) -> dict[str, Any]:
 
 
 def table_from_record(record: Any) -> tuple[GroupProblem, GroupTable, GroupCertificate]:
-    """Return the problem and table of a record, proved here; what the record claims of them is not believed.
-
-    Raises:
-        InvalidInput: not such a record.
-        NotPrivate: its table is not private for its problem.
-    """
+    """Return the problem and table of a record, proved here; what the record claims of them is not believed."""
     if not isinstance(record, dict) or record.get("kind") != KIND or record.get("format") != FORMAT:
         raise InvalidInput("table", type(record).__name__, f"a record of kind {KIND!r} and format {FORMAT}")
     problem = problem_from_record(record.get("problem"))

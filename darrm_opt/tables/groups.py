@@ -36,15 +36,10 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class VoterGroup:
-    """Voters that are alike.
-
-    Args:
-        K: number of voters, ≥ 1.
-        voter: privacy of each one's answer; ε = ``inf`` for voters that are not private.
-    """
+    """Voters that are alike."""
 
     K: int
-    voter: Privacy
+    voter: Privacy  # privacy of each one's answer; ε = ``inf`` for voters that are not private
 
     def __str__(self) -> str:
         delta = f",Delta={self.voter.delta!r}" if self.voter.delta else ""
@@ -55,19 +50,7 @@ class VoterGroup:
 class GroupProblem:
     """Release one of C classes from the votes of groups of voters.
 
-    Args:
-        classes: number of classes C, 2 to `MAX_GROUP_CLASSES`.
-        groups: the voters, at least one group, kept in order; the votes are fresh and, given the data, independent.
-        target: privacy of the released class; finite ε ≥ 0 [nats], δ in [0, 1).
-        affected: voters, of whichever group, whose answer one record can influence; None means all.
-        abstention: whether ⊥ (no class) may be released.
-
-    Guarantees:
-        Frozen; equal and equally hashed when the same up to floating noise (`darrm_opt.problem`).
-
-    Raises:
-        InvalidInput: naming the argument, its value and what is accepted.
-
+    Guarantees: Frozen; equal and equally hashed when the same up to floating noise (`darrm_opt.problem`).
     Source: Problem 1.1 of the paper, for any number of classes and voters that are not alike (ours).
 
     >>> GroupProblem(3, [VoterGroup(5, Privacy(0.5))], Privacy(1.0)).affected
@@ -75,10 +58,11 @@ class GroupProblem:
     """
 
     classes: int
+    # the voters, at least one group, kept in order; the votes are fresh and, given the data, independent
     groups: tuple[VoterGroup, ...]
-    target: Privacy
+    target: Privacy  # privacy of the released class; finite ε ≥ 0 [nats], δ in [0, 1)
     affected: int
-    abstention: bool
+    abstention: bool  # whether ⊥ (no class) may be released
 
     def __init__(
         self,
@@ -132,11 +116,7 @@ class GroupProblem:
 
     @cached_property
     def cells(self) -> GroupCells:
-        """The counts of all groups and the cells of a table.
-
-        Raises:
-            InvalidInput: there are more than `MAX_COUNTS` counts.
-        """
+        """The counts of all groups and the cells of a table."""
         return GroupCells(tuple(group.K for group in self.groups), self.classes, abstention=self.abstention)
 
 
@@ -150,19 +130,8 @@ def general_problem(
 ) -> Problem | PluralityProblem | GroupProblem:
     """Return the problem of these voters, as the special case that it is where it is one.
 
-    Args:
-        groups: the voters; those of equal privacy become one group, and the order does not matter.
-        target: privacy of the release.
-        classes: number of classes C, ≥ 2.
-        affected: voters that one record can influence; None means all.
-        abstention: whether ⊥ may be released.
-
-    Returns:
-        `Problem` (a γ) for two classes and one group; `PluralityProblem` for one group that is not private; otherwise
-        `GroupProblem`.
-
-    Raises:
-        InvalidInput: naming the argument, its value and what is accepted.
+    `Problem` (a γ) for two classes and one group; `PluralityProblem` for one group that is not private; otherwise
+    `GroupProblem`. Voters of equal privacy become one group, and the order does not matter.
 
     >>> general_problem([VoterGroup(6, Privacy(0.1)), VoterGroup(5, Privacy(0.1))], Privacy(0.3))
     Problem(K=11, voter=Privacy(epsilon=0.1, delta=0.0), target=Privacy(epsilon=0.3, delta=0.0), affected=11)
@@ -202,24 +171,7 @@ def compositions(K: int, classes: int) -> Index:
 
 
 class GroupCells:
-    """Counts of all groups, and the cells of a table over them.
-
-    Args:
-        sizes: voters of each group.
-        classes: C.
-        abstention: whether there are cells for ⊥.
-
-    Attributes:
-        counts: every combination of the groups' counts, the last group fastest, shape (counts, groups, classes).
-        cell: number of the cell of each output, shape (counts, outputs).
-        orbit: number of the orbit of each, shape (counts,).
-        first: place of the first of each orbit, shape (orbits,).
-        owners: orbit of each cell, increasing, shape (cells,).
-        multiplicities: outputs that share a cell, shape (cells,).
-
-    Raises:
-        InvalidInput: there are more than `MAX_COUNTS` counts.
-    """
+    """Counts of all groups, and the cells of a table over them."""
 
     def __init__(self, sizes: tuple[int, ...], classes: int, *, abstention: bool) -> None:
         number = math.prod(math.comb(K + classes - 1, classes - 1) for K in sizes)
@@ -234,21 +186,23 @@ class GroupCells:
         ways = [compositions(K, classes) for K in sizes]
         self.widths = tuple(len(way) for way in ways)
         places = np.indices(self.widths).reshape(len(sizes), -1)
+        # every combination of the groups' counts, the last group fastest, shape (counts, groups, classes)
         self.counts: Index = np.stack([way[place] for way, place in zip(ways, places, strict=True)], axis=1)
         # A class's row of counts as one whole number; sorting the rows forgets the names of the classes.
         base = math.prod(K + 1 for K in sizes) + 1
         factors = np.cumprod([1, *(K + 1 for K in sizes[:-1])]).astype(np.intp)
         codes = np.einsum("ngc,g->nc", self.counts, factors)
         _, first, orbit = np.unique(np.sort(codes, axis=1), axis=0, return_index=True, return_inverse=True)
-        self.first: Index = first
-        self.orbit: Index = orbit.reshape(-1)
+        self.first: Index = first  # place of the first of each orbit, shape (orbits,)
+        self.orbit: Index = orbit.reshape(-1)  # number of the orbit of each, shape (counts,)
         if abstention:
             codes = np.column_stack([codes, np.full(number, base - 1)])
         keys = self.orbit[:, None] * base + codes
         distinct, cell = np.unique(keys, return_inverse=True)
-        self.cell: Index = cell.reshape(keys.shape)
-        self.owners: Index = distinct // base
+        self.cell: Index = cell.reshape(keys.shape)  # number of the cell of each output, shape (counts, outputs)
+        self.owners: Index = distinct // base  # orbit of each cell, increasing, shape (cells,)
         self.starts: Index = np.searchsorted(self.owners, np.arange(len(first)))
+        # outputs that share a cell, shape (cells,)
         self.multiplicities: Index = np.bincount(self.cell[first].ravel(), minlength=len(distinct))
 
     @property
@@ -257,14 +211,7 @@ class GroupCells:
         return self.classes + self.abstention
 
     def place(self, counts: Sequence[Sequence[int]]) -> int:
-        """Return the place of the groups' counts.
-
-        Args:
-            counts: the votes of each class, group by group.
-
-        Raises:
-            InvalidInput: not counts of these groups and classes.
-        """
+        """Return the place of the groups' counts."""
         accepted = f"{self.classes} counts for each group, that sum to {', '.join(map(str, self.sizes))}"
         if len(counts) != len(self.sizes) or any(
             len(row) != self.classes or min(row) < 0 or sum(row) != K for row, K in zip(counts, self.sizes, strict=True)
@@ -281,11 +228,5 @@ class GroupCells:
 
 
 def group_of(K: Any, epsilon: float, Delta: float = 0.0) -> VoterGroup:
-    """Return a group.
-
-    Args:
-        K: number of voters, ≥ 1.
-        epsilon: ε of each [nats], ≥ 0 or ``inf``.
-        Delta: Δ of each [probability].
-    """
+    """Return a group."""
     return VoterGroup(whole_number(K, "K", "a whole number of voters, at least 1"), Privacy(epsilon, Delta))

@@ -105,8 +105,7 @@ class Cuts:
     def dual_bound(self, weights: Array, multipliers: Array) -> float:
         """Return a proven upper bound on w·x over all private rules, from any multipliers (negative ones become 0).
 
-        Guarantees:
-            Never below the true optimum: the rounding of every product and sum is added.
+        Guarantees: Never below the true optimum: the rounding of every product and sum is added.
         """
         cells, A = self._cells, self.rows()
         y = np.maximum(np.nan_to_num(multipliers, nan=0.0, posinf=0.0), 0.0)

@@ -150,11 +150,7 @@ def partitions(K: int, classes: int) -> Iterator[Partition]:
 
 
 def changes(partition: Partition, affected: int) -> Iterator[Partition]:
-    """Yield every way in which a record can change the counts, up to exchanging classes of equal count.
-
-    Yields:
-        The change of each count; they sum to 0, and those of one sign to at most ``affected``.
-    """
+    """Yield every way in which a record can change the counts, up to exchanging classes of equal count."""
     # Of the classes without votes no more than ``affected`` can gain one.
     length = min(len(partition), sum(count > 0 for count in partition) + affected)
     last = length - 1
@@ -188,28 +184,17 @@ class Histograms:
     An *edge* is an ordered pair of vote counts that differ by one record, up to relabelling the classes of both. Its
     *outputs* are groups of classes with the same counts on both sides (and ⊥): ``left``, ``right`` are their cells,
     ``sizes`` how many classes there are; unused places have size 0.
-
-    Attributes:
-        K: voters.
-        partitions: decreasing tuples of length C.
-        values: count of each cell, `ABSTENTION` for ⊥, shape (cells,).
-        multiplicities: classes that share a cell, shape (cells,).
-        owners: number of the cell's partition, increasing, shape (cells,).
-        starts: first cell of each partition, the plurality's (the largest count), shape (partitions,).
-        left: shape (edges, width).
-        right: shape (edges, width).
-        sizes: shape (edges, width).
     """
 
     K: int
-    partitions: tuple[Partition, ...]
-    values: Index
-    multiplicities: Index
-    owners: Index
-    starts: Index
-    left: Index
-    right: Index
-    sizes: Index
+    partitions: tuple[Partition, ...]  # decreasing tuples of length C
+    values: Index  # count of each cell, `ABSTENTION` for ⊥, shape (cells,)
+    multiplicities: Index  # classes that share a cell, shape (cells,)
+    owners: Index  # number of the cell's partition, increasing, shape (cells,)
+    starts: Index  # first cell of each partition, the plurality's (the largest count), shape (partitions,)
+    left: Index  # shape (edges, width)
+    right: Index  # shape (edges, width)
+    sizes: Index  # shape (edges, width)
 
     @cached_property
     def numbers(self) -> dict[Partition, int]:
@@ -235,11 +220,7 @@ class Histograms:
 
 @lru_cache(maxsize=8)
 def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histograms:  # noqa: FBT001 — a cache key
-    """Return the partitions, cells and edges of K votes among ``classes``.
-
-    Raises:
-        InvalidInput: there are more than `MAX_PARTITIONS` partitions, or more than `MAX_EDGES` edges.
-    """
+    """Return the partitions, cells and edges of K votes among ``classes``."""
     if not has_table(K, classes):
         count = f"{partition_count(K, classes):,}" if K < THREE_PARTS_TOO_MANY else "more"
         raise InvalidInput(

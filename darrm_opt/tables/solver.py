@@ -34,20 +34,12 @@ MAX_ROUNDS = 1000
 
 @dataclass(frozen=True)
 class PluralityStatistics:
-    """What a solve took.
+    """What a solve took."""
 
-    Attributes:
-        partitions: of the votes.
-        cuts: privacy constraints in the final program.
-        rounds: programs solved.
-        iterations: simplex iterations in all.
-        seconds: wall-clock time [s].
-    """
-
-    partitions: int
-    cuts: int
-    rounds: int
-    iterations: int
+    partitions: int  # of the votes
+    cuts: int  # privacy constraints in the final program
+    rounds: int  # programs solved
+    iterations: int  # simplex iterations in all
     seconds: float = field(compare=False)
 
 

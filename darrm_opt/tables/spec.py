@@ -29,15 +29,7 @@ from darrm_opt.tables.solver import PluralitySolution, PluralityStatistics, as_o
 class TableSpec:
     """Everything an optimal table depends on, and nothing else.
 
-    Args:
-        problem: what must be private.
-        objective: what is maximised; a `PluralityObjective`, its prior, or the prior's text.
-
-    Guarantees:
-        Equal specifications have equal keys.
-
-    Raises:
-        InvalidInput: no objective, or a prior of other voters or classes.
+    Guarantees: Equal specifications have equal keys.
     """
 
     problem: PluralityProblem
@@ -82,9 +74,6 @@ def read_table(record: Any) -> PluralitySolution:
     """Return the solution that plain data states, unproved; anything may be in ``record``.
 
     It says nothing of the effort: of the statistics only the number of partitions is known.
-
-    Raises:
-        ReproofFailed: it is no record of a table.
     """
     try:
         if record.get("kind") != KIND or record.get("format") != FORMAT:
@@ -121,12 +110,7 @@ def read_table(record: Any) -> PluralitySolution:
 def reprove_table(solution: PluralitySolution, spec: TableSpec) -> PluralitySolution:
     """Return ``solution`` under a certificate that this process proved, with its utility recomputed.
 
-    Guarantees:
-        The rule returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
-
-    Raises:
-        NotPrivate: the rule is not private for the problem.
-        ReproofFailed: it answers another question, or what it claims does not fit its rule.
+    Guarantees: The rule returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
     """
     if (solution.problem, solution.objective) != (spec.problem, spec.objective):
         raise ReproofFailed("question", "it answers another question")

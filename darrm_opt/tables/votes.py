@@ -44,13 +44,7 @@ def vote_table(votes: Any, K: int | None) -> NDArray[Any]:
 
 
 def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
-    """Return votes as whole numbers of shape (N, K), or refuse them without showing them.
-
-    Args:
-        votes: class of each voter, whole numbers 0..C−1 (or floats equal to them), shape (N, K).
-        K: voters; None: as many as there are columns.
-        classes: C.
-    """
+    """Return votes as whole numbers of shape (N, K), or refuse them without showing them."""
     table = vote_table(votes, K)
     # Every element is looked at, whatever the others are.
     if table.dtype.kind not in "biuf" or np.count_nonzero(~np.isin(table, np.arange(classes))):
@@ -100,11 +94,7 @@ def count_ones(votes: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def checked_votes(votes: Any, K: int | None) -> NDArray[np.uint8]:
-    """Return votes as zeros and ones of shape (N, K), or refuse them without showing them.
-
-    Raises:
-        InvalidInput: another shape, or something that is neither 0 nor 1.
-    """
+    """Return votes as zeros and ones of shape (N, K), or refuse them without showing them."""
     table = vote_table(votes, K)
     if table.dtype == np.bool_:  # a buffer may hold other bytes than 0 and 1: each of them is one vote, no more
         return np.not_equal(table.view(np.uint8), 0).astype(np.uint8)

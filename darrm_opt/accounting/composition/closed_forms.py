@@ -48,20 +48,9 @@ _MECHANISMS = "a whole number of mechanisms, at least 1"
 def basic_composition(epsilon: float, delta: float, k: int) -> Privacy:
     """Return (kε, kδ), the privacy of k mechanisms that are (ε, δ)-DP each.
 
-    Args:
-        epsilon: of one mechanism [nats], ≥ 0 or ``inf``.
-        delta: of one mechanism [probability], in [0, 1).
-        k: number of mechanisms, ≥ 1.
+    (inf, 0), "nothing is promised", where kδ ≥ 1.
 
-    Returns:
-        Total privacy; (inf, 0), "nothing is promised", where kδ ≥ 1 or ε = inf.
-
-    Guarantees:
-        Never below the exact value; exact where a double can hold it.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
+    Guarantees: Never below the exact value; exact where a double can hold it.
     Source: basic composition (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006).
 
     >>> basic_composition(0.5, 0.25, 3)
@@ -79,23 +68,11 @@ def kov_composition(epsilon: float, delta: float, k: int, slack: float) -> Priva
     ε_total = min{kε, B + ε√(2k·ln(e + √(kε²)/δ′)), B + ε√(2k·ln(1/δ′))}, B = kε(e^ε−1)/(e^ε+1), and
     δ_total = 1 − (1−δ)^k(1−δ′); the first branch needs no slack, so there δ_total = 1 − (1−δ)^k.
 
-    Args:
-        epsilon: of one mechanism [nats], ≥ 0 or ``inf``.
-        delta: of one mechanism [probability], in [0, 1).
-        k: number of mechanisms, ≥ 1.
-        slack: δ′ [probability], in [0, 1); 0 leaves only the first branch.
+    (inf, 0), "nothing is promised", where δ_total rounds to 1.
 
-    Returns:
-        Total privacy; (inf, 0), "nothing is promised", where δ_total rounds to 1 or ε = inf.
-
-    Guarantees:
-        Never below the exact value; above it by less than 1e-14 of it.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
-    Source: Theorem 2.3 of the paper; Kairouz, Oh, Viswanath, "The composition theorem for
-    differential privacy", Theorem 3.4.
+    Guarantees: Never below the exact value; above it by less than 1e-14 of it.
+    Source: Theorem 2.3 of the paper; Kairouz, Oh, Viswanath, "The composition theorem for differential privacy",
+    Theorem 3.4.
 
     >>> round(kov_composition(0.2676, 0.0003, k=50, slack=1e-4).epsilon, 3)
     9.901
@@ -144,15 +121,7 @@ then two square roots, a logarithm and a sum."""
 def kov_branches(events: Events, slack: float) -> tuple[float, float, float]:
     """Return the three branches of the closed form [nats], each rounded up.
 
-    Args:
-        events: (ε, δ) of each mechanism, fixed beforehand; ε finite. A list, or ``{Privacy: count}``.
-        slack: s [probability], in (0, 1].
-
-    Returns:
-        (Σε, branch with ln(e + √S₂/s), branch with ln(1/s)).
-
-    Raises:
-        InvalidInput: a number is outside its range.
+    (Σε, branch with ln(e + √S₂/s), branch with ln(1/s)).
 
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.5.
     """
@@ -163,19 +132,9 @@ def kov_branches(events: Events, slack: float) -> tuple[float, float, float]:
 def kov_composition_of_sequence(events: Events, slack: float) -> Privacy:
     """Return the total privacy by the closed form with slack s; where Σε is the least, no slack is charged.
 
-    Args:
-        events: as in `kov_branches`.
-        slack: s [probability], in (0, 1].
+    (inf, 0) where the total δ rounds to 1.
 
-    Returns:
-        Total privacy; (inf, 0), "nothing is promised", where the total δ rounds to 1.
-
-    Guarantees:
-        Sound; never below `optimal_composition_of_sequence` at the same δ.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
+    Guarantees: Sound; never below `optimal_composition_of_sequence` at the same δ.
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.5.
     """
     counts = count_events(events)
@@ -195,16 +154,7 @@ def kov_delta(events: Events, slack: float) -> float:
 def kov_composition_at_delta(events: Events, total_delta: float) -> Privacy:
     """Return the least ε of the closed form at a total δ: all that Π(1−δ_i) leaves of it is slack.
 
-    Args:
-        events: as in `kov_branches`.
-        total_delta: allowed in total [probability], in [0, 1).
-
-    Guarantees:
-        Sound; never below `optimal_composition_of_sequence`.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-        DeltaTooSmall: total_delta < 1 − Π(1−δ_i).
+    Guarantees: Sound; never below `optimal_composition_of_sequence`.
 
     >>> round(kov_composition_at_delta([Privacy(0.2676, 0.0003)] * 50, 0.015).epsilon, 4)
     9.8532
@@ -222,21 +172,9 @@ def kov_composition_at_delta(events: Events, total_delta: float) -> Privacy:
 def tail_composition(epsilon: float, delta: float, k: int, slack: float) -> Privacy:
     """Return the total privacy of k mechanisms by the third branch, charging the tail that it has instead of s.
 
-    Args:
-        epsilon: of one mechanism [nats], finite, > 0.
-        delta: of one mechanism [probability], in [0, 1).
-        k: number of mechanisms, ≥ 1.
-        slack: s [probability], in (0, 1], which sets ε.
+    ε = kε tanh(ε/2) + ε√(2k ln(1/s)), δ = 1 − (1−δ)^k (1 − min(s, tail)).
 
-    Returns:
-        ε = kε tanh(ε/2) + ε√(2k ln(1/s)), δ = 1 − (1−δ)^k (1 − min(s, tail)).
-
-    Guarantees:
-        Sound: the tail of the privacy loss bounds δ₀.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
+    Guarantees: Sound: the tail of the privacy loss bounds δ₀.
     Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see
     `literature.he_wang_tao.printed`.
     """
@@ -249,17 +187,6 @@ def loss_tail(epsilon: float, k: int, total_epsilon: float) -> float:
     """Return a bound on the probability that the privacy loss of k-fold ε-randomised response exceeds E.
 
     With a = (1 + E/(kε))/2 and p = e^ε/(1+e^ε): exp(−k·KL(a‖p)) where kε tanh(ε/2) ≤ E < kε; 0 above; 1 below.
-
-    Args:
-        epsilon: of one response [nats], finite, ≥ 0.
-        k: number of responses, ≥ 0.
-        total_epsilon: E [nats], ≥ 0.
-
-    Returns:
-        The bound [probability], rounded up.
-
-    Raises:
-        InvalidInput: a number is outside its range.
 
     Source: Chernoff's bound; the corrected tail of composition III.
     """

@@ -36,12 +36,7 @@ def worst_mechanism(event: Privacy) -> list[Pair]:
 
 
 def enumerated_delta(mechanisms: Sequence[Sequence[Pair]], total_epsilon: float) -> Fraction:
-    """Return Σ (P − e^E·Q)₊ over all outcomes of the mechanisms run one after the other.
-
-    Args:
-        mechanisms: for each the probabilities (P, Q) of its outcomes on the two datasets; the product is enumerated.
-        total_epsilon: E [nats].
-    """
+    """Return Σ (P − e^E·Q)₊ over all outcomes of the mechanisms run one after the other."""
     odds, total = exp_fraction(total_epsilon), Fraction(0)
     for outcome in product(*mechanisms):
         on_data, on_neighbour = Fraction(1), Fraction(1)
@@ -53,10 +48,6 @@ def enumerated_delta(mechanisms: Sequence[Sequence[Pair]], total_epsilon: float)
 
 def adaptive_bits_delta(regions: Sequence[Sequence[Pair]], total_epsilon: float) -> Fraction:
     """Return the worst δ of single-bit releases, each chosen in the light of the bits before it.
-
-    Args:
-        regions: for each release in turn the pairs (Pr[1|D], Pr[1|D′]) that it may show.
-        total_epsilon: E [nats].
 
     Source: W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)), written down as it stands.
     """

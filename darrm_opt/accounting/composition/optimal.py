@@ -58,12 +58,7 @@ _MARGIN = Decimal("1e-60")
 def least_possible_delta(delta: float, k: int) -> float:
     """Return 1 − (1−δ)^k rounded up to the nearest double.
 
-    Args:
-        delta: failure probability of one mechanism [probability], in [0, 1).
-        k: number of mechanisms, ≥ 0.
-
-    Returns:
-        The least double that is not below the exact value [probability] (δ ≥ 1e-30; at smaller δ, kδ rounded up).
+    At δ < 1e-30, kδ rounded up.
 
     Source: the mechanism described at the top of this module.
 
@@ -101,23 +96,8 @@ _TOTAL_EPSILON = "a number of nats, at least 0"
 def optimal_composition(epsilon: float, delta: float, k: int, total_delta: float) -> Privacy:
     """Return the least total ε at a total δ, over every adaptive composition of k (ε, δ)-DP mechanisms.
 
-    Args:
-        epsilon: of one mechanism [nats], finite, ≥ 0.
-        delta: of one mechanism [probability], in [0, 1).
-        k: number of mechanisms, ≥ 0.
-        total_delta: allowed in total [probability], in [0, 1).
-
-    Returns:
-        Total privacy: ε and the given total δ.
-
-    Guarantees:
-        Sound: the pair holds for the doubles returned. Above the exact optimum by rounding only, which is a relative
-        1e-9 of δ₀ at most for k ≤ 10⁶.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-        DeltaTooSmall: total_delta < 1 − (1−δ)^k, where no finite ε exists.
-
+    Guarantees: Sound: the pair holds for the doubles returned. Above the exact optimum by rounding only, which is a
+    relative 1e-9 of δ₀ at most for k ≤ 10⁶.
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.3; Murtagh, Vadhan 2016.
 
     >>> round(optimal_composition(0.2676, 0.0003, 100, 0.03).epsilon, 6)
@@ -136,18 +116,6 @@ def optimal_composition(epsilon: float, delta: float, k: int, total_delta: float
 def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) -> float:
     """Return the least total δ at a total ε, over every adaptive composition of k (ε, δ)-DP mechanisms.
 
-    Args:
-        epsilon: of one mechanism [nats], finite, ≥ 0.
-        delta: of one mechanism [probability], in [0, 1).
-        k: number of mechanisms, ≥ 0.
-        total_epsilon: E [nats], ≥ 0 or ``inf``.
-
-    Returns:
-        D(E) [probability], rounded up; the least possible 1 − (1−δ)^k where E ≥ kε.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-
     Source: as `optimal_composition`.
 
     >>> optimal_delta(0.1, 0.0, 1, 0.1)
@@ -158,13 +126,7 @@ def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) ->
 
 
 def add_leak(floor: float, log_no_leak: float, pure: float) -> float:
-    """Return floor + e^kept_log·pure, rounded up: the probability of a leak, and the δ₀ of the runs without one.
-
-    Args:
-        floor: 1 − Π(1−δ_i), rounded up.
-        log_no_leak: Σ ln(1−δ_i) as computed, ≤ 0.
-        pure: δ₀, rounded up.
-    """
+    """Return floor + e^kept_log·pure, rounded up: the probability of a leak, and the δ₀ of the runs without one."""
     if pure == 0.0:
         return floor
     no_leak = math.exp(log_no_leak)
@@ -176,14 +138,7 @@ def least_epsilon(
 ) -> float:
     """Return the least ε found with delta_at(ε) ≤ total_delta, by bisection between 0 and ``upper``.
 
-    Args:
-        delta_at: a sound, non-increasing bound on δ at ε.
-        total_delta: what it must not exceed; met at ``upper``.
-        upper: an ε where it is met.
-        guess: about what is returned: saves most of the steps.
-
-    Guarantees:
-        What is returned was itself evaluated, so soundness does not rest on monotonicity.
+    Guarantees: What is returned was itself evaluated, so soundness does not rest on monotonicity.
     """
     if delta_at(0.0) <= total_delta:
         return 0.0
@@ -202,15 +157,7 @@ def least_epsilon(
 def epsilon_at_delta(
     delta_at: Callable[[float], float], delta: float, flat_from: float, reason: str, guess: float | None = None
 ) -> float:
-    """Return an ε that holds at ``delta``, of a profile that is flat from ``flat_from`` on.
-
-    Args:
-        delta_at: as in `least_epsilon`.
-        delta: allowed [probability], in [0, 1).
-        flat_from: the ε from which δ is constant [nats].
-        reason: the reason for the least δ, for the message.
-        guess: as in `least_epsilon`.
-    """
+    """Return an ε that holds at ``delta``, of a profile that is flat from ``flat_from`` on."""
     delta = Privacy(0.0, delta).delta
     floor = delta_at(flat_from)
     if floor > delta:
@@ -253,21 +200,7 @@ Events = Mapping[Privacy, int] | Iterable[Privacy]
 def optimal_composition_of_sequence(events: Events, total_delta: float) -> Privacy:
     """Return the least total ε at a total δ, over every adaptive composition of the given mechanisms.
 
-    Args:
-        events: (ε, δ) of each mechanism, fixed beforehand; ε finite. A list, or ``{Privacy: count}``.
-        total_delta: allowed in total [probability], in [0, 1).
-
-    Returns:
-        Total privacy: ε and the given total δ.
-
-    Guarantees:
-        Sound as the doubles returned; the same for every order; equal mechanisms give `optimal_composition`.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-        DeltaTooSmall: total_delta < 1 − Π(1−δ_i), where no finite ε exists.
-        TooMuchWork: more than `MAX_TERMS` terms.
-
+    Guarantees: Sound as the doubles returned; the same for every order; equal mechanisms give `optimal_composition`.
     Source: Murtagh, Vadhan 2016, Theorem 1.5; Kairouz, Oh, Viswanath 2015, Theorem 3.5.
 
     >>> optimal_composition_of_sequence([Privacy(0.5), Privacy(1.0)], 0.0).epsilon
@@ -282,17 +215,6 @@ def optimal_composition_of_sequence(events: Events, total_delta: float) -> Priva
 
 def optimal_delta_of_sequence(events: Events, total_epsilon: float) -> float:
     """Return the least total δ at a total ε, over every adaptive composition of the given mechanisms.
-
-    Args:
-        events: (ε, δ) of each mechanism, fixed beforehand; ε finite. A list, or ``{Privacy: count}``.
-        total_epsilon: E [nats], ≥ 0 or ``inf``.
-
-    Returns:
-        D(E) [probability], rounded up.
-
-    Raises:
-        InvalidInput: a number is outside its range.
-        TooMuchWork: more than `MAX_TERMS` terms.
 
     Source: as `optimal_composition_of_sequence`.
     """

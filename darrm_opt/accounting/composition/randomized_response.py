@@ -40,19 +40,12 @@ _FIRST_BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """A privacy loss distribution that dominates the exact one.
+    """A privacy loss distribution that dominates the exact one."""
 
-    Attributes:
-        losses: values of the privacy loss, in any order [nats], each within ``loss_error`` of exact.
-        masses: their probabilities, each at least the exact one.
-        missing: at least the probability of all losses that are not listed.
-        loss_error: bound on the rounding of a loss [nats].
-    """
-
-    losses: Array
-    masses: Array
-    missing: float
-    loss_error: float
+    losses: Array  # values of the privacy loss, in any order [nats], each within ``loss_error`` of exact
+    masses: Array  # their probabilities, each at least the exact one
+    missing: float  # at least the probability of all losses that are not listed
+    loss_error: float  # bound on the rounding of a loss [nats]
 
     def delta(self, epsilon: float) -> float:
         """Return Σ masses·(1 − e^(ε−loss))₊ + missing, rounded up: the δ at ``epsilon`` ≥ 0 [nats]."""
@@ -69,12 +62,7 @@ class Losses:
 def response_losses(epsilon: float, k: int) -> Losses:
     """Return the privacy loss of k-fold ε-randomised response.
 
-    Guarantees:
-        Every mass is at least the exact one, and above it by a relative 1e-9 at most for k ≤ 10⁶.
-
-    Raises:
-        InvalidInput: more masses would be needed than fit in memory (k far beyond 10¹⁰).
-
+    Guarantees: Every mass is at least the exact one, and above it by a relative 1e-9 at most for k ≤ 10⁶.
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.3.
     """
     shrink = math.exp(-epsilon)  # q/p

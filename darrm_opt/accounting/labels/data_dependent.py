@@ -58,24 +58,15 @@ CountRows = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class UnpublishedLoss:
-    """Rényi loss of a fixed batch of queries, by the votes: **not for publication**.
+    """Rényi loss of a fixed batch of queries, by the votes: **not for publication**."""
 
-    Args:
-        counts: votes for each class in each query, shape (queries, C), C ≥ 2, each row with the same sum K ≥ 1.
-        sigma: σ ≥ 1 of the discrete Gaussian noise on each count [votes].
-        order: λ, from 1.001 on.
-        threshold: ⊥ is released unless the largest count plus noise is at least this [votes]; None: no check.
-        check_sigma: σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then.
-
-    Raises:
-        InvalidInput: a value is outside its range; votes are not shown.
-    """
-
-    counts: CountRows
-    sigma: float
-    order: float
-    threshold: float | None = None
-    check_sigma: float | None = None
+    counts: CountRows  # votes for each class in each query, shape (queries, C), C ≥ 2, each row with the same sum K ≥ 1
+    sigma: float  # σ ≥ 1 of the discrete Gaussian noise on each count [votes]
+    order: float  # λ, from 1.001 on
+    threshold: float | None = (
+        None  # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check
+    )
+    check_sigma: float | None = None  # σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then
     _repeats: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -104,13 +95,9 @@ class UnpublishedLoss:
     def renyi(self, moved: int = 0) -> float:
         """Return the largest D_λ [nats] of the batch over all votes that ``moved`` voters could have made of these.
 
-        Args:
-            moved: voters whose votes may all be others, ≥ 0.
-
-        Guarantees:
-            With D″ at most ``moved`` voters from D, and D′ a neighbour of D″, D_λ(batch on D″ ‖ batch on D′) is at most
-            this. It grows with ``moved``, and where D and E are neighbours, that of E at ``moved`` is at most that of D
-            at ``moved + 1``.
+        Guarantees: With D″ at most ``moved`` voters from D, and D′ a neighbour of D″, D_λ(batch on D″ ‖ batch on D′) is
+        at most this. It grows with ``moved``, and where D and E are neighbours, that of E at ``moved`` is at most that
+        of D at ``moved + 1``.
         """
         moved = whole_number(moved, "moved", "a whole number of voters, at least 0", least=0)
         if not len(self.counts):
@@ -176,12 +163,7 @@ def label_envelope(sigma: float, order: float, *, two: bool, largest: int) -> La
 def regions(sigma: float, largest: int) -> tuple[CountRows, CountRows, CountRows, NDArray[np.bool_], NDArray[np.bool_]]:
     """Return margin, distances of leader and rival from M, where the rival is far below M, and where both are high.
 
-    Args:
-        sigma: σ [votes].
-        largest: largest margin.
-
-    Returns:
-        Five arrays of shape (margins, distances of the leader).
+    Five arrays of shape (margins, distances of the leader).
     """
     reach, far = math.ceil(REACH * sigma), math.ceil((REACH + MAX_SUM) * sigma)
     gaps, places = np.indices((largest + 1, reach + far + 1))
@@ -203,14 +185,7 @@ def three_cell_laws(sigma: float, largest: int, step: int) -> list[tuple[Array, 
 
 
 class LabelEnvelope:
-    """Upper bounds on H_λ of one label over all moves of one vote, by the leader's margins over the other classes.
-
-    Args:
-        sigma: σ [votes], `MIN_SIGMA` to `MAX_SIGMA`.
-        order: λ > 1.
-        two: whether there are two classes.
-        largest: largest margin with an entry of its own [votes]; a larger one is charged as this.
-    """
+    """Upper bounds on H_λ of one label over all moves of one vote, by the leader's margins over the other classes."""
 
     def __init__(self, sigma: float, order: float, *, two: bool, largest: int) -> None:
         self._orders = np.array([order])
@@ -228,11 +203,7 @@ class LabelEnvelope:
             self._charge = float(2 * self._noise.at_least(np.array(self._reach))) * self._any
 
     def at(self, margins: CountRows) -> Array:
-        """Return bounds on H_λ, shape (n,).
-
-        Args:
-            margins: of the leader over each other class, all at least 1, increasing in each row, shape (n, C − 1).
-        """
+        """Return bounds on H_λ, shape (n,)."""
         if margins.shape[1] == 1:
             gaps = np.minimum(margins[:, 0], self._largest)
             return np.asarray(np.minimum(np.max([table[gaps] for table in self._votes], axis=0), self._any))
@@ -297,13 +268,7 @@ class LabelEnvelope:
         return np.asarray(np.maximum.accumulate(values[::-1])[::-1])
 
     def _three_cells(self, sigma: float, pair: Array, step: int) -> Array:
-        """Return the largest H_λ of three cells, shape (margins, distances of the leader from M), and any larger ones.
-
-        Args:
-            sigma: σ [votes].
-            pair: of the two classes alone, at each margin.
-            step: −1 where the leader loses the vote, 1 where it gains it.
-        """
+        """Return the largest H_λ of three cells, shape (margins, distances of the leader from M), and larger ones."""
         gaps, leader, _, low, high = regions(sigma, self._largest)
         values = np.zeros(gaps.shape)
         # M hardly matters: given the sum of the two, which tells nothing, it is the pair, or anything where both are

@@ -89,16 +89,6 @@ def bit_values(mu: float, orders: Array) -> Array:
 def curvature_bound(low: Array, high: Array, largest_p: Array, orders: Array, norm: float) -> Array:
     """Return a bound on −∂²H_a along one coordinate, on each of several boxes.
 
-    Args:
-        low: least ℓ of each cell on the box, shape (boxes, cells).
-        high: largest ℓ of each cell on the box, shape (boxes, cells).
-        largest_p: largest probability of each cell on the box and on the way to its neighbour, shape (boxes, cells).
-        orders: a, shape (n,).
-        norm: length of the shift times the 2-norm of the third derivative of the density, divided by the density.
-
-    Returns:
-        Bounds, shape (boxes, n).
-
     Source: docs/proofs.md, "What labels cost", Lemma 2: ‖third derivative‖·√(Σ A²P) + √2·min(√(Σ (A+B)²P), ½·max|A+B|).
     """
     squared_first, squared_sum, largest_sum = np.zeros((3, low.shape[0], orders.size))

@@ -81,12 +81,7 @@ def gaussian_counts(shift: float, *, within_gaussian: bool = True) -> PowerDiver
 
 
 def gaussian_divergence(shift: float, orders: Array) -> Array:
-    """Return H_a = (e^(a(a−1)μ²/2) − 1)/(a(a−1)) of the Gaussian mechanism with shift μ, rounded up; inf on overflow.
-
-    Args:
-        shift: μ ≥ 0, in standard deviations.
-        orders: a ≥ 0, shape (n,).
-    """
+    """Return H_a = (e^(a(a−1)μ²/2) − 1)/(a(a−1)) of the Gaussian mechanism, shift μ, rounded up; inf on overflow."""
     product = orders * (orders - 1)
     half = shift * shift / 2
     safe = np.where(np.abs(product) < NEAR_ONE, NEAR_ONE, product)  # H grows with a(a−1)

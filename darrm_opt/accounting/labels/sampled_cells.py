@@ -45,16 +45,7 @@ MAX_TRIPLES = 1_500_000
 
 @lru_cache(maxsize=4)
 def sampled_cells(sigma: float, classes: int, neighbours: Neighbours | None) -> list[LawTriples] | None:
-    """Return all triples of laws of a label with discrete Gaussian noise, one vote of one record.
-
-    Args:
-        sigma: σ > 0 [votes], the parameter of the discrete Gaussian.
-        classes: C ≥ 2.
-        neighbours: whether there is a third law.
-
-    Returns:
-        Families of two, three or four cells; None where σ is too small, or the triples too many.
-    """
+    """Return all triples of laws of a label with discrete Gaussian noise, one vote of one record."""
     reach = math.ceil(END * sigma)
     width, replace = 2 * reach + 4, neighbours == "replace-one"
     count = len(_tie_weights(classes - 2)) * width**2 * (2 if replace else 1)

@@ -16,35 +16,21 @@ from darrm_opt.noise import Array, Integers
 
 
 class Outcome(NamedTuple):
-    """Answer of a backend to a linear program; no guarantee rests on it.
-
-    Attributes:
-        status: how it ended.
-        upper_half: γ(⌊K/2⌋+1..K) as the solver has it, shape (entries,).
-        multipliers: one a row in order of addition, ≥ 0 up to the solver's tolerance, shape (rows,).
-        iterations: simplex (or other) iterations of this solve.
-    """
+    """Answer of a backend to a linear program; no guarantee rests on it."""
 
     status: Status
-    upper_half: Array
-    multipliers: Array
-    iterations: int
+    upper_half: Array  # γ(⌊K/2⌋+1..K) as the solver has it, shape (entries,)
+    multipliers: Array  # one a row in order of addition, ≥ 0 up to the solver's tolerance, shape (rows,)
+    iterations: int  # simplex (or other) iterations of this solve
 
 
 class BackendEntry(NamedTuple):
-    """One solver in the registry.
+    """One solver in the registry."""
 
-    Attributes:
-        class_name: the class that implements `Backend`, in the module of the backend's name.
-        package: the package that it imports.
-        requirement: what to give ``pip install`` if that is missing.
-        description: one sentence for the reader who chooses.
-    """
-
-    class_name: str
-    package: str
-    requirement: str
-    description: str
+    class_name: str  # the class that implements `Backend`, in the module of the backend's name
+    package: str  # the package that it imports
+    requirement: str  # what to give ``pip install`` if that is missing
+    description: str  # one sentence for the reader who chooses
 
 
 BACKENDS: dict[str, BackendEntry] = {
@@ -70,17 +56,11 @@ def row_scale(columns: int) -> float:
 
 
 class WarmStart(NamedTuple):
-    """Where a program starts that continues another one with other variables and rows.
+    """Where a program starts that continues another one with other variables and rows."""
 
-    Attributes:
-        columns: for each variable, the one that it continues, or −1.
-        rows: for each row, the one that it continues, or −1.
-        values: of the variables, about; a new one starts at the nearer end of [0, 1].
-    """
-
-    columns: Integers
-    rows: Integers
-    values: Array
+    columns: Integers  # for each variable, the one that it continues, or −1
+    rows: Integers  # for each row, the one that it continues, or −1
+    values: Array  # of the variables, about; a new one starts at the nearer end of [0, 1]
 
 
 class Backend(Protocol):

@@ -108,8 +108,7 @@ class _SilentHighs(highspy.Highs):
 def new_highs(options: dict[str, Option]) -> highspy.Highs:
     """Return a new HiGHS object without a program, with `OPTIONS` and ``options`` set.
 
-    Guarantees:
-        HiGHS 1.10 to 1.16 write nothing to stdout, neither here nor later.
+    Guarantees: HiGHS 1.10 to 1.16 write nothing to stdout, neither here nor later.
     """
     solver: highspy.Highs = _SilentHighs()  # type: ignore[no-untyped-call]
     for name, value in (OPTIONS | options).items():

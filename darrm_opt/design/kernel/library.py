@@ -117,9 +117,7 @@ def _load() -> ctypes.CDLL | None:
 def in_threads(calls: Sequence[Callable[[int], Result]], threads: int) -> list[Result]:
     """Return what long calls of the library give, so many at once; ctrl-C, or one that fails, ends all within a moment.
 
-    Args:
-        calls: each takes the address of the flag that ends a search (`Search.stop`).
-        threads: how many run at once.
+    Each call takes the address of the flag that ends a search (`Search.stop`).
     """
     # A signal's handler runs in the main thread between two steps of Python, so that thread must wait here and not in
     # the library.

@@ -176,12 +176,7 @@ _family_keys = functools.lru_cache(maxsize=MAX_FAMILIES)(_split)
 
 
 def cached_rows(constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes, ...] | None = None) -> Array:
-    """Return `PrivacyConstraint.rows`, bit for bit, from parts that are made once.
-
-    Args:
-        counts: voters at each corner [voters], shape (vectors, corners).
-        keys: `multiset_keys`, where the caller has them.
-    """
+    """Return `PrivacyConstraint.rows`, bit for bit, from parts that are made once."""
     if not 0 < len(counts) * constraint.entries <= MAX_ENTRIES:
         return constraint.rows(counts)
     keys = multiset_keys(counts) if keys is None else keys

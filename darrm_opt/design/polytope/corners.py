@@ -43,16 +43,10 @@ BLOCK_VECTORS = 65_536
 
 
 class Corners(NamedTuple):
-    """The corners of F for the voters of one problem.
+    """The corners of F for the voters of one problem."""
 
-    Args:
-        x: p of the corner (x, y) [probability]; 1 for voters that are not private.
-        y: 1 − x, computed as (1−Δ)/(e^ε+1) so that it keeps its relative accuracy.
-        Delta: Δ of a voter; with Δ = 0 there are 4 corners, else 8.
-    """
-
-    x: float
-    y: float
+    x: float  # p of the corner (x, y) [probability]; 1 for voters that are not private
+    y: float  # 1 − x, computed as (1−Δ)/(e^ε+1) so that it keeps its relative accuracy
     Delta: float
 
     @classmethod

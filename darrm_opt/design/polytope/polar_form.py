@@ -35,9 +35,6 @@ UNDERFLOW_SLACK = 2.0**-1060
 def rounding_error(steps: int, largest: float) -> float:
     """Return a bound on |computed − exact| of H after ``steps`` de Casteljau steps.
 
-    Returns:
-        Absolute error bound; 0 exactly when g is 0.
-
     Source: derivation at `STEP_ERROR`; tested against exact rationals.
     """
     return (steps * STEP_ERROR * largest + steps * UNDERFLOW_SLACK) if largest > 0 else 0.0
@@ -51,10 +48,7 @@ def step(coefficients: Array, t: float, complement: float) -> Array:
 def layers(signed: Array, x: float, y: float, most: int, width: int | None = None) -> Iterator[tuple[int, int, Array]]:
     """Yield (s, first, A) for s = 0..most: A[i, j] = H at {x^nx, y^(s−nx), 1^j, 0^(K−s−j)} with nx = first + i.
 
-    Args:
-        x: probability of a voter, in [½, 1].
-        most: the last layer.
-        width: if given, only the rows with s − nx ≤ width: those near a face, in O(K²·width).
+    ``width`` leaves only the rows with s − nx ≤ width: those near a face, in O(K²·width).
     """
     # Only nx ≥ s − nx is computed: as x + y = 1, H at the mirrored multiset (nx and ny, ones and zeros exchanged) is
     # −H. All multisets of {0, 1, x, y} in O(K³) time and O(K²) memory, a layer from the one before. The arrays are
@@ -124,14 +118,11 @@ def stored_layers(signed: Array, x: float, y: float, most: int) -> list[tuple[in
 def mass(probabilities: Array, counts: Integers, ones: Integers, K: int) -> Array:
     """Return the probability mass functions of L for many multisets: shape (vectors, K+1).
 
-    Args:
-        probabilities: the distinct probabilities t in (0, 1), shape (kinds,).
-        counts: how many voters have each of them, shape (vectors, kinds).
-        ones: how many voters answer 1 for certain, shape (vectors,); the rest answer 0.
+    ``counts`` voters, shape (vectors, kinds), have each of the distinct probabilities; ``ones`` answer 1 for certain,
+    the rest 0.
 
-    Guarantees:
-        Each row within K·`STEP_ERROR` of exact, in the sum over its entries (a convolution step is a de Casteljau
-        step's transpose: the same convex weights, so the same bound; for `_mass_by_convolution` see there).
+    Guarantees: Each row within K·`STEP_ERROR` of exact, in the sum over its entries (a convolution step is a de
+    Casteljau step's transpose: the same convex weights, so the same bound; for `_mass_by_convolution` see there).
     """
     if K > MAX_STEPWISE_K:
         rows = [

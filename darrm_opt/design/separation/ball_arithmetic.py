@@ -28,11 +28,7 @@ BITS = 256
 
 
 class BallConstraint:
-    """φ and its limit for the strictest reading of a problem, as balls.
-
-    Raises:
-        BackendUnavailable: python-flint (the extra ``exact``) is not installed.
-    """
+    """φ and its limit for the strictest reading of a problem, as balls."""
 
     def __init__(self, problem: Problem) -> None:
         flint = require("flint", "arithmetic = 'ball'")

@@ -64,10 +64,8 @@ def search_columns(
 ) -> None:
     """Feed the collector with the worst multisets, the cuts, and a bound on what was left out.
 
-    Args:
-        settle: as in `pruned.search_pruned`.
-        width: if given, only min(nx, ny) ≤ width is searched, and nothing is proved.
-        part: which of how many parts of the columns is searched; with more than one nothing is proved.
+    With ``width`` only min(nx, ny) ≤ width is searched, with ``part`` one of so many parts of the columns; either way
+    nothing is proved.
     """
     turn, turns = part
     r = constraint.affected

@@ -37,18 +37,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class Skeletons:
-    """Some skeletons (nx, ny, n₁) of some rows.
-
-    Attributes:
-        i: row of each skeleton, shape (many,).
-        n1: its number of voters near 1, shape (many,).
-        moving: how many near-end voters may leave their end in any of them.
-    """
+    """Some skeletons (nx, ny, n₁) of some rows."""
 
     rows: Rows
-    i: Indices
-    n1: Indices
-    moving: int
+    i: Indices  # row of each skeleton, shape (many,)
+    n1: Indices  # its number of voters near 1, shape (many,)
+    moving: int  # how many near-end voters may leave their end in any of them
 
     @property
     def n0(self) -> Indices:
@@ -124,8 +118,7 @@ class Choice:
 def first_order_choice(slopes: Slopes, skeletons: Skeletons, q: float, e: Array) -> Choice:
     """Put each end's voters on its best kind (or none), and bound what any other multiset could gain.
 
-    Args:
-        e: bound on the error of a slope at each skeleton, shape (many,).
+    ``e`` bounds the error of a slope at each skeleton.
     """
     # Any multiset becomes the chosen one by exchanges: its voters go to the chosen kind of their end (losing at most
     # the best rival's upper slope, or 0 for not moving, over the chosen one's lower slope, each); then empty budget is

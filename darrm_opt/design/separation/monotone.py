@@ -38,11 +38,7 @@ MAX_MATRIX_GIB = 4.0
 
 
 def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Collector) -> WorstCase:
-    """Offer the worst multiset for every i; complete if g is non-decreasing.
-
-    Raises:
-        InvalidInput: more voters are affected than the memory for a search with their Δ allows.
-    """
+    """Offer the worst multiset for every i; complete if g is non-decreasing."""
     library = kernel()
     terms = min(terms_of(constraint.affected * constraint.corners.Delta), constraint.affected)
     if constraint.corners.Delta == 0:

@@ -102,12 +102,8 @@ def search_pruned(
 ) -> WorstCase:
     """Search every multiset, looking only at those that may lie above ``collector.above``.
 
-    Args:
-        constraint: Δ > 0.
-        settle: when to search completely what the sieves leave open: a proof wants that always, a search for cuts only
-            until it has found one.
-        width: if given, the search is confined to min(nx, ny) ≤ width, and nothing is proved.
-        stored: the layers, where the caller has them.
+    ``settle``: when to search completely what the sieves leave open: a proof wants that always, a search for cuts only
+    until it has found one. With ``width`` only min(nx, ny) ≤ width is searched, and nothing is proved.
     """
     Delta, largest = constraint.corners.Delta, float(np.abs(signed).max())
     search = _Search(constraint, collector, rounding_error(constraint.affected, largest), settle)

@@ -26,25 +26,16 @@ MAX_PASSED_ENTRIES = 150_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WorstCase:
-    """Outcome of a worst-case search.
+    """Outcome of a worst-case search."""
 
-    Attributes:
-        bound: proven upper bound on φ over the whole constraint set, rounding included.
-        value: largest φ found, as computed; attained at ``counts`` up to rounding.
-        counts: the multiset where it was found, shape (corners,).
-        cuts: multisets above the wanted level, worst first.
-        method: how the constraint set was covered: "complete" (nothing but rounding lies between value and
-            bound), "first-order" (a Taylor remainder lies there too), "monotone" (complete for γ that do not
-            decrease away from K/2) or "ball".
-        error: the part of ``bound`` that is charged for rounding.
-    """
-
-    bound: float
-    value: float
-    counts: Counts
-    cuts: Counts
+    bound: float  # proven upper bound on φ over the whole constraint set, rounding included
+    value: float  # largest φ found, as computed; attained at ``counts`` up to rounding
+    counts: Counts  # the multiset where it was found, shape (corners,)
+    cuts: Counts  # multisets above the wanted level, worst first
+    # how the constraint set was covered: "complete" (nothing but rounding lies between value and bound), "first-order"
+    # (a Taylor remainder lies there too), "monotone" (complete for γ that do not decrease away from K/2) or "ball"
     method: str
-    error: float = 0.0
+    error: float = 0.0  # the part of ``bound`` that is charged for rounding
 
 
 class KernelResult(NamedTuple):
@@ -62,13 +53,7 @@ class TimeLimitReached(Exception):
 
 
 class Collector:
-    """Collector of a search: the worst multiset, the best cuts, and a bound on what was not looked at.
-
-    Args:
-        above: multisets with φ above this are wanted as cuts, and must be searched for; whatever is proved to lie
-            at or below it may be left out (`leave_out`).
-        most: how many cuts at most.
-    """
+    """Collector of a search: the worst multiset, the best cuts, and a bound on what was not looked at."""
 
     def __init__(self, above: float = np.inf, most: int = 0, deadline: float = np.inf) -> None:
         self.above, self.most, self._deadline = above, most, deadline

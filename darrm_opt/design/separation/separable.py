@@ -54,10 +54,7 @@ def search_by_reach(
 ) -> None:
     """Offer the worst multiset of every skeleton of the given rows, where everybody may move, in O(n) memory a row.
 
-    Args:
-        rows: of one layer, nx + ny voters at (x, y) and (y, x).
-        constraint: Δ > 0, every voter affected.
-        settle: whether to join what is open when it is asked; else it is left out at its bound.
+    What is open when ``settle`` is asked is joined, or else left out at its bound.
 
     Source: ours; "Reach" of the documentation's proofs.
     """
@@ -144,11 +141,8 @@ def offer_worst_of_skeleton(
 ) -> None:
     """Offer the worst multiset of one skeleton of each row, from its two blossoms.
 
-    Args:
-        on_data: U_{n₁}(a, a′), shape (many, min(n₀, moving)+1, min(n₁, moving)+1).
-        on_neighbour: U_{n₀}(b′, b), shape (many, min(n₁, moving)+1, min(n₀, moving)+1).
-        rows: their nx and ny, shape (many,).
-        ends: n₀, n₁ and how many of these may move, the same for all.
+    ``on_data``: U_{n₁}(a, a′), ``on_neighbour``: U_{n₀}(b′, b), for each row; ``ends``: n₀, n₁ and how many of them may
+    move.
     """
     count = on_data.shape[0]
     n0, n1, _ = ends

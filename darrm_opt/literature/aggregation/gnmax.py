@@ -49,15 +49,10 @@ TWO_CLASS_ORDERS = (*range(1, 81), *(2**e for e in range(7, 15)), *(3 * 2**e for
 
 @dataclass(frozen=True)
 class GnmaxNoise:
-    """Noise for a target, and the RDP order at which it is proved.
+    """Noise for a target, and the RDP order at which it is proved."""
 
-    Attributes:
-        sigma: σ [votes], rounded up.
-        order: λ, the minimiser.
-    """
-
-    sigma: float
-    order: float
+    sigma: float  # σ [votes], rounded up
+    order: float  # λ, the minimiser
 
 
 def gnmax_sigma(
@@ -70,26 +65,13 @@ def gnmax_sigma(
 ) -> GnmaxNoise:
     """Return the least σ for which RDP proves (ε, δ) for all releases together.
 
-    Args:
-        epsilon: target [nats], > 0.
-        delta: target [probability], in (0, 1).
-        queries: Q ≥ 1 releases.
-        affected: votes r that one record can move, ≥ 1.
-        search: ``continuous`` for the exact minimiser over λ > 1; ``grid`` for the paper's
-            {λ_min, λ_min + 0.5, …} up to 500.
+    ``search``: ``continuous`` for the exact minimiser over λ > 1; ``grid`` for the paper's {λ_min, λ_min + 0.5, …} up
+    to 500. The λ printed in the DaRRM paper beside σ = 21.46, 34.31, is not its minimiser: there the formula gives σ =
+    37.7.
 
-    Returns:
-        σ and its λ. The λ printed in the DaRRM paper beside σ = 21.46, 34.31, is not its minimiser: there the
-        formula gives σ = 37.7.
-
-    Guarantees:
-        ``gnmax_epsilon(sigma, delta, ...) <= epsilon``.
-
-    Raises:
-        InvalidInput: an argument out of range, no finite σ, or a grid that is empty because λ_min ≥ 500.
-
-    Source: DaRRM paper, Figure 10 and Table 4. With u = λ − 1 and c = ln(1/δ), minimising
-    (u² + u)/(εu − c) gives εu² − 2cu − c = 0.
+    Guarantees: ``gnmax_epsilon(sigma, delta, ...) <= epsilon``.
+    Source: DaRRM paper, Figure 10 and Table 4. With u = λ − 1 and c = ln(1/δ), minimising (u² + u)/(εu − c) gives εu² −
+    2cu − c = 0.
 
     >>> noise = gnmax_sigma(0.2676, 0.0003, search="grid")
     >>> round(noise.sigma, 2), round(noise.order, 1)
@@ -141,10 +123,6 @@ def gnmax_epsilon(sigma: float, delta: float, *, queries: int = 1, affected: int
 def gnmax_wins(K: int, ones: int, sigma: float, kind: Kind = "continuous") -> float:
     """Return the probability that GNMax releases 1 when ``ones`` of K voters say 1, two classes.
 
-    Args:
-        ones: votes for 1, in 0..K.
-        kind: ``continuous`` as the papers: Φ((2·ones − K)/(√2σ)); ``discrete`` as drawn here.
-
     >>> round(gnmax_wins(11, 11, 21.46), 3)
     0.641
     """
@@ -157,29 +135,19 @@ def gnmax_wins(K: int, ones: int, sigma: float, kind: Kind = "continuous") -> fl
 class GnmaxPlan:
     """Release ``n_labels`` labels by GNMax: everything fixed before the data are looked at.
 
-    Args:
-        n_labels: labels to release, ≥ 0.
-        n_chunks: teachers per partition, ≥ 1.
-        n_partitions: partitions, ≥ 1: votes that one record can move.
-        delta: δ of all labels together [probability], in (0, 1).
-        accountant: ``rdp`` of noisy counts, the papers'; ``pld`` of noisy counts. ``best`` is the least
-            of the tight RDP of noisy counts and, for two classes, of ``two_class``: the exact account of one released
-            bit, composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes, seconds for
-            a thousand labels.
-
-    Raises:
-        InvalidInput: a number out of range, or ``two_class`` or ``bits`` with more classes.
-
     >>> GnmaxPlan(1, 21.46, n_chunks=11, delta=3e-4).guarantee.epsilon < 0.1
     True
     """
 
-    n_labels: int
+    n_labels: int  # labels to release, ≥ 0
     sigma: float
-    n_chunks: int
-    n_partitions: int = 1
+    n_chunks: int  # teachers per partition, ≥ 1
+    n_partitions: int = 1  # partitions, ≥ 1: votes that one record can move
     n_classes: int = 2
     delta: float = 1e-5
+    # ``rdp`` of noisy counts, the papers'; ``pld`` of noisy counts. ``best`` is the least of the tight RDP of noisy
+    # counts and, for two classes, of ``two_class``: the exact account of one released bit, composed by its moments.
+    # ``bits`` composes the bits exactly: the tightest for two classes, seconds for a thousand labels
     accountant: Accountant = "best"
     adjacency: Literal["replace", "add_remove"] = "replace"
 
@@ -219,18 +187,7 @@ class GnmaxPlan:
     ) -> GnmaxPlan:
         """Return the plan that makes the most of a target (ε, δ).
 
-        Args:
-            target: total (ε, δ) of all labels, ε > 0 and finite, δ > 0.
-            n_chunks: teachers per partition, ≥ 1.
-            n_partitions: ≥ 1.
-            n_labels: a number of labels ≥ 1, to get the least σ; or
-            sigma: σ > 0 [votes], to get the most labels.
-
-        Guarantees:
-            ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.
-
-        Raises:
-            InvalidInput: not exactly one of ``n_labels`` and ``sigma``, or a number out of range.
+        Guarantees: ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.
 
         >>> GnmaxPlan.for_target(Privacy(0.2676, 0.0003), n_chunks=11, n_labels=1, accountant="rdp").sigma < 21.47
         True
@@ -297,20 +254,7 @@ MAX_SIGMA = 10_000.0
 def gnmax_pld_epsilon(sigma: float, delta: float, *, queries: int = 1, affected: int = 1, n_classes: int = 2) -> float:
     """Return ε at δ of Q releases of noisy counts, by PLD.
 
-    Args:
-        sigma: σ [votes], in (0, 10000].
-        delta: δ of all together [probability], in (0, 1).
-        queries: Q ≥ 0 releases, adaptive or not.
-        affected: votes r that one record can move, ≥ 1; above 1 only for two classes.
-
-    Guarantees:
-        Sound for the discrete noise that is drawn, rounding included.
-
-    Raises:
-        BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
-        DeltaTooSmall: δ is below what rounding can be proved to.
-        TooMuchWork: too many releases at this σ.
-
+    Guarantees: Sound for the discrete noise that is drawn, rounding included.
     Source: ours, on Doroshenko et al. 2022.
 
     >>> round(gnmax_pld_epsilon(21.46, 3e-4), 3)
@@ -335,12 +279,7 @@ def gnmax_pld_epsilon(sigma: float, delta: float, *, queries: int = 1, affected:
 
 
 class CountsProfile:
-    """The privacy profile ε ↦ δ(ε) of one release of noisy counts, for every real ε; never below the exact one.
-
-    Args:
-        noise: the discrete Gaussian on each count.
-        affected: votes r ≥ 1 that one record can move between two classes; the worst of 1..r is taken.
-    """
+    """The privacy profile ε ↦ δ(ε) of one release of noisy counts, for every real ε; never below the exact one."""
 
     def __init__(self, noise: GaussianNoise, affected: int) -> None:
         self.variance = float(noise.variance)

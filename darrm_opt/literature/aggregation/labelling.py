@@ -40,28 +40,17 @@ class VotePlan(TeacherLayout, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Released labels and the privacy that they cost.
+    """Released labels and the privacy that they cost."""
 
-    Attributes:
-        labels: class numbers, shape (n_labels,), for the first points of the pool.
-        guarantee: (ε, δ) of all of them together.
-    """
-
-    labels: NDArray[np.int64]
-    guarantee: Guarantee
+    labels: NDArray[np.int64]  # class numbers, shape (n_labels,), for the first points of the pool
+    guarantee: Guarantee  # (ε, δ) of all of them together
 
 
 def label_pool(votes: Any, partition: Partition, plan: VotePlan, *, source: RandomSource | None = None) -> Labels:
     """Release noisy majority labels of the first ``plan.n_labels`` queries.
 
-    Args:
-        votes: shape (n_partitions, n_chunks, n_queries), from `collect_votes`; n_queries ≥ plan.n_labels.
-        partition: who taught whom; must match the plan.
-        plan: noise, number of labels and cost.
-
-    Guarantees:
-        ``guarantee`` holds for the labels, for neighbours as ``plan.adjacency`` says, as long as the pool and its
-        order do not depend on the private data.
+    Guarantees: ``guarantee`` holds for the labels, for neighbours as ``plan.adjacency`` says, as long as the pool and
+    its order do not depend on the private data.
     """
     votes = checked_votes(votes, partition, plan.n_classes)
     partition.check_plan(plan)
@@ -88,15 +77,6 @@ def label_with_teachers(
     source: RandomSource | None = None,
 ) -> Labels:
     """Train a teacher per chunk of private data and release their noisy majority labels of a public pool.
-
-    Args:
-        estimator: an untrained estimator with fit and predict, or a function that makes one.
-        X: private records, first axis n_records.
-        y: private labels, each one of ``classes``.
-        pool: public points, first axis at least plan.n_labels.
-        partition: who teaches whom.
-        plan: noise, number of labels and cost.
-        classes: all classes, a public list of plan.n_classes.
 
     Source: Jordon, Yoon, van der Schaar, Algorithm 1 with the number of labels fixed in advance.
     """

@@ -41,22 +41,6 @@ PRECISION = 1e-6
 class LaplacePlan:
     """Release ``n_labels`` labels, each the winner of a vote with Laplace noise of scale n_partitions/λ.
 
-    Args:
-        n_labels: labels to release, ≥ 0, fixed in advance.
-        lam: λ > 0 [1/votes]; the source's default is 2/n_chunks.
-        n_chunks: teachers per partition, ≥ 1.
-        n_partitions: partitions, ≥ 1: votes that one record can move.
-        delta: δ of all labels together [probability], in [0, 1); 0 for pure privacy.
-        accountant: ``moments`` is the papers', or 2λ per query where that is less. ``best`` is the least of these, of
-            the optimal composition of 2λ-private queries and, for two classes, of ``two_class``: the exact account of
-            one released bit, composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes,
-            seconds for a thousand labels.
-        adjacency: the neighbours for which one record moves at most ``n_partitions`` votes; decided by the
-            partition (`slot_partition` replace, `hashed_partition` add_remove).
-
-    Raises:
-        InvalidInput: a number out of range, or ``two_class`` or ``bits`` with more classes.
-
     Source: Jordon, Yoon, van der Schaar, "Differentially private bagging": SAA and DPBag-.
 
     >>> plan = LaplacePlan(263, 2 / 250, n_chunks=250, delta=1e-3, accountant="moments")
@@ -64,13 +48,19 @@ class LaplacePlan:
     True
     """
 
-    n_labels: int
-    lam: float
-    n_chunks: int
-    n_partitions: int = 1
+    n_labels: int  # labels to release, ≥ 0, fixed in advance
+    lam: float  # λ > 0 [1/votes]; the source's default is 2/n_chunks
+    n_chunks: int  # teachers per partition, ≥ 1
+    n_partitions: int = 1  # partitions, ≥ 1: votes that one record can move
     n_classes: int = 2
     delta: float = 0.0
+    # ``moments`` is the papers', or 2λ per query where that is less. ``best`` is the least of these, of the optimal
+    # composition of 2λ-private queries and, for two classes, of ``two_class``: the exact account of one released bit,
+    # composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes, seconds for a thousand
+    # labels
     accountant: Accountant = "best"
+    # the neighbours for which one record moves at most ``n_partitions`` votes; decided by the partition
+    # (`slot_partition` replace, `hashed_partition` add_remove)
     adjacency: Literal["replace", "add_remove"] = "replace"
 
     def __post_init__(self) -> None:
@@ -117,15 +107,7 @@ class LaplacePlan:
     ) -> LaplacePlan:
         """Return the plan that makes the most of a target (ε, δ).
 
-        Args:
-            target: total (ε, δ) of all labels, ε > 0 and finite.
-            n_chunks: teachers per partition, ≥ 1.
-            n_partitions: ≥ 1.
-            lam: λ, to get the most labels; default 2/n_chunks where ``n_labels`` is not given either.
-            n_labels: a number of labels ≥ 1, to get the largest λ (the least noise).
-
-        Guarantees:
-            ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.
+        Guarantees: ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.
 
         >>> LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=250, accountant="moments").n_labels
         263

@@ -41,10 +41,6 @@ ORDERS = range(1, 81)
 def pure_epsilon(lam: float, n_queries: int = 1) -> float:
     """Return ε of ``n_queries`` noisy votes at δ = 0, rounded up: 2λ each.
 
-    Args:
-        lam: λ > 0; the noise on counts has scale n_partitions/λ [1/votes].
-        n_queries: ≥ 0.
-
     Source: Jordon et al., Theorem 1 (k votes may move, so k leave a class and k join another: 2k).
 
     >>> pure_epsilon(0.25)
@@ -57,10 +53,6 @@ def pure_epsilon(lam: float, n_queries: int = 1) -> float:
 
 def moment_increment(lam: float, order: float, m: float = 1.0) -> float:
     """Return the bound on the moment of order ``order`` of one query: 2λ²m²·l(l+1).
-
-    Args:
-        order: l > 0.
-        m: spread of the votes of a record's teachers, in [0, 1]; 1 is the worst case.
 
     Source: Jordon et al., Theorems 4 and 5; ε₀-DP has ε₀²/2-zCDP (Bun, Steinke 2016), ε₀ = 2λm.
 
@@ -75,12 +67,6 @@ def moment_increment(lam: float, order: float, m: float = 1.0) -> float:
 
 def moments_epsilon(weight: float, lam: float, delta: float, orders: Iterable[float] = ORDERS) -> float:
     """Return ε after queries of total ``weight`` S: the papers' accountant, rounded up.
-
-    Args:
-        weight: S ≥ 0: the number of queries (SAA, DPBag-), or Σ m² of one record.
-
-    Returns:
-        ε [nats]; 0 for no queries.
 
     Source: Jordon et al., Theorems 2 to 4, with the common factor l(l+1) taken out.
 
@@ -102,9 +88,6 @@ def saa_label_budget(epsilon: float, delta: float, lam: float, *, orders: Iterab
 
     The number depends on public parameters only, so it may be fixed in advance and published. It never
     overspends; for the rule as printed in the source, which does, see `historical`.
-
-    Returns:
-        The largest T with ``moments_epsilon(T, lam, delta) <= epsilon``; 0 if ε ≤ `epsilon_floor`.
 
     >>> saa_label_budget(1.0, 1e-3, 2 / 250)
     263
@@ -129,9 +112,6 @@ def epsilon_floor(delta: float, orders: Iterable[float] = ORDERS) -> float:
 
 def saa_lam_for(n_labels: int, epsilon: float, delta: float, *, orders: Iterable[float] = ORDERS) -> float:
     """Return the largest λ (least noise) at which ``n_labels`` labels cost at most (ε, δ), rounded down.
-
-    Returns:
-        λ with ``moments_epsilon(n_labels, λ, delta) <= epsilon``.
 
     >>> round(saa_lam_for(100, 1.0, 1e-5), 6)
     0.010201
@@ -164,10 +144,6 @@ def epsilon_from_moments(moments: Array, n_queries: int, delta: float, orders: I
 def tight_epsilon(moments: Array, delta: float, orders: Iterable[float] = ORDERS) -> float:
     """Return ε at δ of total ``moments``, by the tight conversion; `epsilon_from_moments` is the sources' conversion.
 
-    Args:
-        moments: total α(l) per order: the Rényi divergence of order l + 1 is α(l)/l.
-        orders: the orders of ``moments``.
-
     Source: Canonne, Kamath, Steinke 2020, Proposition 12.
     """
     l = checked_orders(orders)
@@ -178,10 +154,6 @@ def law_moments(laws: LawPairs, orders: Iterable[float] = ORDERS) -> Array:
     """Return the worst moment at each order l ≥ 1: max of ln Σ_o p_o·(p_o/p′_o)^l, rounded up.
 
     It adds up over queries, adaptive ones too.
-
-    Args:
-        laws: of a release whose answers are all possible.
-        orders: l, shape (n,).
     """
     l = checked_orders(orders)[:, None]
     moment, size = np.full((l.size, len(laws.on_data)), -np.inf), np.full(len(laws.on_data), 4.0)

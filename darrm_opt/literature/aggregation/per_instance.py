@@ -62,13 +62,7 @@ def spread_floor(n_partitions: int, n_classes: int) -> float:
 def vote_spread(votes: Any, chunks: Any, n_classes: int) -> NDArray[np.float64]:
     """Return m(x;u) of each record and query.
 
-    Args:
-        votes: shape (n_partitions, n_chunks, n_queries), classes 0..n_classes−1.
-        chunks: shape (n_records, n_partitions), each record's chunk per partition.
-        n_classes: all classes that could be voted for, ≥ 2.
-
-    Returns:
-        shape (n_records, n_queries), in [1 − ⌊k/C⌋/k, 1].
+    Shape (n_records, n_queries), in [1 − ⌊k/C⌋/k, 1].
 
     >>> vote_spread([[[0], [1]], [[1], [1]]], [[0, 0]], 2)
     array([[0.5]])
@@ -79,10 +73,6 @@ def vote_spread(votes: Any, chunks: Any, n_classes: int) -> NDArray[np.float64]:
 
 def record_weights(votes: Any, chunks: Any, n_classes: int) -> list[Fraction]:
     """Return S(u) = Σ over queries of m(x;u)², exactly, for each record. Private: never publish.
-
-    Args:
-        votes: shape (n_partitions, n_chunks, n_queries).
-        chunks: shape (n_records, n_partitions).
 
     >>> record_weights([[[0, 0], [1, 1]], [[1, 1], [1, 0]]], [[0, 0], [1, 1]], 2)
     [Fraction(1, 2), Fraction(5, 4)]
@@ -100,13 +90,8 @@ def record_weights(votes: Any, chunks: Any, n_classes: int) -> list[Fraction]:
 def star_spread(votes: Any, n_classes: int, rule: StarRule = "adversarial") -> NDArray[np.float64]:
     """Return m(x;*) of a record not in the dataset, per query.
 
-    Args:
-        votes: shape (n_partitions, n_chunks, n_queries).
-        rule: ``adversarial`` whichever chunk of each partition it enters: sound; ``last_chunk`` if
-            new records are bound to enter the last chunk of each: the source's rule, sound only then.
-
-    Returns:
-        shape (n_queries,), in [0, 1].
+    ``adversarial``: whichever chunk of each partition the record enters: sound; ``last_chunk``: new records are bound
+    to enter the last chunk of each, the source's rule, sound only then.
     """
     votes, _ = _checked_arrays(votes, np.zeros((1, np.shape(votes)[0]), dtype=np.int64), n_classes)
     k = votes.shape[0]
@@ -131,15 +116,6 @@ def per_instance_loss(
 ) -> PerInstanceLoss:
     """Return how well this dataset hides each neighbour after all the queries of ``votes``.
 
-    Args:
-        votes: shape (n_partitions, n_chunks, n_queries): the votes of the queries that were released, a number
-            fixed in advance.
-        partition: who taught whom; decides the neighbours, and so whether a new record is considered.
-        lam: λ of the noise [1/votes].
-
-    Returns:
-        The loss of the worst neighbour. Not differential privacy, and not to be published.
-
     Source: Jordon et al., Theorem 4, and Theorem 5 with the placement-safe m(x;*).
     """
     checked_votes(votes, partition, n_classes)
@@ -154,11 +130,7 @@ def per_instance_loss(
 def record_losses(
     weights: list[Fraction], lam: float, delta: float, *, orders: Iterable[float] = ORDERS
 ) -> NDArray[np.float64]:
-    """Return each record's own ε at δ from its weight S(u). Private: never publish.
-
-    Returns:
-        shape (n_records,) [nats].
-    """
+    """Return each record's own ε at δ from its weight S(u). Private: never publish."""
     lam, log_delta, l = checked_lam(lam), log_one_over(delta), checked_orders(orders)
     S = np.array([float_above(weight) for weight in weights])[:, None]
     losses = np.min(2 * lam * lam * S * (l + 1) + log_delta / l, axis=1) * GUARD
@@ -171,11 +143,7 @@ def min_over_classes(votes: IntArray, n_classes: int) -> IntArray:
 
 
 def checked_votes(votes: Any, partition: Partition, n_classes: int) -> IntArray:
-    """Return votes as int64.
-
-    Args:
-        votes: shape (n_partitions, n_chunks, n_queries), each in 0..n_classes−1.
-    """
+    """Return votes as int64."""
     array, _ = _checked_arrays(votes, partition.chunks, n_classes)
     if array.shape[1] != partition.n_chunks:
         raise InvalidInput("votes", array.shape, f"shape ({partition.n_partitions}, {partition.n_chunks}, n_queries)")

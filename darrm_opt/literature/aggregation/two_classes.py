@@ -38,9 +38,6 @@ POINTS = 4001
 def noisy_vote_laws(K: int, noise: VoteNoise, affected: int = 1, kind: Kind = "discrete") -> BitPairs:
     """Return the pairs of one bit: the winner of K votes plus noise on each of two counts.
 
-    Raises:
-        InvalidInput: a number out of range, or so little noise that an answer's probability is below 1e-300.
-
     >>> from darrm_opt.mechanisms.vote_noise import GaussianNoise
     >>> noisy_vote_laws(11, GaussianNoise.of_sigma(21.46)).epsilon(3e-4) < 0.1
     True
@@ -53,18 +50,7 @@ def noisy_vote_laws(K: int, noise: VoteNoise, affected: int = 1, kind: Kind = "d
 
 
 def composed_epsilon(laws: BitPairs, queries: int, delta: float, *, points: int = POINTS) -> float:
-    """Return ε of ``queries`` adaptive releases at ``delta`` by the exact composition of bits: tightest, slowest.
-
-    Args:
-        laws: of one bit.
-        queries: ≥ 0.
-        delta: δ of all together [probability], in [0, 1).
-        points: grid points; the answer is sound for any number.
-
-    Raises:
-        DeltaTooSmall: δ = 0 and a pair of probability 0.
-        TooMuchWork: too many releases for this method.
-    """
+    """Return ε of ``queries`` adaptive releases at ``delta`` by the exact composition of bits: tightest, slowest."""
     queries = whole_number(queries, "queries", "a number of releases, at least 0", least=0)
     if queries == 0:
         return 0.0
@@ -72,11 +58,7 @@ def composed_epsilon(laws: BitPairs, queries: int, delta: float, *, points: int 
 
 
 def vote_costs(laws: BitPairs, delta: float, orders: Iterable[float], *, exact: bool) -> Costs:
-    """Return the function from a number of releases to what they cost at ``delta``, by each account that applies.
-
-    Returns:
-        T ↦ [(ε, which account), …].
-    """
+    """Return the function from a number of releases to what they cost at ``delta``, by each account that applies."""
     one_release = laws.epsilon(delta)
     compose_pure = pure_composition(laws.epsilon(0.0), delta)
     orders = tuple(checked_orders(orders).tolist())

@@ -65,16 +65,6 @@ def canonical(name: str) -> str:
 def reproduce(name: str, *, data: str | Path | None = None, quick: bool = False, seed: int = 0) -> Reproduction:
     """Return one figure or table, computed again, beside the paper's numbers.
 
-    Args:
-        name: of `REPRODUCTIONS`.
-        data: for the experiments: a folder with the IDX files of MNIST or Fashion-MNIST, beside scikit-learn's digits.
-        quick: a small part of it, to see that it works.
-        seed: of what is drawn, ≥ 0: the same seed gives the same numbers.
-
-    Raises:
-        InvalidInput: there is no such figure or table, or the folder does not hold what is needed.
-        BackendUnavailable: an experiment without scikit-learn (the extra ``sklearn``).
-
     >>> reproduce("table-3").tables[0].rows[0][2:]
     (6.4521, 6.452..., 'yes')
     """

@@ -35,17 +35,11 @@ SHARED_P = np.linspace(0.5, 1.0, 401)
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of panels: γ over l, and the error over p.
+    """One pair of panels: γ over l, and the error over p."""
 
-    Attributes:
-        label: what distinguishes it.
-        problem: what every γ in it is private for.
-        curves: γ by name; "optimal" is γ_opt.
-    """
-
-    label: str
+    label: str  # what distinguishes it
     problem: Problem
-    curves: dict[str, NoiseFunction]
+    curves: dict[str, NoiseFunction]  # γ by name; "optimal" is γ_opt
 
 
 def figure_2(*, quick: bool = False) -> Reproduction:

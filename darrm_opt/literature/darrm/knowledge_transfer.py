@@ -43,24 +43,15 @@ NEW = "not in the paper"
 
 @dataclass(frozen=True)
 class LabellingMethod:
-    """A method of labelling: the noise, and who votes.
-
-    Attributes:
-        teachers: who votes.
-        voter: privacy of their training; None: not private.
-        noise: γ of one release.
-        column: the paper's column; "" where it has none.
-        noise_target: (mε, δ) that the noise is made for; None for the plain majority.
-        proved: whether that (mε, δ) holds of one release, the voters being fresh (or fixed, if not private).
-    """
+    """A method of labelling: the noise, and who votes."""
 
     name: str
-    teachers: str
-    voter: Privacy | None
+    teachers: str  # who votes
+    voter: Privacy | None  # privacy of their training
     noise: NoiseFunction
-    column: str = ""
-    noise_target: Privacy | None = None
-    proved: bool = True
+    column: str = ""  # the paper's column; "" where it has none
+    noise_target: Privacy | None = None  # (mε, δ) that the noise is made for; None for the plain majority
+    proved: bool = True  # whether that (mε, δ) holds of one release, the voters being fresh (or fixed, if not private)
 
 
 def transfer(number: int, *, data: str | None = None, quick: bool = False, seed: int = 0) -> Reproduction:
@@ -154,13 +145,7 @@ def labelling_methods(lesson: TeacherVotes, m: int) -> list[LabellingMethod]:
 
 
 def accuracy(noise: NoiseFunction, votes: Votes, truth: Votes, seed: int) -> tuple[float, float, float]:
-    """Return mean and standard deviation over the draws of how often a released bit is right, and the expected mean.
-
-    Args:
-        votes: shape (draws, queries, K).
-        truth: shape (draws, queries).
-        seed: of the coins.
-    """
+    """Return mean and standard deviation over the draws of how often a released bit is right, and the expected mean."""
     ones = count_ones(votes.reshape(-1, K))
     chance = (1.0 + noise.signed) / 2  # of releasing 1, by the number of ones
     bits, _ = ExactCoins(chance).toss(ones, SeededRandomnessForTestsOnly(seed))

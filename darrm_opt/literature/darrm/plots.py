@@ -51,11 +51,7 @@ def beliefs_figure(
     title: str,
     rows: Sequence[tuple[str, Mapping[str, NoiseFunction], Mapping[str, Mapping[str, Mapping[str, float]]]]],
 ) -> Figure:
-    """Draw, for each row, γ over l and both errors as bars.
-
-    Args:
-        rows: label; γ by name; errors by measure, then by how the voters are drawn, then by name.
-    """
+    """Draw, for each row, γ over l and both errors as bars."""
     measures = list(rows[0][2])
     figure, grid = _grid(title, len(rows), 1 + len(measures), wide=4.6)
     for row, (label, curves, errors) in enumerate(rows):
@@ -74,11 +70,7 @@ def beliefs_figure(
 
 
 def variance_figure(title: str, curves: Sequence[tuple[str, np.ndarray, np.ndarray, float]]) -> Figure:
-    """Draw σ² of GNMax over the order λ at which it is proved.
-
-    Args:
-        curves: label, orders, variances, and the order that the paper prints beside its σ.
-    """
+    """Draw σ² of GNMax over the order λ at which it is proved."""
     figure, (axes,) = _grid(title, 1, 1, wide=7.0, high=4.6)
     axes.plot([], [], "x", color="0.3", markeredgewidth=2, label=r"the $\lambda$ that the paper prints")
     axes.plot([], [], "o", color="0.3", label="least")

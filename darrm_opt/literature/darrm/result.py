@@ -23,19 +23,12 @@ NOT_HERE = "not printed here"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under heads.
+    """Rows under heads."""
 
-    Attributes:
-        title: what the rows are.
-        heads: name of each column and how its numbers are written (a format, or "" for text).
-        rows: cells.
-        shown: False for long tables that go into the JSON only.
-    """
-
-    title: str
-    heads: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    shown: bool = True
+    title: str  # what the rows are
+    heads: tuple[tuple[str, str], ...]  # name of each column and how its numbers are written (a format, or "" for text)
+    rows: tuple[tuple[Cell, ...], ...]  # cells
+    shown: bool = True  # False for long tables that go into the JSON only
 
     def written(self) -> list[list[str]]:
         """Return the rows as text."""

@@ -43,28 +43,17 @@ DATASETS = {"mnist": ("mnist", "MNIST"), "fashion-mnist": ("fashion-mnist", "fas
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Labelled pictures in two parts.
-
-    Attributes:
-        train: shape (n, pixels), uint8.
-        train_labels: shape (n,), uint8.
-        test: shape (n_test, pixels), uint8.
-        test_labels: shape (n_test,), uint8.
-    """
+    """Labelled pictures in two parts."""
 
     name: str
-    train: Bytes
-    train_labels: Bytes
-    test: Bytes
-    test_labels: Bytes
+    train: Bytes  # shape (n, pixels), uint8
+    train_labels: Bytes  # shape (n,), uint8
+    test: Bytes  # shape (n_test, pixels), uint8
+    test_labels: Bytes  # shape (n_test,), uint8
 
 
 def read_idx(path: str | Path) -> Bytes:
-    """Return the bytes of an IDX file in their shape.
-
-    Raises:
-        InvalidInput: it cannot be read, is no IDX file of bytes, or is cut short or too long.
-    """
+    """Return the bytes of an IDX file in their shape."""
     path = Path(path)
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -153,20 +142,13 @@ _WHAT = "training teachers"
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Fives and eights as features of length 1.
-
-    Attributes:
-        X: records to train on, shape (n, features).
-        y: whether they are eights, shape (n,).
-        pool: pictures to ask about; None: some of ``X``, held out.
-        truth: whether they are eights.
-    """
+    """Fives and eights as features of length 1."""
 
     dataset: str
-    X: Array
-    y: Votes
-    pool: Array | None = None
-    truth: Votes | None = None
+    X: Array  # records to train on, shape (n, features)
+    y: Votes  # whether they are eights, shape (n,)
+    pool: Array | None = None  # pictures to ask about
+    truth: Votes | None = None  # whether they are eights
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,16 +163,11 @@ class Draw:
 
 @dataclass(frozen=True, eq=False)
 class TeacherVotes:
-    """All draws of one dataset.
-
-    Attributes:
-        draws: each with its own teachers and queries.
-        seed: decides the draws and, this being a test on public data, the noise of the private training.
-    """
+    """All draws of one dataset."""
 
     dataset: str
-    draws: tuple[Draw, ...]
-    seed: int
+    draws: tuple[Draw, ...]  # each with its own teachers and queries
+    seed: int  # decides the draws and, this being a test on public data, the noise of the private training
     _votes: dict[Privacy | None, Votes] = field(default_factory=dict)
 
     @property
@@ -204,11 +181,7 @@ class TeacherVotes:
         return len(self.draws[0].y) // K
 
     def votes(self, voter: Privacy | None) -> Votes:
-        """Return the votes of teachers, shape (draws, queries, K).
-
-        Args:
-            voter: privacy of a teacher's training; None: not private.
-        """
+        """Return the votes of teachers, shape (draws, queries, K)."""
         if voter not in self._votes:
             self._votes[voter] = np.stack([self._votes_of_draw(place, voter) for place in range(len(self.draws))])
         return self._votes[voter]
@@ -227,13 +200,7 @@ class TeacherVotes:
 
 @lru_cache(maxsize=4)
 def load_teacher_votes(folder: str | None, draws: int, queries: int, seed: int) -> tuple[TeacherVotes, ...]:
-    """Return the lesson on digits and, if a folder is given, on what it holds.
-
-    Args:
-        folder: with the IDX files of MNIST or Fashion-MNIST; None: scikit-learn's digits alone.
-        draws: ≥ 1.
-        queries: of each draw, 1..`HELD_OUT`.
-    """
+    """Return the lesson on digits and, if a folder is given, on what it holds."""
     lessons = [digits()]
     if folder is not None:
         for images in find_images(folder):
@@ -260,11 +227,7 @@ def digits() -> Pictures:
 
 
 def public_features(pixels: Array, labels: NDArray[Any]) -> Any:
-    """Return the function from pixels to features that the pictures of all other classes decide.
-
-    Args:
-        pixels: shape (n, pixels), in [0, 1].
-    """
+    """Return the function from pixels to features that the pictures of all other classes decide."""
     public = pixels[~np.isin(labels, CLASSES)]
     if len(public) < 2:
         raise InvalidInput("data", f"{len(public)} pictures of other classes", "some, which serve as public data")

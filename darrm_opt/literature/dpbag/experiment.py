@@ -47,29 +47,17 @@ _WHAT = "learning from bundled data"
 
 @dataclass(frozen=True, eq=False)
 class BundledData:
-    """Private records and public points.
-
-    Attributes:
-        X: private records, shape (n_records, features).
-        y: their labels, 0 or 1, shape (n_records,).
-        pool: public points, shape (n_points, features).
-        truth: what they are, 0 or 1: for the accuracy alone.
-    """
+    """Private records and public points."""
 
     name: str
-    X: NDArray[np.float64]
-    y: NDArray[np.int64]
-    pool: NDArray[np.float64]
-    truth: NDArray[np.int64]
+    X: NDArray[np.float64]  # private records, shape (n_records, features)
+    y: NDArray[np.int64]  # their labels, 0 or 1, shape (n_records,)
+    pool: NDArray[np.float64]  # public points, shape (n_points, features)
+    truth: NDArray[np.int64]  # what they are, 0 or 1: for the accuracy alone
 
 
 def load_dataset(name: str, held_out: int, *, seed: int = 0) -> BundledData:
-    """Return bundled data with ``held_out`` points for the pool, the split drawn by a public seed.
-
-    Args:
-        name: one of `DATASETS`.
-        held_out: points of the pool, at least 1 and fewer than there are records.
-    """
+    """Return bundled data with ``held_out`` points for the pool, the split drawn by a public seed."""
     if name not in DATASETS:
         raise InvalidInput("data", name, "one of " + ", ".join(DATASETS))
     held_out = whole_number(held_out, "labels", "a whole number of points to label, at least 1")
@@ -107,47 +95,30 @@ def teacher(model: str) -> Estimator:
 
 @dataclass(frozen=True, eq=False)
 class AggregatorResult:
-    """The labels that one aggregator released.
-
-    Attributes:
-        labels: class numbers, shape (n_labels,).
-        guarantee: (ε, δ) of all of them together.
-        noise: its parameter and value.
-        accuracy: share of labels that are the truth.
-        expected_accuracy: the same, averaged over the noise; exact, and as private as the votes.
-        loss: DPBag alone: what this dataset's worst record lost. Not differential privacy.
-        records: DPBag alone: each record's own ε [nats]. Never to be published.
-        leaking_labels: DPBag alone: how many labels the source's own stopping rule would have released. Likewise.
-    """
+    """The labels that one aggregator released."""
 
     name: str
-    labels: NDArray[np.int64]
-    guarantee: Guarantee
+    labels: NDArray[np.int64]  # class numbers, shape (n_labels,)
+    guarantee: Guarantee  # (ε, δ) of all of them together
     noise: tuple[str, float]
-    accuracy: float
-    expected_accuracy: float
-    loss: PerInstanceLoss | None = None
-    records: NDArray[np.float64] | None = None
+    accuracy: float  # share of labels that are the truth
+    expected_accuracy: float  # the same, averaged over the noise; exact, and as private as the votes
+    loss: PerInstanceLoss | None = None  # DPBag alone: what this dataset's worst record lost. Not differential privacy
+    records: NDArray[np.float64] | None = None  # DPBag alone: each record's own ε [nats]. Never to be published
+    # DPBag alone: how many labels the source's own stopping rule would have released. Likewise
     leaking_labels: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class AggregatorExperiment:
-    """Every aggregator on the same data within the same budget.
-
-    Attributes:
-        n_chunks: teachers per partition.
-        n_partitions: partitions of DPBag.
-        teachers_accuracy: share of the pool on which the plain majority is right: no release.
-        taught: one for each aggregator.
-    """
+    """Every aggregator on the same data within the same budget."""
 
     data: BundledData
-    n_chunks: int
-    n_partitions: int
+    n_chunks: int  # teachers per partition
+    n_partitions: int  # partitions of DPBag
     total: Privacy
-    teachers_accuracy: float
-    taught: tuple[AggregatorResult, ...]
+    teachers_accuracy: float  # share of the pool on which the plain majority is right: no release
+    taught: tuple[AggregatorResult, ...]  # one for each aggregator
 
 
 def run_experiment(
@@ -161,16 +132,8 @@ def run_experiment(
 ) -> AggregatorExperiment:
     """Train teachers on the private records and label the whole pool by each aggregator, each within ``total``.
 
-    Args:
-        data: from `load_dataset`.
-        total: (ε, δ) of all labels of one aggregator together, ε > 0 and finite, δ in (0, 1).
-        model: as `teacher`.
-        n_chunks: teachers per partition, an odd number avoids ties.
-        n_partitions: partitions of DPBag, ≥ 1.
-
-    Guarantees:
-        Each aggregator's labels by themselves have its guarantee, for neighbours that replace one record. Whoever sees
-        the labels of several pays for each of them.
+    Guarantees: Each aggregator's labels by themselves have its guarantee, for neighbours that replace one record.
+    Whoever sees the labels of several pays for each of them.
     """
     source = source or SystemRandomness()
     Q = len(data.truth)

@@ -52,9 +52,6 @@ def overspending_label_count(epsilon: float, delta: float, lam: float, *, orders
     It exceeds `moments_accountant.saa_label_budget` by 1, and costs more than ε: at λ = 2/250, δ = 1e-3 the published
     264 labels cost ε = 1.0003 where 1 was allowed.
 
-    Returns:
-        The first T ≥ 1 whose ε reaches ``epsilon``: max over l of ⌈(ε − ln(1/δ)/l)/(2λ²(l+1))⌉.
-
     >>> overspending_label_count(1, 1e-3, 2 / 250)
     264
     """
@@ -65,15 +62,10 @@ def overspending_label_count(epsilon: float, delta: float, lam: float, *, orders
 
 @dataclass(frozen=True)
 class LeakingStop:
-    """Where DPBag's data-dependent loop ends.
+    """Where DPBag's data-dependent loop ends."""
 
-    Attributes:
-        n_labels: number of labels: depends on the private data.
-        claim: what the source would report, and what is wrong with it.
-    """
-
-    n_labels: int
-    claim: UnsoundClaim
+    n_labels: int  # number of labels: depends on the private data
+    claim: UnsoundClaim  # what the source would report, and what is wrong with it
 
 
 def leaking_stop(
@@ -93,17 +85,9 @@ def leaking_stop(
     Counterexample: one chunk, two partitions, λ = 0.04, ε = 1, δ = 1e-3. On D the two teachers always
     disagree (m = ½), without record u they agree (m = 1): 43 labels against 11.
 
-    Args:
-        votes: shape (n_partitions, n_chunks, n_queries).
-        star: how a new record is accounted: not at all (the released code), as entering the last chunks
-            (Algorithm 1), or wherever it hurts most.
-        rule: ``paper`` counts the query that reaches ε; ``strict`` ends before ε is exceeded.
-
-    Returns:
-        The number of labels, at most n_queries, and the claim.
-
-    Raises:
-        InvalidInput: votes that are none, a number outside its range, or no such rule.
+    ``star``: how a new record is accounted: not at all (the released code), as entering the last chunks (Algorithm 1),
+    or wherever it hurts most. ``rule``: ``paper`` counts the query that reaches ε; ``strict`` ends before ε is
+    exceeded.
 
     Source: Jordon et al., Algorithm 1.
     """
@@ -140,9 +124,6 @@ def leaking_labels(
     """Return the labels that the paper's DPBag would release, and where it stopped; **their number is not private**.
 
     For experiments that reproduce the source. To release labels use `labelling.label_pool`.
-
-    Args:
-        votes: shape (n_partitions, n_chunks, n_queries).
     """
     votes = checked_votes(votes, partition, n_classes)
     stop = leaking_stop(votes, partition, n_classes, lam, epsilon, delta, star=star)

@@ -197,9 +197,7 @@ def rederived_threshold(privacy: Privacy) -> float:
 def failure_probability(privacy: Privacy, *, sides: Sides = "two") -> float:
     """Return β = e^(−ε)(δ/ε)·ln(2/ε), doubled for two sides, rounded up; may exceed 1, which promises nothing.
 
-    Args:
-        privacy: 0 < ε < 2 (at 2 the printed claim is a probability above 1), δ > 0.
-        sides: "two" or "one".
+    At ε ≥ 2 the printed claim is a probability above 1.
 
     Source: He, Wang, Tao, Theorem 1; its proof gives β for each side.
     """

@@ -70,14 +70,8 @@ def noisy_training(
 ) -> NoisyTraining:
     """Return the privacy of T steps on batches drawn uniformly without replacement.
 
-    Args:
-        sensitivity: how far one record moves the *sum* over a batch, > 0, so that μ = sensitivity/(batch·sigma).
-        sigma: standard deviation of the noise on the batch's mean, > 0, in the same unit.
-        batch: τ, 1..records.
-        records: N ≥ 1.
-        steps: T ≥ 1.
-        delta: δ of one step for the batch it sees, in (0, 1).
-        bound: "exact" (the Gaussian's own profile) or "tail" (the closed form above it).
+    ``sensitivity``: how far one record moves the *sum* over a batch, so that μ = sensitivity/(batch·sigma). ``bound``:
+    the Gaussian's own profile, or the closed form above it.
     """
     records = whole_number(records, "records", "a whole number of records, at least 1")
     batch = whole_number(batch, "batch", "a whole number of records, at least 1")

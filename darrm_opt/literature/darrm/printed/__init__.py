@@ -52,21 +52,13 @@ GNMAX_ORDERS = {21.46: 34.31, 22.46: 35.74}
 
 @dataclass(frozen=True)
 class PrintedNumber:
-    """One number that does not depend on data.
+    """One number that does not depend on data."""
 
-    Attributes:
-        table: where it is printed.
-        quantity: what it is.
-        inputs: what it was computed from.
-        value: as printed.
-        decimals: how many were printed.
-    """
-
-    table: str
-    quantity: str
-    inputs: dict[str, Any]
-    value: float
-    decimals: int
+    table: str  # where it is printed
+    quantity: str  # what it is
+    inputs: dict[str, Any]  # what it was computed from
+    value: float  # as printed
+    decimals: int  # how many were printed
 
 
 @dataclass(frozen=True)

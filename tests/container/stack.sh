@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Walk docs/deploy.md by its own text: its blocks of shell, one after the other, in a clone of the repository, on
+# podman-compose. tests/container/run.sh runs this last, with its engine, its base image and its settings.
+#
+# `docker` stands for podman here, and `docker compose` for podman-compose, which lacks two things: --wait, and new
+# containers for new images. Images come from the local base; PostgreSQL is Debian's, started as the official image's.
+set -euo pipefail
+site=$scratch/site
+export HTTPS_PORT=${HTTPS_PORT:-8443} scratch BASE PROXY_BASE key=
+
+docker() {
+    [ "$1" = compose ] || { podman "$@"; return; }
+    local compose=("$scratch/venv/bin/podman-compose" '--podman-build-args=--isolation chroot --network host')
+    case $2 in
+    build) "${compose[@]}" build --build-arg "PYTHON_IMAGE=$BASE" --build-arg "DEBIAN_IMAGE=$PROXY_BASE" ;;
+    up) "${compose[@]}" up --detach --force-recreate && healthy ;;
+    *) "${compose[@]}" "${@:2}" ;;
+    esac 2>>"$scratch/compose.log"
+}
+healthy() { # the engine has no timer here, so it is asked
+    local name
+    for name in database darrm proxy; do
+        for _ in $(seq 120); do
+            ! podman healthcheck run "darrm_${name}_1" >/dev/null 2>&1 || continue 2
+            sleep 0.5
+        done
+        podman logs --tail 30 "darrm_${name}_1" >&2
+        return 1
+    done
+}
+export -f docker healthy
+
+told() { printf -- '- deploy.md: %s\n' "$*"; }
+fail() { printf 'stack: %s\n' "$*" >&2; tail -n 40 "$scratch/compose.log" >&2; exit 1; }
+
+# Run the page's block of shell that has the given text.
+block() {
+    local code
+    code=$(awk -v text="$1" '/^```/ { if (inside && index(code, text)) printf "%s", code; inside = /^```sh$/; code = ""; next }
+        inside { code = code $0 "\n" }' "$site/docs/deploy.md")
+    [ -n "$code" ] || fail "the page has no block with '$1'"
+    (cd "$site" && exec bash -euo pipefail -c "${code//darrm_…/$key}") || fail "this ended with an error: $code"
+}
+new_certificate() {
+    block 'openssl req'
+    (cd "$site" && mv secrets/tls.crt fullchain.pem && mv secrets/tls.key privkey.pem)
+}
+ask() { DARRM_URL=https://localhost:$HTTPS_PORT DARRM_KEY=$key SSL_CERT_FILE=$site/fullchain.pem "$PYTHON" tests/container/ask.py "$1"; }
+
+clean() {
+    (cd "$site" && docker compose down --volumes) >/dev/null 2>&1 || true
+}
+trap clean EXIT
+
+"$scratch/venv/bin/python" -m pip --disable-pip-version-check install --quiet podman-compose==1.5.0
+postgres=$(sed -n 's/^ *image: \(.*postgres:.*\)/\1/p' compose.yaml)
+buildah bud --quiet --format docker --isolation chroot --network host --tag localhost/postgres:test \
+    --build-arg "BASE=$BASE" --file tests/container/postgres.Dockerfile tests/container >"$scratch/build.log" 2>&1 ||
+    { tail -40 "$scratch/build.log" >&2; fail 'the image of PostgreSQL does not build'; }
+git clone --quiet . "$scratch/origin"
+sed -i "s|$postgres|localhost/postgres:test|" "$scratch/origin/compose.yaml"
+commit() { git -C "$scratch/origin" -c user.name=stack -c user.email=stack@example.org commit --quiet --all --message "$1"; }
+commit 'PostgreSQL of this machine'
+git clone --quiet "$scratch/origin" "$site"
+
+new_certificate
+key=$(block 'keys add me' | grep -Eo 'darrm_[0-9a-f]{8}_[A-Za-z0-9_-]{43}') || fail 'it prints no key'
+told 'secrets made, images built'
+block 'docker compose up --detach --wait
+curl' | grep -q '"gamma":\[' || fail 'no γ'
+ask solved
+ask kept
+told 'it starts, and answers by TLS with a key'
+
+old=$(openssl x509 -noout -fingerprint -in "$site/fullchain.pem")
+new_certificate
+block 'docker compose restart proxy'
+for _ in $(seq 40); do ! ask kept 2>/dev/null || break; sleep 0.5; done
+ask kept # trusts the new certificate alone
+[ "$old" != "$(openssl x509 -noout -fingerprint -in "$site/fullchain.pem")" ] || fail 'the certificate is the same'
+told 'a new certificate is served after a restart of the proxy'
+
+block pg_dump
+(cd "$site" && docker compose exec -T database psql --quiet --username darrm --command 'DROP SCHEMA public CASCADE; CREATE SCHEMA public' darrm)
+block pg_restore | tee "$scratch/check"
+healthy
+ask kept
+told "what was lost comes back, and is verified: $(tail -n 1 "$scratch/check")"
+
+sed -i 's/^__version__ = .*/__version__ = "999.0.0"/' "$scratch/origin/darrm_opt/_version.py"
+commit 'the next release'
+block 'git pull'
+(cd "$site" && docker compose exec -T darrm darrm --version) | grep -qF 999.0.0 || fail 'the release is the old one'
+told 'upgraded to the next release'

@@ -40,8 +40,6 @@ BYTES_PER_BODY_BYTE = 8
 WRITE_BUFFER_BYTES = 2**14
 """Bytes of an answer that wait for a client unseen [bytes]: beyond, the application waits, and they are counted."""
 
-_USE_POST = "Send a long objective by POST."
-
 REFUSED_ROUTE = "wire"
 """Route, in the metrics, of what was refused before there was a request."""
 
@@ -102,7 +100,6 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(config, *arguments, **options)
         self._all: OpenConnections = config.open
         self._limits = self._all.limits
-        self._refusals = _REFUSALS
         self._stage = _Stage.HEAD
         self._timer: asyncio.TimerHandle | None = None  # for the rest of a head or body
         self._unread_timer: asyncio.TimerHandle | None = None  # for a client to read on
@@ -132,13 +129,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self.resume_writing()
         super().connection_lost(exc)
 
-    def evict(self) -> None:
-        """Close this connection for others' sake: with an answer, if a request has begun and its client reads."""
+    def evict(self, why: Rejection = TOO_MANY) -> None:
+        """Close this connection, for others' sake or as it is slow: with an answer, if a request has begun."""
         if self.unread:
             self._all.remove(self)
             self.transport.abort()
         elif self.received:
-            self._reject(TOO_MANY)
+            self._reject(why)
         else:
             self._close()
 
@@ -233,7 +230,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection; abort it if an answer stays unread."""
-        super().timeout_keep_alive_handler()
         self._close()
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -256,32 +252,24 @@ class GuardedProtocol(HttpToolsProtocol):
         self._ignores_input = True
 
     def _too_large(self) -> Rejection:
-        detail = f"Request line and headers may have {self._limits.head_bytes} bytes together. {_USE_POST}"
-        if len(self.headers) > MAX_HEADERS:
-            detail = f"A request may have {MAX_HEADERS} headers."
-        elif len(self.url) > MAX_TARGET_BYTES:
-            detail = f"Path and query may have {MAX_TARGET_BYTES} bytes together. {_USE_POST}"
+        detail = f"Request line and headers may have {self._limits.head_bytes} bytes together. Path and query may have "
+        detail += f"{MAX_TARGET_BYTES} bytes together. Send a long objective by POST. There may be {MAX_HEADERS} headers."
         return Rejection("head-too-large", detail, closing=True)
 
-    def _too_slow(self) -> None:
-        if self._stage is _Stage.BODY:  # the application has said so in its own words, to no effect
-            self.transport.abort()
-        elif self.received:
-            detail = f"The head of a request must arrive within {self._limits.head_seconds:g} s."
-            self._reject(Rejection("too-slow", detail, closing=True))
-        else:
-            self._close()
+    def _too_slow(self) -> None:  # a body too, if the application has said so in its own words, to no effect
+        detail = f"The head of a request must arrive within {self._limits.head_seconds:g} s."
+        self.evict(Rejection("too-slow", detail, closing=True))
 
     def _reject(self, rejection: Rejection) -> None:
         """Reject and close, unless an answer to the request is under way; nothing more is read."""
-        metrics.count_request("other", REFUSED_ROUTE, rejection.status, 0.0)
-        self._refusals.log(rejection, self.client[0] if self.client else "unknown")
         has_answer = self._stage is _Stage.BODY and self.cycle.response_started
         if self._stage is _Stage.BODY:  # its body is what is refused
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if not has_answer:
-            self.transport.write(rejection._replace(closing=True).raw())
+            metrics.count_request("other", REFUSED_ROUTE, rejection.status, 0.0)
+            _REFUSALS.log(rejection, self.client[0] if self.client else "unknown")
+            self.transport.write(rejection.raw())
         self._close()
 
     def _close(self) -> None:

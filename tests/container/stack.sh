@@ -6,7 +6,7 @@
 # containers for new images. Images come from the local base; PostgreSQL is Debian's, started as the official image's.
 set -euo pipefail
 site=$scratch/site
-export HTTPS_PORT=${HTTPS_PORT:-8443} scratch BASE PROXY_BASE key=
+export BUILDAH_FORMAT=docker HTTPS_PORT=${HTTPS_PORT:-8443} scratch BASE PROXY_BASE key=
 
 docker() {
     [ "$1" = compose ] || { podman "$@"; return; }
@@ -39,7 +39,8 @@ block() {
     code=$(awk -v text="$1" '/^```/ { if (inside && index(code, text)) printf "%s", code; inside = /^```sh$/; code = ""; next }
         inside { code = code $0 "\n" }' "$site/docs/deploy.md")
     [ -n "$code" ] || fail "the page has no block with '$1'"
-    (cd "$site" && exec bash -euo pipefail -c "${code//darrm_…/$key}") || fail "this ended with an error: $code"
+    code=${code//darrm_…/$key}
+    (cd "$site" && exec bash -euo pipefail -c "${code//localhost\//localhost:$HTTPS_PORT/}") || fail "this ended with an error: $code"
 }
 new_certificate() {
     block 'openssl req'
@@ -58,9 +59,10 @@ buildah bud --quiet --format docker --isolation chroot --network host --tag loca
     --build-arg "BASE=$BASE" --file tests/container/postgres.Dockerfile tests/container >"$scratch/build.log" 2>&1 ||
     { tail -40 "$scratch/build.log" >&2; fail 'the image of PostgreSQL does not build'; }
 git clone --quiet . "$scratch/origin"
-sed -i "s|$postgres|localhost/postgres:test|" "$scratch/origin/compose.yaml"
+# A limit of its own replaces all of the engine's, and those that podman then sets need a privilege.
+sed -i "s|$postgres|localhost/postgres:test|; s/{ nofile: 16384 }/{ nofile: 16384, nproc: 9000 }/" "$scratch/origin/compose.yaml"
 commit() { git -C "$scratch/origin" -c user.name=stack -c user.email=stack@example.org commit --quiet --all --message "$1"; }
-commit 'PostgreSQL of this machine'
+commit 'what this machine has'
 git clone --quiet "$scratch/origin" "$site"
 
 new_certificate

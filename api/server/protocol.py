@@ -253,7 +253,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _too_large(self) -> Rejection:
         detail = f"Request line and headers may have {self._limits.head_bytes} bytes together. Path and query may have "
-        detail += f"{MAX_TARGET_BYTES} bytes together. Send a long objective by POST. There may be {MAX_HEADERS} headers."
+        detail += f"{MAX_TARGET_BYTES} bytes together. Send a long objective by POST. At most {MAX_HEADERS} headers."
         return Rejection("head-too-large", detail, closing=True)
 
     def _too_slow(self) -> None:  # a body too, if the application has said so in its own words, to no effect

@@ -93,6 +93,13 @@ def test_every_metric_of_ours_is_described_and_drawn(exposed: dict[str, set[str]
             assert metric in drawn, metric
 
 
+def test_the_process_its_loop_and_what_it_holds_have_alerts(exposed: dict[str, set[str]]) -> None:
+    alerted = " ".join(rule["expr"] for rule in ALERTS)
+    held = {"darrm_connections_open", "darrm_streams_open", "darrm_received_bytes", "darrm_unread_bytes"}
+    for metric in held | {"darrm_loop_lag_seconds_bucket"} | {name for name in exposed if name.startswith("process_")}:
+        assert metric in alerted, metric
+
+
 def test_the_build_is_a_metric() -> None:
     with TestClient(create_app(Settings(cache_url="memory"))) as client:
         (line,) = [line for line in client.get("/metrics").text.splitlines() if line.startswith("darrm_build_info{")]

@@ -186,3 +186,7 @@ told 'behind the reverse proxy in a container of its own, hardened too, it answe
 podman stop --time 40 "$NAME-proxy" >/dev/null
 [ "$(podman inspect --format '{{.State.ExitCode}}' "$NAME-proxy")" -eq 0 ] || fail 'the proxy did not end in order'
 stop
+podman rm "$NAME-proxy" "$NAME" >/dev/null
+podman network rm "$NAME" >/dev/null # compose makes one of the same addresses
+
+scratch=$scratch BASE=$BASE PROXY_BASE=$PROXY_BASE PYTHON=$PYTHON tests/container/stack.sh

@@ -5,6 +5,7 @@
 # `docker` stands for podman here, and `docker compose` for podman-compose, which lacks two things: --wait, and new
 # containers for new images. Images come from the local base; PostgreSQL is Debian's, started as the official image's.
 set -euo pipefail
+COMPOSE='podman-compose==1.5.0 --hash=sha256:f0b9d35f4da1b309172adf208a5cb7a882b532a834c2202666c1988b6f147546'
 site=$scratch/site
 export BUILDAH_FORMAT=docker HTTPS_PORT=${HTTPS_PORT:-8443} scratch BASE PROXY_BASE key=
 
@@ -53,14 +54,19 @@ clean() {
 }
 trap clean EXIT
 
-"$scratch/venv/bin/python" -m pip --disable-pip-version-check install --quiet podman-compose==1.5.0
-postgres=$(sed -n 's/^ *image: \(.*postgres:.*\)/\1/p' compose.yaml)
-buildah bud --quiet --format docker --isolation chroot --network host --tag localhost/postgres:test \
-    --build-arg "BASE=$BASE" --file tests/container/postgres.Dockerfile tests/container >"$scratch/build.log" 2>&1 ||
-    { tail -40 "$scratch/build.log" >&2; fail 'the image of PostgreSQL does not build'; }
+{
+    echo "$COMPOSE"
+    awk '/^[a-z]/ { wanted = /^(pyyaml|python-dotenv)==/ } wanted' requirements.lock
+} >"$scratch/compose.txt"
+"$scratch/venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r "$scratch/compose.txt"
 git clone --quiet . "$scratch/origin"
+if [[ $BASE = localhost/* ]]; then
+    buildah bud --quiet --format docker --isolation chroot --network host --tag localhost/postgres:test --build-arg "BASE=$BASE" \
+        --file tests/container/postgres.Dockerfile tests/container >"$scratch/compose.log" 2>&1 || fail 'PostgreSQL has no image'
+    sed -i 's|image: .*/postgres:.*|image: localhost/postgres:test|' "$scratch/origin/compose.yaml"
+fi
 # A limit of its own replaces all of the engine's, and those that podman then sets need a privilege.
-sed -i "s|$postgres|localhost/postgres:test|; s/{ nofile: 16384 }/{ nofile: 16384, nproc: 9000 }/" "$scratch/origin/compose.yaml"
+sed -i 's/{ nofile: 16384 }/{ nofile: 16384, nproc: 9000 }/' "$scratch/origin/compose.yaml"
 commit() { git -C "$scratch/origin" -c user.name=stack -c user.email=stack@example.org commit --quiet --all --message "$1"; }
 commit 'what this machine has'
 git clone --quiet "$scratch/origin" "$site"
@@ -87,7 +93,7 @@ block pg_dump
 block pg_restore | tee "$scratch/check"
 healthy
 ask kept
-told "what was lost comes back, and is verified: $(tail -n 1 "$scratch/check")"
+told "answers that were lost are restored: $(tail -n 1 "$scratch/check")"
 
 sed -i 's/^__version__ = .*/__version__ = "999.0.0"/' "$scratch/origin/darrm_opt/_version.py"
 commit 'the next release'

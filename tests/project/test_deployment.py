@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,8 @@ def test_compose_confines_both() -> None:
     assert not [name for name in ("darrm", "database") if "ports" in COMPOSE["services"][name]]
     (front,) = COMPOSE["networks"]["front"]["ipam"]["config"]
     assert COMPOSE["services"]["darrm"]["environment"]["DARRM_TRUSTED_PROXIES"] == front["subnet"]
+    address = COMPOSE["services"]["darrm"]["networks"]["front"]["ipv4_address"]  # which the proxy looks up once
+    assert ip_address(address) in ip_network(front["subnet"])
     assert set(COMPOSE["services"]["proxy"]["networks"]) & set(COMPOSE["services"]["darrm"]["networks"]) == {"front"}
     assert COMPOSE["networks"]["back"]["internal"] is True
     assert "password" not in COMPOSE["services"]["darrm"]["environment"]["DARRM_CACHE_URL"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -108,6 +109,7 @@ class Rejection(NamedTuple):
         headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", b"%d" % len(body)), *self.headers]
         return [*headers, (b"connection", b"close")] if self.closing else headers
 
+    @lru_cache(maxsize=64)  # noqa: B019 — they are few and small, and a flood of refusals should cost little
     def raw(self) -> bytes:
         """Return the whole answer as bytes of HTTP/1.1, for use before there is an application."""
         body, phrase = self.body(), HTTPStatus(self.status).phrase.encode()

@@ -88,12 +88,12 @@ class AddressConnections:
 
     def make_room(self) -> bool:
         """Evict a connection that waits, an unused one first; return whether there was one."""
-        sample = islice(self.waiting, SAMPLED_CONNECTIONS)
-        victim = min(sample, key=lambda connection: connection.was_used, default=None)
-        if victim is None:
-            return False
-        victim.evict()
-        return True
+        first = next(iter(self.waiting), None)
+        unused = (each for each in islice(self.waiting, SAMPLED_CONNECTIONS) if not each.was_used)
+        victim = next(unused, first)
+        if victim is not None:
+            victim.evict()
+        return victim is not None
 
 
 class OpenConnections:

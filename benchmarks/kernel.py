@@ -56,7 +56,7 @@ def searches() -> Iterator[tuple[str, float, Callable[[], Any]]]:
     from darrm_opt import Problem
     from darrm_opt.accounting.bits.recursion import compose_bits
     from darrm_opt.accounting.bits.region import outer_region
-    from darrm_opt.design.polytope.constraint import PrivacyConstraint
+    from darrm_opt.design.constraint import PrivacyConstraint
     from darrm_opt.design.schedule import binding_family
     from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 

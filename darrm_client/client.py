@@ -12,7 +12,7 @@ from darrm_client.designs import DesignsClient
 from darrm_client.errors import error_of
 from darrm_client.jobs import JobsClient
 from darrm_client.transport import Deadline
-from darrm_opt.answers.requests import as_list, budget_body, design, draw_body, numbers
+from darrm_opt.answers import as_list, budget_body, design, draw_body, numbers
 from darrm_opt.answers.verification import (
     VerifiedAnswer,
     VerifiedProfile,
@@ -458,7 +458,7 @@ class DarrmClient:
             VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such tables.
         """
-        from darrm_opt.answers.groups import verify_group_answer
+        from darrm_opt.answers.plurality import verify_group_answer
         from darrm_opt.tables.group_table import problem_record as as_record
 
         body = as_record(problem) | {"objective": objective, "price": price}

@@ -10,7 +10,7 @@ from typing import Any
 from darrm_client.backend import ClientBackend
 from darrm_client.errors import DeadlineExceeded, JobFailed
 from darrm_client.transport import Deadline
-from darrm_opt.answers.requests import design
+from darrm_opt.answers import design
 from darrm_opt.answers.verification import VerifiedAnswer, member, members, verify_answer
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Shape

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 from darrm_client.errors import AnswerNotFound, ClientError
 from darrm_client.transport import Deadline
+from darrm_opt.answers import DRAW
 from darrm_opt.answers.plurality import design_plurality, plurality_to_dict, table_to_dict
-from darrm_opt.answers.requests import DRAW
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import CORE, DesignSpec
@@ -27,8 +27,7 @@ from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from darrm_opt.tables.priors import PluralityObjective, parse_prior
-from darrm_opt.tables.record import plurality_record
-from darrm_opt.tables.spec import TableSpec, objective_record
+from darrm_opt.tables.record import TableSpec, objective_record, plurality_record
 from solver_cache.model import Row, SearchColumns, row_of, search_columns
 from solver_cache.solve import recall
 from solver_cache.store import NoStore, Store, open_store

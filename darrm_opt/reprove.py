@@ -28,7 +28,7 @@ import numpy as np
 
 from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.solution import Solution, Status
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from darrm_opt import Privacy
-from darrm_opt.accounting.equal_releases import release_target
+from darrm_opt.accounting.quota import release_target
 from darrm_opt.planning.baselines import compare_mechanisms
 from darrm_opt.plurality import PastVotes, PluralityProblem, RuleMechanism
 from darrm_opt.release import PrivateVote, ReleaseLog

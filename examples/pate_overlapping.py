@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from darrm_opt import Privacy, PrivateVote, plan
-from darrm_opt.bagging.teacher_layout import slot_partition
-from darrm_opt.bagging.teachers import collect_votes, train_teachers
-from darrm_opt.literature.dpbag.experiment import load_dataset, teacher
+from darrm_opt.bagging.teachers import collect_votes, slot_partition, train_teachers
+from darrm_opt.literature.dpbag import load_dataset, teacher
 from darrm_opt.release import BudgetSpent, ReleaseLog
 
 PARTS, PARTITIONS, LABELS = 17, 3, 20

@@ -14,8 +14,8 @@ from darrm_opt.design_spec import DesignSpec
 from darrm_opt.problem import Problem
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
 from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import PluralitySolution, solve_plurality
-from darrm_opt.tables.spec import TableSpec
 from solver_cache.errors import CacheError, ReadOnlyCache
 from solver_cache.kinds import Answer, Spec, kind_of
 from solver_cache.model import Decision, Row, row_of

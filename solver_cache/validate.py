@@ -16,8 +16,8 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import CORE, DesignSpec, digest
 from darrm_opt.errors import NotPrivate
 from darrm_opt.reprove import ReproofFailed
+from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import PluralitySolution
-from darrm_opt.tables.spec import TableSpec
 from solver_cache.kinds import Answer, Spec, kind_of, kind_of_record
 from solver_cache.model import Decision, Row
 from solver_cache.proofs import PROOFS

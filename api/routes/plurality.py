@@ -29,8 +29,7 @@ from api.schemas.plurality import (
 )
 from api.service import repository
 from api.service.work_limits import check_voters
-from darrm_opt.answers.groups import group_seconds
-from darrm_opt.answers.plurality import options_seconds, plurality_seconds, table_spec, table_to_dict
+from darrm_opt.answers.plurality import group_seconds, options_seconds, plurality_seconds, table_spec, table_to_dict
 from darrm_opt.tables.group_table import problem_record as group_record
 from darrm_opt.tables.record import problem_record
 

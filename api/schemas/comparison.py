@@ -75,7 +75,7 @@ class CompareRequest(TotalRequest):
         spec = self.voters_spec(self.objective)
         if self.prior is not None:
             self.check_prior(self.prior)
-        from darrm_opt.bagging.bags import checked_bags
+        from darrm_opt.bagging.guarantee import checked_bags
 
         bags = checked_bags(spec.problem, **self.draw())
         if bags is not None:

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 from api.errors.exceptions import FieldError
 from api.schemas.accounts import EachAnswer, Queries, check_queries
 from api.schemas.fields import AnswerModel, RequestModel, Voters, described
-from darrm_opt.accounting.equal_releases import release_target
+from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT

@@ -40,7 +40,7 @@ from api.service import repository
 from api.tasks import curves
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import accounting, cost, groups, plurality, verification
+from darrm_opt.answers import accounting, cost, plurality, verification
 from darrm_opt.answers.curves import compute_profile
 from darrm_opt.design_spec import CORE, canonical_json, digest
 from solver_cache.jobs import Job
@@ -116,7 +116,7 @@ KINDS: dict[str, AnswerKind] = {
         lambda argument, _: [plurality.table_spec(argument)],
         lambda result: [result["rule"]],
     ),
-    "table": AnswerKind(TableDesignAnswer, groups.design_groups, groups.recheck_groups),
+    "table": AnswerKind(TableDesignAnswer, plurality.design_groups, plurality.recheck_groups),
     "plurality/options": AnswerKind(PluralityOptionsAnswer, plurality.design_options, plurality.recheck_options),
 }
 """Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""

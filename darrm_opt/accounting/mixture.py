@@ -280,6 +280,8 @@ def _profile_at_count(
     release = NoisyMajority(noise, problem).profile if private else BitPairs.of_gamma(noise, problem.affected)
     if queries == 1:
         return release.delta, release.max_loss
+    # The recursion takes time in proportion to the vertices: the exact region where there are few, or else one inside
+    # fewer lines, which is larger and so as sound.
     if isinstance(release, BitPairs) and problem.K <= MAX_EXACT_VOTERS:
         region = release.region
     else:

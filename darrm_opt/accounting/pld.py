@@ -107,6 +107,7 @@ class Pld:
         if k * mass.size > MAX_CELLS:  # else it is affordable before any tail is cut
             self._afford(_composed_cells(mass, k))
         total = mass.self_compose(k, TRUNCATION)
+        # One transform forward, a k-th power, one back: the guard of the head of this file.
         points = 2 * max(mass.size, total.size)
         eta = FFT_ERROR * math.log2(points)
         fourier = math.sqrt(points) * ((k + 1) * eta + k * POWER_ERROR)
@@ -252,6 +253,7 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
     if 2 * end / step > MAX_CELLS:
         raise TooMuchWork(f"max_loss = {end:g} at discretisation {step:g} needs more than {MAX_CELLS} cells.")
     cells = max(1, math.ceil(end / step))
+    # Evaluated a little left of each grid point, so that the rounding of the grid cannot make δ too small.
     grid = np.arange(-cells, cells + 1) * step
     deltas = np.asarray(profile(grid - 2 * ULP * np.abs(grid)), dtype=np.float64)  # a profile only falls
     if deltas.shape != grid.shape or not np.all((deltas >= 0) & (deltas <= 1)):

@@ -10,17 +10,20 @@ how the records are drawn and what neighbours are; an account holds for the sche
     each-voter-with-replacement  every voter draws its own s records, each of all n
 
 Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
+
+One step on a random batch costs less by `amplify_by_subsampling`.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import real_number, whole_number
-from darrm_opt.rounding import float_above
+from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.rounding import ULP, float_above, up
 
 Scheme = Literal["without-replacement", "poisson", "each-voter", "each-voter-with-replacement"]
 
@@ -147,3 +150,29 @@ class Sampling:
         if not isinstance(record, dict) or set(record) != set(FIELDS):
             raise InvalidInput("sampling", type(record).__name__, "a record with the fields " + ", ".join(FIELDS))
         return cls(**record)
+
+
+SUBNORMAL_ERROR = 2 * math.ulp(0.0)
+"""Absolute error of an exponential and of a product where both are subnormal; elsewhere it is lost in rounding."""
+
+
+def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
+    """Return the privacy of an (ε, δ)-DP step on a random batch: (ln(1 + q(e^ε − 1)), qδ).
+
+    The batch is drawn uniformly without replacement; neighbours replace one record.
+
+    Guarantees: Sound for every q and ε, under replace-one; rounded up.
+    Source: Balle, Barthe, Gaboardi 2018 (amplification by sampling without replacement).
+    """
+    rate = _check_rate(rate)
+    if event.epsilon > 1:  # ln(1 + q(e^ε − 1)) = ε + ln(q + (1−q)e^(−ε)), which cannot overflow
+        share = rate + (1 - rate) * math.exp(-event.epsilon) + SUBNORMAL_ERROR
+        epsilon = up(event.epsilon + math.log(share) + 4 * ULP * event.epsilon, 8)
+    else:
+        epsilon = up(math.log1p(rate * math.expm1(event.epsilon)), 8)
+    return Privacy(min(epsilon, event.epsilon), min(event.delta, up(rate * event.delta, 2)))
+
+
+def _check_rate(rate: float) -> float:
+    accepted = "a share of the records, above 0 and at most 1"
+    return real_number(rate, "rate", accepted, above=0, most=1)

@@ -31,7 +31,7 @@ from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_record
-from darrm_opt.tables.spec import TableSpec
+from darrm_opt.tables.record import TableSpec
 
 MAX_ESTIMATED_VOTERS = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
@@ -225,7 +225,7 @@ def _steps_of_draw(
 ) -> float | None:
     """Return the size of one account where voters are subsampled, None where they are not."""
     from darrm_opt.accounting.freshness import effective_voters
-    from darrm_opt.bagging.bags import checked_bags
+    from darrm_opt.bagging.guarantee import checked_bags
     from darrm_opt.planning.candidates import check_draw, mixture_steps
 
     bags = checked_bags(problem, **draw)

@@ -16,8 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from darrm_opt.answers import Report
-from darrm_opt.answers.requests import DRAW
+from darrm_opt.answers import DRAW, Report
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
 from darrm_opt.design.solution import Solution

@@ -1,1 +1,1 @@
-"""Design of γ_opt: polytope → program → separation → cutting planes → certificate, called by `solver.solve`."""
+"""Design of γ_opt: constraint → program → separation → cutting planes → certificate, called by `solver.solve`."""

@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from darrm_opt.accuracy import disagreement
+from darrm_opt.design.constraint import Counts
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
-from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput

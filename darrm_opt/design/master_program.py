@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darrm_opt.design.backends import WarmStart, open_backend
+from darrm_opt.design.constraint import Counts, PrivacyConstraint, cached_rows, multiset_keys
 from darrm_opt.design.linear_goal import LinearGoal
-from darrm_opt.design.polytope.constraint import PrivacyConstraint, cached_rows, multiset_keys
-from darrm_opt.design.polytope.corners import Counts
-from darrm_opt.design.polytope.polar_form import STEP_ERROR, UNIT_ROUNDOFF
+from darrm_opt.design.polar_form import STEP_ERROR, UNIT_ROUNDOFF
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, Integers, NoiseFunction

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.kernel.library import kernel
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.polar_form import stored_layers
+from darrm_opt.design.polar_form import stored_layers
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.errors import InvalidInput

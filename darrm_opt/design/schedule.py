@@ -16,8 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, ZERO, Counts
+from darrm_opt.design.constraint import (
+    DOWN,
+    DOWN_FROM_ONE,
+    ONE,
+    UP_TO_ONE,
+    XY,
+    ZERO,
+    Counts,
+    PrivacyConstraint,
+)
 from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN
 from darrm_opt.design.separation.compiled import takes_passes
 from darrm_opt.design.separation.result import TimeLimitReached

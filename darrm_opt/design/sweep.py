@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from darrm_opt.design.constraint import Counts
 from darrm_opt.design.objective import AnyObjective
-from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput

@@ -15,14 +15,17 @@ Each returns a matplotlib figure that belongs to no window and no global state; 
 """
 
 from darrm_opt.figures.charts import (
+    FORMATS,
+    Measure,
     allowance_figure,
+    check_drawable,
     comparison_figure,
     error_figure,
     errors_figure,
     gamma_figure,
     mechanisms_figure,
+    render,
 )
-from darrm_opt.figures.style import FORMATS, Measure, check_drawable, render
 
 __all__ = [
     "FORMATS",

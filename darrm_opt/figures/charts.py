@@ -1,36 +1,230 @@
-"""Charts: γ over the number of ones and its errors, for one design or for the mechanisms of a comparison."""
+"""Charts: γ over the number of ones and its errors, for one design or for the mechanisms of a comparison.
+
+Colour, line and name of each noise function are the same in all of them.
+"""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from darrm_opt.accuracy import error_curve
 from darrm_opt.design.report import guarantee
 from darrm_opt.design.solution import Solution
-from darrm_opt.figures.style import (
-    ERROR,
-    MEASURES,
-    Measure,
-    display_name,
-    draw_error,
-    draw_gamma,
-    draw_legend,
-    draw_line,
-    drawing_order,
-    sheet,
-    style_of,
-    voters,
-)
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import calibrated_names
+from darrm_opt.mechanisms.base import mechanism_classes
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.optional_packages import require
 from darrm_opt.problem import Problem
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from darrm_opt.planning.compare import Comparison
+
+
+Measure = Literal["tv_error", "disagreement"]
+
+MEASURES: tuple[Measure, ...] = ("tv_error", "disagreement")
+
+_NEUTRAL = ("tab:gray", "x", ":")
+_OPTIMUM = ("#D55E00", "o", "-")
+_LOOKS = (
+    # Of the mechanisms with a parameter, ours: colours of Okabe and Ito (and others), told apart by colour-blind
+    # readers; in black and white by marker and line.
+    ("#0072B2", "s", "--"),
+    ("#E69F00", "^", ":"),
+    ("#56B4E9", "v", "--"),
+    ("#CC79A7", "P", "-."),
+    ("#999933", ">", "-."),
+    ("#332288", "<", "-"),
+)
+_NAME = {
+    "optimal": r"$\gamma_{\mathrm{opt}}$ (this design)",
+    "optimal_sequence": r"$\gamma_{\mathrm{opt}}$ (of all releases at once)",
+    "double_subsampling": r"$\gamma_{\mathrm{DSub}}$ (double subsampling)",
+    "dpbag": "DPBag (Laplace noise)",
+    "majority": "plain majority",
+}
+ERROR = {
+    "tv_error": r"tv error  $|\Pr[\mathrm{bit}=1]-\Pr[\mathrm{majority}=1]|$",
+    "disagreement": r"disagreement  $\Pr[\mathrm{bit}\neq\mathrm{majority}]$",
+}
+
+
+def style_of(name: str) -> tuple[str, str, str]:
+    """Return colour, marker and line of a noise function, the same ones for all that have no look of their own."""
+    return _styles().get(name, _NEUTRAL)
+
+
+def display_name(name: str) -> str:
+    """Return what a legend calls a noise function."""
+    if name in _NAME:
+        return _NAME[name]
+    mechanism = mechanism_classes().get(name)
+    return name if mechanism is None else mechanism.title or name
+
+
+def drawing_order(names: Iterable[str]) -> list[str]:
+    """Return the names in drawing order: the optimum last, on top of what it is compared with.
+
+    >>> drawing_order(["optimal", "another", "subsampling", "laplace"])
+    ['laplace', 'subsampling', 'another', 'optimal']
+    """
+    requested = list(names)
+    styled = [name for name in _styles() if name in requested]
+    return [*reversed(styled[1:]), *(name for name in requested if name not in _styles()), *styled[:1]]
+
+
+@cache
+def _styles() -> dict[str, tuple[str, str, str]]:
+    """Return colour, marker and line by name, the optimum first."""
+    styles = {"optimal": _OPTIMUM, "optimal_sequence": _OPTIMUM, "double_subsampling": ("#009E73", "D", "-.")}
+    styles |= dict(zip(reversed(calibrated_names()[: len(_LOOKS)]), _LOOKS, strict=True))
+    return styles | {"dpbag": ("#8C564B", "X", ":"), "majority": ("#000000", "*", ":")}
+
+
+POINTS = 401
+"""Values of p on an error curve: fine enough that its kinks look like curves at K = 101."""
+
+MARKERS = 150
+"""Entries up to which each gets its marker (γ lives on whole numbers only); beyond, a line reads better."""
+
+
+def sheet(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, side by side; its title says what is asked unless ``title`` says otherwise."""
+    check_drawable("png")
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06)
+    figure = _notebook_figure()(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=layout)
+    draw_title(figure, title or f"{voters(problem)}; release {guarantee(problem.target, '.4g')}")
+    return figure, style_panels(figure.subplots(1, panels))
+
+
+@cache
+def _notebook_figure() -> type[Figure]:
+    """Return the class of figures that a notebook shows when they are a cell's value, without pyplot."""
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        def _repr_svg_(self) -> str:
+            return render(self, "svg").decode("utf-8")
+
+        def _repr_png_(self) -> bytes:
+            return render(self, "png")
+
+    return NotebookFigure
+
+
+def style_panels(axes: Any) -> list[Axes]:
+    """Return panels as a list, each with the grid and the frame that all figures have."""
+    panels = list(np.atleast_1d(axes).ravel())
+    for panel in panels:
+        panel.grid(visible=True, color="0.88", linewidth=0.7)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    return panels
+
+
+def draw_gamma(axes: Axes, curves: Mapping[str, NoiseFunction]) -> None:
+    """Draw γ(l) over l on one panel."""
+    from matplotlib.ticker import MaxNLocator
+
+    for name in drawing_order(curves):
+        values = curves[name].values
+        draw_line(axes, np.arange(values.size, dtype=np.float64), values, name, marked=True)
+    axes.set(
+        xlabel=r"votes for 1, $l$",
+        ylabel=r"$\gamma(l)$  (the bit is the majority with $(1+\gamma)/2$)",
+        ylim=(-0.03, 1.04),
+    )
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def draw_error(axes: Axes, curves: Mapping[str, NoiseFunction], measure: Measure) -> None:
+    """Draw an error over the p that all voters share on one panel."""
+    p = np.linspace(0.5, 1.0, POINTS)
+    for name in drawing_order(curves):
+        draw_line(axes, p, getattr(error_curve(curves[name], p), measure), name, marked=False)
+    axes.set(
+        xlabel=r"$p$, the chance of each voter to say 1  (the same at $1-p$)", ylabel=ERROR[measure], xlim=(0.5, 1)
+    )
+    axes.set_ylim(bottom=0)
+
+
+def draw_line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
+    """Draw one line in the look of its name; ``marked``: with a marker at each point, where they are few."""
+    colour, marker, dashes = style_of(name)
+    axes.plot(
+        x,
+        y,
+        color=colour,
+        linestyle=dashes,
+        linewidth=1.8,
+        marker=marker if marked and x.size <= MARKERS else None,
+        markersize=5.5 if x.size <= 40 else 3,
+        label=display_name(name),
+    )
+
+
+TITLE_INCH, LEGEND_INCHES = 11.0, 2.7
+"""Characters of a title on one inch; inches of one legend entry."""
+
+
+def draw_title(figure: Figure, title: str) -> None:
+    """Write a title above all panels, on as many lines as it needs."""
+    import textwrap
+
+    figure.suptitle(textwrap.fill(title, int(figure.get_figwidth() * TITLE_INCH)), fontsize=11)
+
+
+def draw_legend(figure: Figure, panel: int = 0) -> None:
+    """Draw one legend below all panels, for the lines of one of them, this design first."""
+    handles, labels = figure.axes[panel].get_legend_handles_labels()
+    columns = max(1, min(4, int(figure.get_figwidth() / LEGEND_INCHES)))
+    figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=columns, frameon=False)
+
+
+def voters(problem: Problem) -> str:
+    """Return who votes, in words."""
+    kind = "not private" if problem.voter.epsilon == math.inf else f"each {guarantee(problem.voter, '.4g')}"
+    affected = "" if problem.affected == problem.K else f", a record reaches {problem.affected}"
+    return f"K = {problem.K} voters, {kind}{affected}"
+
+
+FORMATS = ("png", "svg", "pdf")
+"""What `render` can write."""
+
+
+def render(figure: Figure, file_format: str) -> bytes:
+    """Return a figure as the bytes of a file.
+
+    Guarantees:
+        The same figure gives the same bytes: no dates, no random identifiers.
+    """
+    check_drawable(file_format)
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    metadata: dict[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with mpl.rc_context({"svg.hashsalt": "darrm-opt", "svg.fonttype": "path"}):
+        figure.savefig(buffer, format=file_format, dpi=160, metadata=metadata[file_format])
+    return buffer.getvalue()
+
+
+def check_drawable(file_format: str) -> None:
+    """Refuse, before any work, what `render` could not draw."""
+    if file_format not in FORMATS:
+        raise InvalidInput("plot", file_format, "one of the formats " + ", ".join(FORMATS))
+    require("matplotlib", "Drawing")
 
 
 Errors = Mapping[Measure, Sequence[float | None]]

@@ -21,8 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.bagging.teacher_layout import slot_partition
-from darrm_opt.bagging.teachers import ConstantVote, random_states
+from darrm_opt.bagging.teachers import ConstantVote, random_states, slot_partition
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_plan import Design, VotingPlan, voting_plan
@@ -84,7 +83,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         With a ``release_log`` that holds over all fits that share it, on the same records.
         Errors while training, and the time it takes, are not covered: train where the records may be seen.
 
-    Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.bagging.teacher_layout`.
+    Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.bagging.teachers`.
 
     >>> X = np.repeat(np.eye(3), 60, axis=0)
     >>> model = PrivateVotingClassifier(n_voters=12, epsilon=4.0, queries=2, random_state=0)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from darrm_opt.accounting.equal_releases import epsilon_each
+from darrm_opt.accounting.quota import epsilon_each
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve

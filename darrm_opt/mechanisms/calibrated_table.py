@@ -14,7 +14,7 @@ import numpy as np
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CONFIDENT, mechanism_classes
-from darrm_opt.mechanisms.continuous_noise import checked_table
+from darrm_opt.mechanisms.vote_noise import checked_table
 from darrm_opt.noise import Array
 from darrm_opt.search import largest_fitting
 from darrm_opt.tables.certificate import PluralityCertificate, certify_rule

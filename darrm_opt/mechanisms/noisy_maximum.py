@@ -30,12 +30,13 @@ from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
-from darrm_opt.mechanisms.continuous_noise import gaussian_table, laplace_table
 from darrm_opt.mechanisms.vote_noise import (
     GaussianNoise,
     LaplaceNoise,
     VoteNoise,
     gauss_legendre,
+    gaussian_table,
+    laplace_table,
     noise_function,
     noisy_argmax,
     noisy_leaders,

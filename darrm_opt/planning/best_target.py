@@ -27,9 +27,8 @@ from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import cheapest_total, estimated_total
 from darrm_opt.decimal_grid import DELTA_GRID, GRID_DIGITS
+from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.objective import AnyObjective, as_objective
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve_warm
 from darrm_opt.errors import InvalidInput

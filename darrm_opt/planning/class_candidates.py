@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from darrm_opt.accounting.equal_releases import epsilon_each, release_target
+from darrm_opt.accounting.quota import epsilon_each, release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.mechanisms.calibrated_table import calibrate_confident, calibrate_mechanism, tables

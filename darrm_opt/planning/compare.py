@@ -21,8 +21,7 @@ import numpy as np
 
 from darrm_opt.accounting.plain_majority import private_model_count
 from darrm_opt.accuracy import disagreement, tv_error
-from darrm_opt.bagging.bags import Bags
-from darrm_opt.bagging.guarantee import Sampling
+from darrm_opt.bagging.guarantee import Bags, Sampling
 from darrm_opt.baselines import subsampling
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.errors import InvalidInput

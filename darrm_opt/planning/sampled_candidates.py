@@ -14,7 +14,7 @@ import math
 
 from darrm_opt.accounting.calibrate import Calibration, calibrate
 from darrm_opt.accounting.cost import Cost, cost
-from darrm_opt.accounting.equal_releases import epsilon_each
+from darrm_opt.accounting.quota import epsilon_each
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class

@@ -75,6 +75,8 @@ def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
     if delta:
         pairs = [(delta, Fraction(0)), *pairs, (Fraction(0), delta)]
     outcomes = len(pairs)
+    # Outcomes stand in the order of their likelihood ratio, so a monotone map cuts them into runs, one for each class
+    # that it uses; other maps lose no more at any linear functional.
     maps: list[Map] = []
     for runs in range(1, min(outcomes, classes) + 1):
         for cuts in combinations(range(1, outcomes), runs - 1):
@@ -83,6 +85,7 @@ def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
                 tuple(c for c, i, j in zip(order, ends, ends[1:], strict=False) for _ in range(j - i))
                 for order in permutations(range(classes), runs)
             )
+    # In fractions: the certificate evaluates its worst corner exactly.
     before, after = (
         tuple(
             tuple(sum((pairs[j][side] for j in range(outcomes) if chosen[j] == c), Fraction(0)) for c in range(classes))
@@ -190,6 +193,9 @@ def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced
     moved = np.zeros(1, dtype=np.intp)
     keys = np.zeros((1, len(orders), digits.shape[2]), dtype=np.int64)
     before = after = np.ones((1, 1))
+    # One voter at a time, no map before the last one's: each multiset is made once, from one parent, and its law is the
+    # parent's convolved with one voter's. A multiset that is not the first of its orbit is dropped at once: none that
+    # continues it is the first of its own.
     for k in range(1, K + 1):
         last = chosen[:, -1].astype(np.intp) if k > 1 else np.zeros(1, dtype=np.intp)
         more = len(sides.maps) - last  # maps that may follow: none before the last

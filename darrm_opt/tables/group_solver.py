@@ -252,6 +252,8 @@ class _Program:
 
     def drop_idle(self, multipliers: Array) -> Array:
         """Drop rows that no longer bind, where there are many; return the multipliers of those that stay."""
+        # Rows are dense, one number a cell, and most bind for a few rounds only. Should the corner of a dropped row be
+        # violated, a sweep finds it again.
         y = multipliers[len(self.sums) :]
         idle = np.zeros(len(y), dtype=np.intp)
         idle[: len(self._idle)] = self._idle
@@ -266,6 +268,8 @@ class _Program:
         return np.concatenate([multipliers[: len(self.sums)], y[stay]])
 
     def _rows(self, before: Array, after: Array, sets: Array, inverse: float, limit: float) -> tuple[Array, Array]:
+        # What is left of 1 is shared by all outputs: a set's chance is Σ x over it and its share of the rest, so the
+        # mean is taken off every coefficient, and the constant part goes into the limit.
         share = sets.mean(axis=1, keepdims=True)
         loss = inverse * before - after
         rows = np.zeros((len(sets), len(self.cells.owners)))
@@ -284,6 +288,7 @@ class _Program:
         voters, target = self.problem.loosest
         inverse = math.exp(-target.epsilon)
         if y.any():
+            # The rows that bind are made again for the loosest reading: the program's are those of the strictest.
             used = np.flatnonzero(y)
             y = y[used]
             known = list(self._rows_of.values())
@@ -367,6 +372,7 @@ def solve_groups(
         if not added:  # nothing is violated, or nothing that is not known already
             status = Status.OPTIMAL if share == 0.0 else Status.TIME_LIMIT
             break
+    # The bound is on the utility alone, without the canonical part: any multipliers prove one, these nearly the best.
     bound = program.bound(weights, multipliers)
     program.backend.close()
     candidates = [x] if status is Status.OPTIMAL else [x, inside]

@@ -1,16 +1,29 @@
-"""Records of plurality rules: plain data that `darrm solve --classes` writes and every reader proves again."""
+"""Records of plurality rules, and what a table depends on: its specification, content key and re-proof.
+
+Records are plain data that `darrm solve --classes` writes and every reader proves again. As for γ
+(`darrm_opt.design_spec`, `darrm_opt.reprove`): nothing that stands in a record is believed. The rule is proved private
+again, exactly as its bits are, and what the record claims beside it is held against the rule. One claim rests on
+whoever solved it: that no private rule is better than `PluralitySolution.upper_bound`.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from darrm_opt._version import __version__
-from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy
+from darrm_opt.design.solution import Status
+from darrm_opt.design_spec import CORE, canonical_json, digest
+from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.reprove import TOLERANCE, ReproofFailed
 from darrm_opt.tables.certificate import PluralityCertificate, verify_rule
+from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.rule import PluralityRule
-from darrm_opt.tables.solver import PluralitySolution
+from darrm_opt.tables.solver import PluralitySolution, PluralityStatistics, as_objective, weighted_sum
 
 KIND = "darrm plurality rule"
 """What a record says it is."""
@@ -85,3 +98,111 @@ def rule_from_record(record: Any) -> tuple[PluralityProblem, PluralityRule, Plur
     problem = problem_from_record(record.get("problem"))
     rule = PluralityRule.of(problem, record.get("values"))
     return problem, rule, verify_rule(problem, rule)
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """Everything an optimal table depends on, and nothing else.
+
+    Guarantees: Equal specifications have equal keys.
+    """
+
+    problem: PluralityProblem
+    objective: PluralityObjective
+
+    def __init__(
+        self, problem: PluralityProblem, objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)"
+    ) -> None:
+        object.__setattr__(self, "problem", problem)
+        object.__setattr__(self, "objective", as_objective(objective))
+
+    @classmethod
+    def of(cls, solution: PluralitySolution) -> TableSpec:
+        """Return the specification that ``solution`` says it answers."""
+        return cls(solution.problem, solution.objective)
+
+    @cached_property
+    def key(self) -> str:
+        """The content key: 64 hexadecimal digits.
+
+        >>> from darrm_opt import Privacy
+        >>> keys = {TableSpec(PluralityProblem(5, 3, Privacy(target))).key for target in (3 * 0.1, 0.3)}
+        >>> len(keys)
+        1
+        """
+        content = {
+            "kind": KIND,
+            "problem": problem_record(self.problem),
+            **objective_record(self.objective),
+            "format": FORMAT,
+            "core": CORE,
+        }
+        return digest(canonical_json(content))
+
+
+def objective_record(objective: PluralityObjective) -> dict[str, Any]:
+    """Return an objective as plain data."""
+    return {"prior": str(objective.prior), "ties": objective.ties, "price": float(objective.price)}
+
+
+def read_table(record: Any) -> PluralitySolution:
+    """Return the solution that plain data states, unproved; anything may be in ``record``.
+
+    It says nothing of the effort: of the statistics only the number of partitions is known.
+    """
+    try:
+        if record.get("kind") != KIND or record.get("format") != FORMAT:
+            raise InvalidInput("record", record.get("kind"), f"a record of kind {KIND!r} and format {FORMAT}")
+        problem = problem_from_record(record["problem"])
+        price = real_number(record["price"], "price", "a finite number")
+        objective = PluralityObjective(parse_prior(record["prior"]), record["ties"], price)
+        claim = record["certificate"]
+        certificate = PluralityCertificate(
+            real_number(claim["margin"], "margin", "a finite number"),
+            tuple(map(int, claim["before"])),
+            tuple(map(int, claim["after"])),
+            tuple(map(int, claim["released"])),
+            whole_number(claim["edges"], "edges", "a whole number", least=0),
+            str(record["version"]),
+        )
+        values = record["values"]
+        if type(values) is not list or not all(type(value) in {int, float} for value in values):
+            raise InvalidInput("values", "values of another type", "a list of numbers")
+        return PluralitySolution(
+            problem,
+            objective,
+            PluralityRule.of(problem, values),
+            real_number(record["utility"], "utility", "a finite number"),
+            real_number(record["upper_bound"], "upper_bound", "a finite number"),
+            Status(record["status"]),
+            certificate,
+            PluralityStatistics(len(problem.histograms.partitions), 0, 0, 0, 0.0),
+        )
+    except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+        raise ReproofFailed("record", f"its record cannot be read: {err}") from err
+
+
+def reprove_table(solution: PluralitySolution, spec: TableSpec) -> PluralitySolution:
+    """Return ``solution`` under a certificate that this process proved, with its utility recomputed.
+
+    Guarantees: The rule returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
+    """
+    if (solution.problem, solution.objective) != (spec.problem, spec.objective):
+        raise ReproofFailed("question", "it answers another question")
+    proof = verify_rule(spec.problem, solution.rule)
+    _check("certificate", "its margin", solution.certificate.margin, proof.margin)
+    try:
+        weights, constant = spec.objective.weights(spec.problem.histograms)
+    except InvalidInput as err:  # a prior of other voters or classes
+        raise ReproofFailed("question", str(err)) from err
+    utility = weighted_sum(solution.rule, weights) + constant
+    _check("utility", "its utility", solution.utility, utility)
+    if not utility - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
+        bound = f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1"
+        raise ReproofFailed("bound", bound)
+    return replace(solution, certificate=replace(proof, version=solution.certificate.version))
+
+
+def _check(reason: Any, name: str, claim: float, value: float) -> None:
+    if not math.isclose(claim, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        raise ReproofFailed(reason, f"{name} is {value!r}, not {claim!r}")

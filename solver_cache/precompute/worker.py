@@ -14,14 +14,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from darrm_opt.design.polytope.corners import Counts
+from darrm_opt.design.constraint import Counts
 from darrm_opt.design.solution import Solution, Status
 from darrm_opt.design.solver import solve, solve_warm
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem
+from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import solve_plurality
-from darrm_opt.tables.spec import TableSpec
 from solver_cache.kinds import Answer as StoredAnswer
 from solver_cache.kinds import Spec
 from solver_cache.model import Row, row_of

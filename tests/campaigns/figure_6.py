@@ -12,8 +12,7 @@ import sys
 import numpy as np
 
 from darrm_opt import Problem
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.noise import NoiseFunction
 
 PROBLEM = Problem.from_allowance(K=35, m=6.4521, epsilon=0.1, Delta=1e-5, delta=0.1001)

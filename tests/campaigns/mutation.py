@@ -59,18 +59,17 @@ ACCOUNTS = (
     *("accounting.composition.closed_forms", "accounting.composition.optimal", "accounting.bits.recursion"),
     *("accounting.release_profile", "accounting.mixture", "accounting.total"),
     *("accounting.pld", "accounting.privacy_budget", "accounting.freshness"),
-    *("accounting.composition.randomized_response", "accounting.composition.enumeration", "accounting.cheapest"),
+    *("accounting.cost", "accounting.calibrate", "accounting.quota", "accounting.cheapest"),
     *("accounting.bits.region", "accounting.bits.supporting_lines", "accounting.bits.backward_step"),
-    *("accounting.bits.adversary", "accounting.law_pairs", "accounting.subsampling"),
+    *("accounting.bits.adversary", "accounting.law_pairs", "accounting.sampling"),
     *("accounting.plain_majority", "accounting.gaussian", "accounting.rdp", "accounting.interop"),
-    *("accounting.cost", "accounting.calibrate", "accounting.quota"),
 )
 """All that accounts. Their tests are one folder: which of them execute a mutant's statement is measured."""
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "design.certificate": ("test_certificate.py",),
-    "design.polytope.corners": ("test_corners.py", "test_constraint.py"),
-    "design.polytope.polar_form": ("test_polar_form.py", "test_constraint.py"),
+    "design.constraint": ("test_corners.py", "test_constraint.py"),
+    "design.polar_form": ("test_polar_form.py", "test_constraint.py"),
     "design.separation.oracle": _searches(
         "without_Delta_the_worst_of_every_layer_row_is_found",
         "what_a_search_charges_for_rounding",

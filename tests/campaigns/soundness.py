@@ -35,9 +35,8 @@ from support.strategies import SIZES, ProblemCase, random_case, random_noise
 
 from campaigns.pages import write_part
 from darrm_opt import NoiseFunction, Problem, Solution, __version__, solve, verify
+from darrm_opt.design.constraint import LABELS, ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import rectangular
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import LABELS, ConstraintGenerator
 from darrm_opt.design.separation.ball_arithmetic import BallConstraint
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.solution import Status

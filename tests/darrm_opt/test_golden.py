@@ -8,7 +8,7 @@ import pytest
 from support.golden import GOLDEN, Row, name, problem_of
 
 from darrm_opt import solve, verify
-from darrm_opt.design.polytope.corners import ConstraintGenerator
+from darrm_opt.design.constraint import ConstraintGenerator
 from darrm_opt.design.solution import Status
 
 ENUMERATED = 200_000

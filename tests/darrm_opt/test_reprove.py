@@ -14,7 +14,7 @@ import pytest
 
 from darrm_opt import InvalidInput, NotPrivate, NotProven, Privacy, Problem, solve, verify
 from darrm_opt._version import __version__
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.solution import Status
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import BackendUnavailable, DarrmError

@@ -30,7 +30,7 @@ from support.strategies import random_case, random_noise
 from darrm.cli.formal import VARIABLE, checker_input, formally_private
 from darrm.cli.output import ExitCode
 from darrm_opt import BackendUnavailable, NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.record import problem_from_record, solution_record
 from examples.check_gamma import is_private

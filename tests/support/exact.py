@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from darrm_opt.design.polytope.corners import LABELS
+from darrm_opt.design.constraint import LABELS
 from darrm_opt.problem import Problem
 
 Number = TypeVar("Number", Fraction, Decimal)

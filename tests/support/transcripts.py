@@ -22,10 +22,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.composition.enumeration import exp_fraction
-from darrm_opt.design.polytope.corners import LABELS
+from darrm_opt.design.constraint import LABELS
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
+from support.enumeration import exp_fraction
 from support.exact import distribution, multisets
 
 SCALE = 2**48

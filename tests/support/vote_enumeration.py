@@ -13,8 +13,8 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import ndtr
 
-from darrm_opt.accounting.composition.enumeration import exp_fraction
 from darrm_opt.noise import Array
+from support.enumeration import exp_fraction
 
 Histogram = tuple[int, ...]
 Pair = tuple[Array, Array]

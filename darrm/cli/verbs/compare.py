@@ -9,7 +9,7 @@ from darrm.cli.parameters import AsJson, QuestionOptions, bags_drawn, number, pr
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.bagging.bags import Bags
+    from darrm_opt.bagging.guarantee import Bags
     from darrm_opt.planning.compare import Comparison
 
 

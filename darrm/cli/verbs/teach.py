@@ -9,7 +9,7 @@ from darrm.cli.parameters import TOTAL, AsJson, number, options_named, total_pri
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.literature.dpbag.experiment import AggregatorExperiment, AggregatorResult
+    from darrm_opt.literature.dpbag import AggregatorExperiment, AggregatorResult
 
 
 def teach(
@@ -44,8 +44,8 @@ def teach(
     record's own loss, and where the source's stopping rule would have ended.
     """
     from darrm.cli.report import as_json
-    from darrm_opt.literature.dpbag.experiment import load_dataset
-    from darrm_opt.literature.dpbag.experiment import run_experiment as lesson_of
+    from darrm_opt.literature.dpbag import load_dataset
+    from darrm_opt.literature.dpbag import run_experiment as lesson_of
 
     total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)
     split = load_dataset(data, number(labels), seed=number(seed))

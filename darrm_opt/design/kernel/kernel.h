@@ -5,7 +5,7 @@
  *   separation.c  the worst multiset, by sieves           design/separation/: pruned.py, first_order.py, binomials.py
  *   complete.c    the same where sieves do not suffice    design/separation/separable.py
  *   monotone.c    the same for a monotone gamma           design/separation/monotone.py
- *   rows.c        rows of the constraint                  design/polytope/polar_form.py
+ *   rows.c        rows of the constraint                  design/polar_form.py
  *   bits.c        one step of the recursion on bits       accounting/bits/backward_step.py
  *
  * The rounding bounds rest on IEEE double arithmetic, rounded to nearest, one rounding for each written operation:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import Counts
+from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.optional_packages import require

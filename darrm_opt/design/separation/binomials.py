@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF
+from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.polar_form import UNIT_ROUNDOFF
 from darrm_opt.design.separation.result import Indices
 from darrm_opt.noise import Array
 

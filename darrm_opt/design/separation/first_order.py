@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO, Counts
+from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO, Counts
 from darrm_opt.design.separation.result import Indices
 from darrm_opt.noise import Array
 

@@ -14,16 +14,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from darrm_opt.design.constraint import (
+    DOWN_FROM_ONE,
+    ONE,
+    XY,
+    YX,
+    ZERO,
+    ConstraintGenerator,
+    Counts,
+    PrivacyConstraint,
+)
 from darrm_opt.design.kernel.library import kernel
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts
-from darrm_opt.design.polytope.polar_form import at_ends, extremes, layers
+from darrm_opt.design.polar_form import at_ends, extremes, layers
 from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.compiled import search_columns
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.result import Collector, Indices, Settle, WorstCase
-from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.rounding import check_arithmetic
 
 ERRORS_BELOW_LIMIT = 100
 """How many rounding errors below the limit a search for a proof goes: a solver's answer leaves

@@ -39,9 +39,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ONE, XY, YX, ZERO
-from darrm_opt.design.polytope.polar_form import CACHE_ENTRIES, UNIT_ROUNDOFF, at_ends, extremes, layers, rounding_error
+from darrm_opt.design.constraint import ONE, XY, YX, ZERO, PrivacyConstraint
+from darrm_opt.design.polar_form import CACHE_ENTRIES, UNIT_ROUNDOFF, at_ends, extremes, layers, rounding_error
 from darrm_opt.design.separation.binomials import (
     MAX_EVALUATED_MEAN,
     bound_by_distance,

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from darrm_opt.design.constraint import Counts
 from darrm_opt.design.kernel.library import DONE, OUT_OF_TIME
-from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.noise import Array, Integers
 
 Indices = Integers

@@ -18,9 +18,18 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO
-from darrm_opt.design.polytope.polar_form import step
+from darrm_opt.design.constraint import (
+    DOWN,
+    DOWN_FROM_ONE,
+    ONE,
+    UP,
+    UP_TO_ONE,
+    XY,
+    YX,
+    ZERO,
+    PrivacyConstraint,
+)
+from darrm_opt.design.polar_form import step
 from darrm_opt.design.separation.first_order import Rows
 from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector
 from darrm_opt.noise import Array, Integers

@@ -24,11 +24,16 @@ from numpy.typing import NDArray
 
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon, rdp_epsilon
 from darrm_opt.bagging.guarantee import Guarantee
-from darrm_opt.bagging.teacher_layout import check_teachers
+from darrm_opt.bagging.teachers import check_teachers
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.laplace_plan import MAX_LABELS, least_noise
-from darrm_opt.literature.aggregation.moments_accountant import checked_epsilon, log_one_over
-from darrm_opt.literature.aggregation.two_classes import MIN_PROBABILITY, noisy_vote_laws, vote_costs
+from darrm_opt.literature.aggregation.moments_accountant import (
+    MIN_PROBABILITY,
+    checked_epsilon,
+    log_one_over,
+    noisy_vote_laws,
+    vote_costs,
+)
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, Kind, positive_fraction
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, whole_number

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.bagging.guarantee import Guarantee
-from darrm_opt.bagging.teacher_layout import Partition, TeacherLayout
-from darrm_opt.bagging.teachers import Estimator, collect_votes, train_teachers
+from darrm_opt.bagging.teachers import Estimator, Partition, TeacherLayout, collect_votes, train_teachers
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.per_instance import checked_votes
 from darrm_opt.mechanisms.vote_noise import VoteNoise, noisy_argmax

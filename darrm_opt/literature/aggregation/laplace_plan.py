@@ -12,18 +12,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from darrm_opt.bagging.guarantee import Guarantee
-from darrm_opt.bagging.teacher_layout import check_teachers
+from darrm_opt.bagging.teachers import check_teachers
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.moments_accountant import (
+    MIN_PROBABILITY,
     ORDERS,
+    Costs,
     checked_epsilon,
     checked_lam,
     epsilon_floor,
     moments_epsilon,
+    noisy_vote_laws,
     pure_composition,
     pure_epsilon,
+    vote_costs,
 )
-from darrm_opt.literature.aggregation.two_classes import MIN_PROBABILITY, Costs, noisy_vote_laws, vote_costs
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, positive_fraction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count, least_fitting

@@ -8,7 +8,7 @@ classes, and the query is 2λm-private for the pair "this dataset, this dataset 
 largest of these losses. That does not follow: they are computed at one dataset, and the maximum over
 datasets is m = 1. What is proved is *per-instance* privacy, for a number of labels fixed in advance
 and queries not chosen from the data, so these functions return a `PerInstanceLoss`. Releasing it, or
-stopping by it, leaks: `historical.leaking_stop` carries the counterexample.
+stopping by it, leaks: `dpbag.leaking_stop` carries the counterexample.
 
 New records (neighbours that add one) would enter chunks that the source fixes as the last of each
 partition; where placement is by hash or by chance they may enter any, and the sound loss then takes
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.bagging.guarantee import PerInstanceLoss
-from darrm_opt.bagging.teacher_layout import Partition, checked_chunks
+from darrm_opt.bagging.teachers import Partition, checked_chunks
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.moments_accountant import (
     ORDERS,

@@ -21,7 +21,7 @@ from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.answers.running_time import constraint_count, estimate_cost
-from darrm_opt.design.polytope.corners import ConstraintGenerator
+from darrm_opt.design.constraint import ConstraintGenerator
 from darrm_opt.design.privacy_profile import privacy_profile
 from darrm_opt.record import problem_from_record
 from solver_cache import DesignSpec

@@ -21,8 +21,7 @@ from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.planning import plan
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
-from darrm_opt.tables.record import problem_record, rule_from_record
-from darrm_opt.tables.spec import TableSpec
+from darrm_opt.tables.record import TableSpec, problem_record, rule_from_record
 from solver_cache.model import Row
 
 ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
+from support.enumeration import exp_fraction
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem, solve
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.composition.enumeration import exp_fraction
 from darrm_opt.accounting.interop import DISCRETISATION, as_event, as_pld, pld_accountant, privacy_map
 from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
 from darrm_opt.errors import BackendUnavailable, InvalidInput

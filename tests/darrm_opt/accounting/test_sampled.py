@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.enumeration import exp_fraction
 from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
 
 from darrm_opt import NoiseFunction, Privacy
-from darrm_opt.accounting.composition.enumeration import exp_fraction
 from darrm_opt.accounting.cost import cost, fits, most_releases
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells
 from darrm_opt.accounting.sampled import LawTriples, _log_moments, _logarithms

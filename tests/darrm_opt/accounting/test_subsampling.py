@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from darrm_opt.accounting.subsampling import amplify_by_subsampling
+from darrm_opt.accounting.sampling import amplify_by_subsampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP

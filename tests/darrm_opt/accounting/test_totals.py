@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from campaigns import totals
 from campaigns.pages import write_part
+from support.enumeration import adaptive_bits_delta, exp_fraction
 from support.transcripts import Fresh, Once, best_strategy, chances, corner_pairs, least_epsilon, shown_pairs
 
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import Release
-from darrm_opt.accounting.composition.enumeration import adaptive_bits_delta, exp_fraction
 from darrm_opt.accounting.composition.optimal import optimal_delta
 
 SEEDS = range(1000, 1012)

@@ -16,13 +16,13 @@ from support.refusals import refused
 
 from darrm_opt import NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
 from darrm_opt import rounding as exact
-from darrm_opt.bagging.bags import draw_subsamples
 from darrm_opt.bagging.guarantee import (
     Draws,
     Sampling,
     bagging_guarantee,
     bagging_majority_delta,
     bagging_max_draws,
+    draw_subsamples,
 )
 from darrm_opt.errors import InvalidInput
 

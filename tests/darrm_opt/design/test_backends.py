@@ -12,10 +12,9 @@ import pytest
 
 from darrm_opt import BackendUnavailable, InvalidInput, Privacy, Problem, SolveFailed, solve
 from darrm_opt.design.backends import BACKENDS, highs, open_backend
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.master_program import dual_bound
 from darrm_opt.design.objective import FAMILIES, rectangular
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import METHODS, SHAPES, Method, Shape
 from darrm_opt.noise import Array

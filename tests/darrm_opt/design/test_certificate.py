@@ -32,9 +32,8 @@ from darrm_opt import (
 )
 from darrm_opt.design.backends import open_backend
 from darrm_opt.design.certificate import scaled_worst_case
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import rectangular
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import separable_worst_case, worst_case
 from darrm_opt.noise import Array

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt import Problem, verify
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent, no_release, select_cuts
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import as_objective
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.schedule import MAX_PASSED_K, MIN_GRACE, SolveClock, Stage, schedule
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import TimeLimitReached

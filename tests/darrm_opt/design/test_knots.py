@@ -11,12 +11,11 @@ from campaigns.knots import examine
 from darrm_opt import Problem, solve, verify
 from darrm_opt.design import master_program
 from darrm_opt.design.backends import BACKENDS
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.knots import Knots
 from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import as_objective
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.solution import Status
 
 SHAPES = pytest.mark.parametrize("monotone", [False, True])

@@ -9,7 +9,7 @@ import pytest
 
 from darrm_opt import Problem, verify
 from darrm_opt.design.closed_forms import one_voter
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.constraint import PrivacyConstraint
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from darrm_opt import NoiseFunction, Privacy, Problem
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.privacy_profile import ProfileSearch, privacy_profile
 
 

@@ -9,9 +9,8 @@ import pytest
 from support.forks import forked
 
 from darrm_opt import Problem
-from darrm_opt.design.polytope import constraint as rows
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
+from darrm_opt.design import constraint as rows
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 
 
 @pytest.mark.parametrize("K", [1, 4, 9])

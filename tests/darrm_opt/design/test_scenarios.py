@@ -12,9 +12,8 @@ from support.refusals import refused
 
 from darrm_opt import InvalidInput, Problem, certify, solve, verify
 from darrm_opt.accuracy import tv_error
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import as_objective
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.scenarios import ScenarioObjective, expected_error, minimax, over_scenarios, parse_scenarios
 from darrm_opt.noise import Array, NoiseFunction
 

@@ -24,8 +24,8 @@ from support.strategies import ProblemCase, random_case
 from darrm_opt import InvalidInput, Privacy, Problem, Progress, certify, solve, verify
 from darrm_opt.design import closed_forms, cutting_planes, solver
 from darrm_opt.design.closed_forms import best_closed_form, monotone_search_seconds, one_voter
+from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.objective import rectangular
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.separation import monotone
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces

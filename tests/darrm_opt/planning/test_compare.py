@@ -17,10 +17,10 @@ from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.bagging.bags import Bags
+from darrm_opt.bagging.guarantee import Bags
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.gnmax import gnmax_wins
-from darrm_opt.literature.aggregation.two_classes import composed_epsilon, noisy_vote_laws
+from darrm_opt.literature.aggregation.moments_accountant import composed_epsilon, noisy_vote_laws
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.noise import Array
 from darrm_opt.planning import MECHANISMS

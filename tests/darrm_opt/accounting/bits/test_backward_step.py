@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.enumeration import Pair, adaptive_bits_delta
 from support.kernels import HAS_KERNEL, PATHS, searched_by
 
 from darrm_opt.accounting.bits import backward_step as backward
@@ -20,7 +21,6 @@ from darrm_opt.accounting.bits.backward_step import (
 )
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region, privacy_region, spanned_region
-from darrm_opt.accounting.composition.enumeration import Pair, adaptive_bits_delta
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.enumeration import Pair, adaptive_bits_delta, exp_fraction
 from support.refusals import refused
 
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region, privacy_region
-from darrm_opt.accounting.composition.enumeration import Pair, adaptive_bits_delta, exp_fraction
 from darrm_opt.accounting.composition.optimal import least_possible_delta, optimal_composition, optimal_delta
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput

@@ -25,8 +25,8 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_composition,
     optimal_delta,
     optimal_delta_of_sequence,
+    response_losses,
 )
-from darrm_opt.accounting.composition.randomized_response import response_losses
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.literature.he_wang_tao.printed import (

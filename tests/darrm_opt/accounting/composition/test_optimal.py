@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.enumeration import enumerated_delta, exp_fraction, worst_mechanism
 from support.refusals import refused
 
-from darrm_opt.accounting.composition import optimal, randomized_response
+from darrm_opt.accounting.composition import optimal
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
-from darrm_opt.accounting.composition.enumeration import enumerated_delta, exp_fraction, worst_mechanism
 from darrm_opt.accounting.composition.optimal import (
+    NEGLIGIBLE,
     epsilon_at_delta,
     leak_of,
     least_epsilon,
@@ -25,9 +26,9 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_composition_of_sequence,
     optimal_delta,
     optimal_delta_of_sequence,
+    response_losses,
     sequence_losses,
 )
-from darrm_opt.accounting.composition.randomized_response import NEGLIGIBLE, response_losses
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
@@ -322,7 +323,7 @@ def test_bad_totals_and_events_are_named() -> None:
 
 
 def test_so_many_mechanisms_that_their_losses_do_not_fit_in_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(randomized_response, "MAX_WINDOW", 4095)
+    monkeypatch.setattr(optimal, "MAX_WINDOW", 4095)
     with refused("k"):
         optimal_delta(1e-3, 0.0, 987_654, 0.5)
     with pytest.raises(InvalidInput, match="few enough mechanisms"):

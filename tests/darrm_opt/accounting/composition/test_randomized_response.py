@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from darrm_opt.accounting.composition.randomized_response import NEGLIGIBLE, Losses, response_losses
+from darrm_opt.accounting.composition.optimal import NEGLIGIBLE, Losses, response_losses
 from darrm_opt.rounding import ULP
 
 

@@ -18,7 +18,7 @@ from support.refusals import refused
 from support.strategies import ProblemCase, problem_cases
 
 from darrm_opt import InvalidInput, Privacy, Problem
-from darrm_opt.design.polytope.corners import BLOCK_VECTORS, LABELS, ConstraintGenerator, Corners, Counts
+from darrm_opt.design.constraint import BLOCK_VECTORS, LABELS, ConstraintGenerator, Corners, Counts
 
 Indices = NDArray[np.int64]
 Point = tuple[Fraction, Fraction]

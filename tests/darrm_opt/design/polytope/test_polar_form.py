@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from support.exact import NEGLIGIBLE, Voters, distribution, enumerated_distribution, mean, named, precise, signed
 from support.strategies import NOISES, random_case, random_noise
 
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
-from darrm_opt.design.polytope.polar_form import (
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
+from darrm_opt.design.polar_form import (
     MAX_STEPWISE_K,
     STEP_ERROR,
     UNDERFLOW_SLACK,
@@ -88,7 +87,7 @@ def test_rows_near_a_face_are_a_part_of_the_layers(K: int, width: int) -> None:
 def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = random_noise(np.random.default_rng(3), 19, "uniform")
     whole = [(layer.copy(), *extremes(layer, 0.7)) for _, _, layer in layers(noise.signed, 0.6, 0.4, 19)]
-    monkeypatch.setattr("darrm_opt.design.polytope.polar_form.CACHE_ENTRIES", 10)
+    monkeypatch.setattr("darrm_opt.design.polar_form.CACHE_ENTRIES", 10)
     for (layer, most, least), (_, _, again) in zip(whole, layers(noise.signed, 0.6, 0.4, 19), strict=True):
         assert np.array_equal(layer, again)
         in_parts = extremes(layer, 0.7)
@@ -125,7 +124,7 @@ def test_a_step_stays_within_the_range_of_its_input(t: float, seed: int) -> None
 @pytest.mark.parametrize("K", [1, 4, 7, 10])
 def test_masses_are_those_of_the_enumeration(monkeypatch: pytest.MonkeyPatch, K: int, *, by_binomials: bool) -> None:
     if by_binomials:
-        monkeypatch.setattr("darrm_opt.design.polytope.polar_form.MAX_STEPWISE_K", 0)
+        monkeypatch.setattr("darrm_opt.design.polar_form.MAX_STEPWISE_K", 0)
     rng = np.random.default_rng(K)
     probabilities = np.array([0.5, 0.25, 1e-12, 0.3])
     counts = np.array([rng.multinomial(rng.integers(0, K + 1), rng.dirichlet(np.ones(4))) for _ in range(8)])
@@ -165,9 +164,7 @@ def test_masses_of_many_voters(K: int) -> None:
 
 def test_rows_of_many_voters_and_no_others_are_made_by_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways keep the bound, so that nothing but this tells which was gone."""
-    monkeypatch.setattr(
-        "darrm_opt.design.polytope.polar_form._mass_by_convolution", lambda *asked: np.full(asked[-1] + 1, 7.0)
-    )
+    monkeypatch.setattr("darrm_opt.design.polar_form._mass_by_convolution", lambda *asked: np.full(asked[-1] + 1, 7.0))
     nobody = np.zeros((2, 1), dtype=np.int64)
     assert np.array_equal(
         mass(np.array([0.25]), nobody, nobody[:, 0], MAX_STEPWISE_K), np.eye(2, MAX_STEPWISE_K + 1)[[0, 0]]
@@ -199,11 +196,11 @@ def test_stored_layers_are_the_layers(K: int) -> None:
 def test_layers_too_many_to_store_are_not(monkeypatch: pytest.MonkeyPatch, K: int, most: int, entries: int) -> None:
     signed = random_noise(np.random.default_rng(K), K, "uniform").signed
     assert sum(layer.size for _, _, layer in layers(signed, 0.6, 0.4, most)) == entries
-    monkeypatch.setattr("darrm_opt.design.polytope.polar_form.MAX_STORED_ENTRIES", entries)
+    monkeypatch.setattr("darrm_opt.design.polar_form.MAX_STORED_ENTRIES", entries)
     kept = stored_layers(signed, 0.6, 0.4, most)
     assert kept is not None
     assert sum(layer.size for _, _, layer in kept) == entries
-    monkeypatch.setattr("darrm_opt.design.polytope.polar_form.MAX_STORED_ENTRIES", entries - 1)
+    monkeypatch.setattr("darrm_opt.design.polar_form.MAX_STORED_ENTRIES", entries - 1)
     assert stored_layers(signed, 0.6, 0.4, most) is None
 
 

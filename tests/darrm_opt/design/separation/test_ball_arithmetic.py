@@ -13,8 +13,7 @@ from support.exact import Voters, precise, random_multiset
 from support.strategies import ProblemCase, random_case, random_noise
 
 from darrm_opt import BackendUnavailable, NotPrivate, NotProven, Privacy, Problem, certify, solve, verify
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import LABELS, ConstraintGenerator
+from darrm_opt.design.constraint import LABELS, ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.separation.ball_arithmetic import BallConstraint, ball_worst_case
 from darrm_opt.design.separation.oracle import enumerated_worst_case, worst_case
 

@@ -23,9 +23,8 @@ from support.refusals import refused
 from support.strategies import random_case, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify, solve, verify
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.kernel import library
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation import compiled
 from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, binomial, terms_of
@@ -413,7 +412,7 @@ def test_rows_of_many_voters(Delta: float, epsilon: float) -> None:
     counts = np.concatenate([counts, binding_family(constraint)[::50]])
     rows = constraint.rows(counts)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("darrm_opt.design.polytope.constraint.MAX_STEPWISE_K", 1000)
+        patched.setattr("darrm_opt.design.constraint.MAX_STEPWISE_K", 1000)
         assert np.abs(rows - constraint.rows(counts)).sum(axis=1).max() <= 2 * constraint.error(1.0)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.exact import mean
 
-from darrm_opt.design.polytope.corners import LABELS
+from darrm_opt.design.constraint import LABELS
 from darrm_opt.design.separation.first_order import Choice, Rows, Skeletons, Slopes, first_order_choice
 from darrm_opt.noise import Array
 

@@ -17,9 +17,16 @@ from support.kernels import PATHS, searched_by
 from support.strategies import NOISES, ProblemCase, noises, random_case, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, YX, ConstraintGenerator
-from darrm_opt.design.polytope.polar_form import STEP_ERROR, layers, stored_layers
+from darrm_opt.design.constraint import (
+    DOWN_FROM_ONE,
+    ONE,
+    UP_TO_ONE,
+    XY,
+    YX,
+    ConstraintGenerator,
+    PrivacyConstraint,
+)
+from darrm_opt.design.polar_form import STEP_ERROR, layers, stored_layers
 from darrm_opt.design.separation import separable
 from darrm_opt.design.separation.binomials import TAIL, search_error, terms_of
 from darrm_opt.design.separation.first_order import Rows

@@ -14,9 +14,8 @@ import pytest
 from support.exact import mean, signed
 from support.strategies import random_noise
 
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX
-from darrm_opt.design.polytope.polar_form import at_ends, layers
+from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, PrivacyConstraint
+from darrm_opt.design.polar_form import at_ends, layers
 from darrm_opt.design.separation import pruned
 from darrm_opt.design.separation.binomials import (
     MAX_EVALUATED_MEAN,

@@ -10,10 +10,16 @@ import pytest
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
-from darrm_opt.bagging.bags import draw_subsamples
-from darrm_opt.bagging.guarantee import bagging_guarantee
-from darrm_opt.bagging.teacher_layout import Partition, hashed_partition, slot_partition
-from darrm_opt.bagging.teachers import ConstantVote, collect_votes, train_student, train_teachers
+from darrm_opt.bagging.guarantee import bagging_guarantee, draw_subsamples
+from darrm_opt.bagging.teachers import (
+    ConstantVote,
+    Partition,
+    collect_votes,
+    hashed_partition,
+    slot_partition,
+    train_student,
+    train_teachers,
+)
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
 from darrm_opt.literature.aggregation.labelling import Labels, label_pool, label_with_teachers, vote_counts

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm_opt.bagging.teacher_layout import Partition, hashed_partition, slot_partition
+from darrm_opt.bagging.teachers import Partition, hashed_partition, slot_partition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 

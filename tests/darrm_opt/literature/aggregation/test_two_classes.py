@@ -11,8 +11,7 @@ import pytest
 from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, verify
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.gnmax import GnmaxPlan, gnmax_epsilon, gnmax_pld_epsilon, gnmax_wins
-from darrm_opt.literature.aggregation.moments_accountant import law_moments
-from darrm_opt.literature.aggregation.two_classes import composed_epsilon, noisy_vote_laws
+from darrm_opt.literature.aggregation.moments_accountant import composed_epsilon, law_moments, noisy_vote_laws
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, VoteNoise, noise_function
 
 NOISES: list[VoteNoise] = [

@@ -16,8 +16,7 @@ from campaigns.figure_6 import PROBLEM, worst_of
 
 from darrm_opt import Problem, solve, verify
 from darrm_opt.accounting.composition.closed_forms import kov_composition
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ConstraintGenerator
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy
 

@@ -15,7 +15,7 @@ from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss
-from darrm_opt.bagging.teacher_layout import Partition, slot_partition
+from darrm_opt.bagging.teachers import Partition, slot_partition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
 from darrm_opt.literature.aggregation.moments_accountant import (

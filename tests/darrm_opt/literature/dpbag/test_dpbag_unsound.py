@@ -11,10 +11,10 @@ import pytest
 
 from darrm_opt import Privacy
 from darrm_opt.bagging.guarantee import UnsoundClaim
-from darrm_opt.bagging.teacher_layout import Partition, hashed_partition
+from darrm_opt.bagging.teachers import Partition, hashed_partition
 from darrm_opt.literature.aggregation.moments_accountant import moments_epsilon, saa_label_budget
 from darrm_opt.literature.aggregation.per_instance import star_spread
-from darrm_opt.literature.dpbag.historical import (
+from darrm_opt.literature.dpbag import (
     leaking_labels,
     leaking_stop,
     overspending_label_count,

@@ -11,7 +11,7 @@ from support.darrm_runner import refused, run
 
 from darrm_opt import Privacy
 from darrm_opt.errors import BackendUnavailable, InvalidInput
-from darrm_opt.literature.dpbag.experiment import (
+from darrm_opt.literature.dpbag import (
     DATASETS,
     MODELS,
     AggregatorExperiment,

@@ -33,11 +33,11 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_composition,
     optimal_delta,
     optimal_delta_of_sequence,
+    response_losses,
 )
-from darrm_opt.accounting.composition.randomized_response import response_losses
 from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.pld import common_discretisation, pld_of
-from darrm_opt.accounting.subsampling import amplify_by_subsampling
+from darrm_opt.accounting.sampling import amplify_by_subsampling
 from darrm_opt.literature.he_wang_tao.generalisation import (
     dwork_rothblum_kl,
     epsilon_floor,

@@ -12,13 +12,18 @@ from support.refusals import refused
 
 from darrm_opt.accounting.composition.closed_forms import loss_tail, tail_composition
 from darrm_opt.accounting.composition.optimal import least_possible_delta, optimal_delta
-from darrm_opt.accounting.errors import UnsoundBound
+from darrm_opt.accounting.errors import Counterexample, UnsoundBound
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon_tail
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.literature.he_wang_tao.generalisation import failure_probability
 from darrm_opt.literature.he_wang_tao.printed import (
-    Counterexample,
+    FEDERATED_RUN,
+    IMPOSSIBLE,
+    LEAK,
+    RESPONSE,
+    SGLD_RUN,
     PrintedTheorem,
+    Radical,
     composition_i_printed,
     composition_ii_printed,
     composition_iii_printed,
@@ -31,8 +36,6 @@ from darrm_opt.literature.he_wang_tao.printed import (
     sgld_printed,
     sgld_step_printed,
 )
-from darrm_opt.literature.he_wang_tao.printed.composition import LEAK, RESPONSE
-from darrm_opt.literature.he_wang_tao.printed.learning import FEDERATED_RUN, IMPOSSIBLE, SGLD_RUN, Radical
 from darrm_opt.problem import Privacy
 
 EACH = {Privacy(1.0, 1e-5): 1000}

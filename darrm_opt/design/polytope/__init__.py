@@ -1,1 +1,0 @@
-"""Polytope of admissible voters: corners, the constraint over them, and the blossom that evaluates it."""

@@ -6,7 +6,6 @@ selection        selection mechanisms: a class behind by d votes is taken with c
 noise_function   γ between two classes: any, subsampling, randomised response
 table            a certified table
 vote_noise       noise on counts, drawn exactly
-continuous_noise the laws of continuous noise, as tables
 calibrated_table a mechanism as a certified table, at its largest private rate
 """
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ from hypothesis import settings
 # Set before NumPy is loaded, and inherited by what tests start: threads of BLAS that wait for each other in several
 # processes on few processors take three times the processor time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Where bytecode is not kept, each of the hundreds of processes that tests start compiles the program anew: half of its
+# start. Inherited as well.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Derandomised, so that a red build is red again; no deadline, because a busy machine is not a failure;
 # no example database, because a run must not depend on the runs before it.

@@ -20,13 +20,13 @@ from darrm_opt.design.solution import Status
 
 @pytest.fixture(scope="module")
 def findings() -> list[Finding]:
-    small = campaign(185, seed=1, sizes=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15))
-    large = campaign(15, seed=2, sizes=(20, 21, 25, 31), largest_Delta=1e-3)
+    small = campaign(90, seed=1, sizes=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15))
+    large = campaign(10, seed=2, sizes=(20, 21, 25, 31), largest_Delta=1e-3)
     return [*small, *large]
 
 
-def test_two_hundred_certified_answers_are_private_without_exception(findings: list[Finding]) -> None:
-    assert len(findings) == 200
+def test_a_hundred_certified_answers_are_private_without_exception(findings: list[Finding]) -> None:
+    assert len(findings) == 100
     assert [finding for finding in findings if finding.broken] == []
     assert all(finding.solution.certificate.margin >= 0 for finding in findings)
     assert {finding.solution.status for finding in findings} <= {Status.OPTIMAL, Status.ROUNDING_LIMIT}
@@ -36,21 +36,21 @@ def test_they_cover_what_is_accepted(findings: list[Finding]) -> None:
     tally = Tally()
     for finding in findings:
         tally.add(finding)
-    assert tally.problems == 200
+    assert tally.problems == 100
     assert len(tally.voters) == 10
-    assert min(tally.voters.values()) >= 5
+    assert min(tally.voters.values()) >= 3
 
 
 def test_plain_solver_answers_are_often_not_private(findings: list[Finding]) -> None:
     for name in soundness.TOLERANCES:
         needed = [finding.plain[name] for finding in findings if finding.plain]
-        assert len(needed) >= 100
-        assert sum(value > 0 for value in needed) >= 10
+        assert len(needed) >= 50
+        assert sum(value > 0 for value in needed) >= 5
 
 
 def test_the_judge_sees_a_breach() -> None:
     seen = 0
-    for seed in range(30):
+    for seed in range(20):
         rng = np.random.default_rng((seed, 61))
         case = random_case(rng, (3, 5, 6, 9))
         problem = case.problem
@@ -60,7 +60,7 @@ def test_the_judge_sees_a_breach() -> None:
         more = NoiseFunction(np.minimum(private.values * (1 + 1e-9), 1.0))
         assert breaches(case, private, worst_multisets(problem, private)) == ()
         seen += bool(breaches(case, more, worst_multisets(problem, more)))
-    assert seen >= 8
+    assert seen >= 5
 
 
 def test_a_multiset_within_the_limit_is_no_breach() -> None:

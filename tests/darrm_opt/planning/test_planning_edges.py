@@ -21,7 +21,7 @@ from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import bits_total, cheapest_total, exact_epsilon
 from darrm_opt.bagging.guarantee import Bags
 from darrm_opt.baselines import subsampling_mixture
-from darrm_opt.mechanisms import calibrated_names, mechanism_class
+from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import best_target, candidates, plan, ranking
 from darrm_opt.planning.option import MECHANISMS, Option
@@ -108,7 +108,7 @@ def test_what_was_not_computed_is_not_said_not_to_fit(
 @pytest.mark.parametrize("voter", [Privacy(0.1), INF], ids=str)
 def test_many_queries_have_every_mechanism_with_its_proof(voter: Privacy) -> None:
     queries, total = 100_000, Privacy(3.0, 1e-3)
-    names = ("optimal", *calibrated_names()) if voter is INF else ("optimal", "gnmax", "permute_and_flip")
+    names = ("optimal", "exponential", "randomized_response") if voter is INF else ("optimal", "gnmax")
     found = plan(11, voter, queries, total, 1 if voter is INF else 11, fresh=True, mechanisms=names)
     calibrated = {option.name: option for option in found.options if option.noise is not None}
     assert {*names} <= {*calibrated}
@@ -124,7 +124,7 @@ def test_many_queries_have_every_mechanism_with_its_proof(voter: Privacy) -> Non
     fewer = next(each for each in found.suggestions if each.change == "queries")
     assert fewer.queries is not None
     again = plan(
-        11, voter, fewer.queries, total, 1 if voter is INF else 11, fresh=True, mechanisms=("optimal", "gnmax")
+        11, voter, fewer.queries, total, 1 if voter is INF else 11, fresh=True, mechanisms="optimal"
     )
     assert again.verdict == "noisy majority"
 

@@ -36,6 +36,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 collect_ignore = ["tests/support/additions"]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one process more than there are processors: tests of servers wait more than they compute."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(autouse=True)
 def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test an empty cache and plain output, whatever the machine's settings are."""

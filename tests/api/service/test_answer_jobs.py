@@ -25,7 +25,7 @@ from api.tasks.design import DesignTask, design_gamma
 from darrm_client import DarrmClient, RequestTooLarge
 from darrm_opt import Privacy, Problem, verify
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.planning import design_within_total
+from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.record import problem_from_record
 
 COMPARE = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}
@@ -39,7 +39,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "plurality": {"K": 3, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3},
 }
 WAYS = {**ASKED["plurality"], "queries": 2}
-LESS_PRIVATE: dict[str, Any] = getattr(design_within_total(3, 3, Privacy(20.0, 1e-3), 2).mechanism, "record", dict)()
+LESS_PRIVATE = mechanism_class("exponential").of(3, 3, 10.0).record()
 LARGE = {"K": 101, "m": 3, "epsilon": 0.1, "Delta": 1e-5}
 
 
@@ -177,8 +177,6 @@ def test_the_client_follows_what_is_a_job_as_what_is_not() -> None:
 
 TAMPERED: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] = [
     ("tradeoff", ASKED["tradeoff"], lambda told: told["answer"]["solutions"][0].__setitem__("gamma", [1.0] * 6)),
-    ("tradeoff", ASKED["tradeoff"], lambda told: told["answer"]["solutions"].pop()),
-    ("tradeoff", ASKED["tradeoff"], lambda told: told.pop("answer")),
     ("tradeoff", ASKED["tradeoff"], lambda told: told.__setitem__("answer", [])),
     ("plurality/options", WAYS, lambda told: told["answer"].__setitem__("mechanism", LESS_PRIVATE)),
 ]
@@ -335,7 +333,7 @@ def test_a_watcher_shows_certified_noise_alone(monkeypatch: pytest.MonkeyPatch) 
     assert [record["utility"] for record in shown] == sorted(record["utility"] for record in shown)
 
 
-@pytest.mark.parametrize("gap", [0.5, 0.01, 1e-4])
+@pytest.mark.parametrize("gap", [0.5, 1e-4])
 def test_a_request_ends_at_its_gap(gap: float) -> None:
     with client_of(wait_seconds=60.0) as client:
         asked = {"K": 51, "m": 4, "epsilon": 0.1, "Delta": 1e-3, "gap": gap}
@@ -398,28 +396,32 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
 # --------------------------------------------------------------------------------------------------- damaged rows
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("state", "no state"),
-        ("request", "{"),
-        ("request", '{"problem": {"K": 5}}'),
-        ("progress", "no progress"),
-        ("attempts", "many"),
-        ("updated", 1e300),
-        ("result", "no result"),
-    ],
-)
-def test_a_damaged_job_is_reported_and_mended(url: str, tmp_path: Path, column: str, value: Any) -> None:
-    asked = {"K": 5, "m": 2, "epsilon": 0.1, "time_limit": 1e-9}
-    with client_of(url, wait_seconds=30.0) as client:
-        id = client.post("/v1/gamma", json=asked).json()["id"]
-        with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
-            database.execute(f"UPDATE darrm_jobs SET {column} = ?", (value,))  # noqa: S608 — names of our own
-        assert client.get(f"/v1/jobs/{id}").status_code == 200
-        assert client.get("/v1/jobs").status_code == 200
-        assert client.get(f"/v1/jobs/{id}/result").status_code in {200, 202, 409}
-        assert client.get(f"/v1/jobs/{id}/events").status_code == 200
-        answer = client.post("/v1/gamma", json={**asked, "time_limit": None})
-        assert (answer.status_code, answer.json()["status"]) == (200, "optimal")
-        assert client.get(f"/v1/jobs/{id}").json()["state"] == "done"
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Path]]:
+    """A service, and the file of its store."""
+    path = tmp_path_factory.mktemp("kept") / "store.sqlite"
+    with client_of(f"sqlite:///{path}", wait_seconds=30.0) as client:
+        yield client, path
+
+
+DAMAGE = [
+    *(("state", "no state"), ("request", "{"), ("request", '{"problem": {"K": 5}}'), ("progress", "no progress")),
+    *(("attempts", "many"), ("updated", 1e300), ("result", "no result")),
+]
+
+
+@pytest.mark.parametrize("number", range(len(DAMAGE)))
+def test_a_damaged_job_is_reported_and_mended(kept: tuple[TestClient, Path], number: int) -> None:
+    (client, path), (column, value) = kept, DAMAGE[number]
+    asked = {"K": 5, "m": 2, "epsilon": 0.1 + number / 100, "time_limit": 1e-9}
+    id = client.post("/v1/gamma", json=asked).json()["id"]
+    with closing(sqlite3.connect(path)) as database, database:
+        command = f"UPDATE darrm_jobs SET {column} = ? WHERE id = ?"  # noqa: S608 — names of our own
+        database.execute(command, (value, id))
+    assert client.get(f"/v1/jobs/{id}").status_code == 200
+    assert client.get("/v1/jobs").status_code == 200
+    assert client.get(f"/v1/jobs/{id}/result").status_code in {200, 202, 409}
+    assert client.get(f"/v1/jobs/{id}/events").status_code == 200
+    answer = client.post("/v1/gamma", json={**asked, "time_limit": None})
+    assert (answer.status_code, answer.json()["status"]) == (200, "optimal")
+    assert client.get(f"/v1/jobs/{id}").json()["state"] == "done"

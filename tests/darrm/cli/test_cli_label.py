@@ -18,6 +18,7 @@ from campaigns.kill_label import kill_and_resume
 from numpy.typing import NDArray
 from support.darrm_runner import Result, refused, run, run_json, start
 from support.paths import DATA
+from support.vote_files import labels, written
 
 from darrm.cli.output import ExitCode, ProgressDisplay
 from darrm.cli.vote_files import blocks, count_rows
@@ -43,33 +44,8 @@ def votes(rows: int, seed: int = 0) -> NDArray[np.uint8]:
     return np.random.default_rng(seed).integers(0, 2, (rows, K), dtype=np.uint8)
 
 
-def written(name: str, table: NDArray[Any]) -> str:
-    """Write votes in the format of the name."""
-    if name.endswith(".npy"):
-        np.save(name, table)
-    elif name.endswith(".csv"):
-        np.savetxt(name, table, fmt="%d", delimiter=",")
-    else:
-        pa = pytest.importorskip("pyarrow")
-        columns = {f"voter {i}": table[:, i] for i in range(table.shape[1])}
-        pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), name, row_group_size=37)
-    return name
-
-
 def label(name: str, output: str, *more: str) -> Result:
     return run("label", name, "--solution", "solution.json", "--release-log", "log", "--output", output, *more)
-
-
-def labels(name: str) -> list[int]:
-    if name.endswith(".npy"):
-        table = np.load(name)
-        assert table.dtype == np.uint8
-        return [int(bit) for bit in table]
-    if name.endswith(".csv"):
-        head, *lines = Path(name).read_text(encoding="utf-8").splitlines()
-        assert head == "label"
-        return [int(line) for line in lines]
-    return list(pytest.importorskip("pyarrow.parquet").read_table(name)["label"].to_pylist())
 
 
 # ------------------------------------------------------------------------------------------ what it does

@@ -211,93 +211,44 @@ def test_a_cache_that_nobody_asked_for_and_fails_is_a_warning(monkeypatch: pytes
 
 # ---------------------------------------------------------------------------------------- bad input
 
-VOTERS = "expected a whole number of voters, at least 1."
-EPSILON = "expected a number of nats, at least 0 (inf: not private)."
-PROBABILITY = "expected a probability in [0, 1)."
-ALLOWANCE = "expected a privacy allowance, a real number above 0."
-AFFECTED = "A record cannot influence more voters than there are."
-NO_M = "The allowance m has no meaning for such voters: give target_epsilon instead."
-OBJECTIVE = (
-    "expected rectangular(lower=0.5, tau=50), uniform(lower=0.5), shared(a,b) or histogram(n_0,…,n_K), "
-    "followed by tv or agreement if not the usual measure; expected_error or minimax."
-)
+REFUSED = {
+    "--K": ("0", "-3", "2.5", "a"),
+    "--epsilon": ("-0.1", "nan", "much"),
+    "--Delta": ("1", "-1e-9", "x"),
+    "--delta": ("1.0", "-0.5"),
+    "--m": ("0", "-2", "inf"),
+    "--affected": ("6", "0"),
+    "--backend": ("cplex",),
+    "--shape": ("round",),
+    "--method": ("magic",),
+    "--objective": ("fun", "uniform(lower=2)", "minimax(points=1)", "histogram(1,2,3)"),
+    "--time-limit": ("soon", "0"),
+    "--plot": ("gamma.gif",),
+}
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--K", "0", f"--K: 0 is not valid: {VOTERS}"),
-        ("--K", "-3", f"--K: -3 is not valid: {VOTERS}"),
-        ("--K", "2.5", f"--K: 2.5 is not valid: {VOTERS}"),
-        ("--K", "a", f"--K: 'a' is not valid: {VOTERS}"),
-        ("--epsilon", "-0.1", f"--epsilon: -0.1 is not valid: {EPSILON}"),
-        ("--epsilon", "nan", f"--epsilon: nan is not valid: {EPSILON}"),
-        ("--epsilon", "much", f"--epsilon: 'much' is not valid: {EPSILON}"),
-        ("--Delta", "1", f"--Delta: 1 is not valid: {PROBABILITY}"),
-        ("--Delta", "-1e-9", f"--Delta: -1e-09 is not valid: {PROBABILITY}"),
-        ("--Delta", "x", f"--Delta: 'x' is not valid: {PROBABILITY}"),
-        ("--delta", "1.0", f"--delta: 1.0 is not valid: {PROBABILITY}"),
-        ("--delta", "-0.5", f"--delta: -0.5 is not valid: {PROBABILITY}"),
-        ("--m", "0", f"--m: 0 is not valid: {ALLOWANCE}"),
-        ("--m", "-2", f"--m: -2 is not valid: {ALLOWANCE}"),
-        ("--m", "inf", f"--m: inf is not valid: {ALLOWANCE}"),
-        (
-            "--affected",
-            "6",
-            f"--affected: 6 is not valid: expected at most K = 5 voters. {AFFECTED}",
-        ),
-        ("--affected", "0", "--affected: 0 is not valid: expected a whole number of voters, at least 1."),
-        (
-            "--target-epsilon",
-            "1",
-            "--m: 2 is not valid: expected exactly one of m and target_epsilon. The target ε is m·epsilon.",
-        ),
-        ("--backend", "cplex", "--backend: 'cplex' is not valid: expected one of highs, gurobi, cvxpy."),
-        ("--shape", "round", "--shape: 'round' is not valid: expected 'free' or 'monotone'."),
-        ("--method", "magic", "--method: 'magic' is not valid: expected 'auto', 'enumerate' or 'cuts'."),
-        ("--objective", "fun", f"--objective: objective = 'fun' is not valid: {OBJECTIVE}"),
-        ("--objective", "uniform(lower=2)", f"--objective: lower = 2 is not valid: {PROBABILITY}"),
-        (
-            "--objective",
-            "minimax(points=1)",
-            "--objective: points = 1 is not valid: expected a whole number in 2..10000.",
-        ),
-        (
-            "--objective",
-            "histogram(1,2,3)",
-            "--objective: counts = (1.0, 2.0, 3.0) is not valid: expected K+1 = 6 counts. Received 3.",
-        ),
-        ("--time-limit", "soon", "--time-limit: 'soon' is not valid: expected seconds above 0."),
-        ("--time-limit", "0", "--time-limit: 0.0 is not valid: expected seconds above 0."),
-        ("--plot", "gamma.gif", "--plot: 'gamma.gif' is not valid: expected a name ending in .png, .svg, .pdf."),
-    ],
-)
+@pytest.mark.parametrize("option", REFUSED)
 @pytest.mark.parametrize("cache", ["--cache", "--no-cache"])
-def test_bad_input_is_refused_by_the_name_of_its_option(option: str, value: str, message: str, cache: str) -> None:
-    assert refused("solve", *SMALL, cache, option, value) == f"Error: {message}"
+def test_bad_input_is_refused_by_the_name_of_its_option(option: str, cache: str) -> None:
+    for value in REFUSED[option]:
+        said = refused("solve", *SMALL, cache, option, value)
+        assert said.startswith(f"Error: {option}: ")
+        assert " is not valid: expected " in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", f"--K is missing: {VOTERS}"),
-        ("--K 5", f"--epsilon is missing: {EPSILON}"),
-        (
-            "--K 5 --epsilon 1",
-            "--m is missing: expected exactly one of m and target_epsilon. The target ε is m·epsilon.",
-        ),
-        (
-            "--K 5 --epsilon inf --m 2",
-            f"--m: 2 is not valid: expected no m with epsilon = inf. {NO_M}",
-        ),
-        (
-            "--K 5 --epsilon inf",
-            "--target-epsilon is missing: expected a number of nats, at least 0. epsilon = inf leaves m without meaning.",
-        ),
+        ("", "--K is missing: expected "),
+        ("--K 5", "--epsilon is missing: expected "),
+        ("--K 5 --epsilon 1", "--m is missing: expected exactly one of m and target_epsilon."),
+        ("--K 5 --epsilon inf --m 2", "--m: 2 is not valid: expected no m with epsilon = inf."),
+        ("--K 5 --epsilon inf", "--target-epsilon is missing: expected "),
+        ("--K 5 --epsilon 1 --m 2 --target-epsilon 1", "--m: 2 is not valid: expected exactly one of m and target_"),
     ],
 )
-def test_what_is_missing_is_named(arguments: str, message: str) -> None:
-    assert refused("solve", *arguments.split()) == f"Error: {message}"
+def test_what_is_missing_or_too_much_is_named(arguments: str, message: str) -> None:
+    assert refused("solve", *arguments.split()).startswith(f"Error: {message}")
 
 
 @pytest.mark.parametrize("option", ["--output", "--plot"])

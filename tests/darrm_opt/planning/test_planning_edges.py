@@ -123,9 +123,7 @@ def test_many_queries_have_every_mechanism_with_its_proof(voter: Privacy) -> Non
         assert attained <= option.spent.epsilon
     fewer = next(each for each in found.suggestions if each.change == "queries")
     assert fewer.queries is not None
-    again = plan(
-        11, voter, fewer.queries, total, 1 if voter is INF else 11, fresh=True, mechanisms="optimal"
-    )
+    again = plan(11, voter, fewer.queries, total, 1 if voter is INF else 11, fresh=True, mechanisms="optimal")
     assert again.verdict == "noisy majority"
 
 

@@ -113,7 +113,7 @@ def least_threshold(total: Privacy, test_sigma: float) -> int:
 def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The short form of `make earned`: 286 labels, the level of agreement at which the test passes least surely."""
     batch = VoteBatch(250, 10, 286, 40.0)
-    row = earned.measure("85% agree", batch, 0.6, [earned.drawn_votes(0.85, 286, seed) for seed in range(2)])
+    row = earned.measure("85% agree", batch, 0.6, [earned.drawn_votes(0.85, 286, seed) for seed in range(1)])
     assert row.stated == pytest.approx(0.6 * batch.epsilon(1e-5))
     assert row.passes >= 0.95
     assert row.labels <= 0.8 * row.counts_converted < 0.8 * row.counts
@@ -193,8 +193,7 @@ def test_the_least_total_is_the_least_that_the_reference_batch_passes() -> None:
     counts = np.tile([225, *7 * [3], 2, 2], (1000, 1))
     assert least.pass_chance(least.unpublished_distance(counts)) > 0.95
     assert unpublished_epsilon(PATE, counts, 1e-5).epsilon < least.total.epsilon
-    agreeing = earned_epsilon(PATE, 1e-5, leader_share=0.95)
-    assert agreeing.total.epsilon < least.total.epsilon < earned_epsilon(PATE, 1e-5, chance=0.9999).total.epsilon * 1.02
+    assert earned_epsilon(PATE, 1e-5, leader_share=0.95).total.epsilon < least.total.epsilon
 
 
 def test_what_does_not_pay_is_said() -> None:

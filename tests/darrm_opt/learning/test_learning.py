@@ -131,7 +131,7 @@ def test_fewer_queries_and_less_overlap_are_better() -> None:
         plan = voting_plan(9, voter=None, affected=affected, queries=queries, total=Privacy(2.0, 1e-5))
         return as_objective("rectangular").linear_goal(9).utility(plan.mechanism.gamma.values[5:])
 
-    assert utility(1, 1) > utility(1, 10) > utility(1, 2000) > 0
+    assert utility(1, 1) > utility(1, 10) > utility(1, 200) > 0
     assert utility(1, 10) > utility(3, 10)
 
 
@@ -304,11 +304,11 @@ class Remembers(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         return np.ones(len(X), dtype=np.int64)
 
 
-@pytest.mark.parametrize("overlap", [1, 3, 9])
+@pytest.mark.parametrize("overlap", [1, 3])
 def test_a_record_reaches_as_many_voters_as_is_said(overlap: int) -> None:
     n = 60
     X, y = np.arange(n)[:, None].astype(float), np.arange(n) % 2
-    voting: dict[str, Any] = {"n_voters": 9, "overlap": overlap, "queries": 2000, "random_state": 1}
+    voting: dict[str, Any] = {"n_voters": 9, "overlap": overlap, "queries": 20, "random_state": 1}
     model = PrivateVotingClassifier(Remembers(), **voting).fit(X, y)
     seen = Counter(record for voter in model.voters_ for record in getattr(voter, "saw_", []))
     assert set(seen.values()) == {overlap}

@@ -520,12 +520,11 @@ def test_labels_that_cannot_be_written_say_where(suffix: str) -> None:
 
 @pytest.mark.parametrize("classes", [None, 4])
 def test_a_job_that_is_killed_releases_every_row_once(tmp_path: Path, classes: int | None) -> None:
-    for number, suffix in enumerate(("csv", "npy")):
-        place = tmp_path / f"trial {number}"
-        place.mkdir()
-        trial = kill_and_resume(place, rows=1000, block=4, kills=3, seed=number, suffix=suffix, classes=classes)
-        assert trial.faults == ()
-        assert trial.kills >= 1
+    suffix = "csv" if classes is None else "npy"
+    (tmp_path / "trial").mkdir()
+    trial = kill_and_resume(tmp_path / "trial", rows=1000, block=4, kills=3, seed=0, suffix=suffix, classes=classes)
+    assert trial.faults == ()
+    assert trial.kills >= 1
 
 
 # ------------------------------------------------------------------------------------------ what a log has come to

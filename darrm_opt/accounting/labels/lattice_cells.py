@@ -8,7 +8,13 @@ u and v the noisy counts of a and b relative to M,
 
 (t_a, t_b) in {(0, 0), (0, 1), (1, 0)}, and who wins u = v is a where t_b = 1, b where t_a = 1. The means (i, j) of
 (u, v) are whole numbers, the neighbour's are (i − 1, j + 1): a countable family, of which all members in a triangle are
-computed; outside of it the bounds are those of `three_cells`. Proofs: docs/proofs.md, "What labels cost".
+computed; outside of it the bounds are those of `three_cells`.
+
+There are 38σ² members. Above `MAX_LISTED_SIGMA` reveal u and v modulo m as well, whose laws do not depend on the means:
+given these, ⌊u/m⌋ and ⌊v/m⌋ are discrete Gaussians of scale σ/m with real means, and the label is one of the four of
+them. So the family on a coarser lattice, with real means and a shift of 1/m, bounds that of σ. Its supremum is found by
+the boxes of `three_cells`; discretisation is charged by some 1e-4 of H_a, and time does not grow with σ.
+Proofs: docs/proofs.md, "What labels cost".
 """
 
 from __future__ import annotations
@@ -19,21 +25,46 @@ from itertools import pairwise
 
 import numpy as np
 
-from darrm_opt.accounting.labels.noisy_bit import GRID_END, MAX_SHIFT, MIN_SHIFT, scaled_orders
+from darrm_opt.accounting.labels.noisy_bit import (
+    GRID,
+    GRID_END,
+    MAX_SHIFT,
+    MIN_SHIFT,
+    scaled_orders,
+    values_on_grid,
+)
 from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,
     gaussian_divergence,
     loss_term,
 )
-from darrm_opt.accounting.labels.three_cells import MAX_SUM, MIN_MEAN, IntArray
+from darrm_opt.accounting.labels.three_cells import (
+    LATTICE_VARIANCE,
+    MAX_SUM,
+    MIN_MEAN,
+    CellFamily,
+    IntArray,
+    largest_in_boxes,
+)
 from darrm_opt.noise import Array
 
-MIN_SIGMA, MAX_SIGMA = 2.0, 120.0
+MIN_SIGMA, MAX_SIGMA = 2.0, 1e5
 """Range of σ [votes] with an account of its own for three cells; beyond, a label is charged as its noisy counts."""
 
-MAX_SCALE = 5000.0
-"""Largest scale of a bit with an account of its own: tables grow with it."""
+MAX_LISTED_SIGMA, MAX_LISTED_SCALE = 120.0, 5000.0
+"""Largest σ of three cells, and largest scale of a bit, at which all members of the family are computed; above, they
+are those of a coarser lattice."""
+
+COARSE = 60.0
+"""Least scale of the coarser lattice; it is below twice this."""
+
+COARSE_END = 11.0
+"""Noise on it is summed to this many standard deviations beyond every mean: what lies beyond has mass below 1e-27, and
+no probability that occurs is below 1e-16 of the least of them."""
+
+COARSE_TOLERANCE = 1e-4
+"""Relative distance from the largest value found to which boxes are refined."""
 
 MASS_ERROR = 2.0**-36
 """Relative error of a probability: exponentials of at most 100; sums and products of fewer than 1e5 positive terms."""
@@ -58,17 +89,22 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
         return lattice_counts(math.sqrt(2) / sigma)
     mu = math.sqrt(2) / sigma * (1 + PERIODS)
     orders = scaled_orders(mu)
-    single = lattice_bit_values(sigma, 0.0, 1, orders)
-    pair = np.max([lattice_bit_values(sigma / math.sqrt(2), offset, 1, orders) for offset in (0.0, 0.5)], axis=0)
     first = math.ceil(MIN_MEAN * sigma)
-    tail = np.max([censored_lattice(sigma, 0.0, -first, shift, orders) for shift in (1, -1)], axis=0)
+    if sigma <= MAX_LISTED_SIGMA:
+        single = lattice_bit_values(sigma, 0.0, 1, orders)
+        pair = np.max([lattice_bit_values(sigma / math.sqrt(2), offset, 1, orders) for offset in (0.0, 0.5)], axis=0)
+        tails = [censored_lattice(sigma, 0.0, -first, shift, orders) for shift in (1, -1)]
+        inside = _inside(sigma, first, math.ceil(MAX_SUM * sigma), orders)
+    else:
+        single, pair = (coarse_bit_values(scale, 1, orders) for scale in (sigma, sigma / math.sqrt(2)))
+        tails = [_coarse_censored(sigma, -first, shift, orders) for shift in (1, -1)]
+        inside = largest_in_boxes(sigma, orders, COARSE_TOLERANCE, coarse_cells(sigma))
+    tail = np.maximum(*tails)
     growth = np.where(orders > 1, 1 + np.abs(orders * (orders - 1)) * tail, 1.0)
     third_rare = pair + math.exp(-(MAX_SUM**2) / 4) * gaussian_divergence(mu, orders)
-    outside = np.maximum(growth * single + tail, third_rare)
-    values = np.maximum(_inside(sigma, first, math.ceil(MAX_SUM * sigma), orders), outside)
-    return PowerDivergence(
-        orders, values * (1 + 1e-9), mu, "three cells on the lattice: enumerated", within_gaussian=False
-    )
+    values = np.maximum(inside, np.maximum(growth * single + tail, third_rare))
+    method = "three cells on the lattice: " + ("enumerated" if sigma <= MAX_LISTED_SIGMA else "boxes in real means")
+    return PowerDivergence(orders, values * (1 + 1e-9), mu, method, within_gaussian=False)
 
 
 def lattice_counts(shift: float) -> PowerDivergence:
@@ -89,15 +125,16 @@ def lattice_bit_divergence(scale: float, shift: int, offsets: tuple[float, ...])
         offsets: the lattices that occur.
     """
     mu = shift / scale * (1 + PERIODS)
-    if not MIN_SIGMA / math.sqrt(2) <= scale <= MAX_SCALE or not MIN_SHIFT <= mu <= MAX_SHIFT:
+    if scale < MIN_SIGMA / math.sqrt(2) or not MIN_SHIFT <= mu <= MAX_SHIFT:
         return lattice_counts(shift / scale)
     orders = scaled_orders(mu)
-    values = np.max(
-        [lattice_bit_values(scale, offset, step, orders) for offset in offsets for step in range(1, shift + 1)],
-        axis=0,
-    )
+    if scale > MAX_LISTED_SCALE:
+        method, values = "grid of real means", coarse_bit_values(scale, shift, orders)
+    else:
+        steps = [(offset, step) for offset in offsets for step in range(1, shift + 1)]
+        method, values = "enumerated", np.max([lattice_bit_values(scale, *step, orders) for step in steps], axis=0)
     return PowerDivergence(
-        orders, values * (1 + 1e-9), mu, "noisy bit on the lattice: enumerated", within_gaussian=False
+        orders, values * (1 + 1e-9), mu, f"noisy bit on the lattice: {method}", within_gaussian=False
     )
 
 
@@ -214,4 +251,100 @@ def censored_lattice(scale: float, offset: float, threshold: int, shift: int, or
     atom = math.log(float(noise.below(np.array(threshold - shift))) / cells[0])
     losses = np.concatenate([[atom], shift * (2 * (values + offset) - shift) / (2 * scale * scale)])
     ends = [loss_term((losses + sign * 3 * MASS_ERROR)[:, np.newaxis], orders) for sign in (-1, 1)]
+    return np.asarray(cells @ np.maximum(*ends) * (1 + 2 * MASS_ERROR))
+
+
+def coarse_scale(scale: float) -> float:
+    """Return the scale of the coarser lattice."""
+    return scale / max(1, math.floor(scale / COARSE))
+
+
+def coarse_cells(sigma: float) -> CellFamily:
+    """Return the laws of three cells on the coarser lattice, with real means, that bound those of σ; all four ties."""
+    scale = coarse_scale(sigma)
+
+    def bounds(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:
+        laws = real_laws(scale, alpha * scale, beta * scale)
+        return [(law * (1 - MASS_ERROR), law * (1 + MASS_ERROR)) for law in laws]
+
+    def another(alpha: Array, beta: Array) -> Array:
+        below = [_below(1.0, means * scale, scale) for means in (alpha, beta)]  # no tie gives it more
+        return np.asarray(below[0] * below[1] * (1 + 3 * MASS_ERROR))
+
+    # A mean is rounded down by less than one of the coarser lattice.
+    return CellFamily(bounds, another, MIN_MEAN - 1 / COARSE, 1 / scale, PERIODS)
+
+
+def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
+    """Return the masses of (a, b, another class) for real means i of u and j of v, as `tie_laws` does for whole ones.
+
+    Masses on the whole numbers are those of N(0, scale²)'s density: their sum is not exactly 1.
+    """
+    (x, at_x), (y, at_y) = (np.unique(means, return_inverse=True) for means in (i, j))
+    end = math.ceil(COARSE_END * scale)
+    k = np.arange(math.floor(min(x[0], y[0])) - end, math.ceil(max(x[-1], y[-1])) + end + 1)
+    zero = -int(k[0])
+    at = [normal_density(k - means[:, np.newaxis], scale) for means in (x, y)]
+    up_to = [np.cumsum(masses, axis=1) for masses in at]
+
+    def wins(mine: int, other: int) -> tuple[Array, Array, Array]:
+        """Return Pr[u ≥ 0 and u ≥ v], Pr[u ≥ 0 and u ≥ v + 1] and Pr[u ≥ 1 and u ≥ v + 1]."""
+        far = at[mine][:, zero + 1 :] @ up_to[other][:, zero:-1].T
+        ahead = far + np.outer(at[mine][:, zero], up_to[other][:, zero - 1])
+        return at[mine][:, zero:] @ up_to[other][:, zero:].T, ahead, far
+
+    (tied_a, ahead_a, far_a), (tied_b, ahead_b, far_b) = (
+        [table[places] for table in wins(*classes)]
+        for classes, places in (((0, 1), (at_x, at_y)), ((1, 0), (at_y, at_x)))
+    )
+    (a_below, a_up_to), (b_below, b_up_to) = (
+        [sums[places, zero - 1], sums[places, zero]] for sums, places in zip(up_to, (at_x, at_y), strict=True)
+    )
+    cells = (
+        (tied_a, ahead_b, a_below * b_below),
+        (ahead_a, tied_b, a_below * b_below),
+        (tied_a, far_b, a_below * b_up_to),
+        (far_a, tied_b, a_up_to * b_below),
+    )
+    return [np.stack(law, axis=1) for law in cells]
+
+
+def coarse_bit_values(scale: float, shift: int, orders: Array) -> Array:
+    """Return upper bounds as `lattice_bit_values` does, for every offset, from the coarser lattice with real means."""
+    coarse, mu = coarse_scale(scale), shift / scale
+    p, q = (
+        np.stack([_below(1.0, -means, coarse), _below(0.0, means, coarse)], axis=1)  # u ≥ 0 is −u < 1
+        for means in (GRID * coarse, (GRID - mu) * coarse)
+    )
+    slack = LATTICE_VARIANCE / coarse**2 * mu * (GRID[1] - GRID[0])
+    between = values_on_grid(p, q, 3 * MASS_ERROR, mu, orders, slack=slack, charge=PERIODS)
+    last = math.floor((GRID_END - 1 / COARSE) * scale)  # a mean is rounded down by less than one of the coarser lattice
+    tails = [_coarse_censored(scale, last, step, orders) for step in (shift, -shift)]
+    return np.asarray(np.max([between, *tails], axis=0))
+
+
+def normal_density(x: Array, scale: float) -> Array:
+    """Return the density of N(0, scale²)."""
+    return np.asarray(np.exp(-(x * x) / (2 * scale * scale)) / (scale * math.sqrt(2 * math.pi)))
+
+
+def _below(threshold: float, means: Array, scale: float) -> Array:
+    """Return the mass of u < threshold for real means of u, shape (n,)."""
+    distances, places = np.unique(means - threshold, return_inverse=True)  # many means are the same
+    k = np.arange(1, math.ceil(np.maximum(-distances, 0).max() + COARSE_END * scale) + 1)
+    return np.asarray(normal_density(k + distances[:, np.newaxis], scale).sum(axis=1)[places])
+
+
+def _coarse_censored(scale: float, threshold: int, shift: int, orders: Array) -> Array:
+    """Return a bound on `censored_lattice` for every offset: between two whole numbers the larger end is taken."""
+    coarse = coarse_scale(scale)
+    start, step = threshold * (coarse / scale), shift * (coarse / scale)
+    values = start + np.arange(math.ceil(END * coarse))
+    below, below_on_neighbour = (_below(0.0, np.array([0.0, -1.0]) - x, coarse) for x in (start, start - step))
+    atoms = np.log(below_on_neighbour / below)
+    slack = 3 * MASS_ERROR + LATTICE_VARIANCE / coarse**3 * abs(step) / coarse
+    losses = [step * (2 * end - step) / (2 * coarse * coarse) for end in (values, values + 1)]
+    low, high = (np.append(np.minimum(*losses), atoms.min()) - slack, np.append(np.maximum(*losses), atoms.max()) + slack)
+    cells = np.append(normal_density(values, coarse), below[1])
+    ends = [loss_term(bound[:, np.newaxis], orders) for bound in (low, high)]
     return np.asarray(cells @ np.maximum(*ends) * (1 + 2 * MASS_ERROR))

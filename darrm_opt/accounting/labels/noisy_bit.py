@@ -44,6 +44,10 @@ GRID_STEP = 0.01
 GRID_END = MAX_SCALED_ORDER + 6
 """Largest |u| on the grid; what lies beyond is bounded in closed form."""
 
+GRID: Array = np.arange(-GRID_END, GRID_END + GRID_STEP, GRID_STEP)
+"""Grid points in u."""
+GRID.setflags(write=False)
+
 TAIL_ERROR = ERFCX_ULPS * ULP
 """Relative error of a value of Φ."""
 
@@ -68,22 +72,38 @@ def bit_values(mu: float, orders: Array) -> Array:
     with needed_by("Gaussian noise on counts"):
         from scipy.special import ndtr
 
-    points = np.arange(-GRID_END, GRID_END + GRID_STEP, GRID_STEP)
-    p = np.stack([ndtr(points), ndtr(-points)], axis=1)
-    q = np.stack([ndtr(points - mu), ndtr(mu - points)], axis=1)
-    losses = np.log(q / p)  # both rise with u
-    error = 2 * TAIL_ERROR + 4 * ULP * (1 + np.abs(losses))
-    low, high = losses - error, losses + error
-    at_points = np.zeros((points.size, orders.size))
+    p = np.stack([ndtr(GRID), ndtr(-GRID)], axis=1)
+    q = np.stack([ndtr(GRID - mu), ndtr(mu - GRID)], axis=1)
+    between = values_on_grid(p, q, 2 * TAIL_ERROR, mu, orders)
+    tails = np.maximum(*(censored_divergence(-GRID_END, shift, orders) for shift in (mu, -mu)))
+    return np.asarray(np.maximum(between, tails) * (1 + 16 * ULP))
+
+
+def values_on_grid(
+    p: Array, q: Array, error: float, mu: float, orders: Array, *, slack: float = 0.0, charge: float = 0.0
+) -> Array:
+    """Return upper bounds on the largest H_a of a bit over all z between the points of `GRID`, shape (n,).
+
+    Args:
+        p: probabilities of the two answers at each point, shape (points, 2).
+        q: the same on the neighbour, where z is smaller by ``mu``.
+        error: relative error of a probability, with room for that of a quotient.
+        mu: shift [standard deviations].
+        orders: a, shape (n,).
+        slack: what a loss may be off by where it does not rise with z.
+        charge: relative, for sums that stand for integrals.
+    """
+    losses = np.log(q / p)  # both rise with z
+    margin = error + 4 * ULP * (1 + np.abs(losses))
+    low, high = losses - margin, losses + margin
+    at_points = np.zeros((len(p), orders.size))
     for cell in range(2):
         ends = [loss_term(bound[:, cell, np.newaxis], orders) for bound in (low, high)]
-        at_points += (p[:, cell] * (1 + 2 * TAIL_ERROR))[:, np.newaxis] * np.maximum(*ends)
+        at_points += (p[:, cell] * (1 + error))[:, np.newaxis] * np.maximum(*ends)
     # Between two points ℓ ranges from its value at the left one to that at the right one.
-    largest_p = np.stack([p[1:, 0], np.maximum(p[:-1, 1], q[:-1, 1])], axis=1) * (1 + 2 * TAIL_ERROR)
-    bend = curvature_bound(low[:-1], high[1:], largest_p, orders, mu * math.sqrt(6))
-    between = np.maximum(at_points[:-1], at_points[1:]) + GRID_STEP**2 / 8 * bend
-    tails = np.maximum(*(censored_divergence(-GRID_END, shift, orders) for shift in (mu, -mu)))
-    return np.asarray(np.maximum(between.max(axis=0), tails) * (1 + 16 * ULP))
+    largest_p = np.stack([p[1:, 0], np.maximum(p[:-1, 1], q[:-1, 1])], axis=1) * (1 + error + charge)
+    bend = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, mu * math.sqrt(6)) * (1 + charge)
+    return np.asarray((np.maximum(at_points[:-1], at_points[1:]) + GRID_STEP**2 / 8 * bend).max(axis=0))
 
 
 def curvature_bound(low: Array, high: Array, largest_p: Array, orders: Array, norm: float) -> Array:

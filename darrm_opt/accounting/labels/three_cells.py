@@ -16,6 +16,7 @@ outside of a triangle the family is bounded by one noisy bit and a little of the
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -70,6 +71,9 @@ ORDER_GROUPS = 4
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """Corners of a box, and its quarters."""
 
+LATTICE_VARIANCE = 0.26
+"""What the variance of a discrete Gaussian on a cell may exceed that of a Gaussian by [spacing²], at σ ≥ 2 of them."""
+
 IntArray = NDArray[np.int64]
 
 
@@ -85,12 +89,7 @@ def label_divergence(sigma: float) -> PowerDivergence:
     if not MIN_SIGMA <= sigma <= MAX_SIGMA:
         return gaussian_counts(mu)
     orders = scaled_orders(mu)
-    inside = np.concatenate(
-        [
-            np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in covering_boxes(sigma, group)], axis=0)
-            for group in np.array_split(orders, ORDER_GROUPS)
-        ]
-    )
+    inside = largest_in_boxes(sigma, orders)
     return PowerDivergence(
         orders, np.maximum(inside, _outside(sigma, orders)), mu, "three cells: boxes in two parameters"
     )
@@ -132,17 +131,47 @@ class Boxes:
     bounds: Array
 
 
-def covering_boxes(sigma: float, orders: Array, tolerance: float = TOLERANCE) -> list[Boxes]:
-    """Return boxes that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, with their bounds at each order."""
+@dataclass(frozen=True, eq=False)
+class CellFamily:
+    """Laws of the three cells as functions of two real means.
+
+    Attributes:
+        bounds: lower and upper bounds on the probabilities of a, b and another class at each (α, β), shape (n, 3); one
+            pair of arrays for each way of breaking ties.
+        another: upper bound on that of another class at each (α, β), shape (n,), however ties are broken.
+        least: least α and β inside the triangle.
+        spacing: of the noise [σ], at most ½; 0 if it is continuous.
+        charge: relative, for sums over a lattice that stand for integrals.
+    """
+
+    bounds: Callable[[Array, Array], list[tuple[Array, Array]]]
+    another: Callable[[Array, Array], Array]
+    least: float
+    spacing: float = 0.0
+    charge: float = 0.0
+
+
+def covering_boxes(
+    sigma: float, orders: Array, tolerance: float = TOLERANCE, family: CellFamily | None = None
+) -> list[Boxes]:
+    """Return boxes that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, with their bounds at each order.
+
+    Args:
+        sigma: σ [votes].
+        orders: a ≥ ½, shape (n,).
+        tolerance: relative distance from the largest value found to which they are refined, at small (a − ½)·μ.
+        family: of laws; None for Gaussian noise.
+    """
+    family = family or CellFamily(_gaussian_bounds, _gaussian_another, least_mean(sigma))
     h = 1 / sigma
     distance = tolerance * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
-    side, least = FIRST_BOX, least_mean(sigma)
+    side, least = FIRST_BOX, family.least
     i, j = (index.ravel() for index in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
     within = 2 * least + (i + j) * side <= MAX_SUM
     i, j = i[within], j[within]
     largest, covering = np.zeros(orders.size), list[Boxes]()
     while True:
-        values, bounds = _boxes(i, j, side, sigma, orders)
+        values, bounds = _boxes(i, j, side, h, orders, family)
         largest = np.maximum(largest, values.max(axis=0))
         wide = np.any(bounds > largest * (1 + distance), axis=1)
         if 4 * np.count_nonzero(wide) > MAX_BOXES:
@@ -154,31 +183,68 @@ def covering_boxes(sigma: float, orders: Array, tolerance: float = TOLERANCE) ->
         i, j = (np.concatenate([2 * index[wide] + half[axis] for half in CORNERS]) for axis, index in enumerate((i, j)))
 
 
+def largest_in_boxes(
+    sigma: float, orders: Array, tolerance: float = TOLERANCE, family: CellFamily | None = None
+) -> Array:
+    """Return an upper bound on H_a inside the triangle at each order, shape (n,); arguments as of `covering_boxes`."""
+    return np.concatenate(
+        [
+            np.max(
+                [
+                    boxes.bounds.max(axis=0, initial=0.0)
+                    for boxes in covering_boxes(sigma, group, tolerance, family)
+                ],
+                axis=0,
+            )
+            for group in np.array_split(orders, ORDER_GROUPS)
+        ]
+    )
+
+
 def least_mean(sigma: float) -> float:
     """Return the least α and β inside the triangle."""
     return MIN_MEAN + max(0.0, 1 / sigma - 0.5)
 
 
-def _boxes(i: IntArray, j: IntArray, side: float, sigma: float, orders: Array) -> tuple[Array, Array]:
+def _boxes(
+    i: IntArray, j: IntArray, side: float, h: float, orders: Array, family: CellFamily
+) -> tuple[Array, Array]:
     """Return the largest H_a at the corners of boxes and upper bounds on the boxes, shape (boxes, orders) each."""
-    h, least = 1 / sigma, least_mean(sigma)
     width = int(max(i.max(), j.max())) + 2
     corners, places = np.unique([(i + di) * width + j + dj for di, dj in CORNERS], return_inverse=True)
     at = dict(zip(CORNERS, places.reshape(len(CORNERS), -1), strict=True))
-    alpha, beta = (least + side * index for index in np.divmod(corners, width))
-    p, q = cell_probabilities(alpha, beta), cell_probabilities(alpha - h, beta + h)
-    low, high = np.log(_below(q) / _above(p)), np.log(_above(q) / _below(p))
-    points = np.zeros((corners.size, orders.size))
-    for cell in range(3):
-        ends = [loss_term(bound[:, cell, np.newaxis], orders) for bound in (low, high)]
-        points += _above(p)[:, cell, np.newaxis] * np.maximum(*ends)
-    values = np.max([points[place] for place in at.values()], axis=0)
-    # Each ℓ rises with α and falls with β. On a box and on the way to the neighbour a is likeliest at the corner
-    # (1, 0), b at the neighbour of (0, 1), another class at the distance (−h, 0) from the corner (0, 0).
-    other = cell_probabilities(alpha - h, beta)[:, 2]
-    largest_p = _above(np.stack([p[at[1, 0], 0], q[at[0, 1], 1], other[at[0, 0]]], axis=1))
-    bend = curvature_bound(low[at[0, 1]], high[at[1, 0]], largest_p, orders, h * math.sqrt(8))
-    return values, (values + side**2 / 4 * bend) * (1 + 16 * ULP)
+    alpha, beta = (family.least + side * index for index in np.divmod(corners, width))
+    values, largest_p = np.zeros((i.size, orders.size)), np.zeros((i.size, 3))
+    low, high = np.full((i.size, 3), math.inf), np.full((i.size, 3), -math.inf)
+    another = family.another(alpha - h, beta)[at[0, 0]]
+    laws = (family.bounds(*means) for means in ((alpha, beta), (alpha - h, beta + h)))
+    for (p_least, p), (q_least, q) in zip(*laws, strict=True):
+        losses = np.log(q_least / p), np.log(q / p_least)
+        points = np.zeros((corners.size, orders.size))
+        for cell in range(3):
+            ends = [loss_term(bound[:, cell, np.newaxis], orders) for bound in losses]
+            points += p[:, cell, np.newaxis] * np.maximum(*ends)
+        values = np.max([values, *(points[place] for place in at.values())], axis=0)
+        # Each ℓ rises with α and falls with β. On a box and on the way to the neighbour a is likeliest at the corner
+        # (1, 0), b at the neighbour of (0, 1), another class at the distance (−h, 0) from the corner (0, 0).
+        low, high = np.minimum(low, losses[0][at[0, 1]]), np.maximum(high, losses[1][at[1, 0]])
+        largest_p = np.maximum(largest_p, np.stack([p[at[1, 0], 0], q[at[0, 1], 1], another], axis=1))
+    slack = LATTICE_VARIANCE * family.spacing**2 * h * 2 * side  # on a lattice ℓ rises and falls but for this
+    bend = curvature_bound(low - slack, high + slack, largest_p * (1 + family.charge), orders, h * math.sqrt(8))
+    return values, (values + side**2 / 4 * (bend * (1 + family.charge))) * (1 + 16 * ULP)
+
+
+def _gaussian_bounds(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:
+    """Return bounds on the probabilities of the three cells where noise is Gaussian."""
+    cells = cell_probabilities(alpha, beta)
+    return [(_below(cells), _above(cells))]
+
+
+def _gaussian_another(alpha: Array, beta: Array) -> Array:
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
+
+    return np.asarray(ndtr(-alpha) * ndtr(-beta) * (1 + _RELATIVE_ERROR[2]))
 
 
 def _above(cells: Array) -> Array:

@@ -70,8 +70,9 @@ def calibrate(
         if lower is None:
             if value < MIN_SHARE * most:
                 break
-            # By the ratio of budget and cost, with a margin; by half at least, and not to 0 where the cost is infinite.
-            value *= min(0.5, max(0.01, 0.9 * budget / cost))
+            # By the ratio of budget and cost, with a margin; by half at least unless the guess is nearly right, and not
+            # to 0 where the cost is infinite.
+            value *= max(0.01, min(0.5, 0.9 * budget / cost) if growth >= 1.1 else budget / cost / growth)
         elif upper is None:
             value = min(
                 most,

@@ -28,13 +28,11 @@ from darrm_opt.accounting.bits.recursion import compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.cheapest import evaluate, event_accounts
 from darrm_opt.accounting.errors import TooMuchWork
-from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
-from darrm_opt.errors import BackendUnavailable
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count_between
 
@@ -141,10 +139,10 @@ def cost(
     return _sampled_cost(mechanism, releases, delta, sampling, skip)
 
 
-def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> float | None:
-    """Return about what so many releases cost, no proof: as one Gaussian mechanism of the same Hellinger distances.
+def estimated_shift(mechanism: Accountable, releases: int) -> float | None:
+    """Return μ [standard deviations] of about what so many releases cost, no proof: one Gaussian mechanism.
 
-    None where no bound on the divergences is known, or SciPy is not installed.
+    That of the same Hellinger distances; None where no bound on the divergences is known.
     """
     variance = 0.0
     for bounds, count in mechanism.bounds(releases):
@@ -156,11 +154,8 @@ def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> fl
             if bound is None:
                 return None
             affinity = 1 - min(float(bound.at(np.array([0.5]))[0]), 3.9) / 4
-        variance -= count * 8 * math.log(affinity)
-    try:
-        return gaussian_epsilon(math.sqrt(variance), delta) if variance > 0 else None
-    except BackendUnavailable:  # an estimate only saves time: without SciPy the accounts are asked more often
-        return None
+        variance += count * (math.inf if affinity <= 0 else -8 * math.log(affinity))
+    return math.sqrt(variance)
 
 
 def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> Cost:

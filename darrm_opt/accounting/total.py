@@ -244,7 +244,7 @@ def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -
     variance = -8 * queries * math.log(min(affinity, 1.0))
     try:
         return gaussian_epsilon(math.sqrt(variance), total_delta) if variance > 0 else None
-    except BackendUnavailable:  # as `cost.estimated_epsilon`
+    except BackendUnavailable:  # an estimate only saves time
         return None
 
 

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.calibrate import Calibration, calibrate
-from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds, cost, estimated_epsilon, fits, most_releases
+from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds, cost, estimated_shift, fits, most_releases
+from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.mechanisms.sampled_votes import listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
@@ -46,6 +47,9 @@ PRECISION, PURE_PRECISION = 1e-5, 1e-12
 
 MANY_RELEASES, NEAR = 501, 2e-3
 """Releases from which a calibration starts from an estimate, and how far that is from the parameter, as a share."""
+
+NEAR_STEPS = 8
+"""Most estimates; two are usual."""
 
 SAMPLED_PRECISION, SLOW = 1e-3, ("pld",)
 """The same where records are sampled and δ > 0, and the accounts that take most of the time there."""
@@ -349,14 +353,22 @@ class VoteMechanism(ABC):
         if releases < MANY_RELEASES or not total.delta:
             return None
 
-        def make(information: float) -> tuple[None, float]:
-            mechanism = cls.of_information(K, classes, information, affected)
-            epsilon = estimated_epsilon(mechanism, releases, total.delta)
-            return None, math.inf if epsilon is None else epsilon
-
-        guess = min(most, total.epsilon / affected / (5 * math.sqrt(releases)))
-        near = calibrate(make, total.epsilon, most, guess=guess, precision=PRECISION)
-        return None if near is None else near.value
+        value = min(most, total.epsilon / affected / (5 * math.sqrt(releases)))
+        try:
+            # μ of the total, and then of the releases, which is nearly proportional to the information.
+            whole: Calibration[float] | None = calibrate(
+                lambda mu: (mu, gaussian_epsilon(mu, total.delta)), total.epsilon, 1e6, guess=1.0, precision=NEAR / 8
+            )
+        except BackendUnavailable:  # an estimate only saves time: without SciPy the accounts are asked more often
+            return None
+        for _ in range(NEAR_STEPS):
+            shift = estimated_shift(cls.of_information(K, classes, value, affected), releases)
+            if whole is None or not shift or shift == math.inf:
+                return None
+            last, value = value, min(most, value * whole.result / shift)
+            if abs(value / last - 1) <= NEAR / 2:
+                return value
+        return None
 
     @property
     def value(self) -> float:

@@ -60,14 +60,14 @@ COARSE = 60.0
 """Least scale of the coarser lattice; it is below twice this."""
 
 COARSE_END = 11.0
-"""Noise on it is summed to this many standard deviations beyond every mean: what lies beyond has mass below 1e-27, and
-no probability that occurs is below 1e-16 of the least of them."""
+"""Noise on it is summed to this many standard deviations beyond all means: what lies beyond is below 1e-14 of every
+probability in the triangle."""
 
 COARSE_TOLERANCE = 1e-4
 """Relative distance from the largest value found to which boxes are refined."""
 
 MASS_ERROR = 2.0**-36
-"""Relative error of a probability: exponentials of at most 100; sums and products of fewer than 1e5 positive terms."""
+"""Relative error of a probability: exponentials of at most 200; sums and products of fewer than 1e5 positive terms."""
 
 END = 14.0
 """Noise is summed to this many standard deviations; what lies beyond, below 1e-42, is covered by `MASS_ERROR`."""
@@ -323,7 +323,7 @@ def coarse_bit_values(scale: float, shift: int, orders: Array) -> Array:
     return np.asarray(np.max([between, *tails], axis=0))
 
 
-def normal_density(x: Array, scale: float) -> Array:
+def normal_density(x: Array | IntArray, scale: float) -> Array:
     """Return the density of N(0, scale²)."""
     return np.asarray(np.exp(-(x * x) / (2 * scale * scale)) / (scale * math.sqrt(2 * math.pi)))
 
@@ -339,12 +339,13 @@ def _coarse_censored(scale: float, threshold: int, shift: int, orders: Array) ->
     """Return a bound on `censored_lattice` for every offset: between two whole numbers the larger end is taken."""
     coarse = coarse_scale(scale)
     start, step = threshold * (coarse / scale), shift * (coarse / scale)
-    values = start + np.arange(math.ceil(END * coarse))
+    values: Array = start + np.arange(math.ceil(END * coarse), dtype=np.float64)
     below, below_on_neighbour = (_below(0.0, np.array([0.0, -1.0]) - x, coarse) for x in (start, start - step))
     atoms = np.log(below_on_neighbour / below)
     slack = 3 * MASS_ERROR + LATTICE_VARIANCE / coarse**3 * abs(step) / coarse
     losses = [step * (2 * end - step) / (2 * coarse * coarse) for end in (values, values + 1)]
-    low, high = (np.append(np.minimum(*losses), atoms.min()) - slack, np.append(np.maximum(*losses), atoms.max()) + slack)
+    low = np.append(np.minimum(*losses), atoms.min()) - slack
+    high = np.append(np.maximum(*losses), atoms.max()) + slack
     cells = np.append(normal_density(values, coarse), below[1])
     ends = [loss_term(bound[:, np.newaxis], orders) for bound in (low, high)]
     return np.asarray(cells @ np.maximum(*ends) * (1 + 2 * MASS_ERROR))

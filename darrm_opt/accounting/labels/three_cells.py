@@ -190,10 +190,7 @@ def largest_in_boxes(
     return np.concatenate(
         [
             np.max(
-                [
-                    boxes.bounds.max(axis=0, initial=0.0)
-                    for boxes in covering_boxes(sigma, group, tolerance, family)
-                ],
+                [boxes.bounds.max(axis=0, initial=0.0) for boxes in covering_boxes(sigma, group, tolerance, family)],
                 axis=0,
             )
             for group in np.array_split(orders, ORDER_GROUPS)
@@ -206,9 +203,7 @@ def least_mean(sigma: float) -> float:
     return MIN_MEAN + max(0.0, 1 / sigma - 0.5)
 
 
-def _boxes(
-    i: IntArray, j: IntArray, side: float, h: float, orders: Array, family: CellFamily
-) -> tuple[Array, Array]:
+def _boxes(i: IntArray, j: IntArray, side: float, h: float, orders: Array, family: CellFamily) -> tuple[Array, Array]:
     """Return the largest H_a at the corners of boxes and upper bounds on the boxes, shape (boxes, orders) each."""
     width = int(max(i.max(), j.max())) + 2
     corners, places = np.unique([(i + di) * width + j + dj for di, dj in CORNERS], return_inverse=True)

@@ -22,6 +22,19 @@ def test_calibrate_returns_the_largest_value_that_fits() -> None:
     assert 0.999 <= end.value < 1
 
 
+def test_a_guess_that_is_nearly_right_is_not_left_far_behind() -> None:
+    asked: list[float] = []
+
+    def make(value: float) -> tuple[None, float]:
+        asked.append(value)
+        return None, value * value
+
+    found = calibrate(make, 1.0, 9.0, guess=1.003, precision=1e-6, growth=1.004)
+    assert found is not None
+    assert 1 - 1e-6 <= found.cost <= 1
+    assert min(asked) > 0.98
+
+
 @pytest.mark.parametrize("budget", [Privacy(1.0, 1e-5), Privacy(11.6, 0.03), Privacy(1e-6, 1e-9), Privacy(200.0, 0.5)])
 @pytest.mark.parametrize("k", [1, 7, 1000])
 def test_epsilon_each_fits_and_more_does_not(budget: Privacy, k: int) -> None:

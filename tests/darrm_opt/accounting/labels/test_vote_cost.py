@@ -499,13 +499,156 @@ def test_discrete_noise_is_not_accounted_for_by_the_continuous_bound() -> None:
 
 
 def test_discrete_labels_of_two_classes_and_extreme_noise() -> None:
-    for sigma, classes in ((9.0, 2), (1.0, None), (400.0, None)):
+    for sigma, classes in ((9.0, 2), (1.0, None), (2e5, None)):
         cost = vote_cost([VoteReleases("label", sigma, 100, "discrete")], 1e-5, classes=classes)
         assert 0 < cost.epsilon <= cost.counts_renyi
         assert cost.counts_gaussian == math.inf
-    assert (
-        vote_cost([VoteReleases("label", 400.0, 100)], 1e-5).epsilon < cost.epsilon
-    )  # charged as counts above σ = 120
+    # Charged as counts above σ = 1e5.
+    assert vote_cost([VoteReleases("label", 2e5, 100)], 1e-5).epsilon < cost.epsilon
+
+
+# ------------------------------------------------------------------------------------------- wide discrete noise
+
+TIES = ((0, 0, True), (0, 0, False), (0, 1, True), (1, 0, False))
+"""Least u and v with which a and b win, and whether a wins u = v."""
+
+
+def whole(least: int, most: int) -> Array:
+    return np.arange(least, most + 1, dtype=np.float64)
+
+
+def cells_of(rows: Array, columns: Array, tie: tuple[int, int, bool]) -> list[Any]:
+    """Return where a, b and another class win, from the rule, shape (u, v) each."""
+    (t_a, t_b, a_first), u, v = tie, rows[:, np.newaxis], columns[np.newaxis, :]
+    a = (u >= t_a) & ((u >= v) if a_first else (u > v))
+    b = (v >= t_b) & ((v > u) if a_first else (v >= u))
+    return [a, b, ~a & ~b]
+
+
+def masses_at(values: Array, mean: float, scale: float) -> Array:
+    return np.asarray(np.exp(-((values - mean) ** 2) / (2 * scale**2)) / (scale * math.sqrt(2 * math.pi)))
+
+
+def test_laws_at_real_means_are_those_of_the_rule() -> None:
+    scale, k = 2.6, whole(-40, 40)
+    x, y = RNG.uniform(-4, 9, (2, 8))
+    for tie, laws in zip(TIES, lattice.real_laws(scale, x, y), strict=True):
+        for i, j, law in zip(x, y, laws, strict=True):
+            weights = np.outer(masses_at(k, i, scale), masses_at(k, j, scale))
+            np.testing.assert_allclose(law, [weights[cell].sum() for cell in cells_of(k, k, tie)], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("sigma", "m"), [(4.2, 2), (7.5, 3)])
+def test_labels_are_averages_of_those_on_a_coarser_lattice(sigma: float, m: int) -> None:
+    """Lemma 5, by enumeration: the residues of u and v do not depend on the means, and leave one of the four ties."""
+    k = whole(-60, 60)
+    for i, j in ((0, 0), (5, 3), (-2, 4)):
+        weights = np.outer(masses_at(k, i, sigma), masses_at(k, j, sigma))
+        for tie in TIES:
+            average = np.zeros(3)
+            for r, other in product(range(m), repeat=2):
+                # Which of the four it is: from all u′, v′ in a small square.
+                few = whole(-3, 3)
+                cells = cells_of(m * few + r, m * few + other, tie)
+                (which,) = [
+                    n
+                    for n, each in enumerate(TIES)
+                    if all(np.array_equal(*pair) for pair in zip(cells, cells_of(few, few, each), strict=True))
+                ]
+                means = (np.array([(i - r) / m]), np.array([(j - other) / m]))
+                average += lattice.real_laws(sigma / m, *means)[which][0] / m**2
+            np.testing.assert_allclose(average, [weights[cell].sum() for cell in cells_of(k, k, tie)], rtol=1e-9)
+    assert sum(masses_at(k, 0.0, sigma)) >= 1 - 1e-15
+
+
+def test_given_a_cell_noise_varies_by_little_more_and_counts_rise_together() -> None:
+    """What Lemmas 1 and 6 need: Var(u | cell) ≤ s² + 0.26, Cov(u, v | cell) ≥ 0."""
+    k = whole(-80, 80)
+    most = 0.0
+    for scale in (2.0, 2.9, 6.0):
+        for i, j in RNG.uniform(-2 * scale, 3 * scale, (12, 2)):
+            weights = np.outer(masses_at(k, i, scale), masses_at(k, j, scale))
+            for tie in TIES:
+                for cell in cells_of(k, k, tie):
+                    law = np.where(cell, weights, 0.0) / weights[cell].sum()
+                    u, v = law.sum(axis=1) @ k, law.sum(axis=0) @ k
+                    variances = [law.sum(axis=1) @ (k - u) ** 2, law.sum(axis=0) @ (k - v) ** 2]
+                    most = max(most, *(each - scale**2 for each in variances))
+                    assert (k - u) @ law @ (k - v) >= -1e-9
+    assert most <= three_cells.LATTICE_VARIANCE
+
+
+@pytest.mark.parametrize("sigma", [130.0, 431.7])
+def test_no_pair_of_whole_means_is_above_the_bound_of_wide_noise_and_one_is_close(sigma: float) -> None:
+    release = lattice.lattice_label_divergence(sigma)
+    orders = release.orders[[0, 3, 6, 10]]
+    bounds, largest = release.at(orders), np.zeros(4)
+    reach = math.ceil(12 * sigma)
+    noise = masses_at(whole(-reach, reach), 0, sigma)
+    noise = np.append(noise / noise.sum(), 0.0)
+    below = np.append(0.0, np.cumsum(noise[:-1]))
+
+    def law(i: int, j: int, tie: tuple[int, int, bool]) -> list[float]:
+        t_a, t_b, a_first = tie
+
+        def at(x: Any) -> Any:
+            return noise[np.where(np.abs(x) <= reach, x + reach, -1)]
+
+        def less(x: Any) -> Any:
+            return below[np.clip(x + reach, 0, 2 * reach + 1)]
+
+        u, v = (np.arange(t, 20 * reach // 12) for t in (t_a, t_b))
+        a, b = at(u - i) @ less(u + a_first - j), at(v - j) @ less(v + 1 - a_first - i)
+        neither = less(t_a - i) * less(t_b - j)
+        assert a + b + neither == pytest.approx(1, abs=1e-12)
+        return [float(a), float(b), float(neither)]
+
+    means = np.rint(np.concatenate([RNG.uniform(-1.5, 4, (40, 2)), RNG.normal(0.82, 0.1, (30, 2))]) * sigma)
+    for i, j in means.astype(int):
+        for tie in TIES:
+            p, q = np.array(law(i, j, tie)), np.array(law(i - 1, j + 1, tie))
+            for pair in ((p, q), (q, p)):
+                found = np.array([divergence(*pair, order) for order in orders])
+                assert np.all(found <= bounds * (1 + 1e-7))
+                largest = np.maximum(largest, found)
+    assert np.all(largest >= 0.98 * bounds)
+
+
+def test_wide_noise_costs_what_enumeration_says_and_what_continuous_noise_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No jump from where members are listed to σ = 1e5: within 1e-3 of enumeration, within 1 % of continuous noise."""
+    listed = lattice.lattice_label_divergence(40.0)
+    monkeypatch.setattr(lattice, "MAX_LISTED_SIGMA", 2.0)
+    for coarse, most in ((40.0, 2e-4), (20.0, 1e-3)):  # the same lattice, and every second
+        monkeypatch.setattr(lattice, "COARSE", coarse)
+        ratio = lattice.lattice_label_divergence.__wrapped__(40.0).values[:11] / listed.values[:11]
+        assert np.all((ratio >= 1) & (ratio <= 1 + most))
+    monkeypatch.undo()
+    for sigma in (130.0, 1e5):
+        scaled = lattice.lattice_label_divergence(sigma).values[:11] * sigma**2
+        assert np.all(scaled <= three_cells.label_divergence(sigma).values[:11] * sigma**2 * 1.002)
+        assert scaled[0] == pytest.approx(listed.values[0] * 40.0**2, rel=3e-4)
+
+
+def test_bits_of_wide_noise_are_bounded_at_every_offset() -> None:
+    for scale, shift in ((84.0, 1), (150.0, 3)):
+        orders = noisy_bit.scaled_orders(shift / scale)
+        found = lattice.coarse_bit_values(scale, shift, orders)
+        for offset in (0.0, 0.5):
+            exact = lattice.lattice_bit_values(scale, offset, shift, orders)
+            assert np.all(found >= exact)
+            assert np.all(found[:11] <= exact[:11] * 1.001)
+            for step in (shift, -shift):
+                bound = lattice._coarse_censored(scale, 126, step, orders)
+                exact = lattice.censored_lattice(scale, offset, 126, step, orders)
+                assert np.all((bound >= exact) & (bound <= 1.05 * exact))
+    below, above = (lattice.lattice_bit_divergence(scale, 2, (0.0,)) for scale in (4990.0, 5010.0))
+    np.testing.assert_allclose(above.values[:11] * 5010**2, below.values[:11] * 4990**2, rtol=1e-3)
+
+
+def test_a_thousand_labels_among_thousands_of_voters_need_no_more_noise_than_they_should() -> None:
+    assert vote_cost([VoteReleases("label", 134.6, 1000, "discrete")], 1e-5, classes=3).epsilon <= 1.0
 
 
 # ------------------------------------------------------------------------------------------- metamorphic, calibration

@@ -357,7 +357,7 @@ class VoteMechanism(ABC):
         try:
             # μ of the total, and then of the releases, which is nearly proportional to the information.
             whole: Calibration[float] | None = calibrate(
-                lambda mu: (mu, gaussian_epsilon(mu, total.delta)), total.epsilon, 1e6, guess=1.0, precision=NEAR / 8
+                lambda mu: (mu, gaussian_epsilon(mu, total.delta)), total.epsilon, 1e6, guess=1.0, precision=PRECISION
             )
         except BackendUnavailable:  # an estimate only saves time: without SciPy the accounts are asked more often
             return None
@@ -366,7 +366,7 @@ class VoteMechanism(ABC):
             if whole is None or not shift or shift == math.inf:
                 return None
             last, value = value, min(most, value * whole.result / shift)
-            if abs(value / last - 1) <= NEAR / 2:
+            if abs(value / last - 1) <= NEAR / 20:
                 return value
         return None
 

@@ -13,7 +13,7 @@ computed; outside of it the bounds are those of `three_cells`.
 There are 38σ² members. Above `MAX_LISTED_SIGMA` reveal u and v modulo m as well, whose laws do not depend on the means:
 given these, ⌊u/m⌋ and ⌊v/m⌋ are discrete Gaussians of scale σ/m with real means, and the label is one of the four of
 them. So the family on a coarser lattice, with real means and a shift of 1/m, bounds that of σ. Its supremum is found by
-the boxes of `three_cells`; discretisation is charged by some 1e-4 of H_a, and time does not grow with σ.
+the boxes of `three_cells`; discretisation costs less than 1e-4 of H_a, and time does not grow with σ.
 Proofs: docs/proofs.md, "What labels cost".
 """
 
@@ -63,7 +63,7 @@ COARSE_END = 11.0
 """Noise on it is summed to this many standard deviations beyond all means: what lies beyond is below 1e-14 of every
 probability in the triangle."""
 
-COARSE_TOLERANCE = 1e-4
+COARSE_TOLERANCE = 2e-5
 """Relative distance from the largest value found to which boxes are refined."""
 
 MASS_ERROR = 2.0**-36

@@ -246,8 +246,9 @@ def _read_job(file: IO[str]) -> LabelJob | None:
 
 
 def _write_job(file: IO[str], job: LabelJob) -> None:
+    content = memoryview(json.dumps(asdict(job)).encode("ascii"))
     with errors_naming(file.name):
         file.truncate(0)
-        json.dump(asdict(job), file)
-        file.flush()
+        while content:  # past the buffer: what it could not write, it would try again when the file is closed
+            content = content[os.write(file.fileno(), content) :]
         os.fsync(file.fileno())

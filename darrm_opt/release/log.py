@@ -48,6 +48,9 @@ SAMPLED_FORMAT = 2
 GAMMA_KIND, CLASSES_KIND, OLD_FORMAT = "darrm release ledger", "darrm plurality log", 2
 """Kinds of release 0.2: logs of a γ and of other mechanisms. They go on in their own form."""
 
+KINDS = (KIND, GAMMA_KIND, CLASSES_KIND)
+"""Kinds of logs that this version reads."""
+
 MAX_ID = 200
 """Most characters of a release id."""
 

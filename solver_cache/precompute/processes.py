@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from darrm_opt.errors import SolveFailed
+from darrm_opt.optional_packages import posix_only
 from darrm_opt.process import usable_processors
 from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport
 from solver_cache.precompute.worker import Assignment, Event, Work, perform, report_events, warm_up
@@ -30,11 +31,15 @@ class Processes:
     Args:
         workers: how many; None: one for each processor.
         work: what they do.
+
+    Raises:
+        BackendUnavailable: the system cannot hand a process its connection.
     """
 
     streams = True
 
     def __init__(self, workers: int | None = None, work: Work = perform) -> None:
+        posix_only("A pool of solver processes")
         self._work, self._tasks = work, 0
         self._waiting: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
         self._reports: queue.SimpleQueue[AssignmentReport] = queue.SimpleQueue()

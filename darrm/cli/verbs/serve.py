@@ -44,6 +44,10 @@ def serve(
     it starts only with API keys (`darrm keys`) or with --no-keys. /openapi.json describes the routes. With --json, one
     line on stdout says where it listens.
     """
+    from darrm_opt.optional_packages import posix_only
+
+    if not show_settings:
+        posix_only("The service")
     overrides: dict[str, Any] = {"workers": workers} if workers is not None else {}
     if no_keys:
         overrides |= {"public": True, "keys": None}

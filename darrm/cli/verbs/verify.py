@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +46,8 @@ def verify(
         str,
         Argument(
             "FILE",
-            "An answer, a plan, a mechanism or a table that darrm wrote, or a JSON list γ(0), …, γ(K); - is stdin.",
+            "An answer, a plan, a mechanism, a table or a release log that darrm wrote, or a JSON list γ(0), …, γ(K); "
+            "- is stdin.",
         ),
     ],
     options: ProblemOptions,
@@ -72,8 +73,8 @@ def verify(
     """Prove from the file alone that a release is private, or show where it is not.
 
     A γ and a table of classes are proved again, whatever the file claims; for noise on vote counts, and for a total
-    over many releases, the account is computed again. A file names its problem; for a bare list give the problem's
-    options (--K follows from the list).
+    over many releases, a release log's too, the account is computed again. A file names its problem; for a bare list
+    give the problem's options (--K follows from the list).
     """
     from darrm_opt.errors import InvalidInput
 
@@ -84,6 +85,9 @@ def verify(
     if _is_table(file):
         _refuse_beside("a table", options, arithmetic, checker)
         proofs = [_table_proof(file)]
+    elif _is_release_log(file):
+        _refuse_beside("a release log", options, arithmetic, checker)
+        proofs = [_log_proof(file)]
     else:
         proofs = list(_proofs(file, _documents(file), options, arithmetic, checker))
     _show(proofs, json=json)
@@ -155,7 +159,7 @@ def _questions(content: Any, options: ProblemOptions) -> Iterator[tuple[Problem,
     if isinstance(content, list):
         problem = options.problem() if options.K is not None else options.problem(K=max(1, len(content) - 1))
         yield problem, NoiseFunction(content, problem.K)
-    elif isinstance(content, dict) and "format" in content:
+    elif isinstance(content, dict) and "format" in content and not content.keys().isdisjoint(("problem", "gamma")):
         yield _answer_in(content)
     elif isinstance(content, dict) and "gamma" in content:
         problem = _bare_problem(content)
@@ -254,14 +258,17 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
     """Return the proof of a mechanism for classes, and of the total that its file names."""
     from darrm.cli.report import guarantee
     from darrm_opt import NotPrivate
+    from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.errors import DarrmError
     from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
+    from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
     from darrm_opt.mechanisms.table import RuleMechanism
     from darrm_opt.problem import Privacy
 
     try:
         mechanism = mechanism_from_record(record)
         planned = planned_total(record)
+        sampling = Sampling.from_record(record["sampling"]) if "sampling" in record else None
     except NotPrivate as err:
         return Proof(private=False, content={"message": str(err), "excess": err.excess}, text=str(err))
     except DarrmError as err:
@@ -278,22 +285,59 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
         lines.append(f"private    proved for these very numbers over {certificate.edges:,} neighbouring vote counts")
     else:
         voters += f": {mechanism.description}"
-        if planned is None:
-            single = Privacy(mechanism.epsilon(1, SINGLE_DELTA), SINGLE_DELTA)
+        if isinstance(mechanism, CertifiedNoiseFunction):
+            lines.append("private    proved for these very numbers")
+            content["certificate"] = asdict(mechanism.certificate)
+        elif planned is None:
+            single = Privacy(mechanism.epsilon(1, SINGLE_DELTA, sampling), SINGLE_DELTA)
             lines.append(f"one        one answer is {guarantee(single)}, by the account of what is drawn")
             lines.append("total      none is named: `darrm label --queries` or `darrm cost` adds answers up")
             content["one"] = asdict(single)
+    if sampling is not None:
+        content["sampling"] = sampling.record()
+        lines.append(f"sampled    {sampling.words}: assumed, as no file can show it")
     if planned is not None:
         queries, total = planned
         content["total"] = {"queries": queries, **asdict(total)}
-        if not mechanism.fits(total, queries):
+        if not mechanism.fits(total, queries, sampling):
             message = (
                 f"{source}: {queries:,} answers are not proved to be {guarantee(total)} together: the account gives "
-                f"epsilon = {mechanism.epsilon(queries, total.delta):.6g}."
+                f"epsilon = {mechanism.epsilon(queries, total.delta, sampling):.6g}."
             )
             return Proof(private=None, content=content | {"message": message}, text=message)
         lines.append(f"total      {queries:,} answers are {guarantee(total)} together: the account, computed again")
     return Proof(private=True, content=content, text="\n".join([f"{voters}.", *lines]))
+
+
+def _is_release_log(file: str) -> bool:
+    """Return whether a file begins as a release log does: a checksum, and a record that says so."""
+    from darrm_opt.release.journal import CHECKSUM
+    from darrm_opt.release.log import KINDS
+
+    starts = tuple(f' {{"kind":"{kind}"'.encode() for kind in KINDS)
+    try:
+        with Path(file).open("rb") as log:
+            return log.read(256)[CHECKSUM:].startswith(starts)
+    except OSError:
+        return False
+
+
+def _log_proof(file: str) -> Proof:
+    """Return the proof of what a release log releases by, and of its total."""
+    from darrm.cli.verbs.label import assumption, budget_fields
+    from darrm_opt.mechanisms.base import planned_fields
+    from darrm_opt.release import ReleaseLog
+
+    log = ReleaseLog(file)
+    record = log.mechanism.record()
+    if log.budget is not None:
+        record |= planned_fields(log.limit, log.budget)
+    if log.sampling is not None:
+        record["sampling"] = log.sampling.record()
+    proof, fields = _mechanism_proof(file, record), budget_fields(log)
+    state = f"{fields['spent']:,} of {fields['limit']:,} releases are spent; every line is as it was written"
+    lines = [proof.text, f"log        {state}", f"assumed    {assumption(log)}"]
+    return replace(proof, content=proof.content | fields, text="\n".join(lines))
 
 
 def _group_proof(source: str, record: dict[str, Any]) -> Proof:

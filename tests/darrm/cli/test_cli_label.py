@@ -483,12 +483,17 @@ LIMITED = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({0}, {0})); from d
 """`darrm` where no file may be larger than some bytes: like a full disk, but for this process alone."""
 
 
-@pytest.mark.parametrize(("rows", "block", "full"), [(200, 1, "log"), (40_000, 40_000, ".labels.csv.part")])
-def test_a_full_disk_says_where_and_how_to_go_on(folder: Path, rows: int, block: int, full: str) -> None:
+@pytest.mark.parametrize(
+    ("rows", "block", "full", "limit"),
+    [(200, 1, "log", 10_000), (40_000, 40_000, ".labels.csv.part", 10_000), (200, 200, ".labels.csv.job", 100)],
+)
+def test_a_full_disk_says_where_and_how_to_go_on(folder: Path, rows: int, block: int, full: str, limit: int) -> None:
     name, table = "votes.npy", votes(rows)
     written(name, table)
+    if full.endswith(".job"):
+        ReleaseLog.create("log", solve(PROBLEM), queries=2 * rows)
     command = ("label", name, "--solution", "solution.json", *_to("log", "labels.csv"), "--queries", str(2 * rows))
-    program = [sys.executable, "-c", LIMITED.format(10_000)]
+    program = [sys.executable, "-c", LIMITED.format(limit)]
     process = start(*command, "--block", str(block), cwd=folder, program=program)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == ExitCode.UNAVAILABLE

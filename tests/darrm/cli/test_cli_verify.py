@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from support.darrm_runner import SMALL, refused, run
+from support.paths import DATA
 
 from darrm.cli.output import ExitCode
+from darrm_opt.release.journal import create
 
 PROBLEM = ("--m", "2", "--epsilon", "0.5")
 
@@ -327,6 +329,56 @@ def test_every_row_of_a_table_is_proved(suffix: str, tmp_path: Path, monkeypatch
         lines = table.read_text().splitlines()
         table.write_text("\n".join([lines[0], lines[1].replace('"gamma":[', '"gamma":[1.0,'), *lines[2:], ""]))
         assert run("verify", str(table)).exit_code == ExitCode.NOT_PRIVATE
+
+
+@pytest.mark.parametrize("total", [(), ("--total-delta", "1e-3")])
+def test_a_release_log_is_proved(total: tuple[str, ...], answer: Path, tmp_path: Path) -> None:
+    votes, log = tmp_path / "votes.csv", tmp_path / "log"
+    votes.write_text("1,0,1,1,0\n" * 3)
+    words = ("--release-log", str(log), "--queries", "4", *total, "--output", str(tmp_path / "labels.csv"))
+    assert run("label", str(votes), "--solution", str(answer), *words).exit_code == 0
+    result = run("verify", str(log))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "private    proved for these very numbers\n" in result.stdout
+    assert "log        3 of 4 releases are spent" in result.stdout
+    assert ("total      4 answers are " in result.stdout) == bool(total)
+    proof = json.loads(run("verify", str(log), "--json").stdout)
+    assert (proof["private"], proof["spent"], proof["mechanism"]["gamma"]) == (True, 3, record()["gamma"])
+    assert ("total" in proof) == bool(total)
+    assert "--m" in refused("verify", str(log), "--m", "3")
+    log.write_bytes(log.read_bytes().replace(b'"limit":4', b'"limit":5'))
+    assert run("verify", str(log)).exit_code == ExitCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("kind", ["gamma_private_voters", "table", "gnmax"])
+def test_a_log_whose_total_is_too_small_is_not_proved(kind: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    lines = (DATA / "release_0_2" / f"{kind}.log").read_bytes().splitlines()
+    header = json.loads(lines[0].partition(b" ")[2])
+    create(log, header | {"limit": 2 * header["limit"]})
+    result = run("verify", str(log))
+    assert result.exit_code == ExitCode.NOT_PRIVATE
+    assert "are not proved to be" in result.stderr
+
+
+def test_a_mechanism_for_fresh_samples_is_proved_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "noise.json"
+    words = ("--K", "10", "--classes", "4", "--queries", "100", "--total-epsilon", "3", "--total-delta", "1e-5")
+    assert run("cost", "gnmax", *words, "--sample", "records=5452,size=40", "--output", str(path)).exit_code == 0
+    result = run("verify", str(path))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "sampled    40 of 5,452 records drawn anew" in result.stdout
+    assert "total      100 answers are (3, 1e-05)-DP together" in result.stdout
+    noise = json.loads(path.read_text())
+    noise["sampling"]["sample"] = 400
+    assert run("verify", "-", given=json.dumps(noise)).exit_code == ExitCode.NOT_PRIVATE
+    noise["sampling"]["sample"] = 6000
+    assert "sample = 6000 is not valid" in refused("verify", "-", given=json.dumps(noise))
+
+
+def test_another_file_with_a_format_is_not_called_an_answer_of_another_version() -> None:
+    told = refused("verify", "-", given='{"format": 2, "keys": []}')
+    assert told.startswith("Error: -: there is no γ with its problem in it.")
 
 
 def test_labels_are_no_table(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def fewer_voters(question: Question) -> Option:
         return Option.unfit(name, question, why)
     if n == question.affected:
         return Option.unfit(name, question, "All voters fit: see majority.", "does not apply")
+    n -= 1 - n % 2  # of an even number the last decides ties alone, as well as a coin: it costs, and adds nothing
     why = (
         f"Keep any {n} of the {question.K} models, chosen without looking at the data, and discard the others: a "
         f"record affects at most {n} of them, and {n} together are within the total. Their plain majority is "

@@ -308,3 +308,19 @@ def test_a_total_just_below_what_the_models_or_a_release_cost_is_not_exceeded() 
     option = only("optimal", 3, INF, 4, total, 1)
     assert option.spent is not None
     assert option.spent.delta <= total.delta
+
+
+def majority_of_a_sample(K: int, ones: int, n: int) -> Fraction:
+    """Return Pr[the majority of n of K votes, a coin at ties, is 1]."""
+    chances = [(k, math.comb(ones, k) * math.comb(K - ones, n - k)) for k in range(n + 1) if n - k <= K - ones]
+    return Fraction(sum(count * (2 * (2 * k > n) + (2 * k == n)) for k, count in chances), 2 * math.comb(K, n))
+
+
+@pytest.mark.parametrize("K", [4, 11])
+def test_an_even_number_of_models_is_one_too_many(K: int) -> None:
+    for n in range(2, K + 1, 2):
+        for ones in range(K + 1):
+            assert majority_of_a_sample(K, ones, n) == majority_of_a_sample(K, ones, n - 1)
+    option = only("fewer_voters", 11, Privacy(0.5), 20, Privacy(2.0), 11)
+    assert (option.voters, option.spent) == (3, Privacy(1.5))
+    assert only("fewer_voters", 11, Privacy(0.5), 20, Privacy(1.0), 11).voters == 1

@@ -99,9 +99,20 @@ class ExponentialCoins:
         lows, highs = self._enclosures(width)
         self._lows, self._highs = np.array(lows, dtype=np.uint64), np.array(highs, dtype=np.uint64)
 
-    def toss(self, lags: NDArray[np.integer[Any]], source: RandomSource) -> NDArray[np.bool_]:
-        """Return the outcome of the coin of each lag d, shape (N,)."""
-        words = source.words(lags.size, self._width)
+    def halvings(self, lags: NDArray[np.integer[Any]]) -> Numbers:
+        """Return, of each lag d, how often 1 can be halved and is not below e^(−rate·d); at most the bits of a word."""
+        halvings = np.array([self._width - int(high).bit_length() for high in self._highs], dtype=np.int64)
+        return halvings.take(lags, mode="clip")
+
+    def toss(
+        self, lags: NDArray[np.integer[Any]], source: RandomSource, halvings: Numbers | int = 0
+    ) -> NDArray[np.bool_]:
+        """Return the outcome of the coin of each lag d, shape (N,).
+
+        With k ``halvings``, at most those of `halvings`, its chance is 2^k·e^(−rate·d): that of a U whose first k bits
+        are known to be 0.
+        """
+        words = source.words(lags.size, self._width) >> np.asarray(halvings, dtype=np.uint64)
         outcomes = (words < self._lows.take(lags, mode="clip")) | (lags == 0)
         undecided = ~outcomes & (words <= self._highs.take(lags, mode="clip"))
         for row in np.flatnonzero(undecided).tolist():

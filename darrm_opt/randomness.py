@@ -147,7 +147,7 @@ WIDTH = 63
 
 
 def below_each(limits: NDArray[np.integer], source: RandomSource) -> NDArray[np.int64]:
-    """Return a whole number in 0..n−1 for each limit n, 1 ≤ n < 2³², each with probability exactly 1/n."""
+    """Return a whole number in 0..n−1 for each limit n, 1 ≤ n < 2⁶³, each with probability exactly 1/n."""
     numbers = np.zeros(len(limits), dtype=np.int64)
     rows = np.flatnonzero(limits > 1)
     while rows.size:

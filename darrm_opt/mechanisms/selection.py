@@ -40,6 +40,12 @@ FIELDS = ("name", "K", "classes", "rate", "affected")
 MAX_RATE = 1000.0
 """Largest rate: a class that is one vote behind never comes out there."""
 
+MAX_TRIED = 1024
+"""Most classes that are tried one after the other: where nearly all are far behind, nearly all are tried."""
+
+MAX_HALVINGS = 40
+"""Weights of classes are down to 2⁻⁴⁰: those of a million add up in 64 bits."""
+
 MAX_BIT_VOTERS, MIN_EXPONENT = 1000, 600.0
 """Most voters, and the largest rate·K, for which the pairs of a bit are listed: no chance is below e^−600."""
 
@@ -131,16 +137,20 @@ class SelectionMechanism(VoteMechanism):
         return found(record["K"], record["classes"], record["rate"], affected=record["affected"])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a class 0..C−1 for each row of vote counts, each with exactly its probability.
+        """Return a class 0..C−1 for each row of vote counts, each with exactly its probability."""
+        lags, coins = counts.max(axis=1, keepdims=True) - counts, _coins(self.rate, self.K)
+        places = (self._try if self.classes <= MAX_TRIED else self._draw_of_many)(lags, coins, source)
+        return places.astype(label_type(self.classes))
 
-        A class is drawn uniformly, and its coin tossed, until one succeeds; where each class may be tried only once
-        (`TRIES_ONCE`), one that was tried is passed over: what is left is drawn in a random order.
+    def _try(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
+        """Return a class for each row, shape (N,): one is drawn uniformly, and its coin tossed, until one succeeds.
+
+        Where each class may be tried only once (`TRIES_ONCE`), one that was tried is passed over: what is left is drawn
+        in a random order.
         """
-        lags = counts.max(axis=1, keepdims=True) - counts
-        coins = _coins(self.rate, self.K)
-        labels = np.zeros(len(counts), dtype=label_type(self.classes))
-        is_tried = np.zeros(counts.shape, dtype=bool)
-        rows = np.arange(len(counts))
+        labels = np.zeros(len(lags), dtype=np.int64)
+        is_tried = np.zeros(lags.shape, dtype=bool)
+        rows = np.arange(len(lags))
         while rows.size:
             places = below_each(np.full(rows.size, self.classes), source)
             if self.TRIES_ONCE:
@@ -152,6 +162,10 @@ class SelectionMechanism(VoteMechanism):
             labels[rows[succeeds]] = places[succeeds]
             rows = rows[~succeeds]
         return labels
+
+    @abstractmethod
+    def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
+        """Return the same without a try for each class, shape (N,)."""
 
     def _succeeds(self, counts: tuple[int, ...], source: RandomSource, place: int) -> bool:
         return exponential_chance(Fraction(self.rate) * (max(counts) - counts[place]), source)
@@ -180,6 +194,11 @@ class PermuteAndFlip(SelectionMechanism):
         """Return a class 0..C−1, each with exactly its probability."""
         order = shuffled(range(self.classes), source)
         return next(place for place in order if self._succeeds(counts, source, place))  # the leader's coin succeeds
+
+    def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
+        # Of coins that were all tossed before, the first success in a random order is a uniform one of all successes.
+        successes = np.cumsum(coins.toss(lags.ravel(), source).reshape(lags.shape), axis=1)
+        return np.argmax(successes > below_each(successes[:, -1], source)[:, None], axis=1)
 
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[one of the leaders is released], shape (N,)."""
@@ -246,6 +265,20 @@ class ExponentialMechanism(SelectionMechanism):
         while not self._succeeds(counts, source, place := source.below(self.classes)):
             pass
         return place
+
+    def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
+        # A class of chance t = e^(−rate·lag) is drawn with weight 2^−k, where 2^−k ≥ t, and then accepted with chance
+        # t·2^k: together t. Accepted are more than half, as k is the greatest such number, or t is tiny.
+        halvings = np.minimum(coins.halvings(lags), MAX_HALVINGS)
+        sums = np.cumsum(np.int64(1) << (MAX_HALVINGS - halvings), axis=1)
+        labels = np.zeros(len(lags), dtype=np.int64)
+        rows = np.arange(len(lags))
+        while rows.size:
+            places = np.argmax(sums[rows] > below_each(sums[rows, -1], source)[:, None], axis=1)
+            succeeds = coins.toss(lags[rows, places], source, halvings[rows, places])
+            labels[rows[succeeds]] = places[succeeds]
+            rows = rows[~succeeds]
+        return labels
 
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[one of the leaders is released], shape (N,)."""

@@ -22,8 +22,9 @@ from darrm_opt.inversion import (
     gaussian_law,
     laplace_law,
 )
-from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class, selection
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.mechanisms.selection import SelectionMechanism
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly, SystemRandomness, below_each
 
 mpmath = pytest.importorskip("mpmath")
@@ -118,6 +119,21 @@ def test_every_string_of_bits_is_tried_and_a_coin_is_exact(rate: Fraction) -> No
         check_law(seen, lambda fell, success=success: success if fell else 1 - success, 2, 0.999)  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("rate", RATES)
+def test_every_string_of_bits_is_tried_and_a_coin_of_a_chance_that_was_doubled_is_exact(rate: Fraction) -> None:
+    coins = ExponentialCoins(rate, 12, WIDTH)
+    for lag in (0, 1, 2, 5, 12):
+        most = int(coins.halvings(np.array(lag)))
+        assert most == WIDTH or exponential(rate * lag) * 2**most > Fraction(1, 3)
+        for halvings in {most, min(most, 2)}:
+            success = exponential(rate * lag) * 2**halvings
+            assert success <= 1 + TINY
+            seen = decided(  # type: ignore[misc]
+                lambda source, lag=lag, k=halvings: int(coins.toss(np.array([lag]), source, np.array([k]))[0])
+            )
+            check_law(seen, lambda fell, success=success: success if fell else 1 - success, 2, 0.4)  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 10**9), Fraction(1, 3), Fraction(7, 2), Fraction(30)])
 @pytest.mark.parametrize("bits", [3, 64, 120])
 def test_bounds_on_an_exponential_hold_and_are_close(exponent: Fraction, bits: int) -> None:
@@ -169,8 +185,15 @@ MECHANISMS: list[VoteMechanism] = [
 ]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.description[:30])
-def test_what_is_drawn_in_bulk_has_the_law_of_single_draws(mechanism: VoteMechanism) -> None:
+@pytest.mark.parametrize(
+    ("mechanism", "tried"),
+    [*((one, 1024) for one in MECHANISMS), *((one, 1) for one in MECHANISMS if isinstance(one, SelectionMechanism))],
+    ids=lambda value: value.description[:30] if isinstance(value, VoteMechanism) else value,
+)
+def test_what_is_drawn_in_bulk_has_the_law_of_single_draws(
+    mechanism: VoteMechanism, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "MAX_TRIED", tried)
     many, few, source = 200_000, 4000, SeededRandomnessForTestsOnly(2)
     bulk = mechanism.draw_many(np.array([COUNTS] * many), source)
     assert bulk.shape == (many,)
@@ -184,11 +207,36 @@ def test_what_is_drawn_in_bulk_has_the_law_of_single_draws(mechanism: VoteMechan
     assert abs((bulk == 0).mean() - leads) < 6 * math.sqrt(leads * (1 - leads) / many)
 
 
-def test_ties_fall_on_every_leader_alike() -> None:
+@pytest.mark.parametrize("tried", [1024, 1], ids=["few classes", "many"])
+def test_ties_fall_on_every_leader_alike(tried: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "MAX_TRIED", tried)
     counts = np.array([(3, 3, 3, 2)] * 90_000)
     for mechanism in MECHANISMS:
         seen = np.bincount(mechanism.draw_many(counts, SystemRandomness()) + 1, minlength=5)[1:4]
         assert stats.chisquare(seen).pvalue > 1e-9
+
+
+def test_of_many_classes_each_is_drawn_with_its_chance_and_not_one_is_tried_for_long() -> None:
+    class Counted(SeededRandomnessForTestsOnly):
+        calls = 0
+
+        def octets(self, count: int) -> bytes:
+            self.calls += 1
+            return super().octets(count)
+
+    classes, rows, source = 3000, 300, Counted(4)
+    counts = np.zeros((rows, classes), dtype=np.int64)
+    counts[:, 7], counts[:, 2000] = 30, 29
+    for name, rate in (("exponential", 0.3), ("permute_and_flip", 0.3), ("exponential", 9.0)):
+        mechanism = mechanism_class(name).of(59, classes, rate)
+        labels = mechanism.draw_many(counts, source)
+        weights = np.exp(-rate * np.array([0, 1, *[30] * (classes - 2)]))
+        chances = mechanism.class_chances(-np.sort(-counts[:1], axis=1))
+        expected = weights / weights.sum() if name == "exponential" else np.asarray(chances)[0]
+        seen = [(labels == 7).sum(), (labels == 2000).sum()]
+        for count, chance in zip(seen, expected, strict=False):
+            assert abs(count - rows * chance) < 6 * math.sqrt(rows * chance * (1 - chance)) + 1
+    assert source.calls < 100  # and not some for every class
 
 
 def test_noise_too_wide_for_a_list_is_drawn_one_by_one() -> None:

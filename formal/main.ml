@@ -13,7 +13,7 @@
 
    Numbers are decimals or fractions (1/3), taken exactly as they are written. The answer is one line for each:
    "private" or "not proved". The exit status is 0 if all are private, 1 if some are not proved, 2 if the input is not
-   of this form.
+   of this form or has no certificate.
 
    This file is not proved: it turns text into numbers, and hands them to the extracted function "check". *)
 
@@ -100,23 +100,25 @@ let input_of fields =
       (match values_of "gamma" with Some values -> List.map rational values | None -> raise (Bad "gamma is missing"));
   }
 
-let rec read fields all_private =
+let rec read fields verdict =
   match input_line stdin with
-  | exception End_of_file -> if fields = [] then all_private else raise (Bad "the input ends before check")
+  | exception End_of_file ->
+      if fields <> [] then raise (Bad "the input ends before check");
+      (match verdict with Some all_private -> all_private | None -> raise (Bad "there is nothing to check"))
   | line -> (
       match List.filter (( <> ) "") (String.split_on_char ' ' (String.trim line)) with
-      | [] -> read fields all_private
+      | [] -> read fields verdict
       | [ "check" ] ->
           let is_private = check bits (input_of fields) in
           print_endline (if is_private then "private" else "not proved");
-          read [] (all_private && is_private)
+          read [] (Some (is_private && verdict <> Some false))
       | name :: values ->
           if not (List.mem name names) then raise (Bad ("unknown name: " ^ name));
           if List.mem_assoc name fields then raise (Bad ("given twice: " ^ name));
-          read ((name, values) :: fields) all_private)
+          read ((name, values) :: fields) verdict)
 
 let () =
-  match read [] true with
+  match read [] None with
   | all_private -> exit (if all_private then 0 else 1)
   | exception Bad message ->
       prerr_endline ("darrm-formal: " ^ message);

@@ -362,6 +362,12 @@ def test_a_question_in_another_form_is_refused(old: str, new: str, message: str)
 
 
 @built
+@pytest.mark.parametrize("nothing", ["", " ", "\n\n"])
+def test_an_input_with_nothing_to_check_is_refused(nothing: str) -> None:
+    assert refused(nothing) == "darrm-formal: there is nothing to check\n"
+
+
+@built
 def test_numbers_are_read_exactly() -> None:
     third = "K 1\naffected 1\nepsilon {}\nDelta 0\ntarget {}\ndelta 0\ngamma {} {}\ncheck"
     # One voter: H = γ(2p − 1), so γ = 1 is private at the voter's own ε, to the last digit that is kept.

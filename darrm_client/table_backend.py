@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,7 +29,7 @@ from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from darrm_opt.tables.priors import PluralityObjective, parse_prior
 from darrm_opt.tables.record import TableSpec, objective_record, plurality_record
-from solver_cache.model import Row, SearchColumns, row_of, search_columns
+from solver_cache.model import SHAPES, Row, SearchColumns, row_of, search_columns
 from solver_cache.solve import recall
 from solver_cache.store import NoStore, Store, open_store
 from solver_cache.tables.entry import TableError
@@ -75,6 +76,40 @@ class TableRows(NoStore):
             if row.core == CORE and (columns := row.columns or search_columns(row.record)) is not None:
                 found[columns.voters, columns.objective].append((columns, row))
         return found
+
+
+MAX_LOOKED_AT = 10_000
+"""Most rows among which the one nearest to a question is sought, for an error."""
+
+
+def _near(spec: DesignSpec, store: Store) -> str:
+    """Return what a table has for as many voters that differs least from what was asked, in words."""
+    asked = {
+        "epsilon": spec.problem.voter.epsilon,
+        "Delta": spec.problem.voter.delta,
+        "affected": spec.problem.affected,
+        "target_epsilon": spec.problem.target.epsilon,
+        "delta": spec.problem.target.delta,
+    }
+
+    def numbers(one: SearchColumns) -> dict[str, float]:
+        values = (one.voter_epsilon, one.voter_delta, one.affected, one.target_epsilon, one.target_delta)
+        return dict(zip(asked, values, strict=True))
+
+    def differences(one: SearchColumns) -> tuple[int, float]:
+        pairs = [(asked[name], value) for name, value in numbers(one).items() if asked[name] != value]
+        ratios = [abs(math.log(max(value, 1e-12) / max(number, 1e-12))) for number, value in pairs]
+        return len(pairs) + (one.objective != str(spec.objective)) + (one.shape != spec.shape), sum(ratios)
+
+    rows = (row.columns or search_columns(row.record) for row in islice(store.rows(), MAX_LOOKED_AT))
+    designs = [one for one in rows if one is not None and one.shape in SHAPES]
+    alike = [one for one in designs if one.voters == spec.problem.K]
+    if not alike:
+        voters = sorted({one.voters for one in designs})
+        return f"It has answers for K = {', '.join(map(str, voters[:10]))}{', …' * (len(voters) > 10)}."
+    nearest_one = min(alike, key=differences)
+    text = ", ".join(f"{name} = {value:g}" for name, value in numbers(nearest_one).items())
+    return f"The nearest that it has: K = {spec.problem.K}, {text}, {nearest_one.objective}, {nearest_one.shape}."
 
 
 class TableBackend:
@@ -203,7 +238,8 @@ class TableBackend:
 
         match = nearest(spec, self._store)
         if match is None:
-            raise AnswerNotFound(f"The table {self._store.url} has no answer to this problem, nor one that implies it.")
+            fault = f"The table {self._store.url} has no answer to this problem, nor one that implies it."
+            raise AnswerNotFound(f"{fault} {_near(spec, self._store)}")
         return {"id": spec.key, "cached": True, **match.record}
 
     def _batch(self, body: dict[str, Any]) -> dict[str, Any]:

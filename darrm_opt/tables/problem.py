@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,13 @@ from darrm_opt.problem import Privacy, Problem, whole_number
 
 MAX_CLASSES = 1000
 """Most classes of a problem."""
+
+MANY_CLASSES = (
+    "Tables and rankings list the chance of each class, in time that grows with their number. Noise on the votes and "
+    "selection mechanisms take up to 1,048,576 classes: `darrm cost NAME --classes COUNT --total-epsilon NATS` finds "
+    "the parameter that fits in a total."
+)
+"""What is done for more."""
 
 MAX_VOTERS = 1_000_000
 """Most voters of a problem."""
@@ -78,7 +86,8 @@ class PluralityProblem:
 
     def __init__(self, K: int, classes: int, target: Privacy, affected: int = 1, *, abstention: bool = False) -> None:
         accepted = f"a whole number of classes, 2 to {MAX_CLASSES}"
-        classes = whole_number(classes, "classes", accepted, least=2, most=MAX_CLASSES)
+        advice = MANY_CLASSES if isinstance(classes, Integral) and classes > MAX_CLASSES else ""
+        classes = whole_number(classes, "classes", accepted, least=2, most=MAX_CLASSES, advice=advice)
         accepted = f"a whole number of voters, 1 to {MAX_VOTERS}"
         whole_number(K, "K", accepted, most=MAX_VOTERS)
         if not isinstance(abstention, bool):

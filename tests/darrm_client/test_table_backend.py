@@ -65,8 +65,15 @@ def test_a_job_switches_by_its_environment(table: str, monkeypatch: pytest.Monke
         assert client.gamma(PROBLEM).utility == SOLUTIONS[PROBLEM].utility
 
 
-def test_what_the_table_lacks_is_told(table: str) -> None:
+def test_what_the_table_lacks_is_told_with_its_name_and_what_is_near(table: str) -> None:
     with DarrmClient(table) as client:
+        with pytest.raises(AnswerNotFound, match=r"a table\.[a-z?=]+ has no answer .* It has answers for K = 11\.$"):
+            client.gamma(MISSING)
+        near = (
+            "The nearest that it has: K = 11, epsilon = 0.0892, Delta = 0.0001, affected = 11, target_epsilon = 0.2676"
+        )
+        with pytest.raises(AnswerNotFound, match=near):
+            client.gamma(Problem.from_allowance(K=11, m=2.9, epsilon=0.0895, Delta=1e-4))
         with pytest.raises(AnswerNotFound, match="no answer to this problem"):
             client.gamma(MISSING)
         found = client.batch([PROBLEM, MISSING, DesignSpec(PROBLEM, "uniform")])

@@ -14,6 +14,7 @@ from darrm_opt import Privacy, Problem, solve
 from darrm_opt.design.objective import histogram
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.calibrated_table import tables
 from darrm_opt.planning.baselines import compare_mechanisms, utility
 from darrm_opt.plurality import (
@@ -255,6 +256,16 @@ def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: 
 
 
 @pytest.mark.slow
+def test_a_vocabulary_is_refused_with_what_takes_it() -> None:
+    with refused("classes", "50257") as error:
+        PluralityProblem(5, 50_257, Privacy(1.0))
+    assert "take up to 1,048,576 classes" in error.value.advice
+    assert mechanism_class("gnmax").of(5, 2**20, 10.0).classes == 1_048_576
+    with refused("classes", "1") as error:
+        PluralityProblem(5, 1, Privacy(1.0))
+    assert error.value.advice == ""
+
+
 def test_too_many_neighbours_are_refused() -> None:
     with refused("affected", "40"):
         solve_plurality(PluralityProblem(40, 4, Privacy(1.0), 40), "dirichlet(1)")

@@ -197,8 +197,8 @@ class PermuteAndFlip(SelectionMechanism):
 
     def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
         # Of coins that were all tossed before, the first success in a random order is a uniform one of all successes.
-        successes = np.cumsum(coins.toss(lags.ravel(), source).reshape(lags.shape), axis=1)
-        return np.argmax(successes > below_each(successes[:, -1], source)[:, None], axis=1)
+        successes = coins.toss(lags.ravel(), source).reshape(lags.shape).cumsum(axis=1, dtype=np.int64)
+        return np.asarray(np.argmax(successes > below_each(successes[:, -1], source)[:, None], axis=1))
 
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[one of the leaders is released], shape (N,)."""

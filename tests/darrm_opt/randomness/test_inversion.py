@@ -128,9 +128,8 @@ def test_every_string_of_bits_is_tried_and_a_coin_of_a_chance_that_was_doubled_i
         for halvings in {most, min(most, 2)}:
             success = exponential(rate * lag) * 2**halvings
             assert success <= 1 + TINY
-            seen = decided(  # type: ignore[misc]
-                lambda source, lag=lag, k=halvings: int(coins.toss(np.array([lag]), source, np.array([k]))[0])
-            )
+            one, known = np.array([lag]), np.array([halvings])
+            seen = decided(lambda source, one=one, known=known: int(coins.toss(one, source, known)[0]))  # type: ignore[misc]
             check_law(seen, lambda fell, success=success: success if fell else 1 - success, 2, 0.4)  # type: ignore[misc]
 
 

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,8 +85,8 @@ class PluralityProblem:
 
     def __init__(self, K: int, classes: int, target: Privacy, affected: int = 1, *, abstention: bool = False) -> None:
         accepted = f"a whole number of classes, 2 to {MAX_CLASSES}"
-        advice = MANY_CLASSES if isinstance(classes, Integral) and classes > MAX_CLASSES else ""
-        classes = whole_number(classes, "classes", accepted, least=2, most=MAX_CLASSES, advice=advice)
+        classes = whole_number(classes, "classes", accepted, least=2)
+        whole_number(classes, "classes", accepted, most=MAX_CLASSES, advice=MANY_CLASSES)
         accepted = f"a whole number of voters, 1 to {MAX_VOTERS}"
         whole_number(K, "K", accepted, most=MAX_VOTERS)
         if not isinstance(abstention, bool):

@@ -13,14 +13,12 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from api.access.fair_queue import FairQueue
+from api.access.client_shares import FairQueue
 from api.access.keys import KeyRing, open_ring
 from api.errors.handlers import add_exception_handlers
 from api.middleware.admission import STARTS, AdmissionMiddleware, TurnsMiddleware
-from api.middleware.compression import CompressionMiddleware
-from api.middleware.head import HeadMiddleware
-from api.middleware.path_prefix import PathPrefixMiddleware
-from api.middleware.request_context import RequestContextMiddleware
+from api.middleware.request_context import PathPrefixMiddleware, RequestContextMiddleware
+from api.middleware.response_bodies import CompressionMiddleware, HeadMiddleware
 from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
 from api.observability import audit, traces
 from api.observability.metrics import ServiceMetrics
@@ -120,9 +118,9 @@ def _build(app: FastAPI) -> None:
 def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:
     """Put the middleware around the routes; the last one added is the outermost.
 
-    From the outermost: path prefix; request context (id, headers, log line, metrics, last word on bugs); CORS, if
-    origins are set; admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache;
-    turns.
+    From the outermost: path prefix, if one is set or a proxy may say it; request context (id, headers, log line,
+    metrics, last word on bugs); CORS, if origins are set; admission (host name, key, rate, body, concurrency); HEAD as
+    GET; compression; response cache; turns.
     """
     app.add_middleware(TurnsMiddleware, turns=app.state.turns)
     app.add_middleware(ResponseCacheMiddleware)
@@ -145,4 +143,5 @@ def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> N
             expose_headers=("ETag", "Location", "Retry-After", "X-Request-ID"),
         )
     app.add_middleware(RequestContextMiddleware)
-    app.add_middleware(PathPrefixMiddleware, settings=settings)
+    if settings.path_prefix or settings.trusted_proxies:
+        app.add_middleware(PathPrefixMiddleware, settings=settings)

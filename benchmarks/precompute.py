@@ -93,9 +93,8 @@ def timed(method: str, count: int, workers: int, folder: Path) -> dict[str, floa
     from darrm_opt.answers.running_time import solve_seconds
     from solver_cache import DesignSpec, open_store
     from solver_cache.precompute.cluster import Cluster
-    from solver_cache.precompute.executor import Executor
+    from solver_cache.precompute.executor import Executor, Processes
     from solver_cache.precompute.plan import make_plan
-    from solver_cache.precompute.processes import Processes
     from solver_cache.precompute.scheduler import RunOptions, run
 
     problems = specs(count)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from darrm_client.backend import ClientBackend
+from darrm_client.connect import ClientBackend
 from darrm_client.transport import Deadline
 from darrm_opt.answers.verification import member, members, parse_problem, verify_gamma
 

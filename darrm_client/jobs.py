@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from darrm_client.backend import ClientBackend
+from darrm_client.connect import ClientBackend
 from darrm_client.errors import DeadlineExceeded, JobFailed
 from darrm_client.transport import Deadline
 from darrm_opt.answers import design

@@ -1,24 +1,26 @@
-"""Cached solve: look the answer up and re-prove it, else solve and store it."""
+"""Cached solve: look the answer up and re-prove it, else solve and store it; and the same for answers as records.
+
+Who answers in JSON reads and writes records, one blocking call each, for use in a thread.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from darrm_opt.design.objective import AnyObjective
-from darrm_opt.design.solution import Solution, Watcher
+from darrm_opt.design.solution import Solution, Status, Watcher
 from darrm_opt.design.solver import Method, Shape, check_choices, solve
-from darrm_opt.design_spec import DesignSpec
+from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.problem import Problem
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import PluralitySolution, solve_plurality
 from solver_cache.errors import CacheError, ReadOnlyCache
-from solver_cache.kinds import Answer, Spec, kind_of
-from solver_cache.model import Decision, Row, row_of
+from solver_cache.model import Answer, Decision, Row, Spec, kind_of, row_of
 from solver_cache.store import NoStore, Store
 from solver_cache.validate import Validation, validate_row
 
@@ -169,8 +171,8 @@ def keep(solution: Answer, store: Store) -> CachedSolution[Any]:
 
 
 @dataclass(frozen=True)
-class StoreOutcome:
-    """Outcome of `keep_row`.
+class _StoreOutcome:
+    """Outcome of `_keep_row`.
 
     Attributes:
         other: a valid answer that another process stored first, and that stands; None: there is none.
@@ -183,7 +185,7 @@ class StoreOutcome:
     trouble: str = ""
 
 
-def keep_row(row: Row, spec: Spec, store: Store, invalid_row: Row | None) -> StoreOutcome:
+def _keep_row(row: Row, spec: Spec, store: Store, invalid_row: Row | None) -> _StoreOutcome:
     """Store a valid row in the place of an invalid one, or where there was none; a valid one that came first stands.
 
     Args:
@@ -195,13 +197,13 @@ def keep_row(row: Row, spec: Spec, store: Store, invalid_row: Row | None) -> Sto
     try:
         stored = store.put(row, replacing=invalid_row)
     except ReadOnlyCache as err:  # as the user asked for: nothing to warn of
-        return StoreOutcome(None, stored=False, trouble=str(err))
+        return _StoreOutcome(None, stored=False, trouble=str(err))
     except CacheError as err:
         return _not_stored(spec, store, str(err))
     if stored == row:
-        return StoreOutcome(None, stored=not isinstance(store, NoStore))
+        return _StoreOutcome(None, stored=not isinstance(store, NoStore))
     other = validate_row(stored, spec).solution
-    return StoreOutcome(other, stored=other is not None, trouble="" if other else "another row stands there")
+    return _StoreOutcome(other, stored=other is not None, trouble="" if other else "another row stands there")
 
 
 def _look_up(spec: Spec, store: Store) -> tuple[Row | None, Validation[Answer]]:
@@ -226,10 +228,66 @@ def _keep(
     if validation.solution is None:
         outcome = _not_stored(spec, store, f"it does not pass its own check: {validation.reason}")
     else:
-        outcome = keep_row(new_row, spec, store, invalid_row)
+        outcome = _keep_row(new_row, spec, store, invalid_row)
     return CachedSolution(outcome.other or solution, decision, outcome.stored, outcome.trouble)
 
 
-def _not_stored(spec: Spec, store: Store, trouble: str) -> StoreOutcome:
+def _not_stored(spec: Spec, store: Store, trouble: str) -> _StoreOutcome:
     _LOG.warning("%s: the answer to %s is not stored: %s", store.url, spec.key, trouble)
-    return StoreOutcome(None, stored=False, trouble=trouble)
+    return _StoreOutcome(None, stored=False, trouble=trouble)
+
+
+def load_record(key: str, store: Store) -> dict[str, Any] | None:
+    """Return the record stored under ``key``, proved private again for its own problem; None if there is none.
+
+    The record of a table says so (`solver_cache.model.is_table`).
+
+    Raises:
+        CacheError: the store cannot be read.
+    """
+    row = store.get(key)
+    if row is None:
+        return None
+    validation = validate_row(row)
+    if validation.solution is None:
+        _LOG.warning("%s: row %s is %s and is not given: %s", store.url, key, validation.decision, validation.reason)
+        return None
+    return _record(validation.solution)
+
+
+def _record(answer: Answer) -> dict[str, Any]:
+    return kind_of(answer).record(answer)
+
+
+def load_records(requests: Sequence[Spec], store: Store) -> list[dict[str, Any] | None]:
+    """Return the stored records that answer requests, proved again, or None for each; raises as `load_record`."""
+    solutions = [recall(request, store) for request in requests]
+    return [None if solution is None else _record(solution) for solution in solutions]
+
+
+def save_record(spec: Spec, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
+    """Store an optimal answer that its solver process has proved; return the record then stored, and whether one is.
+
+    A bad row in its place is replaced; a good one stays, and is returned. The third value is the reason why the answer
+    was not stored, which is logged as well; usually it is empty.
+    """
+    try:
+        row = store.get(spec.key)
+    except CacheError as err:
+        _LOG.warning("the answer to %s is not stored: %s", spec.key, err)
+        return record, False, str(err)
+    solution: Answer | None = validate_row(row, spec).solution
+    if solution is None:
+        text = canonical_json(record)
+        result = _keep_row(Row(spec.key, CORE, text, digest(text)), spec, store, row)
+        if result.other is None:
+            return record, result.stored, result.trouble
+        solution = result.other
+    return _record(solution), True, ""
+
+
+def save_records(answers: Sequence[tuple[Spec, dict[str, Any]]], store: Store) -> None:
+    """Store the new answers that solving again would not improve, as `save_record` does; failures are only logged."""
+    for request, record in answers:
+        if Status(record["status"]).is_final:
+            save_record(request, record, store)

@@ -14,9 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from api.errors.accepted import ACCEPTED, field_of
-from api.errors.exceptions import FieldError, TooManyJobs, WorkLimitExceeded
 from api.errors.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
-from api.errors.problem_types import PROBLEM_TYPES, URN, problem_type_of
+from api.errors.problem_types import PROBLEM_TYPES, URN, FieldError, TooManyJobs, WorkLimitExceeded, problem_type_of
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
 from darrm_opt.number_text import out_of_range

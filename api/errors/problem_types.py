@@ -1,24 +1,79 @@
-"""Problem types (RFC 9457): one table of every HTTP error with its type, status, title and exceptions."""
+"""Problem types (RFC 9457): the exceptions of the service, and one table of every HTTP error.
+
+Each exception is named for what the client can do about it; the table gives each type its status and title.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from api.errors.exceptions import (
-    ClientDisconnected,
-    FieldError,
-    JobCancelled,
-    NotAcceptable,
-    NotCached,
-    Overloaded,
-    ShuttingDown,
-    TooManyJobs,
-    WorkLimitExceeded,
-)
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven
 from solver_cache.errors import CacheError
 from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, TaskTimeout
+
+
+class ShuttingDown(DarrmError):
+    """The server is shutting down; whatever it was solving is put back into the queue."""
+
+
+class Overloaded(DarrmError):
+    """The server has as much work waiting as it accepts; asking again later helps."""
+
+
+class TooManyJobs(DarrmError):
+    """One client has too much new work waiting; asking again later helps.
+
+    Attributes:
+        seconds: when to ask again [s].
+    """
+
+    def __init__(self, message: str, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(message)
+
+
+class JobCancelled(DarrmError):
+    """The job that the client waited for was cancelled."""
+
+
+class NotAcceptable(DarrmError):
+    """The Accept header excludes every media type that the answer has."""
+
+
+class NotCached(DarrmError):
+    """The answer is not in the store, and this server does not design it."""
+
+
+class ClientDisconnected(DarrmError):
+    """The client disconnected before the answer was ready; nobody reads this error."""
+
+
+class WorkLimitExceeded(DarrmError):
+    """The request needs more work than this server does for one request; asking again does not help.
+
+    Attributes:
+        seconds: expected solving time [s]; None where it was not estimated.
+        field: the field that makes it too much; "" for the whole request.
+    """
+
+    def __init__(self, message: str, seconds: float | None = None, field: str = "") -> None:
+        self.seconds = seconds
+        self.field = field
+        super().__init__(message)
+
+
+class FieldError(DarrmError):
+    """A field whose text has parameters of its own, such as an objective, is not valid.
+
+    Attributes:
+        field: name of the field.
+    """
+
+    def __init__(self, field: str, complaint: InvalidInput) -> None:
+        self.field = field
+        super().__init__(str(complaint))
+
 
 URN = "urn:darrm-opt:problem:"
 """Prefix of every type's URI."""

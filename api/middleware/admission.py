@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from api.access.client_shares import FairQueue, RateLimiter, shared_table
 from api.access.clients import (
     UNLIMITED_PATHS,
     check_forwarded,
@@ -25,9 +26,7 @@ from api.access.clients import (
     needs_key,
     set_current_client,
 )
-from api.access.fair_queue import FairQueue
 from api.access.keys import KeyRing, open_ring
-from api.access.rate_limits import RateLimiter, shared_table
 from api.errors.problem_details import Rejection, retry_after
 from api.settings import Settings
 

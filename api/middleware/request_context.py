@@ -1,4 +1,4 @@
-"""Request context: id, security headers, log line and metrics of every request, and the last word on bugs.
+"""Request context: path prefix, id, security headers, log line and metrics of every request, and the last word on bugs.
 
 An unhandled exception is logged with its traceback and answered with problem details that carry the request's id and
 nothing else; a request that is cancelled because the server stops is answered with 503.
@@ -12,11 +12,13 @@ import time
 from functools import lru_cache
 from typing import Any
 
+from api.access.path_prefix import forwarded_prefix, is_trusted, set_current_prefix
 from api.errors.problem_details import Rejection, retry_after
 from api.errors.problem_types import CLIENT_CLOSED_REQUEST
 from api.middleware.admission import App, Receive, Scope, Send, send_rejection
 from api.observability import audit, metrics, traces
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request
+from api.settings import Settings
 
 _LOG = logging.getLogger("api")
 
@@ -117,3 +119,31 @@ def _client_name(scope: Scope) -> str:
 def _route_template(scope: Scope) -> str:
     """Return the template of the route that answered; a folder of files is one route."""
     return scope.get("darrm.route") or getattr(scope.get("route"), "path", None) or UNMATCHED_ROUTE
+
+
+PEER = "darrm.peer"
+"""Entry of a request's scope: address and port of the connection, whatever proxies say (`api.server.protocol`)."""
+
+
+class PathPrefixMiddleware:
+    """ASGI middleware, the outermost: behind it, paths begin at the root.
+
+    Args:
+        app: the application and its other middleware.
+        settings: the prefix, and whose X-Forwarded-Prefix is trusted.
+    """
+
+    def __init__(self, app: App, settings: Settings) -> None:
+        self._app, self._prefix, self._proxies = app, settings.path_prefix, settings.trusted_proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, by its path below the prefix."""
+        if scope["type"] == "http":
+            prefix, peer = self._prefix, scope.get(PEER) or scope.get("client")
+            if self._proxies and is_trusted(peer[0] if peer else None, self._proxies):
+                forwarded = forwarded_prefix(scope["headers"])
+                prefix = prefix if forwarded is None else forwarded
+            set_current_prefix(prefix)
+            if prefix and scope["path"].startswith(f"{prefix}/"):
+                scope = {**scope, "path": scope["path"].removeprefix(prefix)}
+        await self._app(scope, receive, send)

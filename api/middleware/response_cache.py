@@ -20,7 +20,7 @@ from fastapi import Request, Response
 
 from api.middleware.admission import App, Receive, Scope, Send
 from api.observability import audit, metrics
-from api.schemas import formats
+from api.responses import encoded_response
 
 MAX_CACHE_BYTES = 64 * 2**20
 """Memory for all entries together [bytes]."""
@@ -133,7 +133,7 @@ def conditional_response(body: EncodedAnswer, request: Request, caching: str, na
     headers = {"ETag": body.etag, "Cache-Control": caching}
     if etag_matches(request.headers.getlist("if-none-match"), body.etag):
         return Response(status_code=304, headers={**headers, "Vary": "Accept"})
-    return formats.encoded_response(body.content, body.form, name, headers)
+    return encoded_response(body.content, body.form, name, headers)
 
 
 class ResponseCacheMiddleware:
@@ -169,6 +169,6 @@ class ResponseCacheMiddleware:
 @lru_cache(maxsize=256)  # to make them takes longer than to send them
 def _headers(form: str, etag: str, length: int) -> tuple[tuple[bytes, bytes], ...]:
     """Return the headers of an answer to a query from the cache."""
-    response = formats.encoded_response(b"", form, "gamma", {"ETag": etag, "Cache-Control": REVALIDATE})
+    response = encoded_response(b"", form, "gamma", {"ETag": etag, "Cache-Control": REVALIDATE})
     response.headers["content-length"] = str(length)
     return tuple(response.raw_headers)

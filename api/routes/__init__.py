@@ -6,7 +6,6 @@ from fastapi import APIRouter
 
 from api.routes import (
     accounting,
-    audit,
     batch,
     curves,
     designs,
@@ -16,7 +15,6 @@ from api.routes import (
     operations,
     page,
     plurality,
-    webhooks,
 )
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
@@ -29,8 +27,6 @@ ROUTERS: tuple[APIRouter, ...] = tuple(
         plurality,
         designs,
         jobs,
-        webhooks,
-        audit,
         operations,
         openapi,
         page,

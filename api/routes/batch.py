@@ -11,14 +11,13 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from api.errors.exceptions import WorkLimitExceeded
 from api.errors.handlers import problem_of, validation_problem
 from api.errors.problem_details import ProblemDetails
+from api.errors.problem_types import WorkLimitExceeded
 from api.middleware.admission import client_name
+from api.responses import Columns, error_responses, negotiated_form, pending_answer, table_content, table_response
 from api.routes.requests import Service, create_router
-from api.routes.responses import error_responses, negotiated_form, pending_answer, table_response
-from api.schemas import BatchAnswer, BatchItem, BatchRequest, DesignRequest, GammaAnswer, formats
-from api.service import repository
+from api.schemas import BatchAnswer, BatchItem, BatchRequest, DesignRequest, GammaAnswer
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_work
 from darrm_opt.answers.running_time import estimate_cost
@@ -32,7 +31,7 @@ router = create_router("design")
     summary="The certified γ_opt of many problems",
     response_model=BatchAnswer,
     responses={
-        200: formats.table_content(
+        200: table_content(
             "One result for each problem, in order; as CSV or npz, the columns problem, status, id, l, gamma, detail: "
             "a line for each l of each γ, and one for each problem without."
         ),
@@ -80,7 +79,7 @@ def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) 
                 continue
     if sum(seconds.values()) <= service.settings.max_work_seconds:
         return 0.0
-    return sum(cost for key, cost in seconds.items() if not repository.has_record(key, service.store))
+    return sum(cost for key, cost in seconds.items() if service.store.get(key) is None)
 
 
 async def _answer_one(
@@ -102,7 +101,7 @@ def _failed_item(details: ProblemDetails) -> BatchItem:
     return BatchItem.model_validate({"status": details.status, "answer": None, "pending": None, "problem": details})
 
 
-def _columns(results: Sequence[BatchItem]) -> formats.Columns:
+def _columns(results: Sequence[BatchItem]) -> Columns:
     lines: list[tuple[Any, ...]] = []
     for i, item in enumerate(results):
         if item.answer is not None:

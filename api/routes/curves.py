@@ -7,7 +7,16 @@ from typing import Any
 from fastapi import Request, Response
 
 from api.errors.accepted import ACCEPTED, MAX_POINTS
-from api.errors.exceptions import NotCached
+from api.errors.problem_types import NotCached
+from api.responses import (
+    DESIGN_RESPONSES,
+    Columns,
+    negotiated_form,
+    pending_response,
+    require_json,
+    table_content,
+    table_response,
+)
 from api.routes.requests import (
     Service,
     compute,
@@ -15,13 +24,6 @@ from api.routes.requests import (
     find_answer,
     get_and_post,
     respond,
-)
-from api.routes.responses import (
-    DESIGN_RESPONSES,
-    negotiated_form,
-    pending_response,
-    require_json,
-    table_response,
 )
 from api.schemas import (
     CurveRequest,
@@ -32,7 +34,6 @@ from api.schemas import (
     ProfileRequest,
     TradeoffAnswer,
     TradeoffRequest,
-    formats,
 )
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
@@ -60,7 +61,7 @@ router = create_router("curves")
     summary="Errors of γ_opt and of the baselines over p",
     response_model=ErrorCurveAnswer,
     responses={
-        200: formats.table_content("The curves; as CSV or npz, the columns curve, p, tv_error, disagreement."),
+        200: table_content("The curves; as CSV or npz, the columns curve, p, tv_error, disagreement."),
         **DESIGN_RESPONSES,
     },
 )
@@ -101,7 +102,7 @@ _CURVE_FIELDS = ("id", "cached", "nearest", "shape", "status", "warnings")
     summary="Utility over the privacy allowance",
     response_model=TradeoffAnswer,
     responses={
-        200: formats.table_content(
+        200: table_content(
             "The points in the order asked; as CSV or npz, the columns m, target_epsilon, delta, utility, upper_bound, "
             "gap, status, id, and those of the average errors, such as optimal_tv_error."
         ),
@@ -141,7 +142,7 @@ def _estimate(params: TradeoffRequest, service: DesignService) -> tuple[list[Des
     return specs, tradeoff_seconds(missing, specs, compared)
 
 
-def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
+def _tradeoff_columns(answer: dict[str, Any]) -> Columns:
     columns = {name: answer[name] for name in ("m", "target_epsilon", "delta", "utility")}
     columns |= {name: [point[name] for point in answer["points"]] for name in ("upper_bound", "gap", "status", "id")}
     for name, curve in (answer["curves"] or {}).items():
@@ -179,7 +180,7 @@ async def least(params: LeastRequest, request: Request, service: Service) -> Res
     summary="Privacy profile of one release",
     response_model=ProfileAnswer,
     responses={
-        200: formats.table_content("The profile; as CSV or npz, the columns epsilon, delta, attained."),
+        200: table_content("The profile; as CSV or npz, the columns epsilon, delta, attained."),
         **DESIGN_RESPONSES,
     },
 )

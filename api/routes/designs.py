@@ -10,10 +10,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
-from api.errors.exceptions import NotCached
+from api.errors.problem_types import NotCached
 from api.observability import audit
+from api.responses import error_responses, json_response, require_json
 from api.routes.requests import Service, create_router, from_query, query_parameters
-from api.routes.responses import error_responses, json_response, require_json
 from api.schemas import GammaAnswer
 from api.schemas.designs import (
     ComparisonAnswer,
@@ -27,10 +27,11 @@ from api.schemas.designs import (
     summary,
 )
 from api.schemas.plurality import TableAnswer
-from api.service import repository
 from api.service.design_service import DesignService
 from darrm_opt.answers.plurality import table_to_dict
 from solver_cache.designs import StoredDesign
+from solver_cache.model import is_table
+from solver_cache.solve import load_record
 
 router = create_router("designs", "/v1/designs")
 
@@ -104,11 +105,11 @@ async def untag_design(id: DesignId, tag: TagName, request: Request, service: Se
 async def _design(id: str, service: DesignService) -> DesignAnswer:
     audit.mention_question(id)
     stored = await service.run_in_reader(service.store.designs.get, id)
-    record = None if stored is None else await service.run_in_reader(repository.load_record, id, service.store)
+    record = None if stored is None else await service.run_in_reader(load_record, id, service.store)
     if stored is None or record is None:
         raise _unknown(id)
     design: GammaAnswer | TableAnswer
-    if repository.is_table(record):
+    if is_table(record):
         design = TableAnswer.model_validate(table_to_dict(id, record))
     else:
         design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})

@@ -7,9 +7,27 @@ from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
 
-from api.errors.exceptions import NotCached
+from api.errors.problem_types import NotCached
 from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
 from api.observability import audit, metrics
+from api.responses import (
+    DESIGN_RESPONSES,
+    ETAG_HEADER,
+    IF_NONE_MATCH_PARAMETER,
+    IMMUTABLE,
+    JOB_RESPONSES,
+    NOT_MODIFIED_RESPONSE,
+    Columns,
+    encode,
+    encoded_response,
+    error_responses,
+    json_response,
+    negotiated_form,
+    pending_response,
+    require_json,
+    table_content,
+    table_response,
+)
 from api.routes.requests import (
     Service,
     create_router,
@@ -19,33 +37,20 @@ from api.routes.requests import (
     query_parameters,
     respond,
 )
-from api.routes.responses import (
-    DESIGN_RESPONSES,
-    ETAG_HEADER,
-    IF_NONE_MATCH_PARAMETER,
-    IMMUTABLE,
-    JOB_RESPONSES,
-    NOT_MODIFIED_RESPONSE,
-    error_responses,
-    json_response,
-    negotiated_form,
-    pending_response,
-    require_json,
-    table_response,
-)
-from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer, VerifyRequest, formats
-from api.service import repository
+from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer, VerifyRequest
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
 from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict, verification_seconds
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
+from solver_cache.model import is_table
+from solver_cache.solve import load_record
 
 router = create_router("design")
 
 _parse_query = from_query(DesignRequest)
 
-_GAMMA = formats.table_content("The certified γ; as CSV or npz, the columns l and gamma.")
+_GAMMA = table_content("The certified γ; as CSV or npz, the columns l and gamma.")
 
 _PARAMETERS = query_parameters(DesignRequest)
 
@@ -106,12 +111,8 @@ async def get_gamma_by_id(
     body = _response_cache(request).get(id, form)
     if body is None:
         service = await get_service(request)
-        record = (
-            await service.run_in_reader(repository.load_record, id, service.store)
-            if KEY_PATTERN.fullmatch(id)
-            else None
-        )
-        if record is None or repository.is_table(record):
+        record = await service.run_in_reader(load_record, id, service.store) if KEY_PATTERN.fullmatch(id) else None
+        if record is None or is_table(record):
             raise NotCached(f"No γ is stored under the id {id[:80]}. Ask for its problem at /v1/gamma.")
         body = _encode_and_cache({"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request))
     caching = IMMUTABLE if request.app.state.settings.keys is None else f"private, {IMMUTABLE}"
@@ -134,11 +135,7 @@ async def _design(params: DesignRequest, form: str, request: Request, query: tup
         metrics.count_lookups("memory")
         if query:
             cache.put(body, *query)
-    return (
-        conditional_response(body, request, REVALIDATE)
-        if query
-        else formats.encoded_response(body.content, form, "gamma")
-    )
+    return conditional_response(body, request, REVALIDATE) if query else encoded_response(body.content, form, "gamma")
 
 
 def is_final(answer: dict[str, Any]) -> bool:
@@ -151,14 +148,14 @@ def _encode_and_cache(
 ) -> EncodedAnswer:
     """Return a stored answer encoded, and put it into the response cache under its id, and under its query if any."""
     answer = GammaAnswer.model_validate(record)
-    body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(record)), form, record["id"])
+    body = EncodedAnswer.of(encode(answer, form, lambda: gamma_columns(record)), form, record["id"])
     cache.put(body, answer.id, form)
     if query:
         cache.put(body, *query)
     return body
 
 
-def gamma_columns(answer: dict[str, Any]) -> formats.Columns:
+def gamma_columns(answer: dict[str, Any]) -> Columns:
     """Return the table of an answer."""
     return {"l": range(len(answer["gamma"])), "gamma": answer["gamma"]}
 
@@ -186,7 +183,7 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
     settings = service.settings
     params.check_estimable()
     spec = params.spec()
-    cost, stored = estimate_cost(spec, params.method), repository.has_record(spec.key, service.store)
+    cost, stored = estimate_cost(spec, params.method), service.store.get(spec.key) is not None
     allowed = settings.max_voters >= params.K and cost.seconds <= settings.max_work_seconds and settings.solve == "on"
     return EstimateAnswer.model_validate({**estimate_to_dict(spec, cost, stored=stored), "allowed": stored or allowed})
 

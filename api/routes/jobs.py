@@ -1,30 +1,45 @@
-"""Routes of jobs: submit, list, read, cancel, and follow by server-sent events."""
+"""Routes of jobs: submit, list, read, cancel, follow by server-sent events; and webhooks, which tell their end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import lru_cache
-from typing import Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from api.access.path_prefix import current_prefix
-from api.errors.exceptions import ShuttingDown
+from api.errors.problem_types import ShuttingDown
+from api.observability import audit
+from api.responses import RETRY_AFTER, error_responses, json_response, pending_response
 from api.routes.requests import Service, create_router, from_query, query_parameters
-from api.routes.responses import RETRY_AFTER, error_responses, json_response, pending_response
 from api.schemas import (
     DesignRequest,
     GammaAnswer,
     PendingAnswer,
 )
-from api.schemas.jobs import JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
+from api.schemas.jobs import (
+    JobAnswer,
+    JobId,
+    JobsAnswer,
+    ListRequest,
+    WebhookAnswer,
+    WebhookId,
+    WebhookRequest,
+    WebhooksAnswer,
+    job_answer,
+    webhook_answer,
+)
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
 from api.service.job_events import JobUpdate
 from api.tasks.answers import KINDS, answer_model, read_task
 from solver_cache.jobs import DAMAGED_ROW, Job
+
+if TYPE_CHECKING:
+    from api.service.webhooks import Webhooks
 
 router = create_router("jobs", "/v1/jobs")
 
@@ -250,3 +265,40 @@ def _event_text(job: Job, prefix: str) -> str:
     """Return a state of a job as JSON, with links below a prefix, which is the current one."""
     del prefix
     return job_answer(job).model_dump_json()
+
+
+@router.post("/{id}/webhooks", status_code=201, summary="Tell the end of a job", responses=error_responses(404, 422))
+async def add_webhook(params: WebhookRequest, id: JobId, service: Service) -> WebhookAnswer:
+    """Send a signed POST (Standard Webhooks) when the job ends, or at once if it has ended.
+
+    If it fails, it is tried again for two days. It is delivered at least once: a receiver that sees one `webhook-id`
+    twice ignores the second. Asking again for the same address while it is pending returns the same webhook.
+    """
+    webhooks = _webhooks(service)
+    await find_job(id, service)
+    return webhook_answer(*await webhooks.add(id, params.url))
+
+
+@router.get("/{id}/webhooks", summary="Who is told the end of a job", responses=error_responses(404, 422))
+async def list_webhooks(id: JobId, service: Service) -> WebhooksAnswer:
+    """List the webhooks that this client asked for, with what became of them."""
+    webhooks = _webhooks(service)
+    await find_job(id, service)
+    return WebhooksAnswer(webhooks=[webhook_answer(webhook) for webhook in await webhooks.list(id)])
+
+
+@router.delete(
+    "/{id}/webhooks/{webhook}", status_code=204, summary="Take a webhook back", responses=error_responses(404, 422)
+)
+async def remove_webhook(id: JobId, webhook: WebhookId, service: Service) -> Response:
+    """Forget a webhook: it is not delivered any more."""
+    audit.mention_job(id)
+    if not await _webhooks(service).remove(webhook, id):
+        raise HTTPException(404, f"This job has no webhook {webhook}.")
+    return Response(status_code=204)
+
+
+def _webhooks(service: DesignService) -> Webhooks:
+    if service.webhooks is None:
+        raise HTTPException(404, "There are no webhooks on this server: its operator sets DARRM_WEBHOOK_SECRET.")
+    return service.webhooks

@@ -10,10 +10,10 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from api.middleware.compression import compressed
+from api.middleware.response_bodies import compressed
 from api.middleware.response_cache import REVALIDATE, EncodedAnswer, conditional_response
+from api.responses import JSON
 from api.schemas.fields import AnswerModel, RequestModel
-from api.schemas.formats import JSON
 
 router = APIRouter(include_in_schema=False)
 

@@ -1,4 +1,4 @@
-"""Operations: health, readiness and metrics."""
+"""Operations: health, readiness, metrics, and the audit log."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import logging
 import math
 import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import Field
-from starlette.exceptions import HTTPException
 
 from api.errors.problem_details import CONTENT, MEDIA_TYPE, Rejection
 from api.errors.problem_types import PROBLEM_TYPES
 from api.observability import audit, metrics
 from api.observability.logs import current_request_id
-from api.routes.requests import Service
+from api.responses import error_responses, require_json
+from api.routes.requests import Service, from_query, query_parameters
+from api.schemas.audit import AuditAnswer, AuditEntryAnswer, AuditRequest
 from api.schemas.fields import AnswerModel
 from api.tasks.design import is_database, solve_smallest
 from darrm_opt import __version__
@@ -197,3 +198,25 @@ class ReadinessCheck:
 def is_ready(findings: dict[str, str]) -> bool:
     """Tell whether every part can be used."""
     return all(finding in {"ok", "busy", "off"} for finding in findings.values())
+
+
+Params = Annotated[AuditRequest, Depends(from_query(AuditRequest))]
+
+
+@router.get(
+    "/v1/audit",
+    summary="The last entries of the audit log",
+    openapi_extra=query_parameters(AuditRequest),
+    responses=error_responses(404, 406, 422),
+)
+async def get_audit(params: Params, request: Request, service: Service) -> AuditAnswer:
+    """Read the end of the audit log's file; for keys with the role admin."""
+    require_json(request)
+    log = request.app.state.audit_log
+    if not isinstance(log, audit.AuditFile):
+        raise HTTPException(404, "There is no audit log in a file: the operator sets DARRM_AUDIT_LOG.")
+    try:
+        entries = await service.run_in_reader(log.last, params.limit)
+    except OSError as err:
+        raise HTTPException(503, "The audit log cannot be read; the server's log says why.") from err
+    return AuditAnswer(entries=[AuditEntryAnswer.model_validate(entry) for entry in entries])

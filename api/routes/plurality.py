@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from api.errors.exceptions import NotCached
+from api.errors.problem_types import NotCached
 from api.middleware.response_cache import EncodedAnswer, conditional_response
 from api.observability import audit
-from api.routes.requests import Service, create_router, get_and_post, respond
-from api.routes.responses import (
+from api.responses import (
     ETAG_HEADER,
     IF_NONE_MATCH_PARAMETER,
     IMMUTABLE,
     JOB_RESPONSES,
+    JSON,
     NOT_MODIFIED_RESPONSE,
     error_responses,
     require_json,
 )
+from api.routes.requests import Service, create_router, get_and_post, respond
 from api.schemas.designs import DesignId
-from api.schemas.formats import JSON
-from api.schemas.groups import TableDesignAnswer, TableRequest
 from api.schemas.plurality import (
     PluralityAnswer,
     PluralityOptionsAnswer,
     PluralityOptionsRequest,
     PluralityRequest,
     TableAnswer,
+    TableDesignAnswer,
+    TableRequest,
 )
-from api.service import repository
 from api.service.work_limits import check_voters
 from darrm_opt.answers.plurality import group_seconds, options_seconds, plurality_seconds, table_spec, table_to_dict
 from darrm_opt.tables.group_table import problem_record as group_record
 from darrm_opt.tables.record import problem_record
+from solver_cache.model import is_table
+from solver_cache.solve import load_record
 
 router = create_router("design")
 
@@ -100,8 +102,8 @@ async def get_plurality_by_id(id: DesignId, request: Request, service: Service) 
     """Read a stored rule; it is proved again, and nothing is solved."""
     require_json(request)
     audit.mention_question(id)
-    record = await service.run_in_reader(repository.load_record, id, service.store)
-    if record is None or not repository.is_table(record):
+    record = await service.run_in_reader(load_record, id, service.store)
+    if record is None or not is_table(record):
         raise NotCached(f"No rule is stored under the id {id}. Ask for its problem at /v1/plurality.")
     answer = TableAnswer.model_validate(table_to_dict(id, record))
     return conditional_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request, IMMUTABLE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.schemas.accounts import ComposeAnswer, ComposeRequest
-from api.schemas.comparison import CompareAnswer, CompareRequest
+from api.schemas.comparison import CompareAnswer, CompareRequest, PlanAnswer, ReleasePlanRequest
 from api.schemas.curves import (
     CurveRequest,
     ErrorCurveAnswer,
@@ -24,7 +24,6 @@ from api.schemas.design import (
 )
 from api.schemas.inverse import LeastAnswer, LeastRequest
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest, PendingAnswer
-from api.schemas.plans import PlanAnswer, ReleasePlanRequest
 from api.schemas.plurality import PluralityAnswer, PluralityRequest
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Comparison of release mechanisms within one budget, as a request and an answer."""
+"""Ranking of release mechanisms within one budget, a comparison and a plan, as requests and answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.accepted import ACCEPTED
 from api.schemas.accounts import EachAnswer, TotalRequest, prior_of
-from api.schemas.design import objective_of
+from api.schemas.design import ProblemAnswer, objective_of
 from api.schemas.fields import (
     EXAMPLES,
     AnswerModel,
@@ -19,6 +19,7 @@ from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
+from darrm_opt.planning.option import MECHANISMS
 from darrm_opt.problem import FRESH
 
 
@@ -148,3 +149,114 @@ class CompareAnswer(AnswerModel):
         description="What needs no noise within the total, in words, as the plan says it; empty if nothing does.",
     )
     not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")
+
+
+class ReleasePlanRequest(TotalRequest):
+    """Voters, queries and a budget: what should be released?"""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"K": 11, "epsilon": 0.5, "affected": 1, "queries": 1000, "total_epsilon": 1.0},
+                {"K": 3, "epsilon": "inf", "affected": 1, "queries": 2, "total_epsilon": 2.0, "total_delta": 1e-5},
+            ]
+        }
+    )
+
+    prior: Annotated[
+        str,
+        Field(
+            max_length=20_000,
+            description="How votes fall: the text of an objective with a prior, such as shared(2,5), or "
+            "histogram(9,1,0,2) for votes that were counted.",
+            examples=["shared(2,5)"],
+        ),
+    ] = "rectangular"
+    least_accuracy: Annotated[
+        FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
+    ] = 0.6
+    time_limit: Annotated[
+        FiniteFloat | None,
+        described(
+            "About how long to search [s]: then the plan is what was found, all of it proved.", exclusiveMinimum=0
+        ),
+    ] = None
+
+    def spec(self) -> DesignSpec:
+        """Return a design for these voters, with the total as its target.
+
+        Raises:
+            InvalidInput: a number is out of its range.
+            FieldError: the prior is not valid for this K.
+        """
+        self.check_total()
+        if not 0.5 <= self.least_accuracy < 1:
+            raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
+        self.check_prior(self.prior)
+        return self.voters_spec()
+
+
+class OptionAnswer(AnswerModel):
+    """One mechanism, calibrated to the total."""
+
+    mechanism: str = Field(
+        description=f"The mechanism, one of {', '.join(MECHANISMS)}; optimal: γ_opt of one target; "
+        "optimal_sequence: one γ for all queries at once."
+    )
+    fits: bool = Field(description="Whether any amount of it is within the total.")
+    outcome: Literal["fits", "does not fit", "not computed", "does not apply"] | None = Field(
+        default=None,
+        description="The same, and where it does not fit, whether that is known; null: of an earlier release.",
+    )
+    accuracy: FiniteFloat | None = Field(
+        description="Pr[release = majority that was voted] over the prior [probability]; null where it does not fit."
+    )
+    queries: int | None = Field(description="Answers allowed [releases]; null: without limit, or it does not fit.")
+    spent: EachAnswer | None = Field(description="(ε, δ) of all of them together, proved; null where it does not fit.")
+    account: str = Field(
+        description="What proves that: post-processing, votes, bits, profile, "
+        "optimal or simple; none where it does not fit."
+    )
+    voters: int = Field(description="Whose majority is released [voters].")
+    problem: ProblemAnswer | None = Field(
+        description="The voters and the target of one release for which γ is proved; null where no γ is needed."
+    )
+    gamma: list[FiniteFloat] | None = Field(description="γ(0..K) [probability]; null likewise.")
+    why: str = Field(description="In words.")
+
+
+class SuggestionAnswer(AnswerModel):
+    """A change of the request that makes an option useful; proved."""
+
+    change: Literal["queries", "total"] = Field(description="What to change.")
+    queries: int | None = Field(description="How many would fit [releases]; null: without limit.")
+    total: EachAnswer = Field(description="Within which total.")
+    accuracy: FiniteFloat = Field(description="At least this [probability].")
+    words: str = Field(description="The same in words.")
+
+
+class PlanAnswer(AnswerModel):
+    """Plan: what to do, and every mechanism compared."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PLAN_EXAMPLE"]]})
+
+    voters: VotersAnswer
+    fresh: bool = Field(description=f"Whether the voters were taken to be fresh. {FRESH}")
+    draw: DrawAnswer | None = Field(
+        default=None, description="How the voters' subsamples are drawn; null where nothing was said of it."
+    )
+    queries: int = Field(description="Answers wanted [releases].")
+    total: EachAnswer = Field(description="(ε, δ) of all answers together.")
+    prior: str = Field(description="How votes fall.")
+    least_accuracy: FiniteFloat = Field(description="Below this an answer is of no use [probability].")
+    verdict: Literal["plain majority", "noisy majority", "none"] = Field(
+        description="plain majority: this mechanism is not needed; none: no option is of use."
+    )
+    advice: str = Field(description="What to do and why, in words.")
+    options: list[OptionAnswer] = Field(
+        description="One for each mechanism, the most accurate first; those that do not fit last."
+    )
+    suggestions: list[SuggestionAnswer] = Field(description="If no option is useful: changes that make one useful.")
+    warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")

@@ -16,10 +16,10 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from api.access.client_shares import RateLimiter
 from api.access.clients import client_at
-from api.access.rate_limits import RateLimiter
 from api.errors.problem_details import Rejection
-from api.middleware.path_prefix import PEER
+from api.middleware.request_context import PEER
 from api.observability import metrics
 from api.server.connections import TOO_MANY, OpenConnections
 

@@ -176,7 +176,7 @@ def _shared_folder(settings: Settings) -> Iterator[Settings]:
     if settings.workers == 1:
         yield settings
         return
-    from api.access.rate_limits import create_shared_table
+    from api.access.client_shares import create_shared_table
     from api.observability.metrics import MULTIPROCESS_DIR
 
     if settings.run_folder is not None:

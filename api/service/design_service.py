@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from api.access.client_shares import ClientQuota
 from api.access.clients import current_client, current_owner, may_solve
-from api.access.rate_limits import ClientQuota
-from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
+from api.errors.problem_types import JobCancelled, NotCached, ShuttingDown
 from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from api.access.client_shares import ClientQuota, FairQueue
 from api.access.clients import current_client
-from api.access.fair_queue import FairQueue
-from api.access.rate_limits import ClientQuota
-from api.errors.exceptions import ShuttingDown
+from api.errors.problem_types import ShuttingDown
 from api.server.shutdown import Shutdown
-from api.service.job_admission import JobAdmission
 from api.service.job_events import JobEvents
 from api.service.job_worker import JobWorker
-from api.service.store_calls import StoreCalls
+from api.service.work_limits import JobAdmission
 from api.settings import Settings
 from api.tasks.answers import KINDS, read_task
 from api.tasks.design import STORED, DesignTask, load_libraries
@@ -27,6 +27,7 @@ from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import SolveFailed
 from solver_cache.database.connection import Database
 from solver_cache.database.jobs import Jobs
+from solver_cache.errors import ELSEWHERE, CacheError
 from solver_cache.jobs import DAMAGED_ROW, Job
 from solver_cache.process_pool.pool import PoolState, ProcessPool
 from solver_cache.process_pool.task_loop import PoolFunction
@@ -269,3 +270,91 @@ def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], Non
         return store.jobs, lambda: None
     database = Database(f"sqlite:///{settings.run_folder / 'jobs.sqlite'}")
     return Jobs(database), database.close
+
+
+_LOG = logging.getLogger("api")
+
+
+STORE_THREADS = 4
+"""Blocking calls at once."""
+
+STORE_SECONDS = 10.0
+"""Longest call, with the time in which it waits for a thread [s]."""
+
+ANSWER_SECONDS = 1.0
+"""Time in which a store that does not hang answers a question, and between two questions to one that does [s]."""
+
+
+class StoreCalls:
+    """Threads for calls to the store, which block: each with a deadline, and refused while the store hangs.
+
+    A PostgreSQL whose kernel still answers, and a SQLite file that another process has locked, keep a call waiting for
+    as long as they like. So a call that takes `STORE_SECONDS` is given up with a `CacheError`. The store is then asked
+    until it answers; while that takes longer than a moment it hangs, and every other call fails at once.
+
+    Args:
+        name: of the threads.
+        store: which is called.
+        question: a call that succeeds if others of this kind do.
+    """
+
+    def __init__(self, name: str, store: Store, question: Callable[[], Any]) -> None:
+        self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix=name)
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-asking")
+        self._store, self._question = store, question
+        self._hangs = False
+        self._watch: asyncio.Task[None] | None = None
+
+    async def run(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Return ``work(*arguments)``, done in a thread.
+
+        A call that is given up may still take effect later.
+
+        Raises:
+            CacheError: it took `STORE_SECONDS`, or the store is known to hang.
+            Exception: whatever the work raises.
+        """
+        if self._hangs:
+            raise self._error()
+        call = asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        try:
+            done, _ = await asyncio.wait({call}, timeout=STORE_SECONDS)
+        finally:
+            call.cancel()  # nobody waits for it; it does not begin if it still waits for a thread
+        if not done:
+            if self._watch is None:
+                self._watch = asyncio.create_task(self._ask_until_answered())
+            raise self._error()
+        return call.result()
+
+    async def close(self) -> None:
+        """End the threads, once their calls have ended; those that hang are cut off."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._store.interrupt()
+        for threads in (self._threads, self._asking):
+            await asyncio.to_thread(threads.shutdown, cancel_futures=True)
+
+    async def _ask_until_answered(self) -> None:
+        """Ask the store until it answers, or fails by itself; if that takes longer than a moment, it hangs."""
+        try:
+            while True:
+                asked = asyncio.get_running_loop().run_in_executor(self._asking, self._question)
+                done, _ = await asyncio.wait({asked}, timeout=ANSWER_SECONDS)
+                if not done:
+                    if not self._hangs:
+                        _LOG.error("%s", self._error())
+                    self._hangs = True
+                    self._store.interrupt()
+                    await asyncio.wait({asked})
+                elif not (self._hangs and asked.exception()):
+                    return
+                asked.exception()
+                await asyncio.sleep(ANSWER_SECONDS)
+        finally:
+            if self._hangs:
+                _LOG.warning("the cache at %s answers again", self._store.url)
+            self._hangs, self._watch = False, None
+
+    def _error(self) -> CacheError:
+        return CacheError(self._store.url, f"it has not answered for {STORE_SECONDS:g} s", ELSEWHERE)

@@ -34,9 +34,7 @@ from api.schemas import (
     VerifyAnswer,
 )
 from api.schemas.cost import CostAnswer
-from api.schemas.groups import TableDesignAnswer
-from api.schemas.plurality import PluralityOptionsAnswer
-from api.service import repository
+from api.schemas.plurality import PluralityOptionsAnswer, TableDesignAnswer
 from api.tasks import curves
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Limits, ProgressCallback, Task, TaskContext, recheck_result
@@ -44,8 +42,9 @@ from darrm_opt.answers import accounting, cost, plurality, verification
 from darrm_opt.answers.curves import compute_profile
 from darrm_opt.design_spec import CORE, canonical_json, digest
 from solver_cache.jobs import Job
-from solver_cache.kinds import Spec
+from solver_cache.model import Spec
 from solver_cache.process_pool.task_loop import PoolFunction
+from solver_cache.solve import load_records, save_records
 
 _LOG = logging.getLogger("api.jobs")
 
@@ -187,7 +186,7 @@ class AnswerTask:
         kind, argument, known = KINDS[self.kind], self.argument, list[dict[str, Any] | None]()
         seconds, processor = limits or (ESTIMATE_ERROR * context.settings.max_work_seconds, math.inf)
         if kind.designs is not None and (specs := kind.designs(argument, None)):
-            known = await context.read(repository.load_records, specs, context.store)
+            known = await context.read(load_records, specs, context.store)
             argument = {**argument, "known": known}
         result = await context.pool.run(
             kind.compute, argument, time_limit=seconds, processor_limit=processor, progress=progress
@@ -197,7 +196,7 @@ class AnswerTask:
             known = known or [None] * len(specs)
             found = zip(specs, kind.solutions(result), known, result["doubts"], strict=True)
             additions = [(spec, record) for spec, record, was_known, doubt in found if not (was_known or doubt)]
-            await context.write(repository.save_records, additions, context.store)
+            await context.write(save_records, additions, context.store)
             result = {**result, "cached": [was_known is not None for was_known in known]}
         return {"answer": result}, result
 

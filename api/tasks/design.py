@@ -17,7 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from api.service import repository
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext
 from darrm_opt.answers.accounting import compose_releases
 from darrm_opt.answers.running_time import estimate_cost
@@ -30,8 +29,9 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from solver_cache.model import row_of
+from solver_cache.nearest import Nearest, nearest
 from solver_cache.process_pool.task_loop import Report
-from solver_cache.solve import recall
+from solver_cache.solve import recall, save_record
 from solver_cache.validate import validate_row
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class DesignTask:
 
     async def nearest(self, context: TaskContext) -> dict[str, Any] | None:
         """Return the best stored answer whose guarantee implies the one that is asked, labelled, or None."""
-        answer: dict[str, Any] | None = await context.read(repository.load_nearest, self.spec, context.store)
-        return answer
+        match: Nearest | None = await context.read(nearest, self.spec, context.store)
+        return None if match is None else {"id": self.key, "cached": True, **match.record}
 
     async def compute(
         self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
@@ -146,7 +146,7 @@ class DesignTask:
         if trouble:
             _LOG.error("job %s: the answer fails its own check: %s", self.key, trouble)
         elif Status(record["status"]).is_final:
-            record, is_stored, trouble = await context.write(repository.save_record, self.spec, record, context.store)
+            record, is_stored, trouble = await context.write(save_record, self.spec, record, context.store)
         answer = self._answer(record, cached=False)
         if is_stored:
             return STORED, answer

@@ -1,8 +1,7 @@
 """Database store and jobs: SQLite or PostgreSQL, through SQLAlchemy Core.
 
-connection  an open database: created, migrated, errors translated
-dialect     where SQLite and PostgreSQL differ
+connection  an open database: created, migrated, errors translated; where SQLite and PostgreSQL differ
 schema      tables and migrations
-store       rows
+store       rows, and claims of their keys
 jobs        jobs, one by one and in batches
 """

@@ -10,8 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, select, tuple_
 
 from darrm_opt.design_spec import CORE
-from solver_cache.database.connection import Database
-from solver_cache.database.dialect import insert_new
+from solver_cache.database.connection import Database, insert_new
 from solver_cache.database.schema import SOLUTIONS, TAGS
 from solver_cache.designs import (
     CLOSE,
@@ -25,8 +24,7 @@ from solver_cache.designs import (
     unknown_after,
 )
 from solver_cache.jobs import PAGE_SIZE
-from solver_cache.kinds import is_shape
-from solver_cache.model import SearchColumns
+from solver_cache.model import SearchColumns, is_shape
 
 _NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
 

@@ -25,8 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.elements import ColumnElement
 
-from solver_cache.database.connection import Database
-from solver_cache.database.dialect import insert_new, is_among, server_time
+from solver_cache.database.connection import Database, insert_new, is_among, server_time
 from solver_cache.database.schema import JOB_CLIENTS, JOBS, WEBHOOKS
 from solver_cache.jobs import (
     FINAL_STATES,

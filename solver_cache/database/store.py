@@ -1,24 +1,36 @@
-"""Database store: rows in SQLite or PostgreSQL, through SQLAlchemy Core."""
+"""Database store: rows, and claims of their keys, in SQLite or PostgreSQL, through SQLAlchemy Core.
+
+Claims are statements within the caller's transaction, each for many keys at once. Keys are locked in their order, so
+that two who want the same ones wait in turn and never in a circle.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select, tuple_, update
+from sqlalchemy import Connection, Select, delete, func, select, text, tuple_, update
+from sqlalchemy.sql.elements import ColumnElement
 
 from darrm_opt.design_spec import CORE, DesignSpec
-from solver_cache.database import claims
-from solver_cache.database.connection import Database
+from solver_cache.database.connection import (
+    Database,
+    insert_many,
+    insert_new,
+    integrity_errors,
+    is_among,
+    server_time,
+    storage_bytes,
+)
 from solver_cache.database.designs import Designs
-from solver_cache.database.dialect import insert_many, insert_new, integrity_errors, is_among, storage_bytes
 from solver_cache.database.jobs import Jobs
-from solver_cache.database.schema import SOLUTIONS, TAGS, fill, schema_version
+from solver_cache.database.schema import CLAIMS, SOLUTIONS, TAGS, fill, schema_version
 from solver_cache.errors import DAMAGED, CacheError
-from solver_cache.jobs import check_lease
+from solver_cache.jobs import MAX_LEASE_SECONDS, check_lease
 from solver_cache.location import MEMORY
 from solver_cache.model import SHAPES, ClaimResult, HitCounter, Row, Stats, columns_of
 
@@ -81,16 +93,16 @@ class DatabaseStore:
         """Claim keys as `solver_cache.store.Store.claim` says."""
         check_lease(owner, lease_seconds)
         with self._database.writing() as connection:
-            own = claims.take(connection, owner, lease_seconds, keys)
+            own = _take_claims(connection, owner, lease_seconds, keys)
             # looked up behind the claim: `complete` stores an answer and ends its claim in one transaction
             if stored := _present(connection, keys):
-                claims.end(connection, owner, own & stored)
+                _end_claims(connection, owner, own & stored)
         return {key: "stored" if key in stored else "taken" if key in own else "held" for key in keys}
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
         """Store the answers to what ``owner`` claimed as `solver_cache.store.Store.complete` says."""
         with self._database.writing() as connection:
-            own_keys = claims.end(connection, owner, [row.key for row in rows])
+            own_keys = _end_claims(connection, owner, [row.key for row in rows])
             own_rows = {row.key: row for row in rows if row.key in own_keys}
             return own_rows | self._put_all(connection, [*own_rows.values()])
 
@@ -103,12 +115,12 @@ class DatabaseStore:
         """Hold claims for longer as `solver_cache.store.Store.renew_claims` says."""
         check_lease(owner, lease_seconds)
         with self._database.writing() as connection:
-            claims.renew(connection, owner, lease_seconds, keys)
+            _renew_claims(connection, owner, lease_seconds, keys)
 
     def release_claims(self, owner: str, keys: Collection[str]) -> set[str]:
         """Let go of claims as `solver_cache.store.Store.release_claims` says."""
         with self._database.writing() as connection:
-            return claims.end(connection, owner, keys)
+            return _end_claims(connection, owner, keys)
 
     def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
         """Add rows where there are none; return those that are stored already."""
@@ -249,3 +261,54 @@ def _row(values: Any) -> Row | None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+_KEY_TABLES = {"sqlite": "json_each(:keys)", "postgresql": "unnest(CAST(:keys AS text[])) AS value"}
+
+_TAKE = """
+    INSERT INTO darrm_claims (key, owner, lease_until) SELECT value, :owner, :now + :lease FROM {keys} WHERE true
+    ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
+    WHERE darrm_claims.owner = excluded.owner OR darrm_claims.lease_until NOT BETWEEN :now AND :now + :longest
+    RETURNING key
+"""
+"""Statement that claims keys in their order, where nobody else holds them, and returns those. As text, since SQLAlchemy
+would put it together anew every time."""
+
+
+def _take_claims(connection: Connection, owner: str, lease_seconds: float, keys: Collection[str]) -> set[str]:
+    """Claim keys, as `solver_cache.store.Store.claim` says; return those that ``owner`` holds now."""
+    if not keys:
+        return set()
+    dialect = connection.dialect.name
+    now = connection.execute(select(server_time(dialect))).scalar_one()
+    abandoned = CLAIMS.c.lease_until < now - MAX_LEASE_SECONDS
+    connection.execute(delete(CLAIMS).where(abandoned))  # nobody will end them
+    sorted_keys = sorted(keys)
+    parameters = {
+        "owner": owner,
+        "now": now,
+        "lease": lease_seconds,
+        "longest": MAX_LEASE_SECONDS,
+        "keys": sorted_keys if dialect == "postgresql" else json.dumps(sorted_keys),
+    }
+    claimed_keys = connection.execute(text(_TAKE.format(keys=_KEY_TABLES[dialect])), parameters).scalars()
+    return {str(key) for key in claimed_keys}
+
+
+def _renew_claims(connection: Connection, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
+    """Hold those of ``keys`` that ``owner`` claimed, and nobody took over, for longer from now."""
+    lease_until = server_time(connection.dialect.name) + lease_seconds
+    connection.execute(update(CLAIMS).where(_is_own(connection, owner, keys)).values(lease_until=lease_until))
+
+
+def _end_claims(connection: Connection, owner: str, keys: Collection[str]) -> set[str]:
+    """End claims; return those of ``keys`` that ``owner`` had claimed, and nobody took over."""
+    deletion = delete(CLAIMS).where(_is_own(connection, owner, keys)).returning(CLAIMS.c.key)
+    return {str(key) for key in connection.execute(deletion).scalars().all()}
+
+
+def _is_own(connection: Connection, owner: str, keys: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that a claim is the owner's; the claims are locked, in order, until the transaction ends."""
+    is_listed = is_among(connection.dialect.name, CLAIMS.c.key, keys)
+    own_keys = select(CLAIMS.c.key).where(is_listed, CLAIMS.c.owner == owner).order_by(CLAIMS.c.key).with_for_update()
+    return CLAIMS.c.key.in_(own_keys)

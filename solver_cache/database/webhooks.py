@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, delete, func, or_, select, update
 
-from solver_cache.database.connection import Database
-from solver_cache.database.dialect import insert_new, server_time
+from solver_cache.database.connection import Database, insert_new, server_time
 from solver_cache.database.jobs import job_of
 from solver_cache.database.schema import JOBS, WEBHOOKS
 from solver_cache.jobs import FINAL_STATES, WEBHOOK_STATES, Job, Webhook, WebhookState

@@ -1,13 +1,26 @@
-"""Executor protocol: runs assignments on this machine's processes or on a cluster, and reports events."""
+"""Executors: the protocol, and processes of this machine, where one that dies loses only the assignment it was at.
+
+Each process has a thread here, which hands it an assignment, passes on what it reports, and hands it the next one
+at once. The service, whose event loop must never wait, has the same processes in a pool of its own
+(`solver_cache.process_pool.pool`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
 
-from darrm_opt.errors import DarrmError
-from solver_cache.precompute.worker import Assignment, Event
+from darrm_opt.errors import DarrmError, SolveFailed
+from darrm_opt.process import usable_processors
+from solver_cache.precompute.worker import Assignment, Event, Work, perform, report_events, warm_up
+from solver_cache.process_pool.process import ProcessLost, lost, reap, start_process
+from solver_cache.process_pool.task_loop import NICENESS, PoolFunction, unpack_error
 
 
 @dataclass(frozen=True)
@@ -64,3 +77,146 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End its workers."""
+
+
+class Processes:
+    """An `Executor` of processes, which start at once, while the caller goes on, and are replaced when they die.
+
+    Args:
+        workers: how many; None: one for each processor.
+        work: what they do.
+    """
+
+    streams = True
+
+    def __init__(self, workers: int | None = None, work: Work = perform) -> None:
+        self._work, self._tasks = work, 0
+        self._waiting: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[AssignmentReport] = queue.SimpleQueue()
+        self._processes = [
+            _Process(f"precompute-{number}") for number in range(1, (workers or usable_processors()) + 1)
+        ]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(each,), name=f"{each.name}-listener", daemon=True)
+            for each in self._processes
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def workers(self) -> int:
+        """How many processes there are at most."""
+        return len(self._processes)
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Ids of the processes there are."""
+        return tuple(each.pid for each in self._processes if each.pid)
+
+    @property
+    def capacity(self) -> int:
+        """Free processes, and an assignment in reserve for each: it is claimed while all are busy."""
+        return 2 * self.workers - self._tasks
+
+    def submit(self, assignment: Assignment) -> None:
+        """Take an assignment."""
+        self._tasks += 1
+        self._waiting.put(assignment)
+
+    def poll(self, seconds: float) -> list[AssignmentReport]:
+        """Return what happened; a process that died has lost its task."""
+        reports: list[AssignmentReport] = []
+        if not self._tasks:
+            return reports
+        try:
+            reports.append(self._reports.get(timeout=seconds))
+            while True:
+                reports.append(self._reports.get_nowait())
+        except queue.Empty:
+            self._tasks -= sum(isinstance(report.events[-1], AssignmentEnded | AssignmentLost) for report in reports)
+            return reports
+
+    def close(self) -> None:
+        """End the processes: what they are doing is lost."""
+        for process in self._processes:
+            process.end()
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self, process: _Process) -> None:
+        """Hand assignments to a process until it is ended (in a thread). The scheduler decides about retries."""
+        process.run(warm_up, None, lambda _: None)  # nobody asks what came of it: assignments find what there is
+        while (assignment := self._waiting.get()) is not None and not process.ended:
+            report = partial(self._report, assignment.number)
+            report([process.run(report_events, (self._work, assignment), report)])
+        process.close()
+
+    def _report(self, number: int, events: list[Event | AssignmentEnded | AssignmentLost]) -> None:
+        self._reports.put(AssignmentReport(number, events))
+
+
+class _Process:
+    """Process that does one thing at a time, and is replaced when it dies. For one thread, but for `end` and `pid`."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.ended = name, False
+        self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
+        self._lock = threading.Lock()  # so that none is started behind `end`
+
+    @property
+    def pid(self) -> int:
+        """Its id; 0 while there is none."""
+        running = self._running
+        return running[0].pid if running is not None and running[0].poll() is None else 0
+
+    def run(
+        self,
+        function: PoolFunction,
+        argument: Any,
+        report: Callable[[list[Event | AssignmentEnded | AssignmentLost]], None],
+    ) -> AssignmentEnded | AssignmentLost:
+        """Have a function done; return how it ended."""
+        try:
+            connection = self._begun()
+            connection.send((1, function, argument))
+            while True:
+                _, what, content = connection.recv()
+                if what != "progress":
+                    break
+                report(content)
+        except Exception as err:  # noqa: BLE001 — it died, could not be started, or said what cannot be read
+            end = self.close()
+            return AssignmentLost(
+                end if end and isinstance(err, EOFError | OSError) else f"{type(err).__name__}: {err}"
+            )
+        if what == "done":
+            return AssignmentEnded()
+        failure = unpack_error(content) or SolveFailed(f"The task failed: {content[1].strip().splitlines()[-1]}")
+        return AssignmentLost(f"{type(failure).__name__}: {failure}")  # such as a shared store that is gone
+
+    def end(self) -> None:
+        """Kill it, and start no other one."""
+        with self._lock:
+            self.ended = True
+            if (running := self._running) is not None:
+                running[0].kill()
+
+    def close(self) -> str:
+        """Wait until it is gone, and say how it ended; nothing where there is none."""
+        if self._running is None:
+            return ""
+        (process, connection), self._running = self._running, None
+        connection.close()
+        reap(process)
+        return str(lost(process))
+
+    def _begun(self) -> Connection:
+        """Return the pipe of the process, of a new one if it died while it had nothing to do."""
+        with self._lock:
+            if self.ended:
+                raise ProcessLost("The processes are shutting down.")
+            if self._running is None or self._running[0].poll() is not None:
+                self.close()
+                self._running = start_process(self.name, 0.0, NICENESS)
+            return self._running[1]

@@ -39,10 +39,9 @@ from darrm_opt.number_text import double_in
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, Ties, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.record import TableSpec
-from solver_cache.kinds import Spec
-from solver_cache.precompute.axes import Axis, read_axis, read_texts
-from solver_cache.precompute.formula import Expression, parse
+from darrm_opt.tables.spec import TableSpec
+from solver_cache.model import Spec
+from solver_cache.precompute.axes import Axis, Expression, parse, read_axis, read_texts
 
 QUANTITIES = ("K", "classes", "epsilon", "Delta", "affected", "price", "m", "target_epsilon", "delta")
 """In the order in which they vary, the last the fastest: neighbours differ in their target only, which is what warm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from solver_cache.kinds import Spec
+from solver_cache.model import Spec
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from darrm_opt.problem import real_number, whole_number
 from darrm_opt.tables.problem import PluralityProblem
 from solver_cache.errors import CacheError
 from solver_cache.jobs import MAX_LEASE_SECONDS
-from solver_cache.kinds import Spec, question_record
-from solver_cache.model import ClaimResult
+from solver_cache.model import ClaimResult, Spec, question_record
 from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
 from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, Executor
 from solver_cache.precompute.plan import Batch, RunPlan

@@ -4,7 +4,7 @@ Each process has a pipe and does one task at a time (`solver_cache.process_pool.
 reused for the next task, and is replaced after a crash or a kill, when it has grown, or when it is old; an old one goes
 on until its successor is ready, as a start takes a second, or many on a busy machine. Its parent listens to it in a
 thread of its own, so that not even half a message holds up the event loop. A program without an event loop runs one in
-a thread (`solver_cache.precompute.processes`).
+a thread (`solver_cache.precompute.executor`).
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from darrm_opt._version import __version__
 from darrm_opt.design_spec import CORE, canonical_json, digest
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import FORMAT
-from solver_cache.kinds import kind_of_record
-from solver_cache.model import Row
+from solver_cache.model import Row, kind_of_record
 
 TABLE = 1
 """Version of the layout of table files."""

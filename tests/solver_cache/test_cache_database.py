@@ -18,11 +18,11 @@ from filelock import FileLock
 from sqlalchemy.dialects import postgresql
 from support.paths import ROOT
 
-import solver_cache.database.dialect
+import solver_cache.database.connection
 from darrm_opt import Problem, verify
 from darrm_opt.design_spec import digest
 from solver_cache import CacheError, DesignSpec, Row, Store, cached_solve, check, open_store, validate_row
-from solver_cache.database.dialect import insert_new
+from solver_cache.database.connection import insert_new
 from solver_cache.database.schema import MIGRATIONS, SOLUTIONS
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
@@ -120,8 +120,8 @@ def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
         real(connection, record)
         connection.execute("PRAGMA query_only = ON")  # permissions would not stop a test that runs as root
 
-    real = solver_cache.database.dialect._configure
-    monkeypatch.setattr(solver_cache.database.dialect, "_configure", configure)
+    real = solver_cache.database.connection._configure
+    monkeypatch.setattr(solver_cache.database.connection, "_configure", configure)
     with pytest.raises(CacheError, match=r"attempt to write a readonly database\. Append \?mode=ro to its URL"):
         open_store(url)
 

@@ -343,7 +343,7 @@ class Clock:
 @pytest.fixture
 def jumping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Jobs, Clock]]:
     clock = Clock()
-    monkeypatch.setattr("solver_cache.database.dialect.time.time", clock)
+    monkeypatch.setattr("solver_cache.database.connection.time.time", clock)
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         yield store.jobs, clock
 

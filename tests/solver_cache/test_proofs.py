@@ -11,9 +11,9 @@ from darrm_opt import Problem, solve
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import DesignSpec, digest
 from darrm_opt.reprove import reprove
-from solver_cache import keep, kinds, open_store, validate, validate_row
+from solver_cache import keep, model, open_store, validate, validate_row
 from solver_cache.model import Row
-from solver_cache.proofs import Proofs
+from solver_cache.validate import Proofs
 
 PROBLEM = Problem.from_allowance(K=7, m=2, epsilon=0.123, Delta=1e-4)
 SPEC = DesignSpec(PROBLEM)
@@ -38,7 +38,7 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[DesignSpec]:
         made.append(spec)
         return reprove(solution, spec)
 
-    monkeypatch.setattr(kinds, "GAMMA", replace(kinds.GAMMA, reprove=counted))
+    monkeypatch.setattr(model, "GAMMA", replace(model.GAMMA, reprove=counted))
     return made
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from solver_cache.kinds import Spec
+from solver_cache.model import Spec
 from solver_cache.precompute import worker
 from solver_cache.precompute.worker import (
     Answer,

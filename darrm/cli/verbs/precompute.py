@@ -265,7 +265,7 @@ def make_executor(workers: Any, scheduler: str | None) -> Executor:
 
     processes = None if workers is None else whole_number(workers, "workers", "a whole number of processes, at least 1")
     if scheduler is None:
-        from solver_cache.precompute.processes import Processes
+        from solver_cache.precompute.executor import Processes
 
         return Processes(processes)
     from solver_cache.precompute.cluster import Cluster
@@ -296,7 +296,7 @@ def plan_to_dict(plan: RunPlan, url: str) -> dict[str, Any]:
 
 def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
     """Return what came of a run, as plain data, with one text for all of it."""
-    from solver_cache.kinds import question_record
+    from solver_cache.model import question_record
     from solver_cache.precompute.scheduler import failure_lines
 
     progress = outcome.progress

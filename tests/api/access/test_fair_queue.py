@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from api.access.fair_queue import FairQueue
+from api.access.client_shares import FairQueue
 
 
 def order_of(asked: list[str], size: int = 1) -> list[str]:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.access.client_shares import RateLimiter, create_shared_table, shared_table
 from api.access.clients import check_host, identify_client, needs_key
 from api.access.keys import KeyRing, create_key
-from api.access.rate_limits import RateLimiter, create_shared_table, shared_table
 from api.middleware.admission import DRAIN_TIMES, AdmissionMiddleware
 from api.settings import Settings
 

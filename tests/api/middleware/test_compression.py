@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.middleware.compression import MIN_BYTES, accepts_gzip
+from api.middleware.response_bodies import MIN_BYTES, accepts_gzip
 from api.settings import Settings
 
 LARGE = "/v1/gamma?K=301&m=20&epsilon=0.1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from api.access.client_shares import FairQueue
 from api.access.clients import Client
-from api.access.fair_queue import FairQueue
 from api.middleware.admission import STARTS, TurnsMiddleware
 
 

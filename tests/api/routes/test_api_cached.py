@@ -21,8 +21,8 @@ from api.settings import Settings
 from darrm_opt import verify
 from darrm_opt.record import problem_from_record
 from darrm_opt.reprove import reprove
-from solver_cache import kinds, validate
-from solver_cache.proofs import Proofs
+from solver_cache import model, validate
+from solver_cache.validate import Proofs
 
 SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
 
@@ -77,7 +77,7 @@ def test_one_proof_serves_every_way_of_asking(url: str, told: dict[str, Any], mo
         return reprove(*arguments)
 
     monkeypatch.setattr(validate, "PROOFS", Proofs())
-    monkeypatch.setattr(kinds, "GAMMA", replace(kinds.GAMMA, reprove=counted))
+    monkeypatch.setattr(model, "GAMMA", replace(model.GAMMA, reprove=counted))
     other = {
         **SMALL,
         "m": None,

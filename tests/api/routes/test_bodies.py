@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.routes import bodies
+from api.routes import requests
 from api.settings import Settings
 
 REFUSED = {
@@ -25,13 +25,15 @@ def test_a_body_that_was_refused_is_freed_without_a_garbage_collection(kind: str
         headers = {"Content-Type": "application/json"}
         assert client.post("/v1/verify", content=REFUSED[kind], headers=headers).status_code == 422
         gc.collect()
-        before = {id(each) for each in gc.get_objects() if isinstance(each, bodies._StrictRequest)}
+        before = {id(each) for each in gc.get_objects() if isinstance(each, requests._StrictRequest)}
         gc.disable()
         try:
             for _ in range(5):
                 assert client.post("/v1/verify", content=REFUSED[kind], headers=headers).status_code == 422
             kept = [
-                each for each in gc.get_objects() if isinstance(each, bodies._StrictRequest) and id(each) not in before
+                each
+                for each in gc.get_objects()
+                if isinstance(each, requests._StrictRequest) and id(each) not in before
             ]
         finally:
             gc.enable()

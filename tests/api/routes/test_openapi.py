@@ -15,9 +15,9 @@ from api import schemas
 from api.app import create_app
 from api.errors.accepted import ACCEPTED
 from api.errors.problem_details import MEDIA_TYPE
+from api.responses import CSV, JSON, NPZ
 from api.routes import ROUTERS
 from api.schemas.cost import CostRequest
-from api.schemas.formats import CSV, JSON, NPZ
 from api.settings import Settings
 from api.tasks.answers import KINDS
 from tools import openapi

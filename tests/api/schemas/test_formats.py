@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from api.errors.exceptions import NotAcceptable
+from api.errors.problem_types import NotAcceptable
 from api.middleware.response_cache import ENTRY_OVERHEAD, EncodedAnswer, ResponseCache, etag_matches
-from api.schemas.formats import CSV, JSON, NPZ, TABLES, encode, negotiate
+from api.responses import CSV, JSON, NPZ, TABLES, encode, negotiate
 
 
 class Record(BaseModel):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.errors.exceptions import WorkLimitExceeded
+from api.errors.problem_types import WorkLimitExceeded
 from api.server.container_limits import (
     MAX_MEMORY,
     MIN_MEMORY,

@@ -21,7 +21,7 @@ from support.served import serving
 
 from api.app import create_app
 from api.routes import operations
-from api.service import store_calls
+from api.service import resources
 from api.settings import Settings
 from solver_cache.database import connection as database_connection
 
@@ -133,8 +133,8 @@ def test_a_lock_does_not_stop_kept_reads(tmp_path: Path) -> None:
 
 def test_a_lock_of_another_process_refuses_everyone_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.sqlite"
-    monkeypatch.setattr(store_calls, "STORE_SECONDS", 1.0)
-    monkeypatch.setattr(store_calls, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(resources, "STORE_SECONDS", 1.0)
+    monkeypatch.setattr(resources, "ANSWER_SECONDS", 0.2)
     with TestClient(create_app(settings(path, wait_seconds=0.0))) as client, closing(sqlite3.connect(path)) as locker:
         locker.isolation_level = None
         locker.execute("BEGIN IMMEDIATE")

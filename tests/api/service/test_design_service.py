@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from support import solver_tasks as tasks
 
+from api.access.client_shares import ClientQuota
 from api.access.clients import Client, set_current_client
-from api.access.rate_limits import ClientQuota
-from api.errors.exceptions import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
+from api.errors.problem_types import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
 from api.schemas import CurveRequest, DesignRequest
 from api.server.shutdown import Shutdown
 from api.service import job_worker
 from api.service.design_service import DesignService, Pending
-from api.service.job_admission import JobAdmission
 from api.service.job_worker import MAX_ATTEMPTS
+from api.service.work_limits import JobAdmission
 from api.settings import Settings
 from api.tasks import design
 from darrm_opt import verify

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from support import postgres
 
-from api.service import store_calls
-from api.service.store_calls import STORE_THREADS, StoreCalls
+from api.service import resources
+from api.service.resources import STORE_THREADS, StoreCalls
 from solver_cache import CacheError, open_store
 from solver_cache.database.store import DatabaseStore
 
@@ -35,8 +35,8 @@ class Hanging(DatabaseStore):
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_calls, "STORE_SECONDS", 0.3)
-    monkeypatch.setattr(store_calls, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(resources, "STORE_SECONDS", 0.3)
+    monkeypatch.setattr(resources, "ANSWER_SECONDS", 0.1)
 
 
 async def until_refused_at_once(calls: StoreCalls) -> None:

@@ -29,10 +29,9 @@ from solver_cache import CacheError, Row, Store, open_store, validate_row
 from solver_cache.database.store import DatabaseStore
 from solver_cache.precompute import worker
 from solver_cache.precompute.claims import Claims
-from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport
+from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, Processes
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
-from solver_cache.precompute.processes import Processes
 from solver_cache.precompute.progress import RunOutcome, RunProgress
 from solver_cache.precompute.scheduler import RunOptions, run
 from solver_cache.precompute.worker import (

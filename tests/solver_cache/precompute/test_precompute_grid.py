@@ -13,7 +13,7 @@ from support.paths import ROOT
 
 from darrm_opt import InvalidInput, Problem
 from solver_cache import CORE, DesignSpec, Row, open_store
-from solver_cache.precompute.formula import parse
+from solver_cache.precompute.axes import parse
 from solver_cache.precompute.grid import grid_of, read_grid
 from solver_cache.precompute.plan import GROUP_SIZE, MAX_BATCH, make_plan, warm_start_pays
 

@@ -1,8 +1,9 @@
-"""Compression of large answers by gzip, for clients that accept it; never of event streams or compressed content.
+"""Bodies of responses: none for HEAD, compressed by gzip where they are large and the client accepts that.
 
 Starlette's middleware leaves a strong entity tag on other bytes than those that it names, compresses the same cached
 answer every time, and takes ``gzip;q=0`` for consent. Here the tag becomes a weak one (RFC 9110, 8.8.3.3), by which
-clients revalidate as before, and the compressed bytes of an answer with a tag are kept in the response cache.
+clients revalidate as before, and the compressed bytes of an answer with a tag are kept in the response cache. Event
+streams and compressed content are left as they are.
 """
 
 from __future__ import annotations
@@ -162,3 +163,31 @@ def _not_modified_headers(headers: Headers, request_headers: Iterable[tuple[byte
 
 def _weak(tag: bytes) -> bytes:
     return tag if tag.startswith(b"W/") else b"W/" + tag
+
+
+EVENTS = "/events"
+"""End of the paths whose GET never ends by itself; their HEAD is left to the router."""
+
+
+class HeadMiddleware:
+    """ASGI middleware that has HEAD answered as GET, and sends the head alone.
+
+    Args:
+        app: the application behind it.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"].endswith(EVENTS):
+            await self._app(scope, receive, send)
+            return
+
+        async def send_without_body(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        await self._app({**scope, "method": "GET"}, receive, send_without_body)

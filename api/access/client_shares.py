@@ -1,10 +1,10 @@
-"""Rate limits: a token bucket for each client in a table that all workers share, and a quota of concurrent work.
+"""Shares of clients: rate limits, quotas of concurrent work, and turns at a few places.
 
-The bucket is kept as one number, the moment at which it would be full again (the "theoretical arrival time" of the
-generic cell rate algorithm, ITU-T I.371): taking n tokens of a bucket that fills at r a second moves that moment by
-n / r, and is refused where it would lie more than burst / r ahead. So a bucket is eight bytes, written at once by every
-processor that Python runs on: workers share a table through a file without a lock. Two that take a token in the very
-same microsecond may count only one of them, which a rate limit can afford.
+The token bucket of a rate limit is kept as one number, the moment at which it would be full again (the "theoretical
+arrival time" of the generic cell rate algorithm, ITU-T I.371): taking n tokens of a bucket that fills at r a second
+moves that moment by n / r, and is refused where it would lie more than burst / r ahead. So a bucket is eight bytes,
+written at once by every processor that Python runs on: workers share a table through a file without a lock. Two that
+take a token in the very same microsecond may count only one of them, which a rate limit can afford.
 
 A client's place in the table is a keyed hash of its name. However many addresses a flood comes from, the table does
 not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of
@@ -13,17 +13,18 @@ the hash is random, nobody can choose whom to fall together with.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import mmap
 import secrets
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from api.access.clients import Client
-from api.errors.exceptions import Overloaded, TooManyJobs
+from api.errors.problem_types import Overloaded, TooManyJobs
 
 BUCKETS = 2**16
 """Buckets in the table: half a megabyte."""
@@ -145,3 +146,73 @@ class ClientQuota:
             self._counts[name] -= 1
             if not self._counts[name]:
                 del self._counts[name]  # clients come and go for years
+
+
+class FairQueue:
+    """Places that clients take turns at: each in turn gives one of its waiters a place. For use within one event loop.
+
+    However much one client has waiting, another's next piece of work waits for one turn of each client before it, not
+    for all that came earlier.
+
+    Args:
+        size: how many at once.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return sum(map(len, self._waiting.values()))
+
+    @asynccontextmanager
+    async def place(self, client: str) -> AsyncIterator[None]:
+        """Hold a place within the block, once it is the client's turn."""
+        await self.acquire(client)
+        try:
+            yield
+        finally:
+            self.release()
+
+    async def acquire(self, client: str) -> None:
+        """Take a place, once it is the client's turn; it is given back by `release`."""
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled() or not turn.done():
+                self._forget(client, turn)
+            else:  # its turn came in the very moment in which it was cancelled
+                self.release()
+            raise
+
+    async def begin(self, client: str) -> None:
+        """Wait for the client's turn to begin; the place is free again in the next round of the event loop."""
+        await self.acquire(client)
+        asyncio.get_running_loop().call_soon(self.release)
+
+    def release(self) -> None:
+        """Give a place back, to the first who waits; some gave up just now, and have not run since."""
+        while self._waiting:
+            client, turns = self._waiting.popitem(last=False)
+            while turns:
+                turn = turns.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+                    if turns:
+                        self._waiting[client] = turns  # behind the others
+                    return
+        self._free += 1
+
+    def _forget(self, client: str, turn: asyncio.Future[None]) -> None:
+        turns = self._waiting.get(client)
+        if turns is not None and turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[client]

@@ -1,0 +1,263 @@
+"""Responses: formats chosen by the Accept header, how answers are rendered, and how statuses are documented.
+
+Answers come as JSON; tables also as CSV and NumPy's npz.
+
+CSV (RFC 4180) is the table itself, one header line, numbers with all their digits. npz holds the same columns as
+arrays, and the whole JSON answer as the text ``record``, so that nothing is lost:
+``json.loads(str(numpy.load(file)["record"]))``. No array holds Python objects, so it is read without `pickle`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fastapi import Request, Response
+from pydantic import BaseModel
+
+from api.errors.problem_details import CONTENT
+from api.errors.problem_types import NotAcceptable
+from api.schemas import GammaAnswer, PendingAnswer
+from api.schemas.jobs import job_location
+from api.service.design_service import Pending
+
+JSON = "application/json"
+
+CSV = "text/csv"
+
+NPZ = "application/x-npz"
+
+TABLES = (JSON, CSV, NPZ)
+"""Media types of a table, the default first."""
+
+Columns = Mapping[str, Sequence[Any]]
+"""A table by its columns; None is an empty cell."""
+
+
+def negotiate(accept: str, media_types: Sequence[str] = TABLES) -> str:
+    """Return the media type that an Accept header prefers, the earliest offered among equals.
+
+    Args:
+        accept: the header (RFC 9110, 12.5.1); "" where there is none, which accepts anything.
+        media_types: media types, the usual one first.
+
+    Raises:
+        NotAcceptable: none is accepted.
+
+    >>> [negotiate(accept) for accept in ("text/csv;q=0.5, application/x-npz", "text/*", "", "*/*")]
+    ['application/x-npz', 'text/csv', 'application/json', 'application/json']
+    """
+    if not accept.strip():
+        return media_types[0]
+    ranges = [_range(part) for part in accept.split(",")]
+    qualities = {form: _quality(form, ranges) for form in media_types}
+    best = max(media_types, key=lambda form: qualities[form])
+    if qualities[best] <= 0:
+        raise NotAcceptable(f"This answer comes as {' or '.join(media_types)}, and Accept asks for none of them.")
+    return best
+
+
+def _range(part: str) -> tuple[str, float]:
+    name, *parameters = (item.strip().lower() for item in part.split(";"))
+    for parameter in parameters:
+        key, _, value = parameter.partition("=")
+        if key.strip() == "q":
+            try:
+                return name, min(1.0, max(0.0, float(value)))
+            except ValueError:
+                return name, 0.0
+    return name, 1.0
+
+
+def _quality(form: str, ranges: Sequence[tuple[str, float]]) -> float:
+    """Return the quality of a media type: that of the most specific range that covers it."""
+    for pattern in (form, form.partition("/")[0] + "/*", "*/*"):
+        qualities = [quality for name, quality in ranges if name == pattern]
+        if qualities:
+            return max(qualities)
+    return 0.0
+
+
+def encode(answer: BaseModel, form: str, columns: Callable[[], Columns] | None = None) -> bytes:
+    """Return an answer encoded as one of its media types.
+
+    Args:
+        answer: what leaves, validated.
+        form: a media type that `negotiate` returned.
+        columns: makes its table; needed for CSV and npz.
+    """
+    text = answer.model_dump_json()
+    if form == JSON or columns is None:
+        return text.encode()
+    table = columns()
+    if form == CSV:
+        return _csv(table)
+    return _npz(table, text)
+
+
+def encoded_response(
+    body: bytes, form: str, name: str = "answer", headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the response with ``body``; unless it is JSON, as a file to save, called ``name``."""
+    all_headers = {"Vary": "Accept", **(headers or {})}
+    if form != JSON:
+        all_headers["Content-Disposition"] = f'attachment; filename="darrm-{name}.{"csv" if form == CSV else "npz"}"'
+    return Response(body, headers=all_headers, media_type=form)
+
+
+def table_content(description: str) -> dict[str, Any]:
+    """Return the documentation of a 200 answer that comes in all `TABLES` (JSON's own schema is added by FastAPI)."""
+    return {
+        "description": description,
+        "content": {
+            CSV: {"schema": {"type": "string"}},
+            NPZ: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+
+
+def _csv(table: Columns) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def _npz(table: Columns, record: str) -> bytes:
+    import numpy as np
+
+    file = io.BytesIO()
+    arrays = {name: _array(values) for name, values in table.items()}
+    np.savez(file, allow_pickle=False, record=np.array(record), **arrays)
+    return file.getvalue()
+
+
+def _array(values: Sequence[Any]) -> Any:
+    """Return a column as an array: numbers with NaN for an empty cell, else text."""
+    import numpy as np
+
+    if all(value is None or isinstance(value, int | float) for value in values):
+        if any(value is None or isinstance(value, float) for value in values):
+            return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        return np.array(values, dtype=np.int64)
+    return np.array(["" if value is None else str(value) for value in values], dtype=np.str_)
+
+
+IMMUTABLE = "max-age=31536000, immutable"
+"""Cache-Control of an answer by its id, which never changes."""
+
+
+def negotiated_form(request: Request, media_types: tuple[str, ...] = TABLES) -> str:
+    """Return the media type that the client prefers.
+
+    Raises:
+        NotAcceptable: it accepts none of those offered.
+    """
+    return negotiate(", ".join(request.headers.getlist("accept")), media_types)
+
+
+def require_json(request: Request) -> None:
+    """Reject a client that does not accept JSON; raises as `negotiated_form`."""
+    negotiated_form(request, (JSON,))
+
+
+def table_response(answer: BaseModel, form: str, name: str, columns: Columns) -> Response:
+    """Return the response with an answer that is a table."""
+    return encoded_response(encode(answer, form, lambda: columns), form, name)
+
+
+def json_response(answer: BaseModel) -> Response:
+    """Return the response with an answer that is no table."""
+    return Response(answer.model_dump_json(), media_type=JSON)
+
+
+def pending_answer(pending: Pending) -> PendingAnswer:
+    """Return the body of a pending answer."""
+    job = pending.job
+    nearest = None if pending.nearest is None else GammaAnswer.model_validate(pending.nearest)
+    return PendingAnswer(
+        id=job.id,
+        kind=job.kind,
+        state=job.state,
+        location=job_location(job.id),
+        retry_after=pending.retry_after,
+        nearest=nearest,
+    )
+
+
+def pending_response(pending: Pending) -> Response:
+    """Return the response of a pending answer: 202, with the job's location."""
+    answer = pending_answer(pending)
+    headers = {"Location": answer.location, "Retry-After": str(answer.retry_after), "Cache-Control": "no-store"}
+    return Response(answer.model_dump_json(), 202, headers, JSON)
+
+
+COMMON_STATUSES = (400, 401, 403, 408, 413, 421, 429, 431, 500, 503)
+"""Error statuses of every route under /v1: access and limits before it, failures behind it."""
+
+RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
+"""Documentation of the Retry-After header."""
+
+_DESCRIPTIONS = {
+    400: "The request is not HTTP.",
+    401: "The server requires an API key, and none or an invalid one was sent.",
+    403: "The key's role does not allow it; or a page of another site had a browser ask, and its origin is not listed.",
+    404: "No such answer is stored; or solving is off here, and no stored answer implies the one that was asked.",
+    406: "The Accept header excludes every media type of the answer.",
+    409: "The job failed or was cancelled; submit it again to retry.",
+    408: "The request took too long to arrive.",
+    413: "The body is larger than this server accepts.",
+    422: "The body is not JSON; a field is missing, unknown or out of range, or asks for a solver that is not "
+    "installed here or for more work than this server does for one request; or a posted γ is not private.",
+    421: "The server is not called by that name.",
+    429: "Too many requests, or too much new work, from one client.",
+    431: "The request line and headers are too large.",
+    500: "An unexpected error occurred, or the solver failed.",
+    503: "The store of answers is unavailable, or the server is busy or shutting down.",
+}
+
+
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of these error statuses for a route, and of those that every route has."""
+    return {
+        status: {
+            "content": CONTENT,
+            "description": _DESCRIPTIONS[status],
+            **({"headers": RETRY_AFTER} if status in {429, 503} else {}),
+        }
+        for status in sorted({*statuses, *COMMON_STATUSES})
+    }
+
+
+PENDING_RESPONSE: dict[int | str, dict[str, Any]] = {
+    202: {
+        "model": PendingAnswer,
+        "description": "The answer is pending: a job works on it. Ask for the job, or again for the answer.",
+        "headers": {"Location": {"description": "The job.", "schema": {"type": "string"}}, **RETRY_AFTER},
+    }
+}
+"""Documentation of a pending answer."""
+
+DESIGN_RESPONSES = {**PENDING_RESPONSE, **error_responses(404, 406, 409, 422)}
+"""Documentation of every response but the answer, for routes whose answer needs a γ."""
+
+JOB_RESPONSES = {**PENDING_RESPONSE, **error_responses(406, 409, 422)}
+"""Documentation of every response but the answer, for routes whose answer may take long."""
+
+NOT_MODIFIED_RESPONSE: dict[int | str, dict[str, Any]] = {
+    304: {"description": "If-None-Match names the answer that would be sent."},
+}
+"""Documentation of an answer that the client has already."""
+
+ETAG_HEADER = {"ETag": {"description": "Entity tag of these exact bytes.", "schema": {"type": "string"}}}
+
+IF_NONE_MATCH_PARAMETER = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "Entity tags of the answers that the client has.",
+    "schema": {"type": "string"},
+}

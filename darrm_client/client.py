@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.answers.cost import MechanismCost
+    from darrm_opt.answers.library_types import DesignEstimate, ErrorCurves, TableOptions, Tradeoff
     from darrm_opt.answers.plurality import VerifiedTable
+    from darrm_opt.design.inverse import LeastParameter
+    from darrm_opt.planning.compare import Comparison
+    from darrm_opt.planning.option import Plan
+    from darrm_opt.tables.group_solver import GroupSolution
     from darrm_opt.tables.groups import GroupProblem
     from darrm_opt.tables.problem import PluralityProblem
 
@@ -179,8 +184,8 @@ class DarrmClient:
         points: int = 101,
         baselines: Sequence[str] | None = None,
         timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return the errors of γ_opt and of the baselines over p, as the REST interface has them; every γ was proved.
+    ) -> ErrorCurves:
+        """Return the errors of γ_opt and of the baselines over p, of γ that this process proved.
 
         Args:
             problem: what is asked.
@@ -195,8 +200,10 @@ class DarrmClient:
             VerificationFailed: its answer does not hold.
         """
         spec = DesignSpec(problem, objective, shape)
+        from darrm_opt.answers.library_types import error_curves_of
+
         body = {**design(spec), "points": points, "baselines": as_list(baselines)}
-        return verify_curves(self._ask("error-curve", body, timeout), problem)
+        return error_curves_of(verify_curves(self._ask("error-curve", body, timeout), problem), problem)
 
     def tradeoff(
         self,
@@ -208,8 +215,8 @@ class DarrmClient:
         delta: float | None = None,
         baselines: Sequence[str] | None = None,
         timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return γ_opt for many allowances, as the REST interface has it; every γ was proved for its own target.
+    ) -> Tradeoff:
+        """Return γ_opt for many allowances, each proved for its own target.
 
         Args:
             problem: gives K, the voters and how many are affected; its target does not count.
@@ -228,8 +235,11 @@ class DarrmClient:
         body = {name: value for name, value in design(spec).items() if name not in {"target_epsilon", "delta"}}
         body["ms" if problem.m is not None else "target_epsilons"] = [float(m) for m in ms]
         body |= {"delta": delta, "baselines": as_list(baselines)}
-        problems = [problem.with_allowance(m, delta) for m in ms]
-        return verify_tradeoff(self._ask("tradeoff", body, timeout), problems)
+        from darrm_opt.answers.library_types import tradeoff_of
+
+        specs = [DesignSpec(problem.with_allowance(m, delta), spec.objective, spec.shape) for m in ms]
+        answer = verify_tradeoff(self._ask("tradeoff", body, timeout), [each.problem for each in specs])
+        return tradeoff_of(answer, specs)
 
     def least(
         self,
@@ -247,8 +257,8 @@ class DarrmClient:
         shape: Shape = "free",
         digits: int = DIGITS,
         timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return the least m, target ε or voter's ε for a wanted utility or agreement, as the REST interface has it.
+    ) -> LeastParameter:
+        """Return the least m, target ε or voter's ε for a wanted utility or agreement.
 
         Both γ in it, at that number and at the one next below, were proved private by this process, and what they reach
         is its own. That nothing at the number below reaches more rests on the bound, which is the other side's.
@@ -287,7 +297,9 @@ class DarrmClient:
             "shape": shape,
             "digits": digits,
         }
-        return verify_least(self._ask("least", body, timeout), body)
+        from darrm_opt.answers.library_types import least_of
+
+        return least_of(verify_least(self._ask("least", body, timeout), body), body)
 
     def profile(
         self,
@@ -358,8 +370,8 @@ class DarrmClient:
         sampling: str = "independent",
         fresh: bool = False,
         timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return every mechanism within one budget, as the REST interface has it.
+    ) -> Comparison:
+        """Return every mechanism within one budget, as `darrm_opt.planning.compare` does.
 
         It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one
         for what a single release may cost, or account for it (`darrm_opt.accounting`).
@@ -384,8 +396,12 @@ class DarrmClient:
             VerificationFailed: its answer does not hold.
         """
         body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior, "fresh": fresh}
-        body |= draw_body(n, subsample_size, replacement, sampling)
-        return verify_comparison(self._ask("compare", body, timeout), problem, body)
+        draw = draw_body(n, subsample_size, replacement, sampling)
+        from darrm_opt.answers.library_types import comparison_of
+
+        answer = verify_comparison(self._ask("compare", body | draw, timeout), problem, body | draw)
+        asked: dict[str, Any] = {"objective": str(objective), "prior": prior, "fresh": fresh, "draw": draw}
+        return comparison_of(answer, problem, queries, total, **asked)
 
     def plan(
         self,
@@ -402,8 +418,8 @@ class DarrmClient:
         sampling: str = "independent",
         time_limit: float | None = None,
         timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return what to release within a budget, as the REST interface has it: advice, options, suggestions.
+    ) -> Plan:
+        """Return what to release within a budget, as `darrm_opt.plan` does: advice, options, suggestions.
 
         Every γ in it was proved private, by this process, for the target that its option names; the totals over all
         queries are the other side's (`darrm_opt.planning.plan` is the same, here).
@@ -431,8 +447,23 @@ class DarrmClient:
         """
         body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
         body |= draw_body(n, subsample_size, replacement, sampling) | {"time_limit": time_limit}
-        answer = self._ask("plan", body, timeout)
-        return verify_plan(answer, problem, body, trained_once=not fresh and queries > 1)
+        from darrm_opt.answers.library_types import plan_of
+        from darrm_opt.planning.question import Question
+
+        answer = verify_plan(self._ask("plan", body, timeout), problem, body, trained_once=not fresh and queries > 1)
+        affected = None if n is not None and problem.affected == problem.K else problem.affected
+        question = Question.of(
+            problem.K,
+            problem.voter,
+            queries,
+            total,
+            affected,
+            prior,
+            fresh=fresh,
+            least_accuracy=least_accuracy,
+            **draw_body(n, subsample_size, replacement, sampling),
+        )
+        return plan_of(answer, question)
 
     def table(
         self,
@@ -441,8 +472,8 @@ class DarrmClient:
         *,
         price: float = 0.0,
         timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return the optimal table for groups of voters, as the REST interface has it; this process proved its rule.
+    ) -> GroupSolution:
+        """Return the optimal table for groups of voters, proved by this process.
 
         Args:
             problem: classes, groups and the target of one release.
@@ -450,19 +481,17 @@ class DarrmClient:
             price: cost of a wrong label.
             timeout: for this call [s]; None for the client's.
 
-        Returns:
-            The answer; ``darrm_opt.tables.group_table.table_from_record(answer["rule"])`` reads the table.
-
         Raises:
             ClientError: the service refused or did not answer.
             VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such tables.
         """
-        from darrm_opt.answers.plurality import verify_group_answer
+        from darrm_opt.answers.groups import verify_group_answer
+        from darrm_opt.answers.library_types import group_solution_of
         from darrm_opt.tables.group_table import problem_record as as_record
 
         body = as_record(problem) | {"objective": objective, "price": price}
-        return verify_group_answer(self._ask("table", body, timeout), problem)
+        return group_solution_of(verify_group_answer(self._ask("table", body, timeout), problem), objective, price)
 
     def plurality(
         self,
@@ -507,8 +536,8 @@ class DarrmClient:
         ties: str = "excluded",
         price: float = 0.0,
         timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return every mechanism for queries among classes within a total, as the REST interface has it.
+    ) -> TableOptions:
+        """Return every mechanism for queries among classes within a total.
 
         Args:
             problem: voters and classes; its target is the (ε, δ) of all answers together.
@@ -519,19 +548,21 @@ class DarrmClient:
             timeout: for this call [s]; None for the client's.
 
         Returns:
-            The answer. Of its ``mechanism``, that of the best option, this process proved that ``queries`` answers are
-            within the total; ``darrm_opt.mechanisms.mechanism_from_record(answer["mechanism"])`` releases by it.
-            Shares, and the ε of other options, are the service's word.
+            The options. Of ``mechanism``, that of the best one, this process proved that ``queries`` answers are within
+            the total; `darrm_opt.release.PrivateVote` releases by it. Shares, and the ε of other options, are the
+            service's word.
 
         Raises:
             ClientError: the service refused or did not answer.
             VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such designs.
         """
+        from darrm_opt.answers.library_types import table_options_of
         from darrm_opt.tables.record import problem_record as as_record
 
         body = as_record(problem) | {"queries": queries, "prior": prior, "ties": ties, "price": price}
-        return verify_options(self._ask("plurality/options", body, timeout), problem, queries)
+        answer = verify_options(self._ask("plurality/options", body, timeout), problem, queries)
+        return table_options_of(answer, problem, queries)
 
     def cost(
         self,
@@ -588,8 +619,8 @@ class DarrmClient:
         shape: Shape = "free",
         *,
         method: Method = "auto",
-    ) -> dict[str, Any]:
-        """Return what a design would cost, as the REST interface has it; nothing is solved.
+    ) -> DesignEstimate:
+        """Return what a design would cost; nothing is solved.
 
         Args:
             problem: what is asked.
@@ -597,9 +628,10 @@ class DarrmClient:
             shape: as in `gamma`.
             method: as in `darrm_opt.solve`.
         """
-        answer = self._ask("estimate", {**design(DesignSpec(problem, objective, shape)), "method": method}, None)
-        member(answer, "seconds")
-        return dict(answer)
+        from darrm_opt.answers.library_types import estimate_of
+
+        spec = DesignSpec(problem, objective, shape)
+        return estimate_of(self._ask("estimate", {**design(spec), "method": method}, None), spec)
 
     def close(self) -> None:
         """Let go of connections and files."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from darrm_client.connect import ClientBackend
 from darrm_client.transport import Deadline
 from darrm_opt.answers.verification import member, members, parse_problem, verify_gamma
+
+if TYPE_CHECKING:
+    from darrm_client.connect import ClientBackend
 
 
 class DesignsClient:

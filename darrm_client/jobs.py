@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from darrm_client.connect import ClientBackend
 from darrm_client.errors import DeadlineExceeded, JobFailed
 from darrm_client.transport import Deadline
 from darrm_opt.answers import design
@@ -17,6 +16,9 @@ from darrm_opt.design.solver import Shape
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.problem import Problem
+
+if TYPE_CHECKING:
+    from darrm_client.connect import ClientBackend
 
 FINAL_STATES = ("done", "failed", "cancelled")
 """States in which nothing happens any more."""

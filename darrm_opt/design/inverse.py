@@ -153,7 +153,7 @@ def least_parameter(
     goal = as_objective(objective)
     measure, wanted = _requested_measure(utility, agreement)
     if measure == "agreement":
-        goal = _with_agreement(goal)
+        goal = with_agreement(goal)
     problem_at(parameter, 1.0, K, m, epsilon, Delta, delta, affected)  # refuses what is wrong with these
     check_digits(digits)
     grid = _Grid(MIN_EXPONENT[parameter], digits, parameter)
@@ -274,7 +274,8 @@ def _threshold(wanted: float) -> float:
     return min(wanted, 1.0 - FULL_SLACK)
 
 
-def _with_agreement(goal: AnyObjective) -> Objective:
+def with_agreement(goal: AnyObjective) -> Objective:
+    """Return an objective of the same prior that weighs agreement; raises InvalidInput where it has no prior."""
     if not isinstance(goal, Objective):
         accepted = "an objective with a prior, such as rectangular or shared(2,5)"
         raise InvalidInput("objective", str(goal), accepted, "Agreement is an average over a prior.")
@@ -314,7 +315,7 @@ def utility_of(noise: NoiseFunction, objective: AnyObjective, measure: UtilityMe
     """Return the utility of γ under the objective, or its agreement under the objective's prior."""
     if measure == "utility":
         return objective.linear_goal(noise.K).utility(noise.values[noise.K // 2 + 1 :])
-    return 1.0 - disagreement(noise, _with_agreement(objective).prior)
+    return 1.0 - disagreement(noise, with_agreement(objective).prior)
 
 
 def _largest_value(parameter: Parameter, K: int, m: float | None, epsilon: float | None) -> float:

@@ -87,7 +87,7 @@ def test_the_best_accuracy_and_the_noise_are_the_same_from_every_door(
     found["REST"] = asked["options"][0]["accuracy"]
     sigmas["REST cost"] = _asked(service, "/v1/cost", {**body, "mechanism": "gnmax"})["parameter"]
     voters = Problem(K, Privacy(math.inf), Privacy(1.0), 1)
-    found["client"] = client.plan(voters, queries, total, prior=prior)["options"][0]["accuracy"]
+    found["client"] = client.plan(voters, queries, total, prior=prior).options[0].accuracy or 0.0
     mechanism = voting_plan(K, queries=queries, total=total, prior=prior).mechanism
     assert isinstance(mechanism, NoiseFunctionMechanism)
     assert mechanism.epsilon(queries, total.delta) <= total.epsilon
@@ -111,11 +111,11 @@ def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, 
     rest = _asked(service, "/v1/plan", {**question.body, "epsilon": "inf"})
     voters = Problem(question.K, Privacy(math.inf), Privacy(1.0), 1)
     read = client.plan(voters, question.queries, question.total)
-    assert named["prior"] == rest["prior"] == read["prior"]
+    assert named["prior"] == rest["prior"] == read.question.prior_text
     accuracy = named["options"][0]["accuracy"]
     found = voting_plan(question.K, queries=question.queries, total=question.total).mechanism
     assert isinstance(found, NoiseFunctionMechanism)
-    others = [rest["options"][0]["accuracy"], read["options"][0]["accuracy"], _accuracy(found.gamma, question.prior)]
+    others = [rest["options"][0]["accuracy"], read.options[0].accuracy, _accuracy(found.gamma, question.prior)]
     assert others == pytest.approx([accuracy] * 3, abs=2e-6)
     assert accuracy >= question.accuracy
 

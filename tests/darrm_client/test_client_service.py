@@ -66,15 +66,17 @@ def test_a_batch_has_an_answer_or_an_error_each(client: DarrmClient) -> None:
 
 def test_curves_and_tables(client: DarrmClient) -> None:
     curve = client.error_curve(PROBLEM, points=3, baselines=["subsampling", "gnmax"])
-    assert {"optimal", "subsampling"} <= set(curve["curves"])
+    assert {"optimal", "subsampling"} <= set(curve.curves)
     traded = client.tradeoff(PROBLEM, [1, 3])
-    assert traded["utility"] == [pytest.approx(solve(problem).utility) for problem in (OTHERS[0], PROBLEM)]
+    assert [point.utility for point in traded.points] == [
+        pytest.approx(solve(problem).utility) for problem in (OTHERS[0], PROBLEM)
+    ]
     profile = client.profile(PROBLEM, epsilons=[0.0, 0.2676])
     assert profile.deltas[1] <= PROBLEM.target.delta
     assert client.profile(PROBLEM, gamma=[0.5] * 12).noise == NoiseFunction([0.5] * 12, 11)
-    rows = client.compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3))["rows"]
-    assert any(row["name"] == "optimal_sequence" for row in rows)
-    assert client.estimate(PROBLEM)["seconds"] >= 0
+    rows = client.compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3)).rows
+    assert any(row.name == "optimal_sequence" for row in rows)
+    assert client.estimate(PROBLEM).seconds >= 0
 
 
 def test_a_certificate_for_a_gamma_of_ones_own(client: DarrmClient) -> None:
@@ -190,10 +192,11 @@ def test_the_inverse_question_is_answered_as_by_the_core_and_proved(client: Darr
     own = least_parameter(5, epsilon=0.3, utility=0.9)
     told = client.least(5, epsilon=0.3, utility=0.9)
     assert own.below is not None
-    assert (told["value"], told["below"]["value"], told["is_least"]) == (own.value, own.below.value, True)
-    assert told["design"]["gamma"] == own.solution.gamma.tolist()
+    assert told.below is not None
+    assert (told.value, told.below.value, told.is_least) == (own.value, own.below.value, True)
+    assert told.solution.noise == own.solution.noise
     other = client.least(5, epsilon=float("inf"), affected=1, parameter="target_epsilon", agreement=0.8)
-    assert (other["measure"], other["objective"]) == ("agreement", "rectangular agreement")
+    assert (other.measure, str(other.solution.objective)) == ("agreement", "rectangular agreement")
     with pytest.raises(InvalidRequest, match="utility = 2"):
         client.least(5, epsilon=0.3, utility=2)
 

@@ -15,7 +15,9 @@ from darrm_client import AnswerNotFound, ClientError, DarrmClient, VerifiedAnswe
 from darrm_client.table_backend import READERS
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
 from darrm_opt.answers.accounting import plan_to_dict
+from darrm_opt.bagging.bags import Bags
 from darrm_opt.planning import plan
+from darrm_opt.planning.compare import compare
 from darrm_opt.plurality import PluralityProblem, solve_plurality
 from darrm_opt.record import solution_record
 from darrm_opt.release import PrivateVote
@@ -98,7 +100,7 @@ def test_the_nearest_answer_is_given_and_labelled(table: str) -> None:
         with pytest.raises(AnswerNotFound):  # nothing that is kept is as private
             client.gamma(Problem.from_allowance(K=11, m=0.5, epsilon=0.0892, Delta=1e-4))
         traded = client.tradeoff(PROBLEM, [2, 2.5])
-        assert traded["utility"][0] == pytest.approx(traded["utility"][1])
+        assert traded.points[0].utility == pytest.approx(traded.points[1].utility)
 
 
 def test_a_monotone_answer_stands_in_for_a_free_one(tmp_path: Path) -> None:
@@ -113,11 +115,11 @@ def test_a_monotone_answer_stands_in_for_a_free_one(tmp_path: Path) -> None:
 def test_the_whole_surface_is_there(table: str) -> None:
     with DarrmClient(table) as client:
         curve = client.error_curve(PROBLEM, points=3)
-        assert curve["p"] == [0.5, 0.75, 1.0]
-        assert set(curve["curves"]) == {"optimal", "subsampling", "double_subsampling", "randomized_response"}
+        assert curve.curves["optimal"].p.tolist() == [0.5, 0.75, 1.0]
+        assert set(curve.curves) == {"optimal", "subsampling", "double_subsampling", "randomized_response"}
         traded = client.tradeoff(PROBLEM, [1, 2, 3])
-        assert traded["utility"] == [SOLUTIONS[problem].utility for problem in PROBLEMS]
-        assert traded["m"] == [1, 2, 3]
+        assert [point.utility for point in traded.points] == [SOLUTIONS[problem].utility for problem in PROBLEMS]
+        assert [point.problem for point in traded.points] == PROBLEMS
         own = privacy_profile(SOLUTIONS[PROBLEM].gamma, PROBLEM, [0.0, 0.1])
         assert client.profile(PROBLEM, epsilons=[0.0, 0.1]).deltas.tolist() == own.deltas.tolist()
         assert client.profile(PROBLEM, gamma=[0.0] * 12, epsilons=[0.0]).deltas.tolist() == [
@@ -127,8 +129,8 @@ def test_the_whole_surface_is_there(table: str) -> None:
         with pytest.raises(NotPrivate):
             client.verify(PROBLEM, [1.0] * 12)
         estimate = client.estimate(PROBLEM)
-        assert (estimate["stored"], estimate["seconds"], estimate["allowed"]) == (True, 0, False)
-        assert client.estimate(MISSING)["seconds"] > 0
+        assert (estimate.stored, estimate.seconds, estimate.allowed) == (True, 0, False)
+        assert client.estimate(MISSING).seconds > 0
         job = client.jobs.submit(PROBLEM)
         assert job.over
         assert client.jobs.get(job.id) == client.jobs.cancel(job.id) == job
@@ -140,17 +142,17 @@ def test_the_whole_surface_is_there(table: str) -> None:
 def test_a_comparison_needs_no_table(tmp_path: Path) -> None:
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
         five = Problem.from_allowance(K=5, m=1, epsilon=0.3)
-        rows = client.compare(five, 5, Privacy(1.0, 1e-3))["rows"]
-    assert "optimal_sequence" in {row["name"] for row in rows if row["epsilon"] is not None}
-    assert all(row["epsilon"] is None or row["epsilon"] <= 1 for row in rows)
+        found = client.compare(five, 5, Privacy(1.0, 1e-3))
+    assert found == compare(five, 5, Privacy(1.0, 1e-3))
+    assert "optimal_sequence" in {row.name for row in found.rows if row.epsilon is not None}
 
 
 def test_a_comparison_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
         voters = Problem(3, Privacy(math.inf), Privacy(1.0))
         told = client.compare(voters, 3, Privacy(2.0, 0.01), n=60, subsample_size=6, replacement=False)
-    assert told["draw"]["reached"] == pytest.approx(0.3)
-    assert {row["name"] for row in told["rows"]} >= {"optimal_sequence", "laplace", "optimal"}
+    assert told.bags == Bags(60, 6, replacement=False)
+    assert {row.name for row in told.rows} >= {"optimal_sequence", "laplace", "optimal"}
 
 
 def test_a_plan_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
@@ -160,11 +162,11 @@ def test_a_plan_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
         told = client.plan(voters, 2, total, **draw, replacement=False, least_accuracy=0.55)
         hurried = client.plan(voters, 50, total, time_limit=1e-6)
-    own = plan_to_dict(plan(3, None, 2, total, **draw, replacement=False, least_accuracy=0.55))
-    assert told == json.loads(json.dumps(own))
-    assert told["draw"]["reached"] == pytest.approx(0.3)
-    assert any("time limit of 1e-06 s was reached" in warning for warning in hurried["warnings"])
-    assert not any(option["fits"] for option in hurried["options"])
+    own = plan(3, None, 2, total, **draw, replacement=False, least_accuracy=0.55)
+    assert plan_to_dict(told) == plan_to_dict(own)
+    assert told.question == own.question
+    assert any("time limit of 1e-06 s was reached" in warning for warning in hurried.warnings)
+    assert not any(option.fits for option in hurried.options)
 
 
 def test_a_table_that_cannot_be_written_is_read(tmp_path: Path) -> None:

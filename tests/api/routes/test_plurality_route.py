@@ -14,6 +14,7 @@ from api.settings import Settings
 from api.tasks.answers import KINDS
 from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
+from darrm_opt.answers.library_types import table_options_of
 from darrm_opt.answers.plurality import options_to_dict, verify_table
 from darrm_opt.answers.verification import verify_options, verify_plurality
 from darrm_opt.design_spec import canonical_json, digest
@@ -101,6 +102,11 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
     assert client.get("/v1/plurality/options", params=OPTIONS).json() == told
     problem = PluralityProblem(5, 3, Privacy(2.0, 1e-3))
     assert verify_options(told, problem, 2) == told
+    read = table_options_of(told, problem, 2)
+    assert read.mechanism == read.options[0].mechanism == expected.options[0].mechanism
+    assert [(option.name, option.right, option.spent) for option in read.options] == [
+        (option.name, option.right, option.spent) for option in expected.options if option.spent is not None
+    ]
     with pytest.raises(VerificationFailed, match="20 answers of this mechanism"):
         verify_options(told, problem, 20)
     with pytest.raises(VerificationFailed, match="other voters or classes"):

@@ -11,7 +11,8 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
 from darrm_opt import InvalidInput, NotPrivate, Privacy
-from darrm_opt.answers.plurality import group_seconds, verify_group_answer
+from darrm_opt.answers.groups import group_seconds, verify_group_answer
+from darrm_opt.answers.library_types import group_solution_of
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.tables.group_solver import solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
@@ -36,6 +37,10 @@ def test_the_answer_is_that_of_the_core_and_is_proved_again(client: TestClient) 
     assert told["utility"] == pytest.approx(expected.utility, abs=1e-12)
     assert told["rule"]["values"] == expected.table.values.tolist()
     assert verify_group_answer(told, PROBLEM) == told
+    read = group_solution_of(told, "dirichlet(1)", 0.0)
+    assert (read.problem, read.status, read.certificate) == (PROBLEM, expected.status, expected.certificate)
+    assert (read.utility, read.upper_bound) == pytest.approx((expected.utility, expected.upper_bound), abs=1e-12)
+    assert read.table.values.tolist() == expected.table.values.tolist()
     other = GroupProblem(3, [group_of(2, 0.1), group_of(2, 0.5)], Privacy(0.5))
     with pytest.raises(VerificationFailed):
         verify_group_answer(told, other)

@@ -165,9 +165,9 @@ def test_the_client_follows_what_is_a_job_as_what_is_not() -> None:
         )
         with serving(app) as at, DarrmClient(at, timeout=300) as client:
             told = client.compare(problem, 5, Privacy(1.0, 1e-3))
-            assert {row["name"] for row in told["rows"]} >= {"subsampling"}
-            assert client.plan(problem, 3, Privacy(1.0))["advice"]
-            assert client.tradeoff(problem, [1, 2])["utility"][1] > 0
+            assert {row.name for row in told.rows} >= {"subsampling"}
+            assert client.plan(problem, 3, Privacy(1.0)).advice
+            assert client.tradeoff(problem, [1, 2]).points[1].utility > 0
             assert len(client.profile(problem, points=5).deltas) == 5
             assert client.gamma(problem).exact
             with pytest.raises(RequestTooLarge, match="The expected solving time is") as refused:

@@ -39,13 +39,6 @@ Columns = Mapping[str, Sequence[Any]]
 def negotiate(accept: str, media_types: Sequence[str] = TABLES) -> str:
     """Return the media type that an Accept header prefers, the earliest offered among equals.
 
-    Args:
-        accept: the header (RFC 9110, 12.5.1); "" where there is none, which accepts anything.
-        media_types: media types, the usual one first.
-
-    Raises:
-        NotAcceptable: none is accepted.
-
     >>> [negotiate(accept) for accept in ("text/csv;q=0.5, application/x-npz", "text/*", "", "*/*")]
     ['application/x-npz', 'text/csv', 'application/json', 'application/json']
     """
@@ -81,13 +74,7 @@ def _quality(form: str, ranges: Sequence[tuple[str, float]]) -> float:
 
 
 def encode(answer: BaseModel, form: str, columns: Callable[[], Columns] | None = None) -> bytes:
-    """Return an answer encoded as one of its media types.
-
-    Args:
-        answer: what leaves, validated.
-        form: a media type that `negotiate` returned.
-        columns: makes its table; needed for CSV and npz.
-    """
+    """Return an answer encoded as one of its media types."""
     text = answer.model_dump_json()
     if form == JSON or columns is None:
         return text.encode()
@@ -151,16 +138,12 @@ IMMUTABLE = "max-age=31536000, immutable"
 
 
 def negotiated_form(request: Request, media_types: tuple[str, ...] = TABLES) -> str:
-    """Return the media type that the client prefers.
-
-    Raises:
-        NotAcceptable: it accepts none of those offered.
-    """
+    """Return the media type that the client prefers."""
     return negotiate(", ".join(request.headers.getlist("accept")), media_types)
 
 
 def require_json(request: Request) -> None:
-    """Reject a client that does not accept JSON; raises as `negotiated_form`."""
+    """Reject a client that does not accept JSON."""
     negotiated_form(request, (JSON,))
 
 

@@ -348,19 +348,12 @@ def misspelt_settings(environment: Mapping[str, str]) -> list[str]:
 
 
 class SettingRow(NamedTuple):
-    """A setting as an operator sees it.
+    """A setting as an operator sees it."""
 
-    Attributes:
-        variable: in the environment.
-        value: in plain data, passwords masked.
-        origin: "environment" or "default".
-        description: what it is, its unit and its range.
-    """
-
-    variable: str
-    value: Any
-    origin: Literal["environment", "default"]
-    description: str
+    variable: str  # in the environment
+    value: Any  # in plain data, passwords masked
+    origin: Literal["environment", "default"]  # "environment" or "default"
+    description: str  # what it is, its unit and its range
 
 
 def list_settings(settings: Settings) -> list[SettingRow]:

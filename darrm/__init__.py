@@ -27,11 +27,7 @@ def service_folder() -> str:
 
 
 def main() -> None:
-    """Run ``darrm``: the console script.
-
-    Raises:
-        SystemExit: always, with a code of `darrm.cli.output.ExitCode`.
-    """
+    """Run ``darrm``: the console script."""
     _lead_to_service()
     from darrm.cli import main as run
 

@@ -20,12 +20,7 @@ _ACCEPTED = "http://HOST:PORT or https://HOST of a service, or file:///PATH of a
 def connect(
     url: str, key: str | None, timeout: float | None, retries: int, tls: ssl.SSLContext | None, proxy: str | None
 ) -> ClientBackend:
-    """Return the backend for a URL; nothing is sent yet.
-
-    Raises:
-        InvalidInput: not a URL of a service or of a table that can be read.
-        BackendUnavailable: httpx is not installed, and it is a service's.
-    """
+    """Return the backend for a URL; nothing is sent yet."""
     if not url:
         raise InvalidInput("url", url, _ACCEPTED, "Set DARRM_URL, or give the URL.")
     key = None if key is None else header_key(key)
@@ -44,9 +39,6 @@ def connect(
 def header_key(key: str) -> str:
     r"""Return an API key as a header can carry it: without the line end of the file that it was read from.
 
-    Raises:
-        InvalidInput: it is empty, or has other characters than a key has; the key itself is in no message.
-
     >>> header_key("darrm_1_secret\n")
     'darrm_1_secret'
     """
@@ -59,11 +51,7 @@ def header_key(key: str) -> str:
 
 
 def check_proxy(proxy: str) -> None:
-    """Refuse what is no URL of a proxy, before anything is sent and without its password.
-
-    Raises:
-        InvalidInput: it is none.
-    """
+    """Refuse what is no URL of a proxy, before anything is sent and without its password."""
     try:
         parts = urlsplit(proxy)
         valid = parts.scheme in {"http", "https", "socks5", "socks5h"} and bool(parts.hostname) and parts.port != 0
@@ -75,9 +63,6 @@ def check_proxy(proxy: str) -> None:
 
 def service_url(url: str) -> str:
     """Return the root of a service.
-
-    Raises:
-        InvalidInput: it is no URL of one.
 
     >>> service_url("http://localhost:8000/"), service_url("https://host/darrm")
     ('http://localhost:8000', 'https://host/darrm')
@@ -96,9 +81,6 @@ def service_url(url: str) -> str:
 
 def table_path(url: str) -> Path:
     """Return the path that a file URL names.
-
-    Raises:
-        InvalidInput: it names none, or a host.
 
     >>> str(table_path("file:///data/a%20table.jsonl")), str(table_path("file:table.sqlite"))
     ('/data/a table.jsonl', 'table.sqlite')

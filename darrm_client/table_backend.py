@@ -40,12 +40,7 @@ Reader = Callable[[Path], Store]
 
 
 class TableRows(NoStore):
-    """Rows of a file, in memory; for reading only, and without a database, which a training job need not have.
-
-    Args:
-        path: of the file.
-        rows: that it holds; of equal keys the first one counts.
-    """
+    """Rows of a file, in memory; for reading only, and without a database, which a training job need not have."""
 
     def __init__(self, path: Path, rows: Iterable[Row]) -> None:
         super().__init__()
@@ -113,11 +108,7 @@ def _near(spec: DesignSpec, store: Store) -> str:
 
 
 class TableBackend:
-    """The answers that a store holds, as a `ClientBackend`. It never waits: a job is done, or there is none.
-
-    Args:
-        store: where they are; it is closed with the table.
-    """
+    """The answers that a store holds, as a `ClientBackend`. It never waits: a job is done, or there is none."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -168,11 +159,7 @@ class TableBackend:
         raise AnswerNotFound("A table solves nothing: darrm_opt.least_parameter searches here.")
 
     def designs(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: a table has no tags.
-
-        Raises:
-            AnswerNotFound: always.
-        """
+        """Refuse: a table has no tags."""
         raise AnswerNotFound("A table has no tags, and no list of designs: ask a service for them.")
 
     def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
@@ -190,11 +177,7 @@ class TableBackend:
         return {"jobs": [self._job_record(row.key) for row in self._store.rows()] if listed else [], "next": None}
 
     def result(self, id: str, deadline: Deadline) -> Any:
-        """Return a stored answer by its id.
-
-        Raises:
-            AnswerNotFound: the table has none.
-        """
+        """Return a stored answer by its id."""
         from solver_cache.validate import validate_row
 
         deadline.check()
@@ -211,11 +194,7 @@ class TableBackend:
         return self.job(id, deadline)
 
     def add_webhook(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: a file tells nobody anything.
-
-        Raises:
-            ClientError: always.
-        """
+        """Refuse: a file tells nobody anything."""
         raise ClientError("A table has no webhooks: every job in it is done.")
 
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
@@ -366,15 +345,7 @@ def _voters(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_table(path: Path) -> Store:
-    """Return what a table file holds.
-
-    Args:
-        path: its name says its format, one of `READERS`.
-
-    Raises:
-        InvalidInput: there is no such file, or it has no format that is read here.
-        CacheError: a SQLite file that cannot be used.
-    """
+    """Return what a table file holds."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise InvalidInput("url", path.name, "a file whose name ends in " + ", ".join(READERS))

@@ -49,15 +49,10 @@ MAX_ANSWER_BYTES = 2**28
 
 @dataclass(frozen=True)
 class Deadline:
-    """Deadline of a call.
+    """Deadline of a call."""
 
-    Attributes:
-        at: by the monotonic clock [s]; inf for never.
-        seconds: time limit of the call [s].
-    """
-
-    at: float
-    seconds: float
+    at: float  # by the monotonic clock [s]; inf for never
+    seconds: float  # time limit of the call [s]
 
     @classmethod
     def after(cls, seconds: float | None) -> Deadline:
@@ -82,33 +77,15 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer of the service.
+    """An answer of the service."""
 
-    Attributes:
-        status: of HTTP, 200, 201 or 202.
-        content: what its JSON says.
-        retry_after: when to ask again [s], if the service said.
-    """
-
-    status: int
-    content: Any
-    retry_after: float | None = None
+    status: int  # of HTTP, 200, 201 or 202
+    content: Any  # what its JSON says
+    retry_after: float | None = None  # when to ask again [s], if the service said
 
 
 class Transport:
-    """Sends requests to one service. Safe to use from several threads, and in a process forked from this one.
-
-    Args:
-        url: where the service is, without a path of ``/v1``.
-        key: API key; it goes nowhere but there: redirects are not followed.
-        timeout: for one call, retries and all [s]; None for no bound.
-        retries: how often a request is sent again.
-        tls: what is trusted; None for the system's usual.
-        proxy: URL of a proxy; the environment's proxies are not used.
-
-    Raises:
-        BackendUnavailable: httpx is not installed.
-    """
+    """Sends requests to one service. Safe to use from several threads, and in a process forked from this one."""
 
     def __init__(
         self,
@@ -131,26 +108,16 @@ class Transport:
         self._make: Callable[[], httpx.Client] = lambda: httpx.Client(
             base_url=url, headers=headers, proxy=proxy, trust_env=False, verify=secure if tls is None else tls
         )
-        self.url = url
-        self.timeout = timeout
-        self.retries = retries
+        self.url = url  # where the service is, without a path of ``/v1``
+        self.timeout = timeout  # for one call, retries and all [s]; None for no bound
+        self.retries = retries  # how often a request is sent again
         self._lock = threading.Lock()
         self._http: httpx.Client | None = None
         self._process = 0
         self._closed = False
 
     def call(self, method: str, path: str, body: Any = None, deadline: Deadline | None = None) -> Reply:
-        """Send a request until there is an answer.
-
-        Args:
-            method: of HTTP.
-            path: from the service's root.
-            body: plain data to send as JSON; None for no body.
-            deadline: when the call is over; None for the client's own timeout from now.
-
-        Raises:
-            DarrmError: the typed refusal, `DeadlineExceeded`, `ServiceUnreachable` or `VerificationFailed`.
-        """
+        """Send a request until there is an answer."""
         deadline = Deadline.after(self.timeout) if deadline is None else deadline
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         for attempt in range(self.retries + 1):
@@ -166,11 +133,7 @@ class Transport:
 
     @contextmanager
     def lines(self, path: str, deadline: Deadline, headers: dict[str, str]) -> Iterator[Iterator[str]]:
-        """Open a stream of text lines; it ends by itself or when the caller leaves.
-
-        Raises:
-            TransientFailure: the stream could not be opened, or broke.
-        """
+        """Open a stream of text lines; it ends by itself or when the caller leaves."""
         with (
             self._httpx_errors(deadline),
             self._client().stream(
@@ -266,11 +229,6 @@ class TransientFailure(Exception):
 
 def retry_delay(attempt: int, retry_after: float | None, share: float) -> float:
     """Return how long to wait before the next try [s].
-
-    Args:
-        attempt: tries so far that were sent again, from 0.
-        retry_after: what the service asked for [s].
-        share: the random part, in [0.5, 1].
 
     >>> [retry_delay(tried, None, 1.0) for tried in (0, 1, 2, 20)], retry_delay(0, 7.0, 0.5)
     ([0.1, 0.2, 0.4, 10.0], 7.05)

@@ -30,39 +30,22 @@ CLOSE = 1e-9
 
 @dataclass(frozen=True)
 class StoredDesign:
-    """One stored answer in a list: what its record says was asked, unproved, and its tags.
+    """One stored answer in a list: what its record says was asked, unproved, and its tags."""
 
-    Attributes:
-        key: content key.
-        created: when it was stored (UTC, ISO 8601); for people, nothing depends on it.
-        about: the question, and the utility; None where the record does not say.
-        tags: in order.
-    """
-
-    key: str
-    created: str
-    about: SearchColumns | None
-    tags: tuple[str, ...]
+    key: str  # content key
+    created: str  # when it was stored (UTC, ISO 8601); for people, nothing depends on it
+    about: SearchColumns | None  # the question, and the utility; None where the record does not say
+    tags: tuple[str, ...]  # in order
 
 
 @dataclass(frozen=True)
 class DesignFilter:
-    """Which designs to list; None leaves a property open.
+    """Which designs to list; None leaves a property open."""
 
-    Attributes:
-        K: number of voters.
-        epsilon: ε of one voter [nats]; may be infinite.
-        m: allowance, target ε over voter ε.
-        tag: one that it must have.
-
-    Raises:
-        InvalidInput: a number out of its range, or a tag of another form than tags have.
-    """
-
-    K: int | None = None
-    epsilon: float | None = None
-    m: float | None = None
-    tag: str | None = None
+    K: int | None = None  # number of voters
+    epsilon: float | None = None  # ε of one voter [nats]; may be infinite
+    m: float | None = None  # allowance, target ε over voter ε
+    tag: str | None = None  # one that it must have
 
     def __post_init__(self) -> None:
         if self.K is not None:
@@ -82,9 +65,6 @@ EVERY = DesignFilter()
 def check_tag(tag: str) -> None:
     """Refuse a text that is no tag.
 
-    Raises:
-        InvalidInput: it is none.
-
     >>> check_tag("round-2")
     """
     if not re.fullmatch(TAG_PATTERN, tag):
@@ -99,11 +79,7 @@ def too_many_tags(tag: str) -> InvalidInput:
 
 
 def check_list(limit: int) -> None:
-    """Refuse a limit that is out of range.
-
-    Raises:
-        InvalidInput: it is.
-    """
+    """Refuse a limit that is out of range."""
     if not 1 <= limit <= MAX_LISTED:
         raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_LISTED}")
 

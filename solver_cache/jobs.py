@@ -127,27 +127,15 @@ class Webhook:
     It is stored beside the jobs, so that a restart forgets none. It waits until its job is over; then it is due, and
     whoever delivers it *takes* it: that counts the attempt and moves the time of the next one ahead, so a deliverer
     that dies loses nothing, and each is delivered at least once. Repeated deliveries have one id.
-
-    Attributes:
-        id: its name, the same at every attempt.
-        job: id of the job.
-        client: who asked for it; empty where no key is needed.
-        url: where it is sent.
-        state: "pending", "delivered" or "failed" (given up).
-        attempts: how often delivery was begun.
-        due: when it is tried next, once its job is over [s since 1970-01-01 UTC].
-        reason: what was wrong with the last attempt, in words; else empty.
-        created: when it was asked for [as ``due``].
-        updated: when it last changed [as ``due``].
     """
 
-    id: str
-    job: str
-    client: str
-    url: str
-    state: WebhookState
-    attempts: int
-    due: float
-    reason: str
-    created: float
-    updated: float
+    id: str  # its name, the same at every attempt
+    job: str  # id of the job
+    client: str  # who asked for it; empty where no key is needed
+    url: str  # where it is sent
+    state: WebhookState  # "pending", "delivered" or "failed" (given up)
+    attempts: int  # how often delivery was begun
+    due: float  # when it is tried next, once its job is over [s since 1970-01-01 UTC]
+    reason: str  # what was wrong with the last attempt, in words; else empty
+    created: float  # when it was asked for [as ``due``]
+    updated: float  # when it last changed [as ``due``]

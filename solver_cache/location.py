@@ -50,11 +50,7 @@ def cache_url(environment: Mapping[str, str]) -> str:
 
 
 def parse_url(url: str) -> tuple[URL, bool]:
-    """Return the URL with a SQLite path made absolute, and whether it is opened for reading only (``?mode=ro``).
-
-    Raises:
-        CacheError: it names no database that is supported; without the password that may be in it.
-    """
+    """Return the URL with a SQLite path made absolute, and whether it is opened for reading only (``?mode=ro``)."""
     with needed_by("The store of answers"):
         from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError

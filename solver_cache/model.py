@@ -37,24 +37,17 @@ MAX_OBJECTIVE = 500
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of stored answer.
+    """Kind of stored answer."""
 
-    Attributes:
-        format: version of its records.
-        spec_of: what an answer says that it answers; raises InvalidInput where that is nothing.
-        record: an answer as plain data; ``timed=False``: without the time that it took.
-        read: the answer that a record states, unproved; raises ReproofFailed.
-        reprove: the answer under a proof of this process, for a question; raises ReproofFailed or NotPrivate.
-        asked: the question and the utility of a record, as the columns of a row name them; anything may be in it.
-        columns: the same, the answer and its certificate, as table files name them.
-    """
-
-    format: int
-    spec_of: Callable[[Any], Any]
-    record: Callable[..., dict[str, Any]]
-    read: Callable[[Any], Any]
+    format: int  # version of its records
+    spec_of: Callable[[Any], Any]  # what an answer says that it answers; raises InvalidInput where that is nothing
+    record: Callable[..., dict[str, Any]]  # an answer as plain data; ``timed=False``: without the time that it took
+    read: Callable[[Any], Any]  # the answer that a record states, unproved; raises ReproofFailed
+    # the answer under a proof of this process, for a question; raises ReproofFailed or NotPrivate
     reprove: Callable[[Any, Any], Any]
+    # the question and the utility of a record, as the columns of a row name them; anything may be in it
     asked: Callable[[dict[str, Any]], dict[str, Any]]
+    # the same, the answer and its certificate, as table files name them
     columns: Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -200,13 +193,7 @@ class Row:
 
 
 def row_of(answer: Answer, spec: Spec | None = None, *, timed: bool = True) -> Row:
-    """Return the row that stores an answer.
-
-    Args:
-        answer: a solution of any kind.
-        spec: what it answers, where the caller knows it.
-        timed: whether the record states how long the solve took.
-    """
+    """Return the row that stores an answer."""
     kind = kind_of(answer)
     record = kind.record(answer, timed=timed)
     text = canonical_json(record)
@@ -215,21 +202,13 @@ def row_of(answer: Answer, spec: Spec | None = None, *, timed: bool = True) -> R
 
 @dataclass(frozen=True)
 class Stats:
-    """Statistics of a store.
+    """Statistics of a store."""
 
-    Attributes:
-        rows: stored answers, valid or not.
-        stale: rows written for another version of the answers; they count as misses.
-        bytes: disk space; 0 if unknown.
-        schema: version of the tables; 0 if there are none.
-        jobs: number of jobs in each state.
-    """
-
-    rows: int
-    stale: int
-    bytes: int
-    schema: int
-    jobs: Mapping[State, int]
+    rows: int  # stored answers, valid or not
+    stale: int  # rows written for another version of the answers; they count as misses
+    bytes: int  # disk space; 0 if unknown
+    schema: int  # version of the tables; 0 if there are none
+    jobs: Mapping[State, int]  # number of jobs in each state
 
 
 class HitCounter:
@@ -259,29 +238,17 @@ class HitCounter:
 
 @dataclass(frozen=True)
 class SearchColumns:
-    """The question that a row answers, and how well.
-
-    Attributes:
-        voters: K.
-        voter_epsilon: ε of one voter [nats]; may be infinite.
-        voter_delta: Δ of one voter [probability].
-        affected: how many voters one record can influence.
-        target_epsilon: ε of the release [nats].
-        target_delta: δ of the release [probability].
-        objective: its text.
-        shape: "free" or "monotone"; of a table, its classes.
-        utility: what the record says that the answer is worth.
-    """
+    """The question that a row answers, and how well."""
 
     voters: int
-    voter_epsilon: float
-    voter_delta: float
-    affected: int
-    target_epsilon: float
-    target_delta: float
-    objective: str
-    shape: str
-    utility: float
+    voter_epsilon: float  # ε of one voter [nats]; may be infinite
+    voter_delta: float  # Δ of one voter [probability]
+    affected: int  # how many voters one record can influence
+    target_epsilon: float  # ε of the release [nats]
+    target_delta: float  # δ of the release [probability]
+    objective: str  # its text
+    shape: str  # "free" or "monotone"; of a table, its classes
+    utility: float  # what the record says that the answer is worth
 
     def answers(self, spec: DesignSpec) -> bool:
         """Whether an answer to this question is one to ``spec`` as well, though perhaps not the best.

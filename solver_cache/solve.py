@@ -172,28 +172,15 @@ def keep(solution: Answer, store: Store) -> CachedSolution[Any]:
 
 @dataclass(frozen=True)
 class _StoreOutcome:
-    """Outcome of `_keep_row`.
+    """Outcome of `_keep_row`."""
 
-    Attributes:
-        other: a valid answer that another process stored first, and that stands; None: there is none.
-        stored: whether a valid answer stands in the store now.
-        trouble: why the offered row could not be stored; else empty.
-    """
-
-    other: Answer | None
-    stored: bool
-    trouble: str = ""
+    other: Answer | None  # a valid answer that another process stored first, and that stands; None: there is none
+    stored: bool  # whether a valid answer stands in the store now
+    trouble: str = ""  # why the offered row could not be stored; else empty
 
 
 def _keep_row(row: Row, spec: Spec, store: Store, invalid_row: Row | None) -> _StoreOutcome:
-    """Store a valid row in the place of an invalid one, or where there was none; a valid one that came first stands.
-
-    Args:
-        row: the answer to ``spec``; the caller answers for it.
-        spec: the question.
-        store: where it is to be stored.
-        invalid_row: the row that was read under its key and is no answer; None: there was none.
-    """
+    """Store a valid row in the place of an invalid one, or where there was none; a valid one that came first stands."""
     try:
         stored = store.put(row, replacing=invalid_row)
     except ReadOnlyCache as err:  # as the user asked for: nothing to warn of
@@ -241,9 +228,6 @@ def load_record(key: str, store: Store) -> dict[str, Any] | None:
     """Return the record stored under ``key``, proved private again for its own problem; None if there is none.
 
     The record of a table says so (`solver_cache.model.is_table`).
-
-    Raises:
-        CacheError: the store cannot be read.
     """
     row = store.get(key)
     if row is None:
@@ -260,7 +244,7 @@ def _record(answer: Answer) -> dict[str, Any]:
 
 
 def load_records(requests: Sequence[Spec], store: Store) -> list[dict[str, Any] | None]:
-    """Return the stored records that answer requests, proved again, or None for each; raises as `load_record`."""
+    """Return the stored records that answer requests, proved again, or None for each."""
     solutions = [recall(request, store) for request in requests]
     return [None if solution is None else _record(solution) for solution in solutions]
 

@@ -107,11 +107,7 @@ class InvalidRow(Exception):
 
 
 def check_text(row: Row) -> None:
-    """Refuse a row whose text is not the one that was hashed, or was written for another version of the answers.
-
-    Raises:
-        InvalidRow: it is not.
-    """
+    """Refuse a row whose text is not the one that was hashed, or was written for another version of the answers."""
     if row.digest != digest(row.record):
         raise InvalidRow("its text does not fit its SHA-256")
     if row.core != CORE:
@@ -119,11 +115,7 @@ def check_text(row: Row) -> None:
 
 
 def read_row(row: Row) -> Answer:
-    """Return the solution that a row's text states, unproved.
-
-    Raises:
-        InvalidRow: it states none that this version reads.
-    """
+    """Return the solution that a row's text states, unproved."""
     check_text(row)
     try:
         record = json.loads(row.record, parse_constant=_refuse_constant)
@@ -140,11 +132,7 @@ def read_row(row: Row) -> Answer:
 
 
 def stated_spec(solution: Answer, row: Row) -> Spec:
-    """Return the question that a row's solution answers by its own account.
-
-    Raises:
-        InvalidRow: the row is stored under the key of another one.
-    """
+    """Return the question that a row's solution answers by its own account."""
     spec: Spec = kind_of(solution).spec_of(solution)
     if spec.key != row.key:
         raise InvalidRow("it is stored under the key of another question")
@@ -152,11 +140,7 @@ def stated_spec(solution: Answer, row: Row) -> Spec:
 
 
 def check_final(solution: Answer) -> None:
-    """Refuse a solution that solving again might improve.
-
-    Raises:
-        InvalidRow: its status says so.
-    """
+    """Refuse a solution that solving again might improve."""
     if not solution.status.is_final:
         status = solution.status.value
         raise InvalidRow(f"its status is '{status}', which solving again may better: such answers are not kept")
@@ -200,11 +184,7 @@ MAX_PROOF_BYTES = 64 * 2**20
 
 
 class Proofs:
-    """Solutions that were proved in this process; the least recently used leave first. Safe to share between threads.
-
-    Args:
-        max_bytes: length of their texts together [bytes].
-    """
+    """Solutions proved in this process; the least recently used leave first. Safe to share between threads."""
 
     def __init__(self, max_bytes: int = MAX_PROOF_BYTES) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
@@ -212,12 +192,7 @@ class Proofs:
         self._lock = threading.Lock()
 
     def get(self, digest: str, key: str) -> Answer | None:
-        """Return the solution with this text, proved for this question; None if it is not remembered.
-
-        Args:
-            digest: SHA-256 of the text, computed from it.
-            key: content key of the question (`DesignSpec.key`).
-        """
+        """Return the solution with this text, proved for this question; None if it is not remembered."""
         with self._lock:
             proof = self._proofs.get((digest, key))
             if proof is None:

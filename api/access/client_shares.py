@@ -36,12 +36,7 @@ _TABLE_NAME = "rates"
 
 
 class RateLimiter:
-    """Token buckets of all clients.
-
-    Args:
-        path: a table of `create_shared_table`, to share them between processes; None: they are this process's own.
-        clock: seconds that never go backwards, the same in all processes.
-    """
+    """Token buckets of all clients."""
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         if path is None:
@@ -55,16 +50,7 @@ class RateLimiter:
         self._clock = clock
 
     def take(self, client: str, rate: float, burst: float, tokens: float = 1.0) -> float:
-        """Take tokens from a client's bucket.
-
-        Args:
-            client: who asks.
-            rate: how fast the bucket fills [1/s], above 0.
-            burst: how much it holds, at least ``tokens``.
-            tokens: what is taken.
-
-        Returns:
-            0 if they were taken; else after how long they can be [s], and nothing was taken.
+        """Take tokens from a bucket that fills at `rate` [1/s]; return 0, or after how long they can be taken [s].
 
         >>> limiter = RateLimiter(clock=lambda: 100.0)
         >>> [limiter.take("me", rate=2, burst=2) for _ in range(3)]
@@ -104,10 +90,6 @@ class ClientQuota:
 
     Curves, certificates and accounts take a process each, for seconds, while their client waits; they cannot be queued
     on disk. Without a bound, one client's flood of them would delay everyone else's for hours.
-
-    Args:
-        size: computations in all.
-        noun: what they are, in messages.
     """
 
     def __init__(self, size: int, noun: str = "computations") -> None:
@@ -121,12 +103,7 @@ class ClientQuota:
 
     @contextmanager
     def reserve(self, client: Client | None) -> Iterator[None]:
-        """Hold a place within the block; what the server computes for itself (None) is not counted.
-
-        Raises:
-            TooManyJobs: the client holds half of all places.
-            Overloaded: every place is taken.
-        """
+        """Hold a place within the block; what the server computes for itself (None) is not counted."""
         if client is None:
             yield
             return
@@ -153,9 +130,6 @@ class FairQueue:
 
     However much one client has waiting, another's next piece of work waits for one turn of each client before it, not
     for all that came earlier.
-
-    Args:
-        size: how many at once.
     """
 
     def __init__(self, size: int) -> None:

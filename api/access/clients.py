@@ -33,19 +33,12 @@ CHALLENGE = b'Bearer realm="darrm-opt"'
 
 
 class Client(NamedTuple):
-    """The sender of a request.
+    """The sender of a request."""
 
-    Attributes:
-        name: "key ID" or "address A.B.C.D"; IPv6 addresses by their /64, which is what one customer has.
-        local: without a key, from a program on this machine.
-        role: what it may do.
-        key_name: whose key it sent, in the operator's words; empty without one.
-    """
-
-    name: str
-    local: bool
-    role: Role = "user"
-    key_name: str = ""
+    name: str  # "key ID" or "address A.B.C.D"; IPv6 addresses by their /64, which is what one customer has
+    local: bool  # without a key, from a program on this machine
+    role: Role = "user"  # what it may do
+    key_name: str = ""  # whose key it sent, in the operator's words; empty without one
 
     @property
     def has_key(self) -> bool:
@@ -83,13 +76,7 @@ def may_solve() -> bool:
 
 
 def identify_client(headers: Headers, address: str | None, ring: KeyRing | None) -> tuple[Client, Rejection | None]:
-    """Return the client of a request, and the rejection if it has no valid key.
-
-    Args:
-        headers: of the request, names in lower case.
-        address: where it comes from.
-        ring: the keys; None where none are needed.
-    """
+    """Return the client of a request, and the rejection if it has no valid key."""
     if ring is None:
         return client_at(address), None
     texts = _presented_keys(headers)
@@ -115,14 +102,7 @@ READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*
 
 
 def check_role(client: Client, method: str, path: str, metrics: str) -> Rejection | None:
-    """Return a rejection of what the role of a client's key does not allow.
-
-    Args:
-        client: who asks; without a key it is a user.
-        method: of the request, like the next one.
-        path: without the query.
-        metrics: the setting of that name.
-    """
+    """Return a rejection of what the role of a client's key does not allow."""
     if client.role == "reader" and path.startswith("/v1/") and not READER_REQUESTS.fullmatch(f"{method} {path}"):
         detail = "This key has the role reader: it reads stored answers, under /v1/gamma and /v1/designs."
         return Rejection("not-permitted", detail)
@@ -132,12 +112,7 @@ def check_role(client: Client, method: str, path: str, metrics: str) -> Rejectio
 
 
 def needs_key(path: str, metrics: str) -> bool:
-    """Tell whether a path needs a key, on a server that has keys.
-
-    Args:
-        path: of the request.
-        metrics: the setting of that name.
-    """
+    """Tell whether a path needs a key, on a server that has keys."""
     if path == "/metrics":
         return metrics in {"key", "admin"}
     return not (path in OPEN_PATHS or path.startswith(OPEN_FOLDERS))
@@ -148,11 +123,6 @@ def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> 
 
     A page on the web can have its own name point to 127.0.0.1 ("DNS rebinding"), and a browser then lets its scripts
     read what is served there. But the browser sends that name as the host, and by this it is told apart.
-
-    Args:
-        headers: of the request, names in lower case.
-        server: the address that the connection came in at.
-        hosts: names that are ours; if none are given, any name at all but over loopback, where only loopback's are.
     """
     host_headers = [value for name, value in headers if name == b"host"]
     if (
@@ -170,13 +140,7 @@ FORWARDED_HEADERS = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-real
 
 
 def check_forwarded(headers: Headers, client: Client) -> Rejection | None:
-    """Return a rejection of what a proxy on this machine forwards to a server that is for this machine alone.
-
-    Args:
-        headers: of the request, names in lower case.
-        client: who asks, by the address of the connection; the caller has no keys, was not told to be public, and
-            trusts no proxy.
-    """
+    """Return a rejection of what a proxy on this machine forwards to a server that is for this machine alone."""
     if not client.local or not any(name in FORWARDED_HEADERS for name, _ in headers):
         return None
     return Rejection(
@@ -191,11 +155,6 @@ def check_site(headers: Headers, path: str, origins: tuple[str, ...]) -> Rejecti
     """Return a rejection of a request that another site's page had a browser make.
 
     A picture whose address is a question would otherwise start a solve in the name of whoever looks at the page.
-
-    Args:
-        headers: of the request, names in lower case.
-        path: of the request; only the API is guarded.
-        origins: whose pages may ask.
     """
     if not path.startswith("/v1/"):
         return None

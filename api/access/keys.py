@@ -64,23 +64,14 @@ class KeysFileError(DarrmError):
 
 @dataclass(frozen=True)
 class Key:
-    """One key as the file has it: everything but the secret.
+    """One key as the file has it: everything but the secret."""
 
-    Attributes:
-        id: 8 hexadecimal digits, unique in the file.
-        name: whose it is, for people.
-        digest: SHA-256 of the secret, in hexadecimal.
-        created: when, in UTC (ISO 8601).
-        role: "reader", "user" or "admin".
-        expires: from when on it is refused, in UTC (ISO 8601); empty for never.
-    """
-
-    id: str
-    name: str
-    digest: str
-    created: str
-    role: Role = "user"
-    expires: str = ""
+    id: str  # 8 hexadecimal digits, unique in the file
+    name: str  # whose it is, for people
+    digest: str  # SHA-256 of the secret, in hexadecimal
+    created: str  # when, in UTC (ISO 8601)
+    role: Role = "user"  # "reader", "user" or "admin"
+    expires: str = ""  # from when on it is refused, in UTC (ISO 8601); empty for never
 
     def has_expired(self, now: float | None = None) -> bool:
         """Tell whether it is refused by now [s since 1970-01-01 UTC]; None for the clock's time."""
@@ -90,21 +81,7 @@ class Key:
 
 
 def create_key(path: Path, name: str, role: str = "user", expires: str = "") -> tuple[Key, str]:
-    """Add a key to the file, which is created if need be, readable by its owner only.
-
-    Args:
-        path: of the file.
-        name: whose key it is.
-        role: "reader", "user" or "admin".
-        expires: a lifetime, such as 12h, 90d or 26w, or a time in UTC (ISO 8601); empty for never.
-
-    Returns:
-        the key, and its text, which is nowhere else: it cannot be shown again.
-
-    Raises:
-        InvalidInput: no name, no role, or no time to come.
-        KeysFileError: the file cannot be read or written.
-    """
+    """Add a key to the file, made if need be, readable by its owner only; return it, and its text, shown only now."""
     if not _NAME.fullmatch(name):
         raise InvalidInput("NAME", name, "1 to 64 letters, digits, spaces and . @ : / + - _, saying whose key it is")
     if role not in ROLES:
@@ -122,13 +99,6 @@ def create_key(path: Path, name: str, role: str = "user", expires: str = "") -> 
 
 def parse_expiry(text: str, now: datetime | None = None) -> str:
     """Return the time at which a key expires, in UTC (ISO 8601); empty for never.
-
-    Args:
-        text: a lifetime, such as 12h, 90d or 26w, or a time, which is in UTC unless it says otherwise; empty for never.
-        now: when the lifetime begins; None for now.
-
-    Raises:
-        InvalidInput: it is neither, or not in the future.
 
     >>> parse_expiry("90d", datetime(2026, 1, 1, tzinfo=UTC)), parse_expiry("2999-01-31")
     ('2026-04-01T00:00:00+00:00', '2999-01-31T00:00:00+00:00')
@@ -150,12 +120,7 @@ def parse_expiry(text: str, now: datetime | None = None) -> str:
 
 
 def revoke_key(path: Path, identity: str) -> Key:
-    """Remove a key from the file; running servers reject it within `RELOAD_SECONDS` seconds.
-
-    Raises:
-        InvalidInput: no key has that id.
-        KeysFileError: the file cannot be read or written.
-    """
+    """Remove a key from the file; running servers reject it within `RELOAD_SECONDS` seconds."""
     with _lock(path):
         keys = _read(path)
         key = next((entry for entry in keys if entry.id == identity), None)
@@ -166,11 +131,7 @@ def revoke_key(path: Path, identity: str) -> Key:
 
 
 def list_keys(path: Path) -> tuple[Key, ...]:
-    """Return the keys in the file, oldest first.
-
-    Raises:
-        KeysFileError: the file cannot be read.
-    """
+    """Return the keys in the file, oldest first."""
     return _read(path)
 
 
@@ -179,13 +140,6 @@ class KeyRing:
 
     A file that cannot be read any more changes nothing: the keys that were good stay good, none is added, and the log
     says so; a typing error must not lock everybody out, nor let anybody in.
-
-    Args:
-        path: the keys file.
-        clock: seconds that never go backwards.
-
-    Raises:
-        KeysFileError: the file cannot be read at the start.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:

@@ -73,19 +73,12 @@ class ProblemDetails(BaseModel):
 
 
 class Rejection(NamedTuple):
-    """An error that is answered before a route is reached: too much, too often, too slow, no key.
+    """An error that is answered before a route is reached: too much, too often, too slow, no key."""
 
-    Attributes:
-        name: of a problem type.
-        detail: what happened this time, and what to do about it.
-        headers: more headers, in lower case.
-        closing: whether the connection must end with it, as there may be a body that nobody will read.
-    """
-
-    name: str
-    detail: str
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    closing: bool = False
+    name: str  # of a problem type
+    detail: str  # what happened this time, and what to do about it
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # more headers, in lower case
+    closing: bool = False  # whether the connection must end with it, as there may be a body that nobody will read
 
     @property
     def status(self) -> int:

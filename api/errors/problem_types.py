@@ -22,14 +22,10 @@ class Overloaded(DarrmError):
 
 
 class TooManyJobs(DarrmError):
-    """One client has too much new work waiting; asking again later helps.
-
-    Attributes:
-        seconds: when to ask again [s].
-    """
+    """One client has too much new work waiting; asking again later helps."""
 
     def __init__(self, message: str, seconds: float) -> None:
-        self.seconds = seconds
+        self.seconds = seconds  # when to ask again [s]
         super().__init__(message)
 
 
@@ -50,28 +46,19 @@ class ClientDisconnected(DarrmError):
 
 
 class WorkLimitExceeded(DarrmError):
-    """The request needs more work than this server does for one request; asking again does not help.
-
-    Attributes:
-        seconds: expected solving time [s]; None where it was not estimated.
-        field: the field that makes it too much; "" for the whole request.
-    """
+    """The request needs more work than this server does for one request; asking again does not help."""
 
     def __init__(self, message: str, seconds: float | None = None, field: str = "") -> None:
-        self.seconds = seconds
-        self.field = field
+        self.seconds = seconds  # expected solving time [s]; None where it was not estimated
+        self.field = field  # the field that makes it too much; "" for the whole request
         super().__init__(message)
 
 
 class FieldError(DarrmError):
-    """A field whose text has parameters of its own, such as an objective, is not valid.
-
-    Attributes:
-        field: name of the field.
-    """
+    """A field whose text has parameters of its own, such as an objective, is not valid."""
 
     def __init__(self, field: str, complaint: InvalidInput) -> None:
-        self.field = field
+        self.field = field  # name of the field
         super().__init__(str(complaint))
 
 
@@ -83,19 +70,12 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 class ProblemType(NamedTuple):
-    """One kind of error.
+    """One kind of error."""
 
-    Attributes:
-        name: last part of the type's URI.
-        status: of HTTP.
-        title: the kind in words, the same each time.
-        exceptions: classes that are answered as this type, subclasses included.
-    """
-
-    name: str
-    status: int
-    title: str
-    exceptions: tuple[type[DarrmError], ...] = ()
+    name: str  # last part of the type's URI
+    status: int  # of HTTP
+    title: str  # the kind in words, the same each time
+    exceptions: tuple[type[DarrmError], ...] = ()  # classes that are answered as this type, subclasses included
 
 
 _TABLE = (

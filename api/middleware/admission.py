@@ -53,16 +53,7 @@ reason.
 
 
 class AdmissionMiddleware:
-    """ASGI middleware that answers 400, 401, 403, 408, 413, 421, 429 and 503 before the application is reached.
-
-    Args:
-        app: the application behind it.
-        settings: limits, keys and host names.
-        ring: the keys, if others use them too; None opens those of the settings.
-
-    Raises:
-        KeysFileError: there is a keys file and it cannot be read.
-    """
+    """ASGI middleware that answers 400, 401, 403, 408, 413, 421, 429 and 503 before the application is reached."""
 
     def __init__(self, app: App, settings: Settings, ring: KeyRing | None = None) -> None:
         self._app = app
@@ -212,12 +203,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class TurnsMiddleware:
-    """ASGI middleware that lets requests begin in turn; answers from the response cache do not pass it.
-
-    Args:
-        app: the router.
-        turns: what they take turns at.
-    """
+    """ASGI middleware that lets requests begin in turn; answers from the response cache do not pass it."""
 
     def __init__(self, app: App, turns: FairQueue) -> None:
         self._app, self._turns = app, turns

@@ -41,11 +41,7 @@ STOPPED = Rejection(
 
 
 class RequestContextMiddleware:
-    """ASGI middleware, the outermost but for the path prefix.
-
-    Args:
-        app: the application and its other middleware.
-    """
+    """ASGI middleware, the outermost but for the path prefix."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -126,12 +122,7 @@ PEER = "darrm.peer"
 
 
 class PathPrefixMiddleware:
-    """ASGI middleware, the outermost: behind it, paths begin at the root.
-
-    Args:
-        app: the application and its other middleware.
-        settings: the prefix, and whose X-Forwarded-Prefix is trusted.
-    """
+    """ASGI middleware, the outermost: behind it, paths begin at the root."""
 
     def __init__(self, app: App, settings: Settings) -> None:
         self._app, self._prefix, self._proxies = app, settings.path_prefix, settings.trusted_proxies

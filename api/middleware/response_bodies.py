@@ -44,11 +44,7 @@ _CHANGED = frozenset({b"content-encoding", b"content-length", b"etag"})
 
 
 class CompressionMiddleware:
-    """ASGI middleware that compresses whole, large answers of text.
-
-    Args:
-        app: the application behind it.
-    """
+    """ASGI middleware that compresses whole, large answers of text."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -170,11 +166,7 @@ EVENTS = "/events"
 
 
 class HeadMiddleware:
-    """ASGI middleware that has HEAD answered as GET, and sends the head alone.
-
-    Args:
-        app: the application behind it.
-    """
+    """ASGI middleware that has HEAD answered as GET, and sends the head alone."""
 
     def __init__(self, app: App) -> None:
         self._app = app

@@ -39,19 +39,12 @@ REVALIDATE = "no-cache"
 
 
 class EncodedAnswer(NamedTuple):
-    """An encoded answer.
+    """An encoded answer."""
 
-    Attributes:
-        content: the bytes.
-        form: their media type.
-        etag: strong entity tag of these very bytes.
-        key: id of the answer.
-    """
-
-    content: bytes
-    form: str
-    etag: str
-    key: str = ""
+    content: bytes  # the bytes
+    form: str  # their media type
+    etag: str  # strong entity tag of these very bytes
+    key: str = ""  # id of the answer
 
     @classmethod
     def of(cls, content: bytes, form: str, key: str = "") -> EncodedAnswer:
@@ -64,11 +57,7 @@ class EncodedAnswer(NamedTuple):
 
 
 class ResponseCache:
-    """Encoded answers by key; the least recently used leave first. For use within one event loop.
-
-    Args:
-        max_bytes: memory for all entries together [bytes].
-    """
+    """Encoded answers by key; the least recently used leave first. For use within one event loop."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -101,11 +90,7 @@ def _entry_bytes(key: tuple[str, ...], body: EncodedAnswer) -> int:
 
 
 def query_key(scope: MutableMapping[str, Any]) -> tuple[str, ...]:
-    """Return the key of the answer to a GET: its query and its Accept header, letter by letter.
-
-    Args:
-        scope: of the request, as ASGI has it.
-    """
+    """Return the key of the answer to a GET: its query and its Accept header, letter by letter."""
     accept = ""
     for name, value in scope["headers"]:
         if name == b"accept":
@@ -137,11 +122,7 @@ def conditional_response(body: EncodedAnswer, request: Request, caching: str, na
 
 
 class ResponseCacheMiddleware:
-    """ASGI middleware: answers from the `ResponseCache` of the application, and passes on everything else.
-
-    Args:
-        app: the router.
-    """
+    """ASGI middleware: answers from the `ResponseCache` of the application, and passes on everything else."""
 
     def __init__(self, app: App) -> None:
         self._app = app

@@ -50,35 +50,20 @@ MAX_READ_BYTES = 2**24
 
 
 class AuditEntry(NamedTuple):
-    """One line.
+    """One line."""
 
-    Attributes:
-        time: when the answer was complete (UTC, ISO 8601).
-        request_id: as in the log and in the answer's X-Request-ID.
-        client: "key ID" or "address A.B.C.D".
-        key: the name that the operator gave the key; empty without one.
-        role: of the key.
-        address: where the request came from, as trusted proxies say.
-        method: of HTTP.
-        path: without the query.
-        questions: content keys of what was asked: a γ, a comparison, a plan, …
-        jobs: ids of the jobs that were queued, read or changed.
-        status: of the answer; 499 where the client left before.
-        seconds: time to answer [s].
-    """
-
-    time: str
-    request_id: str
-    client: str
-    key: str
-    role: str
-    address: str
-    method: str
-    path: str
-    questions: list[str]
-    jobs: list[str]
-    status: int
-    seconds: float
+    time: str  # when the answer was complete (UTC, ISO 8601)
+    request_id: str  # as in the log and in the answer's X-Request-ID
+    client: str  # "key ID" or "address A.B.C.D"
+    key: str  # the name that the operator gave the key; empty without one
+    role: str  # of the key
+    address: str  # where the request came from, as trusted proxies say
+    method: str  # of HTTP
+    path: str  # without the query
+    questions: list[str]  # content keys of what was asked: a γ, a comparison, a plan, …
+    jobs: list[str]  # ids of the jobs that were queued, read or changed
+    status: int  # of the answer; 499 where the client left before
+    seconds: float  # time to answer [s]
 
     def line(self) -> str:
         """Return it as a line of JSON."""
@@ -86,30 +71,16 @@ class AuditEntry(NamedTuple):
 
 
 class Mentions:
-    """What one request is about, as the service finds out while it answers.
-
-    Args:
-        log: where the request will be written.
-    """
+    """What one request is about, as the service finds out while it answers."""
 
     def __init__(self, log: AuditLog) -> None:
-        self.log = log
+        self.log = log  # where the request will be written
         self.questions: dict[str, None] = {}  # sets in order
         self.jobs: dict[str, None] = {}
 
 
 class AuditFile(logs.LogStream):
-    """File of the audit log, written by a thread; `write` never blocks.
-
-    Args:
-        path: of the file, which is made if need be, readable by its owner only.
-
-    Attributes:
-        trouble: why nothing can be written, in words; "" while it can.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
+    """File of the audit log, written by a thread; `write` never blocks."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.trouble = path, ""
@@ -129,11 +100,7 @@ class AuditFile(logs.LogStream):
         return self.trouble
 
     def last(self, count: int) -> list[dict[str, Any]]:
-        """Return the last lines of the file, the newest first; blocks.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Return the last lines of the file, the newest first; blocks."""
         with self.path.open("rb") as file:
             position = file.seek(0, os.SEEK_END)
             tail, size_read = b"", 0
@@ -201,14 +168,7 @@ _CURRENT: ContextVar[Mentions | None] = ContextVar("mentions", default=None)
 
 @contextlib.contextmanager
 def opened(target: str | None) -> Iterator[AuditLog | None]:
-    """Yield the audit log, and write the last of it at the end of the block.
-
-    Args:
-        target: a path, or "stderr"; None for none.
-
-    Raises:
-        OSError: the file cannot be opened.
-    """
+    """Yield the audit log, and write the last of it at the end of the block."""
     if target is None:
         yield None
         return
@@ -250,14 +210,7 @@ def mention_job(id: str) -> None:
 
 
 def record(mentions: Mentions | None, scope: dict[str, Any], status: int, seconds: float) -> None:
-    """Write the line of a request that is over.
-
-    Args:
-        mentions: as `begin` returned them; None writes nothing.
-        scope: of the request, as ASGI has it.
-        status: of the answer.
-        seconds: time to answer [s].
-    """
+    """Write the line of a request that is over."""
     if mentions is None:
         return
     client: Client | None = scope.get("darrm.client")

@@ -69,24 +69,15 @@ def current_request_id() -> str | None:
 
 
 class RequestLogEntry(NamedTuple):
-    """Content of a request's log line.
-
-    Attributes:
-        method, path: of the request; no query.
-        status: of the answer.
-        seconds: time to answer it [s].
-        bytes: of the body of the answer [bytes].
-        client: its name.
-        request_id: its id.
-    """
+    """Content of a request's log line."""
 
     method: str
     path: str
-    status: int
-    seconds: float
-    bytes: int
-    client: str
-    request_id: str
+    status: int  # of the answer
+    seconds: float  # time to answer it [s]
+    bytes: int  # of the body of the answer [bytes]
+    client: str  # its name
+    request_id: str  # its id
 
 
 def log_request(entry: RequestLogEntry) -> None:
@@ -161,11 +152,7 @@ def drain() -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """Formatter that says of a record what it says itself, its extra fields, and the id of the request.
-
-    Args:
-        render: makes the text.
-    """
+    """Formatter that says of a record what it says itself, its extra fields, and the id of the request."""
 
     def __init__(self, render: Render) -> None:
         super().__init__()
@@ -263,14 +250,7 @@ def _plain(text: str) -> str:
 
 
 class LogStream:
-    """Text stream, line by line, whose writes never block and never fail.
-
-    Args:
-        descriptor: where the lines go. Written to directly: a buffered file would be locked by the thread that waits in
-            it, and the end of the process would wait for that lock.
-        loss_line: returns the line that reports dropped lines, from their number.
-        max_lines: lines that may wait.
-    """
+    """Text stream, line by line, whose writes never block and never fail."""
 
     def __init__(self, descriptor: int, loss_line: Callable[[int], str], max_lines: int = MAX_QUEUED_LINES) -> None:
         self._descriptor, self._loss_line, self._max_lines = descriptor, loss_line, max_lines

@@ -148,14 +148,7 @@ _PROCESS = ProcessCollector(registry=None)
 
 
 def count_request(method: str, route: str, status: int, seconds: float) -> None:
-    """Count a request.
-
-    Args:
-        method: of HTTP; one that is none of `METHODS` is counted as "other".
-        route: template of the path, such as ``/v1/gamma/{id}``; never the path itself.
-        status: of the answer.
-        seconds: time until the answer was sent [s].
-    """
+    """Count a request."""
     _requests_of(method if method in METHODS else "other", route, status).inc()
     _seconds_of(route).observe(seconds)
 
@@ -171,13 +164,7 @@ def _seconds_of(route: str) -> Histogram:
 
 
 def count_solve(method: str, outcome: str, seconds: float) -> None:
-    """Count a finished solve and its time.
-
-    Args:
-        method: how it was solved, such as "cuts".
-        outcome: one of `OUTCOMES`; a solution's status says it, where there is a solution.
-        seconds: what it took [s].
-    """
+    """Count a finished solve and its time."""
     method = method if method in SOLVE_METHODS else "other"
     _SOLVES.labels(method, outcome if outcome in OUTCOMES else "failed").inc()
     _SOLVE_SECONDS.labels(method).observe(seconds)
@@ -208,12 +195,7 @@ def track_solve() -> Iterator[Callable[[str, str], None]]:
 
 
 def count_lookups(result: str, times: int = 1) -> None:
-    """Count lookups of an answer.
-
-    Args:
-        result: one of `LOOKUP_RESULTS`; any other word is counted as "damaged".
-        times: how many.
-    """
+    """Count lookups of an answer."""
     _lookups_of(result if result in LOOKUP_RESULTS else "damaged").inc(times)
 
 
@@ -248,12 +230,7 @@ def track_in_flight(change: int) -> None:
 
 
 def render(gauges: Mapping[str, tuple[str, float]]) -> bytes:
-    """Return the metrics of all workers together, in Prometheus's text format.
-
-    Args:
-        gauges: more gauges, by name: what each is and its value, the same in all workers (such as the queue in the
-            database).
-    """
+    """Return the metrics of all workers together, in Prometheus's text format."""
     folder = os.environ.get(MULTIPROCESS_DIR)
     if folder is None:
         content = generate_latest(REGISTRY)
@@ -316,13 +293,7 @@ LAG_SECONDS = 0.1
 
 
 class ServiceMetrics:
-    """Metrics that the service's parts count themselves: lookups in the store, solver processes, what is open.
-
-    Args:
-        pools: returns the state of the process pools, by name.
-        lookups: returns the store's counts of lookups, by result.
-        open_counts: returns what is open now, by the name of its gauge.
-    """
+    """Metrics that the service's parts count themselves: lookups in the store, solver processes, what is open."""
 
     def __init__(
         self,

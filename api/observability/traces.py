@@ -39,14 +39,7 @@ _JOB_SPAN: ContextVar[Span | None] = ContextVar("job_span", default=None)
 
 @contextmanager
 def traced(exporter: SpanExporter | None = None) -> Iterator[None]:
-    """Record spans within the block, and export the last of them at its end.
-
-    Args:
-        exporter: where spans go; None for the configured endpoint, and no spans if there is none.
-
-    Raises:
-        BackendUnavailable: an endpoint is configured, and the extra `otel` is not installed.
-    """
+    """Record spans within the block, and export the last of them at its end."""
     global _tracer  # noqa: PLW0603 — as the log of a process is one
     if exporter is None and not any(os.environ.get(name) for name in ENDPOINTS):
         yield

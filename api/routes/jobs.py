@@ -205,7 +205,7 @@ async def get_job_events(
 
 
 async def _within_quota(service: DesignService, stream: AsyncIterator[str]) -> AsyncGenerator[str]:
-    """Yield "", then a stream, which counts as one of the client's; raises as `DesignService.reserve_stream`."""
+    """Yield "", then a stream, which counts as one of the client's."""
     with service.reserve_stream():
         yield ""
         async for text in stream:

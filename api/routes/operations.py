@@ -121,12 +121,7 @@ def _not_ready(detail: str) -> Response:
 
 
 class ReadinessCheck:
-    """Readiness of the parts that answers depend on; a finding is reused for some seconds.
-
-    Args:
-        service: whose parts are checked.
-        log: the audit log; None where there is none.
-    """
+    """Readiness of the parts that answers depend on; a finding is reused for some seconds."""
 
     def __init__(self, service: DesignService, log: audit.AuditLog | None = None) -> None:
         self._service, self._log = service, log
@@ -166,11 +161,7 @@ class ReadinessCheck:
         return "ok" if math.isclose(gamma, 1 / 3, abs_tol=1e-9) else "it solves wrongly"
 
     async def _compute(self, task: PoolFunction, argument: Any) -> Any:
-        """Return the result of short work; None where its processes are busy with other work for so long.
-
-        Raises:
-            TimeoutError: they are not, and yet there is no result.
-        """
+        """Return the result of short work; None where its processes are busy with other work for so long."""
         try:
             async with asyncio.timeout(CHECK_SECONDS - 0.5):
                 return await self._service.compute(task, argument)

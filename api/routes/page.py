@@ -29,17 +29,11 @@ TYPES = {
 
 
 class PageFile(NamedTuple):
-    """One file of the page.
+    """One file of the page."""
 
-    Attributes:
-        content: its bytes.
-        media_type: what it is.
-        etag: names these very bytes.
-    """
-
-    content: bytes
-    media_type: str
-    etag: str
+    content: bytes  # its bytes
+    media_type: str  # what it is
+    etag: str  # names these very bytes
 
 
 # plain functions would be called in threads

@@ -102,21 +102,13 @@ def has_more_entries(body: bytes, most: int) -> bool:
 
 
 def check_field_count(where: str, count: int) -> None:
-    """Reject a query or an object with more fields than any request has.
-
-    Raises:
-        RequestValidationError: saying how many it may have.
-    """
+    """Reject a query or an object with more fields than any request has."""
     if count > MAX_FIELDS:
         raise RequestValidationError([{"type": "too_many_fields", "loc": (where,), "input": MAX_FIELDS}])
 
 
 def reject_repeated(where: str, pairs: Sequence[tuple[str, Any]]) -> None:
-    """Reject names that occur more than once in a query or a body.
-
-    Raises:
-        RequestValidationError: naming them.
-    """
+    """Reject names that occur more than once in a query or a body."""
     names = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
     if names:
         raise RequestValidationError([{"type": "repeated", "loc": (where, name)} for name in names])
@@ -234,26 +226,14 @@ Route = TypeVar("Route", bound=Callable[[Any, Request, DesignService], Awaitable
 
 
 def create_router(tag: str, prefix: str = "/v1") -> APIRouter:
-    """Return a router below ``prefix`` whose bodies are read strictly.
-
-    Args:
-        tag: heading of its routes in the documentation.
-        prefix: of their paths.
-    """
+    """Return a router below ``prefix`` whose bodies are read strictly."""
     return APIRouter(prefix=prefix, tags=[tag], route_class=StrictRoute)
 
 
 def get_and_post(
     router: APIRouter, path: str, model: type[BaseModel], **documentation: Any
 ) -> Callable[[Route], Route]:
-    """Return a decorator that adds a route for GET, with a query, and for POST, with a body.
-
-    Args:
-        router: where it is added.
-        path: of both.
-        model: type of the request, and of the route's first parameter.
-        documentation: of both routes, as FastAPI has it.
-    """
+    """Return a decorator that adds a route for GET, with a query, and for POST, with a body."""
     query: Any = Depends(from_query(model))
 
     def add_route(route: Route) -> Route:
@@ -289,16 +269,7 @@ Service = Annotated[DesignService, Depends(get_service)]
 async def find_answer(
     request: Request, service: DesignService, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
 ) -> BaseModel | Pending:
-    """Return the answer to a request, or the job that works on it; raises as `DesignService.answer`.
-
-    Args:
-        request: whose client may disconnect.
-        service: which answers.
-        kind: one of `api.tasks.answers.KINDS`.
-        argument: what its computation takes.
-        seconds: how long it is expected to take [s].
-        params: what was asked, as people see it in the job.
-    """
+    """Return the answer to a request, or the job that works on it; raises as `DesignService.answer`."""
     task = AnswerTask(kind, argument, seconds, question_of(params))
     result = await until_disconnect(request, service.answer(task))
     return result if isinstance(result, Pending) else answer_model(task, result)
@@ -313,7 +284,7 @@ async def respond(
 
 
 async def compute(request: Request, service: DesignService, task: PoolFunction, argument: Any, seconds: float) -> Any:
-    """Return what `ServiceResources.compute` does; stop it if the client disconnects; raises as `until_disconnect`."""
+    """Return what `ServiceResources.compute` does; stop it if the client disconnects."""
     return await until_disconnect(request, service.compute(task, argument, seconds))
 
 
@@ -321,10 +292,6 @@ async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) 
     """Return what ``work`` does, and cancel it when the client disconnects: nobody else waits for it.
 
     A page drops its previous request when its user asks for something else, and its next request waits behind that one.
-
-    Raises:
-        ClientDisconnected: it went away first.
-        Exception: whatever the work raises.
     """
     task, disconnect = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
     try:

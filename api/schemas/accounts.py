@@ -71,23 +71,14 @@ class TotalRequest(RequestModel):
         return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
 
     def check_total(self) -> None:
-        """Refuse a number of releases, or of the total, that is out of its range.
-
-        Raises:
-            InvalidInput: naming the field.
-        """
+        """Refuse a number of releases, or of the total, that is out of its range."""
         check_queries(self.queries)
         if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
             raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
         probability(self.total_delta, "total_delta")
 
     def check_prior(self, prior: str) -> None:
-        """Refuse a prior that is not valid for this K.
-
-        Raises:
-            InvalidInput: it is the text of an objective without one.
-            FieldError: it is no objective, or one of other voters.
-        """
+        """Refuse a prior that is not valid for this K."""
         objective = prior_of(prior)
         try:
             objective.linear_goal(self.K)
@@ -95,12 +86,7 @@ class TotalRequest(RequestModel):
             raise FieldError("prior", err) from err
 
     def voters_spec(self, objective: str = "rectangular") -> DesignSpec:
-        """Return a design for these voters, at some target of no account.
-
-        Raises:
-            InvalidInput: a number is out of its range.
-            FieldError: the objective is not valid for this K.
-        """
+        """Return a design for these voters, at some target of no account."""
         return DesignRequest(
             K=self.K,
             epsilon=self.epsilon,
@@ -112,12 +98,7 @@ class TotalRequest(RequestModel):
 
 
 def prior_of(text: str) -> Objective:
-    """Return the objective of a text whose prior says how votes fall.
-
-    Raises:
-        InvalidInput: it has no prior.
-        FieldError: the text is not valid.
-    """
+    """Return the objective of a text whose prior says how votes fall."""
     objective = objective_of(text, "prior")
     if not isinstance(objective, Objective):
         raise InvalidInput("prior", text, ACCEPTED["prior"])
@@ -176,11 +157,7 @@ class ComposeRequest(RequestModel):
             probability(self.total_delta, "total_delta")
 
     def each(self) -> tuple[float, float]:
-        """Return (ε, δ) of one release, where no problem is given.
-
-        Raises:
-            InvalidInput: a field that belongs to a problem is given without K, or a number is out of range.
-        """
+        """Return (ε, δ) of one release, where no problem is given."""
         for name in ("m", "affected", "target_epsilon", "gamma", "fresh"):
             if (value := getattr(self, name) or None) is not None:
                 raise InvalidInput(name, value, f"no {name} without K", "epsilon and delta are those of one release.")
@@ -198,21 +175,13 @@ class ComposeRequest(RequestModel):
 
 
 def check_queries(queries: int) -> None:
-    """Refuse a number of releases that is none.
-
-    Raises:
-        InvalidInput: naming queries.
-    """
+    """Refuse a number of releases that is none."""
     if not 1 <= queries <= MAX_QUERIES:
         raise InvalidInput("queries", queries, f"a whole number of releases from 1 to {MAX_QUERIES}")
 
 
 def probability(value: float, field: str) -> float:
-    """Return ``value`` if it is in [0, 1).
-
-    Raises:
-        InvalidInput: naming the field.
-    """
+    """Return ``value`` if it is in [0, 1)."""
     if not 0 <= value < 1:
         raise InvalidInput(field, value, ACCEPTED[field])
     return value

@@ -67,12 +67,7 @@ class CompareRequest(TotalRequest):
             raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
 
     def spec(self) -> DesignSpec:
-        """Return a design for these voters, at some target of no account.
-
-        Raises:
-            InvalidInput: a number is out of its range.
-            FieldError: an objective is not valid for this K.
-        """
+        """Return a design for these voters, at some target of no account."""
         spec = self.voters_spec(self.objective)
         if self.prior is not None:
             self.check_prior(self.prior)
@@ -183,12 +178,7 @@ class ReleasePlanRequest(TotalRequest):
     ] = None
 
     def spec(self) -> DesignSpec:
-        """Return a design for these voters, with the total as its target.
-
-        Raises:
-            InvalidInput: a number is out of its range.
-            FieldError: the prior is not valid for this K.
-        """
+        """Return a design for these voters, with the total as its target."""
         self.check_total()
         if not 0.5 <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])

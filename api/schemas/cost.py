@@ -110,12 +110,7 @@ class CostRequest(RequestModel):
     )
 
     def argument(self) -> dict[str, Any]:
-        """Return the argument of the computation (`darrm_opt.answers.cost.find_cost`).
-
-        Raises:
-            InvalidInput: a number of releases or a total that is out of its range.
-            FieldError: there is no such mechanism.
-        """
+        """Return the argument of the computation (`darrm_opt.answers.cost.find_cost`)."""
         check_queries(self.queries)
         try:
             mechanism_class(self.mechanism)

@@ -144,12 +144,7 @@ class TradeoffRequest(RequestModel):
     baselines: Baselines = None
 
     def specs(self) -> list[DesignSpec]:
-        """Return what is asked, one question for each allowance or target ε, in order.
-
-        Raises:
-            InvalidInput: a number is out of its range, or more than one way of saying which allowances is used.
-            FieldError: the objective is not valid, or not for this K.
-        """
+        """Return what is asked, one question for each allowance or target ε, in order."""
         targets = self._targets() if self.target_epsilons is not None else self._allowances()
         return [
             DesignRequest(

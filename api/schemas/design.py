@@ -55,11 +55,7 @@ class ProblemRequest(RequestModel):
     target_epsilon: TargetEpsilon = None
 
     def problem(self) -> Problem:
-        """Return the problem that is asked.
-
-        Raises:
-            InvalidInput: a number is out of its range.
-        """
+        """Return the problem that is asked."""
         return Problem.from_allowance(
             self.K,
             self.m,
@@ -98,13 +94,7 @@ class DesignRequest(ProblemRequest):
     ] = None
 
     def spec(self) -> DesignSpec:
-        """Return what the answer depends on; its content key is the id.
-
-        Raises:
-            InvalidInput: a number is out of its range.
-            FieldError: the objective is not valid, or not for this K.
-            WorkLimitExceeded: more scenarios than can be drawn while others wait.
-        """
+        """Return what the answer depends on; its content key is the id."""
         problem, objective = self.problem(), objective_of(self.objective)
         _check_scenarios(objective, problem.K)
         try:
@@ -113,7 +103,7 @@ class DesignRequest(ProblemRequest):
             raise FieldError("objective", err) from err
 
     def task(self) -> DesignTask:
-        """Return the task of designing it; raises as `spec`."""
+        """Return the task of designing it."""
         if self.time_limit is not None and not self.time_limit > 0:
             raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
         if self.gap is not None and not 0 <= self.gap < 1:
@@ -121,11 +111,7 @@ class DesignRequest(ProblemRequest):
         return DesignTask(self.spec(), self.method, self.backend, self.time_limit, self.gap)
 
     def check_estimable(self) -> None:
-        """Reject more voters than can be estimated.
-
-        Raises:
-            InvalidInput: naming K.
-        """
+        """Reject more voters than can be estimated."""
         if self.K > MAX_ESTIMATED_VOTERS:
             raise InvalidInput("K", self.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
 
@@ -148,11 +134,7 @@ def nats(epsilon: float | Literal["inf"]) -> float:
 
 
 def objective_of(text: str, field: str = "objective") -> AnyObjective:
-    """Return the objective that a field's text names.
-
-    Raises:
-        FieldError: the text names no objective.
-    """
+    """Return the objective that a field's text names."""
     try:
         return as_objective(text)
     except InvalidInput as err:

@@ -138,11 +138,7 @@ def summary(design: StoredDesign) -> DesignSummary | None:
 
 
 def comparison(first: DesignAnswer, second: DesignAnswer) -> ComparisonAnswer:
-    """Return two designs side by side.
-
-    Raises:
-        InvalidInput: one of them is a rule for several classes, which has no γ.
-    """
+    """Return two designs side by side."""
     one, other = _gamma("id", first), _gamma("other", second)
     first_numbers, second_numbers = _numbers(one), _numbers(other)
     first_gamma, second_gamma = one.gamma, other.gamma

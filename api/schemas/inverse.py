@@ -83,12 +83,7 @@ class LeastRequest(RequestModel):
     backend: Backend = "highs"
 
     def spec(self) -> DesignSpec:
-        """Return one of the designs that the search makes: what it is expected to cost tells what they all will.
-
-        Raises:
-            InvalidInput: a number is out of its range, missing, or given beside what is searched for.
-            FieldError: the objective is not valid, or not for this K.
-        """
+        """Return one of the designs that the search makes: what it is expected to cost tells what they all will."""
         epsilon = None if self.epsilon is None else nats(self.epsilon)
         problem = problem_at(self.parameter, 1.0, self.K, self.m, epsilon, self.Delta, self.delta, self.affected)
         return DesignRequest(

@@ -50,12 +50,7 @@ class PluralityFields(RequestModel):
     price: Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)] = 0.0
 
     def total(self, *, abstention: bool = False) -> PluralityProblem:
-        """Return the problem with the total as its target.
-
-        Raises:
-            InvalidInput: a number is out of its range.
-            FieldError: the prior is none.
-        """
+        """Return the problem with the total as its target."""
         check_queries(self.queries)
         try:
             prior = parse_prior(self.prior)
@@ -248,12 +243,7 @@ class TableRequest(RequestModel):
     abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
 
     def problem(self) -> GroupProblem:
-        """Return the problem.
-
-        Raises:
-            InvalidInput: a number is out of its range.
-            FieldError: the same, naming the field.
-        """
+        """Return the problem."""
         try:
             as_group_objective(self.objective, self.price)
         except InvalidInput as err:

@@ -45,17 +45,11 @@ RETRY_SECONDS = 1
 
 @dataclass(frozen=True)
 class Pending:
-    """An answer that is not ready.
+    """An answer that is not ready."""
 
-    Attributes:
-        job: the job that works on it; its id is the id of the answer to come.
-        retry_after: when to ask again [s].
-        nearest: a stored answer whose guarantee implies the one that is asked, for use until then; None if there is
-            none.
-    """
-
-    job: Job
-    retry_after: int = RETRY_SECONDS
+    job: Job  # the job that works on it; its id is the id of the answer to come
+    retry_after: int = RETRY_SECONDS  # when to ask again [s]
+    # a stored answer whose guarantee implies the one that is asked, for use until then; None if there is none
     nearest: dict[str, Any] | None = None
 
 
@@ -114,16 +108,10 @@ class DesignService:
     Every question is a task (`api.tasks.task`). A γ, and every other answer that takes longer than a moment, is the
     work of a job: one for each task however many ask, in this process or in others that share the store
     (`api.service.job_worker`).
-
-    Args:
-        resources: at work (`ServiceResources.open`).
-
-    Attributes:
-        resources: as given; the routes use what follows of them.
     """
 
     def __init__(self, resources: ServiceResources) -> None:
-        self.resources = resources
+        self.resources = resources  # as given; the routes use what follows of them
         self.store, self.jobs, self.settings = resources.store, resources.jobs, resources.settings
         self.run_in_thread, self.run_in_reader = resources.run_in_thread, resources.run_in_reader
         self.compute, self.webhooks = resources.compute, resources.webhooks
@@ -143,11 +131,7 @@ class DesignService:
             yield cls(resources)
 
     def design_task(self, request: DesignRequest) -> DesignTask:
-        """Return the task that a request states; its key is the id of the answer.
-
-        Raises:
-            InvalidInput: a field is out of its range, or K beyond what this server designs.
-        """
+        """Return the task that a request states; its key is the id of the answer."""
         check_voters(request.K, self.settings)
         task = request.task()
         audit.mention_question(task.key)
@@ -302,12 +286,7 @@ class DesignService:
         return self._streams.count
 
     def reserve_stream(self) -> AbstractContextManager[None]:
-        """Hold one of the event streams that a client may have open within the block.
-
-        Raises:
-            TooManyJobs: it has as many as one client may have.
-            Overloaded: there are as many as this process serves.
-        """
+        """Hold one of the event streams that a client may have open within the block."""
         return self._streams.reserve(current_client())
 
     async def _load_or_queue(self, task: Task, seconds: float | None) -> dict[str, Any] | Job:
@@ -346,14 +325,7 @@ class DesignService:
     async def _wait_for(
         self, job: Job, task: Task, wait_seconds: float | None, seconds: float | None
     ) -> dict[str, Any] | Pending:
-        """Return the answer of a job, or that it is pending after ``wait_seconds``; one that must be redone is, once.
-
-        Args:
-            job: in its present state; its request may differ from what is asked now in how it is solved.
-            task: what is asked now.
-            wait_seconds: how long to wait [s]; None for the operator's setting.
-            seconds: how long it is expected to take [s]; None for the task's own estimate.
-        """
+        """Return the answer of a job, or that it is pending after `wait_seconds`; one that must be redone is, once."""
         wait_seconds = self.settings.wait_seconds if wait_seconds is None else wait_seconds
         for attempt in range(2):
             update = await self._events.wait(job, wait_seconds)

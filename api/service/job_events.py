@@ -28,17 +28,11 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class JobUpdate:
-    """A state of a job, and what this process knows beyond what is stored.
+    """A state of a job, and what this process knows beyond what is stored."""
 
-    Attributes:
-        job: the job in that state.
-        answer: its answer, if it was done in this process; None if it must be read.
-        error: the error it failed with, if in this process.
-    """
-
-    job: Job
-    answer: Any = None
-    error: Exception | None = None
+    job: Job  # the job in that state
+    answer: Any = None  # its answer, if it was done in this process; None if it must be read
+    error: Exception | None = None  # the error it failed with, if in this process
 
 
 @dataclass
@@ -60,19 +54,11 @@ class _Topic:
 
 
 class JobEvents:
-    """Publisher and subscribers of jobs.
-
-    Args:
-        jobs: the stored jobs.
-        run_in_thread: how a blocking call is made.
-
-    Attributes:
-        local: the jobs that this process does, and publishes itself, by id.
-    """
+    """Publisher and subscribers of jobs."""
 
     def __init__(self, jobs: Jobs, run_in_thread: RunInThread) -> None:
         self._jobs, self._run_in_thread = jobs, run_in_thread
-        self.local: dict[str, Job] = {}
+        self.local: dict[str, Job] = {}  # the jobs that this process does, and publishes itself, by id
         self._topics: dict[str, _Topic] = {}
         self._poll_task: asyncio.Task[None] | None = None
         self._close_error: Exception | None = None

@@ -57,17 +57,7 @@ JobHandler = Callable[[Job, ProgressCallback], Awaitable[tuple[str, Any]]]
 
 
 class JobWorker:
-    """Worker that does the jobs of a store, several at a time.
-
-    Args:
-        jobs: the stored jobs.
-        events: where their states are published.
-        run_in_thread: how a blocking call is made.
-        handlers: by kind of job; other kinds are left alone.
-        size: jobs at a time.
-        lease: how long a job is held unless renewed [s].
-        max_seconds: only jobs that are expected to take no longer [s]; None: any.
-    """
+    """Worker that does the jobs of a store, several at a time."""
 
     def __init__(
         self,

@@ -53,21 +53,11 @@ QUICK_NICENESS, SOLVER_NICENESS = 10, 15
 
 
 class Lane:
-    """Lane of work of one length: its own processes, at which clients take turns. For use within one event loop.
-
-    Args:
-        pool: its processes.
-        places: tasks at once.
-        seconds: longest work that it is meant for, by estimate [s].
-
-    Attributes:
-        pool: as given.
-        seconds: as given.
-        processor_limit: processor time after which work proves to be longer than this [s].
-    """
+    """Lane of work of one length: its own processes, at which clients take turns. For use within one event loop."""
 
     def __init__(self, pool: ProcessPool, places: int, seconds: float) -> None:
         self.pool, self.seconds = pool, seconds
+        # processor time after which work proves to be longer than this [s]
         self.processor_limit = max(ESTIMATE_ERROR * seconds, LOADING_SECONDS)
         self._turns = FairQueue(places)
 
@@ -96,26 +86,6 @@ class ServiceResources:
 
     Work goes by its estimate: prompt work, such as a certificate, short work with the γ of small problems, and long
     jobs have processes of their own each. Use `open`, which starts the background work and ends it.
-
-    Args:
-        store: of answers and jobs; the service closes it.
-        settings: limits, and how many solves may run at once.
-        ring: the API keys, if others use them too; None opens those of the settings where they are needed.
-
-    Attributes:
-        store: as given.
-        settings: as given.
-        jobs: the queue of the store, or of this process.
-        admission: what is queued passes it.
-        events: where the states of jobs are published.
-        workers: who do the jobs.
-        context: what a task uses.
-        lanes: for work that is no job: prompt and short.
-        webhooks: who is told when jobs end; None where the operator has set no secret for that.
-        closing: whether the server shuts down.
-
-    Raises:
-        InvalidInput: webhooks are wanted, and there is no database to keep them in.
     """
 
     def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
@@ -132,17 +102,20 @@ class ServiceResources:
             Lane(self._quick, short, settings.short_seconds),
         )
         self._quota = ClientQuota(settings.max_compute)
-        self.admission = JobAdmission(self.jobs, settings)
-        self.events = JobEvents(self.jobs, self.run_in_reader)
+        self.admission = JobAdmission(self.jobs, settings)  # what is queued passes it
+        self.events = JobEvents(self.jobs, self.run_in_reader)  # where the states of jobs are published
+        # what a task uses
         self.context = TaskContext(store, settings, self.run_in_reader, self.run_in_thread, self.solvers, self.lanes[1])
         designs = (DesignTask.kind,) if settings.solve == "on" else ()
         worker = partial(JobWorker, self.jobs, self.events, self.run_in_thread, lease=settings.lease_seconds)
+        # who do the jobs
         self.workers = [worker(dict.fromkeys((*KINDS, *designs), partial(self._do_job, self.solvers)), size=size)]
         if settings.short_seconds > 0:
             shorts = dict.fromkeys(designs, partial(self._do_job, self._quick))
             self.workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
+        # who is told when jobs end; None where the operator has set no secret for that
         self.webhooks = _open_webhooks(self.jobs, settings, self.run_in_thread, ring)
-        self.closing = False
+        self.closing = False  # whether the server shuts down
 
     @classmethod
     @asynccontextmanager
@@ -152,12 +125,6 @@ class ServiceResources:
         """Yield resources at work; jobs begin with those that a process which was killed left behind.
 
         In the end, jobs under way go back into the queue, every process ends, and the store is closed.
-
-        Args:
-            store: of answers and jobs.
-            settings: of the service.
-            shutdown: whether the server was told to stop; whoever waits for an answer is then released.
-            ring: the API keys, if others use them too.
         """
         resources = cls(store, settings, ring)
         background: list[asyncio.Task[None]] = []
@@ -198,11 +165,7 @@ class ServiceResources:
         return canonical_json(result), answer
 
     async def compute_on(self, lane: Lane, task: Task) -> dict[str, Any]:
-        """Return the answer to a task, computed on a lane, now; raises as `compute`.
-
-        Raises:
-            TaskTimeout: it took longer than the lane allows.
-        """
+        """Return the answer to a task, computed on a lane, now."""
         with self._quota.reserve(current_client()):
             return (await task.compute(replace(self.context, pool=lane), (LANE_LIMIT_SECONDS, lane.processor_limit)))[1]
 
@@ -224,22 +187,11 @@ class ServiceResources:
         return await self._writing.run(work, *arguments)
 
     async def run_in_reader(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return ``work(*arguments)``, done in a thread for calls that only read; raises as `StoreCalls.run`."""
+        """Return ``work(*arguments)``, done in a thread for calls that only read."""
         return await self._reading.run(work, *arguments)
 
     async def compute(self, task: PoolFunction, argument: Any, seconds: float = 0.0) -> Any:
-        """Return ``task(argument, report)``: work that is never a job, on the lane for its length, clients in turn.
-
-        Args:
-            task: a function at the top of a module (`api.tasks`).
-            argument: anything that can be pickled.
-            seconds: how long it is expected to take [s].
-
-        Raises:
-            Exception: whatever the task raises.
-            SolveFailed: its process was lost twice, took too long or grew too large.
-            TooManyJobs: too many computations of one client are under way.
-        """
+        """Return ``task(argument, report)``: work that is never a job, on the lane for its length, clients in turn."""
         prompt, short = self.lanes
         with self._quota.reserve(current_client()):
             lane = prompt if seconds <= PROMPT_SECONDS else short
@@ -291,11 +243,6 @@ class StoreCalls:
     A PostgreSQL whose kernel still answers, and a SQLite file that another process has locked, keep a call waiting for
     as long as they like. So a call that takes `STORE_SECONDS` is given up with a `CacheError`. The store is then asked
     until it answers; while that takes longer than a moment it hangs, and every other call fails at once.
-
-    Args:
-        name: of the threads.
-        store: which is called.
-        question: a call that succeeds if others of this kind do.
     """
 
     def __init__(self, name: str, store: Store, question: Callable[[], Any]) -> None:
@@ -309,10 +256,6 @@ class StoreCalls:
         """Return ``work(*arguments)``, done in a thread.
 
         A call that is given up may still take effect later.
-
-        Raises:
-            CacheError: it took `STORE_SECONDS`, or the store is known to hang.
-            Exception: whatever the work raises.
         """
         if self._hangs:
             raise self._error()

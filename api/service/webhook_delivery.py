@@ -70,33 +70,17 @@ class DeliveryError(Exception):
 
 
 class WebhookUrl(NamedTuple):
-    """An address that webhooks may be sent to.
+    """An address that webhooks may be sent to."""
 
-    Attributes:
-        secure: whether by https.
-        host: name or address, without brackets.
-        port: of TCP.
-        target: path and query.
-        authority: the Host header.
-    """
-
-    secure: bool
-    host: str
-    port: int
-    target: str
-    authority: str
+    secure: bool  # whether by https
+    host: str  # name or address, without brackets
+    port: int  # of TCP
+    target: str  # path and query
+    authority: str  # the Host header
 
 
 def parse_webhook_url(text: str, networks: Sequence[Network] = ()) -> WebhookUrl:
-    """Return the parts of an address.
-
-    Args:
-        text: of the client.
-        networks: private networks that the operator allows; plain http is for those of loopback only.
-
-    Raises:
-        InvalidInput: it is none, or not one for webhooks.
-    """
+    """Return the parts of an address."""
     if len(text) > MAX_URL_LENGTH or not _URL.fullmatch(text):
         raise _invalid_url(text)
     try:
@@ -131,11 +115,6 @@ def _invalid_url(text: str) -> InvalidInput:
 def is_allowed(address: Address, networks: Sequence[Network], *, secure: bool) -> bool:
     """Tell whether webhooks may be sent to an address: a public one, or one that the operator allows.
 
-    Args:
-        address: as the name resolves.
-        networks: private networks that are allowed.
-        secure: whether by https; plain http is for loopback only, and only where it is allowed.
-
     >>> addresses = map(ipaddress.ip_address, ("8.8.8.8", "10.0.0.1", "::1", "64:ff9b::a00:1"))
     >>> [is_allowed(address, (), secure=True) for address in addresses]
     [True, False, False, False]
@@ -157,11 +136,7 @@ def _is_public(address: Address) -> bool:
 
 
 async def check_host(url: WebhookUrl, networks: Sequence[Network]) -> None:
-    """Find out whether the host of a new webhook resolves, now, to an address that webhooks may be sent to.
-
-    Raises:
-        InvalidInput: it does not; a client is not told which, so that it learns no name of the operator's network.
-    """
+    """Find out whether the host of a new webhook resolves, now, to an address that webhooks may be sent to."""
     try:
         async with asyncio.timeout(RESOLVE_SECONDS):
             await _resolve(url, networks)
@@ -172,18 +147,7 @@ async def check_host(url: WebhookUrl, networks: Sequence[Network]) -> None:
 async def post(
     url: WebhookUrl, headers: Mapping[str, str], body: bytes, *, networks: Sequence[Network], seconds: float
 ) -> int:
-    """Send one POST; return the status of its answer.
-
-    Args:
-        url: where.
-        headers: besides those of the connection.
-        body: what.
-        networks: private networks that are allowed.
-        seconds: for all of it, resolving included [s].
-
-    Raises:
-        DeliveryError: there was no answer.
-    """
+    """Send one POST; return the status of its answer."""
     import httpcore
 
     try:

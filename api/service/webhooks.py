@@ -71,14 +71,7 @@ class GivenUpError(Exception):
 
 
 class Webhooks:
-    """Webhooks of one service: asking for them, and delivering those that are due until cancelled.
-
-    Args:
-        stored: where they are.
-        settings: the operator's secrets and keys, the networks that are allowed, the time limit of a delivery.
-        run_in_thread: how a blocking call is made.
-        ring: the keys, if others use them too; None opens those of the settings.
-    """
+    """Webhooks of one service: asking for them, and delivering those that are due until cancelled."""
 
     def __init__(
         self, webhooks: DatabaseWebhooks, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None = None
@@ -92,17 +85,7 @@ class Webhooks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, job: str, url: str) -> tuple[Webhook, str]:
-        """Ask for a webhook when a job ends, at once if it has; return it, and the secret of the client's signatures.
-
-        Args:
-            job: its id.
-            url: where it is sent.
-
-        Raises:
-            InvalidInput: the address is not one for webhooks, or its host does not resolve to one that is.
-            TooManyJobs: the client has `MAX_PENDING` pending ones, or several that are looked up now.
-            Overloaded: too many are looked up now.
-        """
+        """Ask for a webhook when a job ends, at once if it has; return it, and the secret of its signatures."""
         with self._lookups.reserve(current_client()):
             await check_host(parse_webhook_url(url, self._networks), self._networks)
         owner = _owner()
@@ -214,11 +197,7 @@ class Webhooks:
 
 
 def stored_webhooks(jobs: Jobs, settings: Settings) -> DatabaseWebhooks:
-    """Return the webhooks that are stored beside the jobs.
-
-    Raises:
-        InvalidInput: the jobs are in no database, so a restart would forget them.
-    """
+    """Return the webhooks that are stored beside the jobs."""
     if jobs.database.in_memory:
         url = mask_password(settings.cache_url)
         raise InvalidInput("DARRM_CACHE_URL", url, "a database that can be written, as DARRM_WEBHOOK_SECRET is set")

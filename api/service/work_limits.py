@@ -20,11 +20,7 @@ from solver_cache.jobs import Job
 
 
 def check_voters(K: int, settings: Settings) -> None:
-    """Reject more voters than the operator allows.
-
-    Raises:
-        InvalidInput: naming K and the setting.
-    """
+    """Reject more voters than the operator allows."""
     if settings.max_voters < K:
         raise InvalidInput(
             "K",
@@ -35,11 +31,7 @@ def check_voters(K: int, settings: Settings) -> None:
 
 
 def check_work(seconds: float, settings: Settings, field: str = "") -> None:
-    """Reject more estimated solving time [s] than the operator allows for one request.
-
-    Raises:
-        WorkLimitExceeded: with the estimate.
-    """
+    """Reject more estimated solving time [s] than the operator allows for one request."""
     if seconds > settings.max_work_seconds:
         raise WorkLimitExceeded(
             f"The expected solving time is {seconds:.3g} s, and one request may ask for {settings.max_work_seconds:g} "
@@ -50,7 +42,7 @@ def check_work(seconds: float, settings: Settings, field: str = "") -> None:
 
 
 def check_design(spec: DesignSpec, method: str, settings: Settings) -> None:
-    """Reject a design that is expected to take more time or memory than the operator allows; raises as `check_work`."""
+    """Reject a design that is expected to take more time or memory than the operator allows."""
     memory = design_memory(spec, method)
     if memory > settings.solver_memory:
         raise WorkLimitExceeded(
@@ -89,10 +81,6 @@ class JobAdmission:
     A job that exists already is free. A new one is charged to the client that submits it, in a second token bucket
     beside the one of requests (`api.middleware.admission`): a request is answered in a millisecond, a job may take a
     minute.
-
-    Args:
-        jobs: the stored jobs.
-        settings: how many may wait, and the rate of one client.
     """
 
     def __init__(self, jobs: Jobs, settings: Settings) -> None:
@@ -104,20 +92,7 @@ class JobAdmission:
     def submit(
         self, task: Task, client: Client | None = None, seconds: float = 0.0, trace: str = "", *, afresh: bool = False
     ) -> Job:
-        """Return the job of a task, queued now unless it exists; blocks.
-
-        Args:
-            task: what is asked.
-            client: who is charged, and is one of its clients from now on; None: nobody.
-            seconds: how long it is expected to take [s].
-            trace: W3C ``traceparent`` of the request; empty where it is not traced.
-            afresh: whether to queue it again even if it is done.
-
-        Raises:
-            Overloaded: it would have to be queued, and the queue is full.
-            TooManyJobs: it would have to be queued, and the client has its share of the queue, or had many queued
-                lately.
-        """
+        """Return the job of a task, queued now unless it exists; blocks."""
         existing = self._jobs.get(task.key)
         if existing is None or existing.state in {"failed", "cancelled"} or (afresh and existing.state == "done"):
             self._check_queue(client)

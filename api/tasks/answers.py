@@ -64,23 +64,18 @@ def _as_computed(_: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class AnswerKind:
-    """Kind of answer that a task computes in a process of the pool.
+    """Kind of answer that a task computes in a process of the pool."""
 
-    Attributes:
-        model: schema of the answer.
-        compute: from the task's argument to its result, both plain data.
-        recheck: proves a stored result (second) again for its argument (first), and raises where it is not proved.
-        answer: makes the answer as plain data of the argument and the result.
-        designs: of the argument, the γ or tables that the work needs, which are read from the store before and handed
-            over as "known"; of the argument and the result, those of its ``solutions``. None: it has none.
-        solutions: the records in a result, which are stored.
-    """
-
-    model: type[BaseModel]
-    compute: PoolFunction
+    model: type[BaseModel]  # schema of the answer
+    compute: PoolFunction  # from the task's argument to its result, both plain data
+    # proves a stored result (second) again for its argument (first), and raises where it is not proved
     recheck: Callable[[dict[str, Any], dict[str, Any]], None] = _numbers
+    # makes the answer as plain data of the argument and the result
     answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = _as_computed
+    # of the argument, the γ or tables that the work needs, which are read from the store before and handed over as
+    # "known"; of the argument and the result, those of its ``solutions``. None: it has none
     designs: Callable[[dict[str, Any], dict[str, Any] | None], Sequence[Spec]] | None = None
+    # the records in a result, which are stored
     solutions: Callable[[dict[str, Any]], list[dict[str, Any]]] = itemgetter("solutions")
 
 
@@ -123,19 +118,12 @@ KINDS: dict[str, AnswerKind] = {
 
 @dataclass(frozen=True)
 class AnswerTask:
-    """An answer to compute (`api.tasks.task.Task`).
+    """An answer to compute (`api.tasks.task.Task`)."""
 
-    Attributes:
-        kind: one of `KINDS`.
-        argument: what its computation takes; the answer depends on nothing else.
-        seconds: how long it is expected to take [s].
-        question: what was asked, as people see it in the job.
-    """
-
-    kind: str
-    argument: dict[str, Any]
-    seconds: float
-    question: dict[str, Any]
+    kind: str  # one of `KINDS`
+    argument: dict[str, Any]  # what its computation takes; the answer depends on nothing else
+    seconds: float  # how long it is expected to take [s]
+    question: dict[str, Any]  # what was asked, as people see it in the job
     solves: ClassVar[bool] = False
 
     @cached_property
@@ -152,11 +140,7 @@ class AnswerTask:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the task that `text` states.
-
-        Raises:
-            LookupError, TypeError, ValueError: it is no such text.
-        """
+        """Return the task that `text` states."""
         content = json.loads(text)
         task = cls(
             str(content["kind"]), dict(content["argument"]), float(content["seconds"]), dict(content["question"])
@@ -231,11 +215,7 @@ def read_task(job: Job) -> Task | None:
 
 
 def answer_model(task: Task, result: dict[str, Any]) -> BaseModel:
-    """Return the answer that the result of a task makes.
-
-    Raises:
-        LookupError, TypeError, ValueError: it makes none: the row that holds it is damaged.
-    """
+    """Return the answer that the result of a task makes."""
     if not isinstance(task, AnswerTask):
         return GammaAnswer.model_validate(result)
     kind = KINDS[task.kind]

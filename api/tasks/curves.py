@@ -85,11 +85,7 @@ def least_designs(_: dict[str, Any], result: dict[str, Any] | None) -> list[Desi
 
 
 def recheck_tradeoff(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Prove every γ of a stored trade-off again.
-
-    Raises:
-        ValueError: one does not answer its question.
-    """
+    """Prove every γ of a stored trade-off again."""
     for spec, answer in zip(tradeoff_designs(argument, None), result["solutions"], strict=True):
         solution, trouble = recheck(solution_from_record(answer), spec)
         if solution is None:

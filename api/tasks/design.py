@@ -51,24 +51,16 @@ STORED: dict[str, Any] = {"kept": True}
 
 @dataclass(frozen=True)
 class DesignTask:
-    """One γ to design: the same value from the route, through the job, to the process that solves it.
-
-    Attributes:
-        spec: what the answer depends on; its key is the id of the job and of the answer.
-        method: how to solve, "auto", "enumerate" or "cuts".
-        backend: the solver.
-        time_limit: longest solve that the request wants [s]; None for the server's.
-        gap: gap at which the solve may end; None for the optimum.
-    """
+    """One γ to design: the same value from the route, through the job, to the process that solves it."""
 
     kind: ClassVar[str] = "gamma"
     solves: ClassVar[bool] = True
 
-    spec: DesignSpec
-    method: Method
-    backend: str
-    time_limit: float | None = None
-    gap: float | None = None
+    spec: DesignSpec  # what the answer depends on; its key is the id of the job and of the answer
+    method: Method  # how to solve, "auto", "enumerate" or "cuts"
+    backend: str  # the solver
+    time_limit: float | None = None  # longest solve that the request wants [s]; None for the server's
+    gap: float | None = None  # gap at which the solve may end; None for the optimum
 
     @property
     def key(self) -> str:
@@ -97,12 +89,7 @@ class DesignTask:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the task that `text` states.
-
-        Raises:
-            InvalidInput: a value is out of its range.
-            LookupError, ValueError: it is no such text.
-        """
+        """Return the task that `text` states."""
         content = json.loads(text)
         spec = DesignSpec(problem_from_record(content["problem"]), content["objective"], content["shape"])
         limits = {name: None if content.get(name) is None else float(content[name]) for name in ("time_limit", "gap")}
@@ -198,16 +185,7 @@ def read_incumbent(progress: str) -> dict[str, Any] | None:
 
 
 def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
-    """Design γ_opt.
-
-    Args:
-        argument: the task and its time limit [s].
-        report: called with `progress_to_dict` after every round.
-
-    Returns:
-        "record", of the certified solution; and "doubt", the reason why the store would reject it: empty unless
-        something is wrong with this program.
-    """
+    """Design γ_opt."""
     task, time_limit = argument
     spec, watcher = task.spec, IncumbentWatcher(task, report)
     solution = solve(
@@ -232,29 +210,16 @@ INCUMBENT_SHARE = 0.1
 
 
 class IncumbentWatcher:
-    """Watcher of a solve: reports its progress and its best certified γ, and ends it at the gap that was asked for.
-
-    Args:
-        task: what is solved.
-        report: called with `progress_to_dict` after every round, and in it the record of the best certified γ as
-            "incumbent".
-
-    Attributes:
-        gap_reached: whether it has ended the solve.
-    """
+    """Watcher of a solve: reports its progress and its best certified γ, and ends it at the gap that was asked for."""
 
     def __init__(self, task: DesignTask, report: Report) -> None:
         self._task, self._report = task, report
         self._record: dict[str, Any] | None = None
         self._utility, self._next = -1.0, FIRST_INCUMBENT_SECONDS
-        self.gap_reached = False
+        self.gap_reached = False  # whether it has ended the solve
 
     def watch(self, progress: Progress) -> None:
-        """Report a round.
-
-        Raises:
-            TimeLimitReached: the gap is as small as was asked for.
-        """
+        """Report a round."""
         if progress.noise is not None and progress.seconds >= self._next and progress.utility > self._utility:
             self._prove(progress, progress.noise)
         if self._record is not None:
@@ -292,11 +257,7 @@ class IncumbentWatcher:
 
 
 def recheck(solution: Solution, spec: DesignSpec) -> tuple[Solution | None, str]:
-    """Prove a solution again as the store does when it reads one, whatever its status.
-
-    Returns:
-        the solution under the new certificate, None if it does not answer the request; and the reason then.
-    """
+    """Prove a solution again as the store does when it reads one, whatever its status."""
     validation = validate_row(row_of(replace(solution, status=Status.OPTIMAL)), spec)
     return None if validation.solution is None else replace(
         validation.solution, status=solution.status

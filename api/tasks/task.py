@@ -49,23 +49,14 @@ class Processes(Protocol):
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What a task uses of its service.
+    """What a task uses of its service."""
 
-    Attributes:
-        store: of answers.
-        settings: the operator's limits.
-        read: how a blocking call is made that only reads.
-        write: how one is made that may write.
-        pool: the processes that compute.
-        checkers: those that prove stored results again.
-    """
-
-    store: Store
-    settings: Settings
-    read: RunInThread
-    write: RunInThread
-    pool: Processes
-    checkers: Processes
+    store: Store  # of answers
+    settings: Settings  # the operator's limits
+    read: RunInThread  # how a blocking call is made that only reads
+    write: RunInThread  # how one is made that may write
+    pool: Processes  # the processes that compute
+    checkers: Processes  # those that prove stored results again
 
 
 class Task(Protocol):
@@ -132,12 +123,7 @@ class Task(Protocol):
 def recheck_result(
     argument: tuple[Callable[[dict[str, Any], dict[str, Any]], None], dict[str, Any], dict[str, Any]], report: Report
 ) -> str:
-    """Return why a stored result does not answer its task: "" if everything that it answers for is proved again.
-
-    Args:
-        argument: what proves it, the argument of the task and its result.
-        report: called before the proofs.
-    """
+    """Return why a stored result does not answer its task: "" if everything that it answers for is proved again."""
     recheck, task_argument, result = argument
     report(None)
     try:

@@ -18,11 +18,7 @@ from collections.abc import Callable
 
 
 def main() -> None:
-    """Run ``darrm``: the console script.
-
-    Raises:
-        SystemExit: always, with a code of `darrm.cli.output.ExitCode`.
-    """
+    """Run ``darrm``: the console script."""
     # Importing makes objects that stay, and the collector walks through them again and again, most of all at the end:
     # a fifth of a small solve. It still runs, at a threshold that a server can live with, and frozen objects it skips.
     gc.set_threshold(100_000)

@@ -32,13 +32,7 @@ MAX_UNCHECKED_K = 201
 
 
 def cached_solution(problem: Problem, design: DesignOptions, method: str = "auto") -> Solution:
-    """Return the certified γ_opt, from the cache if it is there and it pays to look; a long solve shows its progress.
-
-    Raises:
-        InvalidInput: an option is outside what is accepted, or the solve would take too long (`MAX_SECONDS`).
-        BackendUnavailable: the solver cannot be used here, or a cache asked for by name without the extra ``store``.
-        CacheError: the cache was asked for by name (``--cache``, DARRM_CACHE_URL) and cannot be used.
-    """
+    """Return the certified γ_opt, from the cache if it pays to look there; a long solve shows its progress."""
     check_affordable(problem, design)
     with ProgressDisplay("solving") as display:
         return _cached_solution(problem, design, method, lambda progress: display.update(progress_text(progress)))
@@ -96,14 +90,7 @@ def check_affordable(problem: Problem, design: DesignOptions) -> None:
 def refuse_slow(
     problem: Problem, objective: AnyObjective, seconds: Callable[[float, Problem], float], advice: str
 ) -> None:
-    """Refuse, before any work, what is expected to take longer than `MAX_SECONDS`.
-
-    Args:
-        problem: the voters.
-        objective: what is maximised.
-        seconds: expected time of the work [s], from that of one solve and the problem.
-        advice: what else can be asked.
-    """
+    """Refuse, before any work, what is expected to take longer than `MAX_SECONDS`."""
     if problem.K <= MAX_UNCHECKED_K:
         return
     from darrm_opt.answers.running_time import solve_seconds
@@ -158,12 +145,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def release_of(options: ProblemOptions, design: DesignOptions, source: str | None) -> Release:
-    """Return the release, proved private.
-
-    Raises:
-        InvalidInput: an option is outside what is accepted, or the file cannot be read.
-        NotPrivate: the saved γ is not private for its problem.
-    """
+    """Return the release, proved private."""
     from darrm_opt.accounting.release_profile import Release
 
     if source is None:

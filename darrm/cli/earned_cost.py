@@ -18,11 +18,7 @@ VOTE_ROWS = 4096
 
 
 def count_queries(path: str, K: str | None, classes: str, queries: str) -> int:
-    """Return the number of rows of a file of votes, which is that of the queries; the rest is as typed.
-
-    Raises:
-        InvalidInput: the file cannot be read, has no row, or another number of them than ``queries``.
-    """
+    """Return the number of rows of a file of votes, which is that of the queries; the rest is as typed."""
     from darrm.cli.vote_files import count_rows
     from darrm_opt.problem import whole_number
 
@@ -36,21 +32,7 @@ def count_queries(path: str, K: str | None, classes: str, queries: str) -> int:
 
 
 def earned_cost(found: MechanismCost, options: BatchOptions, queries: int) -> dict[str, Any]:
-    """Return what labels of these votes reveal, in numbers that may be published, and what they can earn.
-
-    Args:
-        found: the cost for any votes, of noise on each count, with or without a check.
-        options: the file of the votes, a row for each query; the share that is expected; what is to be said.
-        queries: rows.
-
-    Returns:
-        ``published``: a private bound, its confidence, and what saying it costs. ``stated``: the least (ε, δ) that the
-        test of `darrm_opt.accounting.propose_test_release` is expected to let such labels out for; None where it does
-        not pay. ``not_for_publication``: only where it is asked for.
-
-    Raises:
-        InvalidInput: a mechanism that has no such account, or votes that are not the mechanism's.
-    """
+    """Return what labels of these votes reveal, in numbers that may be published, and what they can earn."""
     import numpy as np
 
     from darrm.cli.vote_files import blocks

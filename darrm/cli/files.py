@@ -11,11 +11,7 @@ from darrm_opt.errors import InvalidInput
 
 
 def check_writable(path: str | None, option: str) -> None:
-    """Refuse a path that cannot be written, before any work.
-
-    Raises:
-        InvalidInput: it is - or a folder, it cannot be written, or its folder does not exist or cannot be written.
-    """
+    """Refuse a path that cannot be written, before any work."""
     if path is None:
         return
     if path == "-":
@@ -46,12 +42,7 @@ def _obstacle(path: str) -> str:
 
 
 def check_plot(path: str | None) -> None:
-    """Refuse a picture that cannot be written or drawn, before any work.
-
-    Raises:
-        InvalidInput: as `check_writable`, or the name does not end like a picture's.
-        BackendUnavailable: matplotlib is not installed.
-    """
+    """Refuse a picture that cannot be written or drawn, before any work."""
     check_writable(path, "plot")
     if path is not None:
         from darrm_opt.figures import FORMATS, check_drawable

@@ -75,19 +75,7 @@ def checker_input(problem: Problem, noise: NoiseFunction) -> str:
 
 
 def formally_private(problem: Problem, noise: NoiseFunction, time_limit: float = TIME_LIMIT) -> bool:
-    """Ask the formal checker whether γ is private.
-
-    Args:
-        problem: what must hold; for these very numbers, not for `Problem.strictest`.
-        noise: γ(0..K).
-        time_limit: seconds after which the checker is stopped.
-
-    Returns:
-        True: proved. False: not proved, which is not a refutation.
-
-    Raises:
-        BackendUnavailable: there is no checker, it took too long, or it did not answer in its own form.
-    """
+    """Ask the formal checker whether γ is private."""
     program = formal_checker()
     question = checker_input(problem, noise) + "\n"
     try:

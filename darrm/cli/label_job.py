@@ -36,38 +36,23 @@ MAX_JOB_ID = 150
 
 @dataclass(frozen=True)
 class LabelJob:
-    """Labelling job on disk: what it is, so that resuming a different one by mistake is refused.
+    """Labelling job on disk: what it is, so that resuming a different one by mistake is refused."""
 
-    Attributes:
-        release_id: its name in the release log.
-        rows: rows of a block.
-        votes: path of the votes.
-        size: their size [bytes].
-        changed: when they were last changed [ns].
-        release_log: path of the release log.
-    """
-
-    release_id: str
-    rows: int
-    votes: str
-    size: int
-    changed: int
-    release_log: str
+    release_id: str  # its name in the release log
+    rows: int  # rows of a block
+    votes: str  # path of the votes
+    size: int  # their size [bytes]
+    changed: int  # when they were last changed [ns]
+    release_log: str  # path of the release log
 
 
 @dataclass(frozen=True)
 class LabelResult:
-    """Result of a labelling job.
+    """Result of a labelling job."""
 
-    Attributes:
-        labels: labels in the output.
-        resumed: labels that an earlier run had released already.
-        release_id: the job's name in the release log.
-    """
-
-    labels: int
-    resumed: int
-    release_id: str
+    labels: int  # labels in the output
+    resumed: int  # labels that an earlier run had released already
+    release_id: str  # the job's name in the release log
 
 
 def classes_of_votes(mechanism: VoteMechanism) -> int | None:
@@ -106,23 +91,7 @@ def label_file(
     rows: int,
     count: int,
 ) -> LabelResult:
-    """Release a label for each row of a file of votes.
-
-    Args:
-        votes: path of the votes, see `darrm.cli.vote_files.blocks`.
-        output: path of the labels, a CSV, Parquet or npy file that does not exist yet.
-        release: the mechanism, whose budget is ``log``.
-        log: what is charged.
-        release_id: names the job in the release log; None: a new one, or that of the job that is to go on.
-        rows: rows of a block.
-        count: rows of ``votes``, by `check_label_files`.
-
-    Raises:
-        InvalidInput: a file is not what is accepted, or the output belongs to another job.
-        BudgetExceeded: the log has less left than there are rows; the message says which labels there are
-            (`BudgetSpent`: none).
-        OSError: a file cannot be written, by its name; the same job can go on.
-    """
+    """Release a label for each row of a file of votes."""
     suffix = check_format(output, "output")
     K, classes = release.mechanism.K, classes_of_votes(release.mechanism)
     with _job(votes, output, log, release_id, rows) as job:

@@ -205,10 +205,6 @@ class ProgressDisplay:
     """Progress display: what is being done, how far it is, and since when; nothing for short work.
 
     A moving line if stderr is a terminal and Rich (the extra ``cli``) is installed, else ever rarer lines.
-
-    Args:
-        text: what is being done, in a few words.
-        total: units of work, where their number is known.
     """
 
     def __init__(self, text: str, total: int | None = None) -> None:

@@ -226,11 +226,7 @@ _DRAWS: dict[str, dict[str, Any]] = {
 
 
 def named_values(option: str, text: str | None, names: Sequence[str], accepted: str) -> dict[str, str]:
-    """Return the values that ``name=value,…`` gives to names, each at most once; none for no text.
-
-    Raises:
-        InvalidInput: naming the option: another name, or one twice.
-    """
+    """Return the values that ``name=value,…`` gives to names, each at most once; none for no text."""
     from darrm_opt.errors import InvalidInput
 
     values: dict[str, str] = {}
@@ -407,11 +403,7 @@ def options_named(**options: str) -> Iterator[None]:
 
 
 def total_privacy(epsilon: str | None, delta: str | None, *, allow_zero_delta: bool = True) -> Privacy:
-    """Return the (ε, δ) of all releases together, as typed.
-
-    Raises:
-        InvalidInput: naming ``total_epsilon`` or ``total_delta``, its value and what is accepted.
-    """
+    """Return the (ε, δ) of all releases together, as typed."""
     from math import inf
 
     from darrm_opt.errors import InvalidInput

@@ -23,23 +23,14 @@ Text = str | Callable[[], str]
 
 
 class CommandOption(NamedTuple):
-    """Option: ``--name VALUE``, or a flag: ``--name``, or ``--name/--no-name``.
+    """Option: ``--name VALUE``, or a flag: ``--name``, or ``--name/--no-name``."""
 
-    Args:
-        flag: how it is typed.
-        description: what it is for.
-        values: what the value is; none for a flag.
-        panel: heading under which the help shows it.
-        otherwise: what the help shows as default, if not the default itself.
-        several: whether it may be typed more than once; its value is then a tuple.
-    """
-
-    flag: str
-    description: Text
-    values: Text = ""
-    panel: str = "Options"
-    otherwise: str = ""
-    several: bool = False
+    flag: str  # how it is typed
+    description: Text  # what it is for
+    values: Text = ""  # what the value is; none for a flag
+    panel: str = "Options"  # heading under which the help shows it
+    otherwise: str = ""  # what the help shows as default, if not the default itself
+    several: bool = False  # whether it may be typed more than once; its value is then a tuple
 
     @property
     def help(self) -> str:
@@ -60,17 +51,11 @@ class Argument(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """Parameter of a command.
+    """Parameter of a command."""
 
-    Attributes:
-        name: as in Python.
-        declared: how it is typed.
-        default: its value where it is not typed; an argument that is needed has none.
-    """
-
-    name: str
-    declared: CommandOption | Argument
-    default: Any
+    name: str  # as in Python
+    declared: CommandOption | Argument  # how it is typed
+    default: Any  # its value where it is not typed; an argument that is needed has none
 
     @property
     def flags(self) -> list[str]:
@@ -130,9 +115,6 @@ def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, An
     An option is given in full, with its value in the same word or the next (``--K=11``, ``--K 11``), whatever the value
     begins with; of an option given twice the last one counts, unless it takes several. Behind ``--`` every word is an
     argument.
-
-    Raises:
-        UsageError: an unknown option, a value that is missing or not wanted, too many or too few arguments.
 
     >>> count = Parameter("K", CommandOption("--K", "Voters.", "COUNT"), None)
     >>> parse(["--K", "11"], [count])

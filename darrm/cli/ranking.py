@@ -42,11 +42,7 @@ def question_named() -> Iterator[None]:
 
 
 def class_count(options: QuestionOptions) -> int:
-    """Return the number of classes.
-
-    Raises:
-        InvalidInput: no such number; or nobody said how many votes among three or more classes a record can move.
-    """
+    """Return the number of classes."""
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import whole_number
 
@@ -66,14 +62,7 @@ def voter_of(options: QuestionOptions) -> Privacy:
 
 
 def ranked(options: QuestionOptions, doing: str, shown: Callable[[Option], str], **further: Any) -> Plan:
-    """Return the ranking of a question as typed.
-
-    Args:
-        options: the question.
-        doing: what the terminal shows meanwhile.
-        shown: what it shows of an option that is found.
-        **further: other arguments of `darrm_opt.planning.plan`.
-    """
+    """Return the ranking of a question as typed."""
     from darrm_opt.planning import plan
 
     classes, total, draw, voter = class_count(options), options.total, bags_drawn(options.bags), voter_of(options)

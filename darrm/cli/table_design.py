@@ -26,11 +26,7 @@ LONG = 60.0
 
 
 def table_problem(options: ProblemOptions, table: TableOptions) -> Problem | PluralityProblem | GroupProblem:
-    """Return the problem that the options name, as the special case that it is: of one group and two classes, a γ's.
-
-    Raises:
-        InvalidInput: naming the option, its value and what is accepted.
-    """
+    """Return the problem that the options name, as the special case that it is: of one group and two classes, a γ's."""
     from darrm.cli.ranking import DISJOINT
     from darrm_opt.problem import whole_number
     from darrm_opt.tables.groups import general_problem, group_of
@@ -83,19 +79,7 @@ def show_table_design(
     unused: dict[str, tuple[Any, Any]],
     json: bool,
 ) -> None:
-    """Solve, write and print.
-
-    Args:
-        problem: what must be private.
-        design: the objective is that of a table, or text of a prior.
-        table: past votes, ties and price.
-        output: file of the table.
-        unused: options that only a γ has, by name, with their default.
-        json: whether the answer is JSON.
-
-    Raises:
-        InvalidInput: an option that only a γ has.
-    """
+    """Solve, write and print."""
     from darrm_opt.tables.problem import PluralityProblem
 
     of_gamma = {**unused, "shape": (design.shape, "free"), "cache": (design.cache or None, None)}

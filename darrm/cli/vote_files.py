@@ -59,19 +59,7 @@ def check_format(path: str, argument: str) -> str:
 
 
 def blocks(path: str, K: int, rows: int, classes: int | None = None) -> Iterator[Table]:
-    """Yield the votes of a file, ``rows`` rows at a time (the last block may be shorter), checked.
-
-    Args:
-        path: a file; its name ends in one of `FORMATS`. CSV: a line for each release, 0 and 1 separated by commas, with
-            or without a line of names. Parquet: a column for each voter. npy: an array of shape (N, K).
-        K: voters, the columns that are needed.
-        rows: rows of a block.
-        classes: C, for votes that are whole numbers 0..C−1; None: they are 0 or 1.
-
-    Raises:
-        InvalidInput: the file cannot be read, has other columns, or holds something that is no vote.
-        BackendUnavailable: Parquet needs pyarrow, and it is not there.
-    """
+    """Yield the votes of a file, ``rows`` rows at a time (the last block may be shorter), checked."""
     reader = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[check_format(path, "VOTES")]
     try:
         yield from _in_blocks(reader(path, K, rows, classes), rows)
@@ -80,7 +68,7 @@ def blocks(path: str, K: int, rows: int, classes: int | None = None) -> Iterator
 
 
 def count_rows(path: str, K: int, rows: int, classes: int | None = None) -> int:
-    """Return the number of rows in a file of votes, once all of it is found to be votes; raises as `blocks`."""
+    """Return the number of rows in a file of votes, once all of it is found to be votes."""
     return sum(len(block) for block in blocks(path, K, rows, classes))
 
 

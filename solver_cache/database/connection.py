@@ -65,23 +65,7 @@ OPENING_SECONDS = 60
 
 
 class Database:
-    """An open database with the present schema.
-
-    Args:
-        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``; or ``memory``.
-
-    Attributes:
-        url: the location, without its password.
-        dialect: "sqlite" or "postgresql".
-        path: the file of a SQLite database; None for PostgreSQL, and in memory.
-        in_memory: whether it is gone with this object.
-        read_only: whether it was opened for reading only.
-        found_schema: version of the schema that was found; 0 where there was none.
-
-    Raises:
-        CacheError: the database cannot be opened, made, migrated or written; for reading only: it is not there, or has
-            another schema.
-    """
+    """An open database with the present schema."""
 
     def __init__(self, url: str) -> None:
         self.in_memory, path = url == MEMORY, None
@@ -94,8 +78,9 @@ class Database:
             weakref.finalize(self, self.engine.dispose)
         else:
             location, self.read_only = parse_url(url)
+            # the location, without its password
             self.url = redacted(location.update_query_dict({"mode": "ro"}) if self.read_only else location)
-            self.dialect = location.get_backend_name()
+            self.dialect = location.get_backend_name()  # "sqlite" or "postgresql"
             path = Path(location.database or "") if self.dialect == "sqlite" else None
             try:
                 with self._translate_errors():
@@ -106,8 +91,9 @@ class Database:
                 self._sockets = open_connections(self.engine)
         with self._translate_errors():
             try:
+                # version of the schema that was found; 0 where there was none
                 self.found_schema = self._check(path) if self.read_only else self._prepare(path)
-                self.path = path
+                self.path = path  # the file of a SQLite database; None for PostgreSQL, and in memory
                 if path is not None:
                     self._identity = _identity(path.stat())
             except BaseException:
@@ -130,21 +116,13 @@ class Database:
             yield connection
 
     def check_room(self) -> None:
-        """Find out whether the file of a SQLite database is still the one that was opened, and has room for an answer.
-
-        Raises:
-            CacheError: it is gone, another file stands in its place, or its disk is full.
-        """
+        """Raise `CacheError` unless SQLite's file is still the one that was opened, and has room for an answer."""
         self._check_in_place()
         if self.path is not None and (free := shutil.disk_usage(self.path.parent).free) < MIN_FREE_BYTES:
             raise CacheError(self.url, f"{free} bytes are free on its disk", f"Make room there. {ELSEWHERE}")
 
     def sync(self) -> None:
-        """Have what was written to a SQLite file reach the disk now, not at the next checkpoint.
-
-        Raises:
-            CacheError: it does not: a file system that has failed still takes what fits into its caches.
-        """
+        """Have what was written to a SQLite file reach the disk now, not at the next checkpoint."""
         if self.path is not None:
             with self._translate_errors(), self.engine.connect().execution_options(darrm_begin=None) as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
@@ -198,11 +176,7 @@ class Database:
         return version
 
     def _prepare(self, path: Path | None) -> int:
-        """Make or migrate the database; also the proof that it can be written, before any work is done for it.
-
-        Returns:
-            The version found.
-        """
+        """Make or migrate the database; also the proof that it can be written, before any work is done for it."""
         if path is None:
             with self._transaction() as connection:
                 return migrate(connection)

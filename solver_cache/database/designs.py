@@ -46,16 +46,7 @@ class Designs:
         limit: int = PAGE_SIZE,
         after: str | None = None,
     ) -> Sequence[StoredDesign]:
-        """Return designs of this version, the newest first.
-
-        Args:
-            design_filter: only those that fit.
-            limit: at most so many, 1 to `MAX_LISTED`.
-            after: continue behind the design with this key, the last one of the page before.
-
-        Raises:
-            InvalidInput: a limit out of range, or ``after`` is the key of none.
-        """
+        """Return designs of this version, the newest first."""
         check_list(limit)
         columns = SOLUTIONS.c
         page = _select(design_filter).order_by(columns.created.desc(), columns.key.desc()).limit(limit)
@@ -74,11 +65,7 @@ class Designs:
             return _design(connection, key)
 
     def tag(self, key: str, tag: str) -> StoredDesign | None:
-        """Give a design a tag, unless it has it; return it as it then stands, or None where there is none.
-
-        Raises:
-            InvalidInput: no such form of a tag, or the design has `MAX_TAGS` others.
-        """
+        """Give a design a tag, unless it has it; return it as it then stands, or None where there is none."""
         check_tag(tag)
         with self._database.writing() as connection:
             # locked, so that two who tag it at once are counted, and one who removes it leaves no tag behind
@@ -93,11 +80,7 @@ class Designs:
             return _design(connection, key)
 
     def untag(self, key: str, tag: str) -> StoredDesign | None:
-        """Take a tag from a design, if it has it; return it as it then stands, or None where there is none.
-
-        Raises:
-            InvalidInput: no such form of a tag.
-        """
+        """Take a tag from a design, if it has it; return it as it then stands, or None where there is none."""
         check_tag(tag)
         with self._database.writing() as connection:
             connection.execute(delete(TAGS).where(TAGS.c.key == key, TAGS.c.tag == tag))

@@ -92,15 +92,6 @@ class Jobs:
         A job that is queued, running or done is left as it is; one that failed or was cancelled is queued again, as
         new. With ``afresh`` so is one that is done: because its result is of no use any more. A row that is damaged is
         written anew.
-
-        Args:
-            id: its name, the same for the same question.
-            kind: who can do it.
-            request: what is asked, as text.
-            afresh: whether a result that is there is to be made again.
-            client: who submits it, and is one of its clients from now on (`list`, `cancel`); empty: nobody's.
-            seconds: how long it is expected to take [s] (`take`).
-            trace: W3C ``traceparent`` of the request; empty where it is not traced.
         """
         requeued_states: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
         with self._database.reading() as connection:  # the usual case, without a writer's lock
@@ -122,12 +113,7 @@ class Jobs:
             return job_of(connection.execute(query).one())
 
     def get(self, id: str, client: str | None = None) -> Job | None:
-        """Return a job, or None where there is none.
-
-        Args:
-            id: its name.
-            client: only if this client submitted it, or it is nobody's; None: whoever did.
-        """
+        """Return a job, or None where there is none."""
         query = select(JOBS).where(JOBS.c.id == id)
         if client is not None:
             query = query.where(_belongs(client))
@@ -138,17 +124,7 @@ class Jobs:
     def list(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
     ) -> Sequence[Job]:
-        """Return jobs, the newest first.
-
-        Args:
-            state: only those in this state.
-            limit: at most so many, at least 1.
-            after: continue behind the job with this id, the last one of the page before.
-            client: only those that this client submitted, and those that are nobody's; None: all.
-
-        Raises:
-            InvalidInput: ``limit`` is below 1, ``state`` is none, or ``after`` is no job that is still stored.
-        """
+        """Return jobs, the newest first."""
         check_list(state, limit)
         page = select(JOBS).order_by(JOBS.c.created.desc(), JOBS.c.id.desc()).limit(limit)
         if state is not None:
@@ -192,15 +168,6 @@ class Jobs:
         Abandoned jobs come first. Then clients share: the one with the fewest running jobs is next, among equals the
         one that was served least recently, and of its jobs the one that has waited longest. So a client with many jobs
         delays another's first by one running job at most. Never do two owners get one job.
-
-        Args:
-            owner: who takes it: a name that nobody else uses, in any process on any machine.
-            lease_seconds: how long it is held unless renewed [s], in (0, `MAX_LEASE_SECONDS`].
-            kinds: only one of these kinds.
-            max_seconds: only one that is expected to take no longer [s].
-
-        Raises:
-            InvalidInput: ``owner`` is empty, or ``lease_seconds`` is out of range.
         """
         check_lease(owner, lease_seconds)
         with self._database.reading() as connection:  # who polls an empty queue takes no writer's lock
@@ -258,12 +225,6 @@ class Jobs:
         """Hold a job for longer, from now, and say how far the work is; False: it is lost or cancelled, stop.
 
         A lease that ran out is renewed all the same if nobody took the job meanwhile.
-
-        Args:
-            id: of the job.
-            owner: who holds it.
-            lease_seconds: for how long from now [s], in (0, `MAX_LEASE_SECONDS`].
-            progress: how far it is, as text; None leaves what was said.
         """
         check_lease(owner, lease_seconds)
         changes = {} if progress is None else {"progress": progress}
@@ -292,12 +253,6 @@ class Jobs:
         """Make a running job done with ``result``, whoever holds it; return it, or None where there is none.
 
         Its owner finds at the next `renew` that it holds it no more.
-
-        Args:
-            id: of the job.
-            result: what came of it, as text.
-            client: who is content with it: it goes on if it has other clients, and is none of a client's that did not
-                submit it; None: everyone.
         """
         with self._database.writing() as connection:
             if client is not None:
@@ -312,13 +267,7 @@ class Jobs:
         return self.get(id)
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:
-        """Cancel a job that is not over; return it as it then stands, or None where there is none.
-
-        Args:
-            id: of the job.
-            client: who no longer wants it: it goes on for its other clients, and is none of a client's that did not
-                submit it (None is returned then), unless it is nobody's. None: whoever wants it.
-        """
+        """Cancel a job that is not over; return it as it then stands, or None where there is none."""
         with self._database.writing() as connection:
             if client is not None:
                 own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))

@@ -247,11 +247,7 @@ class NewerSchema(Exception):
 
 
 def schema_version(connection: Connection) -> int:
-    """Return the version of the schema; 0 where there is none yet.
-
-    Raises:
-        NewerSchema: it is beyond what this program knows.
-    """
+    """Return the version of the schema; 0 where there is none yet."""
     if not inspect(connection).has_table("darrm_schema"):
         return 0
     version = connection.execute(text("SELECT max(version) FROM darrm_schema")).scalar()
@@ -265,11 +261,7 @@ def schema_version(connection: Connection) -> int:
 
 
 def migrate(connection: Connection) -> int:
-    """Bring the database to the present schema, inside the caller's transaction; return the version found.
-
-    Raises:
-        NewerSchema: it is beyond what this program knows.
-    """
+    """Bring the database to the present schema, inside the caller's transaction; return the version found."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
     connection.execute(text("CREATE TABLE IF NOT EXISTS darrm_schema (version INTEGER NOT NULL)"))

@@ -44,19 +44,13 @@ _ROW = (SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.record, SOLUTIONS.c.diges
 
 
 class DatabaseStore:
-    """A `solver_cache.store.Store` in a database.
-
-    Args:
-        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``; with ``?mode=ro`` for reading only (jobs are
-            then kept in memory); or ``memory``.
-
-    Raises:
-        CacheError: the database cannot be opened, made, migrated or written.
-    """
+    """A `solver_cache.store.Store` in a database."""
 
     def __init__(self, url: str) -> None:
         self.hits = HitCounter()
         self._database = Database(url)
+        # SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``; with ``?mode=ro`` for reading only (jobs are
+        # then kept in memory); or ``memory``
         self.url = self._database.url
         self.designs = Designs(self._database)
         self.jobs = Jobs(Database(MEMORY) if self._database.read_only else self._database)

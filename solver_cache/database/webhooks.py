@@ -29,13 +29,6 @@ class DatabaseWebhooks:
         """Ask for a webhook; None where the client has ``limit`` pending ones.
 
         If the same client has a pending one for that job and address, that one is returned.
-
-        Args:
-            id: its name, new.
-            job: id of the job.
-            client: who asks.
-            url: where it is sent.
-            limit: how many of one client may be pending.
         """
         pending = select(WEBHOOKS).where(WEBHOOKS.c.client == client, WEBHOOKS.c.state == "pending")
         with self._database.writing() as connection:
@@ -70,10 +63,6 @@ class DatabaseWebhooks:
         """Take one webhook that is due, with its job, which is over; None if none is.
 
         Those with the fewest attempts come first, so that addresses that fail do not delay the others.
-
-        Args:
-            lease_seconds: when it is due again unless `record` says otherwise [s].
-            without: clients whose turn it is not.
         """
         with self._database.reading() as connection:  # who polls takes no writer's lock
             if connection.execute(self._due(without)).first() is None:
@@ -89,14 +78,7 @@ class DatabaseWebhooks:
             return webhook, job_of(connection.execute(select(JOBS).where(JOBS.c.id == webhook.job)).one())
 
     def record(self, webhook: Webhook, state: WebhookState, reason: str = "", delay: float = 0.0) -> bool:
-        """Record how an attempt ended; False, and nothing changed, if another attempt was begun meanwhile.
-
-        Args:
-            webhook: as it was taken.
-            state: "pending" to try again.
-            reason: what was wrong.
-            delay: after which it is tried again [s].
-        """
+        """Record how an attempt ended; False, and nothing changed, if another attempt was begun meanwhile."""
         now = server_time(self._database.dialect)
         same_attempt = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook.id, WEBHOOKS.c.attempts == webhook.attempts)
         with self._database.writing() as connection:

@@ -53,16 +53,7 @@ class Axis:
 
 
 def read_axis(content: Any, path: str, names: set[str]) -> Axis:
-    """Return the axis that plain data stands for.
-
-    Args:
-        content: a value, a list or a range.
-        path: where it stands in the file, for messages.
-        names: of the quantities that may stand in formulas.
-
-    Raises:
-        InvalidInput: naming the path.
-    """
+    """Return the axis that plain data stands for."""
     if isinstance(content, Mapping):
         return Axis(tuple(_range(content, path)))
     if isinstance(content, list):
@@ -196,22 +187,14 @@ _NUMBER = re.compile(r"[\d.]+(?:[eE][+-]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Expression:
-    """Parsed formula.
+    """Parsed formula."""
 
-    Attributes:
-        text: as it was written.
-        names: the quantities that it needs.
-    """
-
-    text: str
-    names: frozenset[str]
+    text: str  # as it was written
+    names: frozenset[str]  # the quantities that it needs
     _formula: Formula
 
     def __call__(self, values: Values) -> float:
         """Return its value.
-
-        Raises:
-            InvalidInput: it has none, such as 1/0; the message says so.
 
         >>> parse("1-(1-Delta)^m", {"Delta", "m"})({"Delta": 0.5, "m": 2})
         0.75
@@ -227,15 +210,7 @@ class Expression:
 
 
 def parse(text: str, allowed_names: set[str]) -> Expression:
-    """Return the expression that ``text`` spells.
-
-    Args:
-        text: the formula.
-        allowed_names: names of quantities that may occur in it.
-
-    Raises:
-        InvalidInput: it is no formula, too long, or names an unknown quantity; argument "formula".
-    """
+    """Return the expression that ``text`` spells."""
     if len(text) > MAX_LENGTH:
         raise InvalidInput("formula", text, f"a formula of at most {MAX_LENGTH} characters")
     try:

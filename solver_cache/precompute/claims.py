@@ -32,12 +32,6 @@ Result = TypeVar("Result")
 class Claims:
     """Claims of one owner. Not safe to share between threads, but for `renew`.
 
-    Args:
-        store: where answers are stored.
-        owner: a name that nobody else uses, in any process on any machine.
-        lease: how long a claim is held unless renewed [s].
-        retry_seconds: how long to retry while the store does not answer [s].
-
     Every method raises CacheError where the store cannot be used for longer than that.
     """
 

@@ -33,19 +33,7 @@ _LOG = logging.getLogger("solver_cache.precompute")
 
 
 class Cluster:
-    """An `Executor` on Dask.
-
-    Args:
-        scheduler: its address, ``tcp://HOST:PORT``; None: start a scheduler and workers on this machine.
-        workers: how many to start on this machine; None: one for each processor.
-        work: what they do.
-        retry_seconds: how long a scheduler that does not answer is waited for [s].
-
-    Raises:
-        BackendUnavailable: Dask is not installed.
-        ExecutorLost: no scheduler answers.
-        InvalidInput: not an address.
-    """
+    """An `Executor` on Dask."""
 
     streams = False
 

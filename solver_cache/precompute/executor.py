@@ -80,12 +80,7 @@ class Executor(Protocol):
 
 
 class Processes:
-    """An `Executor` of processes, which start at once, while the caller goes on, and are replaced when they die.
-
-    Args:
-        workers: how many; None: one for each processor.
-        work: what they do.
-    """
+    """An `Executor` of processes, which start at once, while the caller goes on, and are replaced when they die."""
 
     streams = True
 

@@ -56,21 +56,13 @@ SHAPES = ("free", "monotone")
 
 @dataclass(frozen=True)
 class Part:
-    """One table of a grid file.
+    """One table of a grid file."""
 
-    Attributes:
-        path: where it stands, for messages; empty for a file of one part.
-        axes: the quantities in an order in which each formula finds what it needs.
-        objectives: what is maximised; of tables, the priors.
-        shapes: "free", "monotone"; of tables, whether no class may be released.
-        where: which combinations count; None: all.
-    """
-
-    path: str
-    axes: tuple[tuple[str, Axis], ...]
-    objectives: tuple[AnyObjective | PluralityPrior, ...]
-    shapes: tuple[Shape | bool, ...]
-    where: Expression | None
+    path: str  # where it stands, for messages; empty for a file of one part
+    axes: tuple[tuple[str, Axis], ...]  # the quantities in an order in which each formula finds what it needs
+    objectives: tuple[AnyObjective | PluralityPrior, ...]  # what is maximised; of tables, the priors
+    shapes: tuple[Shape | bool, ...]  # "free", "monotone"; of tables, whether no class may be released
+    where: Expression | None  # which combinations count; None: all
     ties: Ties = "excluded"
 
     @property
@@ -79,11 +71,7 @@ class Part:
         return math.prod(len(axis.values) for _, axis in self.axes) * len(self.objectives) * len(self.shapes)
 
     def sample(self, count: int) -> Iterator[Any]:
-        """Yield the problems among ``count`` of the combinations, evenly spaced; fewer where ``where`` leaves some out.
-
-        Raises:
-            InvalidInput: as `specs`.
-        """
+        """Yield the problems among `count` of the combinations, evenly spaced; fewer where `where` leaves some out."""
         size = self.size
         for place in range(min(count, size)):
             index, values = place * size // min(count, size), dict[str, float]()
@@ -102,11 +90,7 @@ class Part:
                 yield self._spec(values, self.objectives[objective], self.shapes[shape])
 
     def specs(self) -> Iterator[Any]:
-        """Yield every `DesignSpec` or `TableSpec`, those that differ in their target only one after another.
-
-        Raises:
-            InvalidInput: a combination is no problem; the message names the part and the combination.
-        """
+        """Yield every `DesignSpec` or `TableSpec`, those that differ in their target only one after another."""
         for objective, shape in itertools.product(self.objectives, self.shapes):
             for values in self._points(0, {}):
                 yield self._spec(values, objective, shape)
@@ -166,15 +150,7 @@ class Grid:
 
 
 def read_grid(path: str | Path, options: Mapping[str, Any] | None = None) -> Grid:
-    """Return what a grid file says.
-
-    Args:
-        path: ``.toml`` or ``.json``.
-        options: quantities that take the place of the file's, in every part.
-
-    Raises:
-        InvalidInput: it cannot be read, or something in it is not accepted: the message names the place in the file.
-    """
+    """Return what a grid file says."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")

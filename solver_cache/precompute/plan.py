@@ -55,19 +55,13 @@ Cost = Callable[[Any], float]
 
 @dataclass(frozen=True)
 class Batch:
-    """Batch: work for one worker.
+    """Batch: work for one worker."""
 
-    Attributes:
-        specs: what is to be solved, in this order.
-        lead: the problem whose rows the others start from, whether it is among them or not; None: each by itself.
-        mean_seconds: expected time for one of them, on average [s].
-        careful: whether each result is reported at once, since a worker was lost with these problems.
-    """
-
-    specs: tuple[Any, ...]
+    specs: tuple[Any, ...]  # what is to be solved, in this order
+    # the problem whose rows the others start from, whether it is among them or not; None: each by itself
     lead: DesignSpec | None
-    mean_seconds: float
-    careful: bool = False
+    mean_seconds: float  # expected time for one of them, on average [s]
+    careful: bool = False  # whether each result is reported at once, since a worker was lost with these problems
 
     @property
     def seconds(self) -> float:
@@ -77,21 +71,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Plan of a run.
+    """Plan of a run."""
 
-    Attributes:
-        problems: size of the grid.
-        stored: those whose answers are stored already.
-        repeated: those that the grid names once more.
-        batches: the others, dear ones first.
-        seconds: expected work [s on one processor].
-    """
-
-    problems: int
-    stored: int
-    repeated: int
-    batches: tuple[Batch, ...]
-    seconds: float
+    problems: int  # size of the grid
+    stored: int  # those whose answers are stored already
+    repeated: int  # those that the grid names once more
+    batches: tuple[Batch, ...]  # the others, dear ones first
+    seconds: float  # expected work [s on one processor]
 
     @property
     def missing(self) -> int:
@@ -100,17 +86,7 @@ class RunPlan:
 
 
 def make_plan(specs: Iterable[Spec], store: Store, cost: Cost) -> RunPlan:
-    """Return what is to be done for a grid; nothing is changed. Holds in memory what is missing, and no more.
-
-    Args:
-        specs: of a grid, those that differ in their target only one after another.
-        store: where answers are stored. That a row is there counts; it is proved when it is read.
-        cost: expected time to solve one [s].
-
-    Raises:
-        InvalidInput: as `solver_cache.precompute.grid.Grid.specs`.
-        CacheError: the store cannot be read.
-    """
+    """Return what is to be done for a grid; nothing is changed. Holds in memory what is missing, and no more."""
     batcher, seen = _Batcher(cost), set[str]()
     problems = stored = repeated = 0
     for groups in _pages(_groups(specs)):
@@ -132,34 +108,18 @@ def make_plan(specs: Iterable[Spec], store: Store, cost: Cost) -> RunPlan:
 
 @dataclass(frozen=True)
 class PlanEstimate:
-    """Estimate of a plan, from a sample of the grid.
+    """Estimate of a plan, from a sample of the grid."""
 
-    Attributes:
-        problems: size of the grid.
-        stored: those whose answers are stored already.
-        seconds: expected work [s on one processor].
-        sampled: problems that were looked at.
-    """
-
-    problems: int
-    stored: int
-    seconds: float
-    sampled: int
+    problems: int  # size of the grid
+    stored: int  # those whose answers are stored already
+    seconds: float  # expected work [s on one processor]
+    sampled: int  # problems that were looked at
 
 
 def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
     """Estimate what is to be done for a grid of any size, in seconds and in little memory.
 
     It looks at `SAMPLE` problems of each part.
-
-    Args:
-        grid: the problems.
-        store: where answers are stored.
-        cost: expected time to solve one [s].
-
-    Raises:
-        InvalidInput: a problem of the sample is none.
-        CacheError: the store cannot be read.
     """
     problems = stored = seconds = 0.0
     sampled = 0

@@ -10,31 +10,18 @@ from solver_cache.model import Spec
 
 @dataclass(frozen=True)
 class RunProgress:
-    """Progress of a run.
+    """Progress of a run."""
 
-    Attributes:
-        planned: problems that were missing when it began.
-        solved: answers that it stored.
-        elsewhere: answers that another run stored meanwhile.
-        limited: those of its own answers with a gap that stays, because nothing better can be proved private.
-        failed: problems that are given up.
-        losses: how often a worker was lost with work in hand.
-        worst_gap: the largest gap among its own answers.
-        work: expected work [s on one processor].
-        done: the part of it that is over.
-        seconds: time since the run began [s].
-    """
-
-    planned: int
-    solved: int
-    elsewhere: int
-    limited: int
-    failed: int
-    losses: int
-    worst_gap: float
-    work: float
-    done: float
-    seconds: float
+    planned: int  # problems that were missing when it began
+    solved: int  # answers that it stored
+    elsewhere: int  # answers that another run stored meanwhile
+    limited: int  # those of its own answers with a gap that stays, because nothing better can be proved private
+    failed: int  # problems that are given up
+    losses: int  # how often a worker was lost with work in hand
+    worst_gap: float  # the largest gap among its own answers
+    work: float  # expected work [s on one processor]
+    done: float  # the part of it that is over
+    seconds: float  # time since the run began [s]
 
     @property
     def over(self) -> int:
@@ -56,30 +43,19 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Failure:
-    """Problem that was given up.
+    """Problem that was given up."""
 
-    Attributes:
-        spec: what was asked.
-        key: its key.
-        reason: why, in words.
-    """
-
-    spec: Spec
-    key: str
-    reason: str
+    spec: Spec  # what was asked
+    key: str  # its key
+    reason: str  # why, in words
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Outcome of a run.
+    """Outcome of a run."""
 
-    Attributes:
-        progress: where it stood at its end.
-        failures: what was given up.
-    """
-
-    progress: RunProgress
-    failures: tuple[Failure, ...]
+    progress: RunProgress  # where it stood at its end
+    failures: tuple[Failure, ...]  # what was given up
 
 
 RunWatcher = Callable[[RunProgress], None]

@@ -72,26 +72,14 @@ _LOG = logging.getLogger("solver_cache.precompute")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a run.
+    """Options of a run."""
 
-    Attributes:
-        backend: the LP solver.
-        time_limit: for one problem [s]; what it cuts short fails. None: no limit.
-        lease: how long a claim outlives its owner [s].
-        attempts: how often a problem may fail before it is given up.
-        store_url: URL of the store that workers write to; empty: they return their answers.
-        retry_seconds: how long to retry while the store does not answer [s].
-
-    Raises:
-        InvalidInput: a number is outside its range, or workers shall write to a store that they cannot reach.
-    """
-
-    backend: str = "highs"
-    time_limit: float | None = None
-    lease: float = LEASE
-    attempts: int = MAX_ATTEMPTS
-    store_url: str = ""
-    retry_seconds: float = RETRY_SECONDS
+    backend: str = "highs"  # the LP solver
+    time_limit: float | None = None  # for one problem [s]; what it cuts short fails. None: no limit
+    lease: float = LEASE  # how long a claim outlives its owner [s]
+    attempts: int = MAX_ATTEMPTS  # how often a problem may fail before it is given up
+    store_url: str = ""  # URL of the store that workers write to; empty: they return their answers
+    retry_seconds: float = RETRY_SECONDS  # how long to retry while the store does not answer [s]
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.time_limit)
@@ -142,21 +130,10 @@ def run(
 ) -> RunOutcome:
     """Do what is planned; return what came of it.
 
-    Args:
-        plan: of `make_plan`.
-        store: where answers are stored.
-        executor: what solves; whoever made it closes it.
-        options: how.
-        watcher: called with the progress, a few times a second.
-
     Guarantees:
         What it has stored stays, however it ends. What it stores depends on the grid alone, bit for bit: not on the
         executor, the number of workers, their order, or what was lost on the way. (Of two grids that share a problem,
         whoever solves it first decides from which lead.)
-
-    Raises:
-        CacheError: the store cannot be used any more.
-        ExecutorLost: nobody is left to solve.
     """
     return Scheduler(plan, store, executor, options or RunOptions(), watcher).run_to_end()
 

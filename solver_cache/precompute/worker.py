@@ -31,47 +31,28 @@ from solver_cache.store import open_store
 
 @dataclass(frozen=True)
 class Assignment:
-    """A batch on its way to a worker.
+    """A batch on its way to a worker."""
 
-    Attributes:
-        number: unique within a run.
-        specs: what is to be solved, in this order.
-        lead: the problem whose rows they start from; None: each by itself.
-        backend: the LP solver.
-        time_limit: for one problem [s]; None: no limit. What it cuts short fails.
-        store_url: URL of the store to write to; empty: the answers are returned.
-        owner: in whose name the worker claims, where it writes.
-        lease: how long a claim is held [s].
-        careful: whether each event is reported at once; else answers that come quickly are reported together
-            (`grouped`).
-    """
-
-    number: int
-    specs: tuple[Spec, ...]
-    lead: DesignSpec | None = None
-    backend: str = "highs"
-    time_limit: float | None = None
-    store_url: str = ""
-    owner: str = ""
-    lease: float = LEASE
+    number: int  # unique within a run
+    specs: tuple[Spec, ...]  # what is to be solved, in this order
+    lead: DesignSpec | None = None  # the problem whose rows they start from; None: each by itself
+    backend: str = "highs"  # the LP solver
+    time_limit: float | None = None  # for one problem [s]; None: no limit. What it cuts short fails
+    store_url: str = ""  # URL of the store to write to; empty: the answers are returned
+    owner: str = ""  # in whose name the worker claims, where it writes
+    lease: float = LEASE  # how long a claim is held [s]
+    # whether each event is reported at once; else answers that come quickly are reported together (`grouped`)
     careful: bool = False
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A problem is solved; the row is to be stored.
+    """A problem is solved; the row is to be stored."""
 
-    Attributes:
-        key: its key.
-        row: the answer.
-        gap: how far from optimal it may be.
-        limited: whether nothing better can be proved private, so that the gap stays.
-    """
-
-    key: str
-    row: Row
-    gap: float
-    limited: bool = False
+    key: str  # its key
+    row: Row  # the answer
+    gap: float  # how far from optimal it may be
+    limited: bool = False  # whether nothing better can be proved private, so that the gap stays
 
 
 @dataclass(frozen=True)
@@ -121,12 +102,7 @@ QUICK_SECONDS = 0.01
 
 
 def grouped(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
-    """Group answers that come quickly one after another: each report costs the driver more than a small problem should.
-
-    Args:
-        events: of an assignment, as they come.
-        careful: whether each is a group of its own.
-    """
+    """Group answers that come quickly one after another: a report costs the driver more than a small problem."""
     group, reported = list[Event](), time.monotonic()
     last = reported
     for event in events:
@@ -153,11 +129,7 @@ def report_events(argument: tuple[Work, Assignment], report: Callable[[list[Even
 
 
 def perform(assignment: Assignment) -> Iterator[Event]:
-    """Solve the problems of an assignment, yielding what comes of each at once.
-
-    Raises:
-        CacheError: the shared store cannot be used.
-    """
+    """Solve the problems of an assignment, yielding what comes of each at once."""
     solver = _Solver(assignment)
     if not assignment.store_url:
         for spec in assignment.specs:

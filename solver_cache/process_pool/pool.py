@@ -51,45 +51,21 @@ class PoolClosed(SolveFailed):
 
 @dataclass(frozen=True)
 class PoolState:
-    """State of a pool, for metrics and readiness.
+    """State of a pool, for metrics and readiness."""
 
-    Attributes:
-        size: processes at most.
-        alive: processes there are.
-        busy: those at work.
-        waiting: tasks that wait for one.
-        started: processes started so far.
-        crashed: those that ended by themselves.
-        killed: those that were killed: a task that would not stop, took too long or grew too large.
-        retired: those that were replaced because they had served long or grown.
-        tasks: tasks begun so far.
-    """
-
-    size: int
-    alive: int
-    busy: int
-    waiting: int
-    started: int
-    crashed: int
-    killed: int
-    retired: int
-    tasks: int
+    size: int  # processes at most
+    alive: int  # processes there are
+    busy: int  # those at work
+    waiting: int  # tasks that wait for one
+    started: int  # processes started so far
+    crashed: int  # those that ended by themselves
+    killed: int  # those that were killed: a task that would not stop, took too long or grew too large
+    retired: int  # those that were replaced because they had served long or grown
+    tasks: int  # tasks begun so far
 
 
 class ProcessPool:
-    """Pool of processes that run tasks. For use within one event loop.
-
-    Args:
-        size: how many tasks at once.
-        memory: resident memory at which a process at work is killed [MiB]; one that rests above half of it is
-            replaced. None: no bound.
-        max_tasks: tasks after which a process is replaced.
-        name: for the log and the process list.
-        report_seconds: shortest time between two reports of a task that are passed on [s]; 0: every report is.
-        warm_up: task that a process does before it takes the place of another, or on `prestart`: it loads what most
-            tasks need.
-        niceness: of the processes, added to that of this one.
-    """
+    """Pool of processes that run tasks. For use within one event loop."""
 
     def __init__(
         self,
@@ -141,23 +117,8 @@ class ProcessPool:
     ) -> Any:
         """Return what ``task(argument, report)`` returns in a process of the pool.
 
-        Args:
-            task: a function at the top of a module.
-            argument: plain data.
-            time_limit: [s] from when the task begins; a task that knows its own limit should be given some more here.
-            processor_limit: the same of processor time, which a busy machine does not lengthen [s].
-            progress: called in this loop with whatever the task reports.
-            retries: how often the task is begun anew when its process is lost.
-
         Whoever waits can be cancelled at any time: the task is then told to stop, and its process is killed if it does
         not within `STOP_SECONDS`.
-
-        Raises:
-            ProcessLost: the process was lost once too often.
-            TaskTimeout: the limit passed.
-            MemoryExceeded: the process grew beyond its bound.
-            PoolClosed: the pool is closed.
-            Exception: whatever the task raised.
         """
         while True:
             try:

@@ -49,14 +49,6 @@ def start_process(name: str, report_seconds: float, niceness: int) -> tuple[subp
     """Start an interpreter that runs tasks (`run_tasks`); return it and the end of its pipe.
 
     Takes some milliseconds and blocks.
-
-    Args:
-        name: for the process list.
-        report_seconds: as of `run_tasks`.
-        niceness: as of `run_tasks`.
-
-    Raises:
-        BackendUnavailable: the system hands no open files to a new process.
     """
     posix_only("A pool of solver processes")
     ours, theirs = Pipe()

@@ -57,17 +57,11 @@ class TableError(DarrmError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of a table as it was read.
+    """One row of a table as it was read."""
 
-    Attributes:
-        number: its place in the table, from 1.
-        row: what it holds, with everything in it saying the same; unproved. None where it does not.
-        trouble: why not, in words.
-    """
-
-    number: int
-    row: Row | None
-    trouble: str = ""
+    number: int  # its place in the table, from 1
+    row: Row | None  # what it holds, with everything in it saying the same; unproved. None where it does not
+    trouble: str = ""  # why not, in words
 
 
 def head() -> dict[str, Any]:
@@ -76,11 +70,7 @@ def head() -> dict[str, Any]:
 
 
 def check_head(content: Any) -> None:
-    """Refuse a table of another layout.
-
-    Raises:
-        TableError: it says so, or says nothing.
-    """
+    """Refuse a table of another layout."""
     if not isinstance(content, Mapping) or "table" not in content:
         raise TableError("This is no table of darrm-opt: it does not say its version.")
     if content["table"] != TABLE:
@@ -89,11 +79,7 @@ def check_head(content: Any) -> None:
 
 
 def columns_of(row: Row) -> dict[str, Any]:
-    """Return the columns of a row, from its record.
-
-    Raises:
-        TableError: the row holds no record.
-    """
+    """Return the columns of a row, from its record."""
     try:
         record = json.loads(row.record)
         values = kind_of_record(record).columns(record)
@@ -104,12 +90,7 @@ def columns_of(row: Row) -> dict[str, Any]:
 
 
 def entry(number: int, columns: Mapping[str, Any]) -> Entry:
-    """Return the entry of a row that was read.
-
-    Args:
-        number: its place in the table.
-        columns: its columns as they were read; anything may be in them.
-    """
+    """Return the entry of a row that was read."""
     try:
         row = Row(*(_of_kind(columns, name, kind) for name, kind in _OWN))
         if row.digest != digest(row.record):
@@ -128,11 +109,7 @@ _OWN: tuple[tuple[str, type], ...] = (("id", str), ("core", int), ("record", str
 
 
 def record_text(record: Any) -> str:
-    """Return the one spelling of a record that was read as JSON.
-
-    Raises:
-        TableError: it has none, such as for a NaN.
-    """
+    """Return the one spelling of a record that was read as JSON."""
     try:
         return canonical_json(record)
     except (ValueError, RecursionError) as err:

@@ -18,19 +18,12 @@ from solver_cache.validate import InvalidRow, read_row, validate_row
 
 @dataclass(frozen=True)
 class Format:
-    """One format.
+    """One format."""
 
-    Attributes:
-        name: as in ``--format``.
-        suffixes: ends of the names of its files.
-        write: writes rows to a new file; returns how many.
-        read: yields what is in a file.
-    """
-
-    name: str
-    suffixes: tuple[str, ...]
-    write: Callable[[Path, Iterable[Row]], int]
-    read: Callable[[Path], Iterator[Entry]]
+    name: str  # as in ``--format``
+    suffixes: tuple[str, ...]  # ends of the names of its files
+    write: Callable[[Path, Iterable[Row]], int]  # writes rows to a new file; returns how many
+    read: Callable[[Path], Iterator[Entry]]  # yields what is in a file
 
 
 FORMATS = {
@@ -46,9 +39,6 @@ FORMATS = {
 
 def format_of(path: str | Path, name: str | None = None) -> Format:
     """Return the format that is named, else the one that a file's name ends in.
-
-    Raises:
-        InvalidInput: there is no such format, or the name says none.
 
     >>> format_of("gamma.parquet").name, format_of("gamma.txt", "csv").name
     ('parquet', 'csv')
@@ -66,18 +56,7 @@ def format_of(path: str | Path, name: str | None = None) -> Format:
 
 
 def write_table(path: str | Path, rows: Iterable[Row], name: str | None = None) -> int:
-    """Write a table, whole or not at all; return how many rows.
-
-    Args:
-        path: file to be written; one that is there is replaced, in one step.
-        rows: in the order in which they are to stand.
-        name: format; None: as the file's name says.
-
-    Raises:
-        InvalidInput: as `format_of`.
-        TableError: a row that is no answer, or a place that cannot be written.
-        BackendUnavailable: what the format needs is not installed.
-    """
+    """Write a table, whole or not at all; return how many rows."""
     path = Path(path)
     format_ = format_of(path, name)
     try:
@@ -88,13 +67,7 @@ def write_table(path: str | Path, rows: Iterable[Row], name: str | None = None) 
 
 
 def read_table(path: str | Path, name: str | None = None) -> Iterator[Entry]:
-    """Yield what stands in a table, row by row, unproved.
-
-    Raises:
-        InvalidInput: as `format_of`, or there is no such file.
-        TableError: the file as a whole is no table, or not to its end.
-        BackendUnavailable: what the format needs is not installed.
-    """
+    """Yield what stands in a table, row by row, unproved."""
     path = Path(path)
     if not path.is_file():
         raise InvalidInput("FILE", str(path), "a table file that exists")
@@ -107,19 +80,13 @@ def read_table(path: str | Path, name: str | None = None) -> Iterator[Entry]:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """Import result of a row.
+    """Import result of a row."""
 
-    Attributes:
-        number: its place in the table, from 1.
-        became: "new", "known" (an answer to its question is stored already, and stands) or "refused".
-        key: its key; empty where it has none that can be read.
-        reason: why it was refused.
-    """
-
-    number: int
+    number: int  # its place in the table, from 1
+    # "new", "known" (an answer to its question is stored already, and stands) or "refused"
     became: Literal["new", "known", "refused"]
-    key: str = ""
-    reason: str = ""
+    key: str = ""  # its key; empty where it has none that can be read
+    reason: str = ""  # why it was refused
 
 
 def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult]:
@@ -128,10 +95,6 @@ def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult
     Guarantees:
         Only what `solver_cache.validate.validate_row` takes for an answer is stored: private as stored, proved by this
         process, for the question that its key stands for.
-
-    Raises:
-        CacheError: the store cannot be used; the rows told of before are stored.
-        TableError: the table ends before its end.
     """
     for entry in entries:
         if entry.row is None:
@@ -153,15 +116,11 @@ def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult
 
 
 class ExportableRows:
-    """Iterable, once, of the rows that are answers of this version; stale and damaged ones are left out.
-
-    Attributes:
-        left_out: how many were left out so far.
-    """
+    """Iterable, once, of the rows that are answers of this version; stale and damaged ones are left out."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = rows
-        self.left_out = 0
+        self.left_out = 0  # how many were left out so far
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows, reading each."""

@@ -14,11 +14,7 @@ from solver_cache.tables.entry import Entry, TableError, check_head, columns_of,
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:
-    """Write rows, records as JSON; return how many.
-
-    Raises:
-        TableError: a row's record is not in its one spelling, and would not come back to the letter.
-    """
+    """Write rows, records as JSON; return how many."""
     number, total = 0, hashlib.sha256()
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write(canonical_json(head()) + "\n")
@@ -51,11 +47,7 @@ def read(path: Path) -> Iterator[Entry]:
 
 
 def check_end(content: Any, number: int, total: str) -> None:
-    """Refuse a table that does not end as it was written.
-
-    Raises:
-        TableError: rows are missing, were added, or changed places.
-    """
+    """Refuse a table that does not end as it was written."""
     if not isinstance(content, dict):
         raise TableError(f"The table was cut: it has no end behind row {number}.")
     if (content.get("rows"), content.get("sha256")) != (number, total):

@@ -31,11 +31,7 @@ _HEAD = b"darrm-opt"
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:
-    """Write rows; return how many.
-
-    Raises:
-        BackendUnavailable: pyarrow is not installed.
-    """
+    """Write rows; return how many."""
     pa, pq = _pyarrow()
     schema = _schema(pa)
     number, iterator = 0, iter(rows)

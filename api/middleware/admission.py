@@ -69,6 +69,7 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         rejection = self._check(scope)
+        # The body before the place: what takes long to arrive must not count as concurrent work.
         if rejection is None and _has_body(scope["headers"]):
             body = await self._read_body(scope["headers"], receive)
             if body is None:  # the client is gone
@@ -84,6 +85,7 @@ class AdmissionMiddleware:
         ):
             rejection = Rejection("busy", "The server is answering as many requests as it can.", (retry_after(1),))
         if rejection is not None:
+            # A client that waits for "100 Continue" has sent nothing yet, so there is nothing to read to its end.
             sending = rejection.name == "body-too-large" and not _expects_leave(scope["headers"])
             await send_rejection(rejection, scope, send, receive if sending else None)
             return

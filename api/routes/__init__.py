@@ -6,7 +6,6 @@ from fastapi import APIRouter
 
 from api.routes import (
     accounting,
-    batch,
     curves,
     designs,
     gamma,
@@ -20,7 +19,6 @@ from api.routes import (
 ROUTERS: tuple[APIRouter, ...] = tuple(
     part.router
     for part in (
-        batch,
         gamma,
         curves,
         accounting,

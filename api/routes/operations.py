@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import PlainTextResponse, Response
-from pydantic import Field
+from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.problem_details import CONTENT, MEDIA_TYPE, Rejection
 from api.errors.problem_types import PROBLEM_TYPES
@@ -19,8 +19,7 @@ from api.observability import audit, metrics
 from api.observability.logs import current_request_id
 from api.responses import error_responses, require_json
 from api.routes.requests import Service, from_query, query_parameters
-from api.schemas.audit import AuditAnswer, AuditEntryAnswer, AuditRequest
-from api.schemas.fields import AnswerModel
+from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
 from api.tasks.design import is_database, solve_smallest
 from darrm_opt import __version__
 from darrm_opt.errors import DarrmError
@@ -189,6 +188,43 @@ class ReadinessCheck:
 def is_ready(findings: dict[str, str]) -> bool:
     """Tell whether every part can be used."""
     return all(finding in {"ok", "busy", "off"} for finding in findings.values())
+
+
+MAX_ENTRIES = 1000
+"""Most entries of one answer."""
+
+
+class AuditRequest(RequestModel):
+    """How much of the audit log to read."""
+
+    limit: Annotated[
+        int, described("Most entries [entries].", minimum=1, maximum=MAX_ENTRIES), Field(ge=1, le=MAX_ENTRIES)
+    ] = 100
+
+
+class AuditEntryAnswer(AnswerModel):
+    """One request, as the audit log has it."""
+
+    time: str = Field(description="When the answer was complete (UTC, ISO 8601).")
+    request_id: str = Field(description="Id of the request, as in X-Request-ID and in the log.")
+    client: str = Field(description="'key ID' or 'address A.B.C.D'.")
+    key: str = Field(description="Name of the key; empty without one.")
+    role: str = Field(description="Role of the key; empty where no client was made out.")
+    address: str = Field(description="Where the request came from.")
+    method: str = Field(description="Method of HTTP.")
+    path: str = Field(description="Path, without the query.")
+    questions: list[str] = Field(description="Content keys of what was asked.")
+    jobs: list[str] = Field(description="Ids of the jobs that were queued, read or changed.")
+    status: int = Field(description="Status of the answer; 499 where the client left before.")
+    seconds: FiniteFloat = Field(description="Time to answer [s].", ge=0)
+
+
+class AuditAnswer(AnswerModel):
+    """The last entries of the audit log."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["AUDIT_EXAMPLE"]]})
+
+    entries: list[AuditEntryAnswer] = Field(description="The newest first.")
 
 
 Params = Annotated[AuditRequest, Depends(from_query(AuditRequest))]

@@ -167,6 +167,8 @@ class JobWorker:
             latest = canonical_json(content)
             self._events.publish(replace(job, progress=latest))
 
+        # The renewal is also how a cancellation in another process is noticed: it finds the lease gone. So the lease is
+        # looked at far more often than it runs out.
         work = asyncio.ensure_future(self._handlers[job.kind](job, progress))
         stop_wait = asyncio.create_task(stop_event.wait())
         has_lease = True
@@ -183,7 +185,7 @@ class JobWorker:
             return "abandoned"
         try:
             result, answer = work.result()
-        except PoolClosed:
+        except PoolClosed:  # the server stops, which is not the job's fault: another worker takes it up at once
             await self._abandon(job)
             return "abandoned"
         except DarrmError as err:
@@ -233,6 +235,8 @@ class JobWorker:
                 was_recorded = await self._run_in_thread(write, job.id, job.owner, text)
             except CacheError as err:
                 _LOG.warning("job %s: its end cannot be recorded: %s", job.id, err)
+            # False: the row is no longer ours, so the job was cancelled, or its lease ran out and another does it. Its
+            # outcome is then not ours to publish. None: the store could not be asked, and nothing is known.
             if was_recorded is False:
                 _LOG.info("job %s was cancelled or taken over before it ended", job.id)
                 await self._abandon(job)

@@ -150,13 +150,15 @@ async def post(
     """Send one POST; return the status of its answer."""
     import httpcore
 
+    # The name is resolved here and the request goes to the address that was checked: a client that resolved it again
+    # could be answered another address, inside the network, between the check and the connection.
     try:
         async with asyncio.timeout(seconds):
             addresses = await _resolve(url, networks)
             for count, address in enumerate(addresses, 1):
                 try:
                     return await _send(url, address, headers, body, seconds / len(addresses))
-                except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                except (httpcore.ConnectError, httpcore.ConnectTimeout):  # nothing was sent: the next may do
                     if count == len(addresses):
                         raise
     except (TimeoutError, httpcore.TimeoutException):
@@ -176,6 +178,7 @@ async def _send(url: WebhookUrl, address: str, headers: Mapping[str, str], body:
 
     place = httpcore.URL(scheme="https" if url.secure else "http", host=address, port=url.port, target=url.target)
     head = [("host", url.authority), ("content-length", str(len(body))), ("connection", "close"), *headers.items()]
+    # TLS still names and verifies the host, not the address; redirects are not followed, as they could lead anywhere.
     extensions = {"sni_hostname": url.host, "timeout": {"connect": seconds}}
     async with (
         httpcore.AsyncConnectionPool(ssl_context=_tls()) as pool,

@@ -93,6 +93,8 @@ class JobAdmission:
         self, task: Task, client: Client | None = None, seconds: float = 0.0, trace: str = "", *, afresh: bool = False
     ) -> Job:
         """Return the job of a task, queued now unless it exists; blocks."""
+        # Looked up first, since asking for what is under way must stay free, however full the queue is: a client that
+        # polls by asking again would otherwise use up its own share.
         existing = self._jobs.get(task.key)
         if existing is None or existing.state in {"failed", "cancelled"} or (afresh and existing.state == "done"):
             self._check_queue(client)
@@ -127,9 +129,12 @@ class JobAdmission:
                 )
 
     def _check_queue(self, client: Client | None) -> None:
+        # Half of the queue, so that one client alone cannot fill it.
         share = max(1, self._max_queued // 2)
         if client is not None and not client.local and self._jobs.counts(client.name)["queued"] >= share:
             raise TooManyJobs(f"One client may have {share} jobs waiting, and this one has.", SHARE_RETRY_SECONDS)
+        # The count of all is reused, and counted up here, since it is asked for at every submission; a full queue is
+        # counted anew each time, so that nobody is refused by a count of half a second ago.
         is_full = self._queued >= self._max_queued
         if is_full or time.monotonic() - self._count_time > COUNT_SECONDS:
             self._queued, self._count_time = self._jobs.counts()["queued"], time.monotonic()

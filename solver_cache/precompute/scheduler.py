@@ -170,6 +170,7 @@ class Scheduler:
                 self._dispatch()
                 for report in self._poll():
                     self._handle(report)
+                # One transaction for many answers. Nothing is in flight: a delayed batch may start from an unsaved one.
                 if (
                     len(self._unsaved) >= MAX_UNSAVED
                     or not self._in_flight
@@ -284,6 +285,9 @@ class Scheduler:
         self._counts.losses += 1
         _LOG.warning("a batch of %d is lost with %d to be solved: %s", len(flight.batch.specs), many, reason)
         self._save()  # what others start from may be among it
+        # One problem may kill every worker that tries it, and must not take its batch along: so it is singled out. The
+        # first loss only makes the batch careful, which reports each answer at once; a careful batch that is lost was
+        # at its first problem without an answer, and that one alone has used up an attempt.
         if self._executor.streams and not (flight.batch.careful or flight.owner or many == 1):
             self._append(left)  # answers may be lost with the worker, so which problem it was at is seen the next time
         elif self._executor.streams:
@@ -291,7 +295,8 @@ class Scheduler:
             at = tuple(spec for key, spec in flight.left.items() if key not in flight.solved)[:1]
             self._retry(replace(left, specs=at), reason)  # this one it was at
             self._append(replace(left, specs=tuple(spec for spec in left.specs if spec not in at)))
-        elif many > 1 and self._attempts[left.specs[0].key] > 0:  # which of them was it?
+        # An executor that reports only ends cannot say which it was at: the second time each is tried alone.
+        elif many > 1 and self._attempts[left.specs[0].key] > 0:
             for spec in left.specs:
                 self._retry(replace(left, specs=(spec,)), reason)
         else:

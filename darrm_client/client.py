@@ -74,14 +74,16 @@ class DarrmClient:
             reads ``DARRM_URL``, so that a job switches between the two without a change of its code.
         key: API key of the service, without the spaces and line ends around it; None reads ``DARRM_KEY``; neither sends
             none.
-        timeout: for one call, with all its retries and waiting [s]; None for no bound.
+        timeout: for one call, with all its retries and waiting [s]; None for no bound. A method's own ``timeout`` takes
+            its place for that call.
         retries: how often a request is sent again after a failure that may pass.
         tls: what is trusted for ``https``; None for the system's certificates.
         proxy: URL of an HTTP proxy; None for none. Proxies and passwords in the environment are not used.
 
     Guarantees:
         Every γ that it returns was proved private by this process, for the problem that was asked, from its bits.
-        A service that lies can make an answer less useful, never less private.
+        A service that lies can make an answer less useful, never less private. Every method raises `ClientError` where
+        the other side refuses or does not answer, and `VerificationFailed` where its answer does not hold.
 
     Raises:
         InvalidInput: an argument is outside what is accepted, or no URL is given.
@@ -137,7 +139,6 @@ class DarrmClient:
             shape: "free" or "monotone".
             method: how to solve it, if it is not solved already.
             backend: as ``method``.
-            timeout: for this call [s]; None for the client's.
 
         Returns:
             The solution; `VerifiedAnswer.exact` and `VerifiedAnswer.designed_for` say whether it is the answer to this
@@ -193,11 +194,6 @@ class DarrmClient:
             shape: as in `gamma`.
             points: values of p, evenly from 0.5 to 1.
             baselines: names of those to compare with; None for the usual ones.
-            timeout: for this call [s]; None for the client's.
-
-        Raises:
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
         """
         spec = DesignSpec(problem, objective, shape)
         from darrm_opt.answers.library_types import error_curves_of
@@ -225,11 +221,6 @@ class DarrmClient:
             shape: as in `gamma`.
             delta: δ of every release [probability]; None for 1 − (1−Δ)^m.
             baselines: whose average errors are told beside.
-            timeout: for this call [s]; None for the client's.
-
-        Raises:
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
         """
         spec = DesignSpec(problem, objective, shape)
         body = {name: value for name, value in design(spec).items() if name not in {"target_epsilon", "delta"}}
@@ -276,11 +267,8 @@ class DarrmClient:
             objective: what is maximised.
             shape: "free" or "monotone".
             digits: of the number.
-            timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which solves nothing.
         """
         body = {
@@ -323,11 +311,6 @@ class DarrmClient:
             gamma: γ(0..K) of yours, private or not; None for γ_opt.
             epsilons: where the profile is wanted [nats]; None for ``points`` of them, evenly from 0 on.
             points: how many, where ``epsilons`` is None.
-            timeout: for this call [s]; None for the client's.
-
-        Raises:
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
         """
         spec = DesignSpec(problem, objective, shape)
         noise = None if gamma is None else NoiseFunction(gamma, problem.K)
@@ -389,11 +372,6 @@ class DarrmClient:
             sampling: without replacement, ``independent`` or ``disjoint``.
             fresh: whether every voter draws new randomness for every query; False: trained once
                 (`darrm_opt.problem.FRESH`).
-            timeout: for this call [s]; None for the client's.
-
-        Raises:
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
         """
         body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior, "fresh": fresh}
         draw = draw_body(n, subsample_size, replacement, sampling)
@@ -439,11 +417,6 @@ class DarrmClient:
             sampling: without replacement, ``independent`` or ``disjoint``.
             time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit
                 of its own.
-            timeout: for this call [s]; None for the client's.
-
-        Raises:
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
         """
         body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
         body |= draw_body(n, subsample_size, replacement, sampling) | {"time_limit": time_limit}
@@ -479,11 +452,8 @@ class DarrmClient:
             problem: classes, groups and the target of one release.
             objective: what is maximised, as text (`darrm_opt.tables.group_solver.as_group_objective`).
             price: cost of a wrong label.
-            timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such tables.
         """
         from darrm_opt.answers.groups import verify_group_answer
@@ -509,14 +479,11 @@ class DarrmClient:
             prior: how votes fall, as text (`darrm_opt.plurality.parse_prior`).
             ties: "excluded" or "any".
             price: cost of a wrong label.
-            timeout: for this call [s]; None for the client's.
 
         Returns:
             The solution, as of `darrm_opt.plurality.solve_plurality`; `darrm_opt.release.PrivateVote` releases by it.
 
         Raises:
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such rules.
         """
         from darrm_opt.answers.plurality import table_spec, verify_table
@@ -545,7 +512,6 @@ class DarrmClient:
             prior: how votes fall, as text (`darrm_opt.plurality.parse_prior`).
             ties: "excluded" or "any".
             price: cost of a wrong label.
-            timeout: for this call [s]; None for the client's.
 
         Returns:
             The options. Of ``mechanism``, that of the best one, this process proved that ``queries`` answers are within
@@ -553,8 +519,6 @@ class DarrmClient:
             service's word.
 
         Raises:
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
             AnswerNotFound: the client reads a table file, which has no such designs.
         """
         from darrm_opt.answers.library_types import table_options_of
@@ -591,7 +555,6 @@ class DarrmClient:
             total: (ε, δ) of all releases together, in the place of a parameter.
             sampling: how records are drawn anew for every query, by a number of them; None: every record is in every
                 query.
-            timeout: for this call [s]; None for the client's.
 
         Raises:
             InvalidInput: a number is out of its range, or neither a parameter nor a total is given.

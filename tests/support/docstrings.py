@@ -44,6 +44,9 @@ RETURNED = r"\b(return|returns|yield|whether)\b|; False"
 
 NAMED = (DocstringSectionKind.parameters, DocstringSectionKind.attributes)
 
+SHARED = {"timeout"}
+"""Parameters of many methods, which their class describes for all."""
+
 
 def modules(package: str) -> Iterator[ModuleType]:
     """Yield a package and all modules below it."""
@@ -149,8 +152,9 @@ def _of_parameters(thing: Any, text: str, sections: Any) -> Iterator[str]:
         item.name.split(" ")[0].strip("*"): item.description for s in sections if s.kind in NAMED for item in s.value
     }
     parameters = _parameters(thing)
-    # the only parameter of a function, or one that the text names, may do without a line of its own
-    undescribed = [name for name in parameters if name not in descriptions and f"`{name}`" not in text]
+    # the only parameter of a function, or one that the text or the class names, may do without a line of its own
+    known = set() if inspect.isclass(thing) else SHARED
+    undescribed = [name for name in parameters if name not in {*descriptions, *known} and f"`{name}`" not in text]
     if undescribed and (len(parameters) > 1 or inspect.isclass(thing)):
         yield f"Args: {', '.join(undescribed)}"
     if strange := [

@@ -4,8 +4,6 @@
     parameters     the parameters that verbs share, as two small groups
     output         answers and messages; the one place that turns errors and statuses into exit codes
     cached_solve   solve, through the cache where that pays; the release that a verb is about
-    progress       what long work shows
-    report         answers in words, and as JSON
     files          reading, and writing whole or not at all
 
 A verb is a function in ``darrm.cli.verbs``: it takes options, calls the core and prints.

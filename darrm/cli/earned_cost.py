@@ -57,7 +57,7 @@ def earned_cost(found: MechanismCost, options: BatchOptions, queries: int) -> di
 
 def earned_text(found: dict[str, Any]) -> str:
     """Return what `earned_cost` found, in sentences."""
-    from darrm.cli.report import text_above
+    from darrm_opt.design.report import text_above
 
     bound, spent = found["published"], found["published"]["spent"]
     lines = [

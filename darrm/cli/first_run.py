@@ -58,7 +58,7 @@ def first_run(
     serving: Annotated[bool, CommandOption("--serve/--no-serve", "Serve the API afterwards, or stop.")] = True,
 ) -> None:
     """Solve the paper's two real settings, draw them, and serve them."""
-    from darrm.cli.report import solution_text
+    from darrm_opt.design.report import solution_text
 
     with reported():
         listening = listen(host, number(port)) if serving else None  # what cannot work is found before the work

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from darrm.cli.output import ProgressDisplay, answer
+from darrm.cli.output import ProgressDisplay, answer, as_json
 from darrm.cli.parameters import BAGS, QuestionOptions, WorthOptions, bags_drawn, number, options_named
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ def _voters(K: str | None) -> int:
 
 def show_options(found: Plan, output: str | None, *, json: bool) -> None:
     """Print every option under a law of votes, and say what was written."""
-    from darrm.cli.report import as_json, columns, count_text, guarantee, text_above
     from darrm_opt.answers.plurality import options_to_dict
+    from darrm_opt.design.report import columns, count_text, guarantee, text_above
     from darrm_opt.mechanisms.base import mechanism_classes
 
     if json:

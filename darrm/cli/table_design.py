@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from darrm.cli.output import ProgressDisplay, answer, end, exit_code_of, say
+from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import DesignOptions, ProblemOptions, TableOptions, named_values, number, options_named
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
@@ -114,7 +114,6 @@ def _show_groups(
     from dataclasses import replace
 
     from darrm.cli.files import write_json
-    from darrm.cli.report import as_json
     from darrm_opt.tables.group_solver import GroupObjective, GroupTruth, solution_json, solution_record, solve_groups
 
     found = _objective(design, table, problem)
@@ -139,7 +138,6 @@ def _show_rule(
 ) -> None:
     """Design the table of voters that are not private, beside the mechanisms that people use."""
     from darrm.cli.files import write_json
-    from darrm.cli.report import as_json
     from darrm_opt.answers.plurality import plurality_seconds
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.planning.baselines import compare_mechanisms
@@ -165,7 +163,7 @@ def _show_rule(
 
 
 def _rule_text(comparison: MechanismComparison) -> str:
-    from darrm.cli.report import columns, guarantee
+    from darrm_opt.design.report import columns, guarantee
 
     solution, problem = comparison.solution, comparison.solution.problem
     rows = [["optimal rule", f"{solution.utility:.6f}"]]

@@ -9,8 +9,8 @@ from support.paths import ROOT
 
 from darrm.cli.first_run import first_run
 from darrm.cli.parser import Command
-from darrm.cli.report import CORNERS
 from darrm.cli.verbs import VERBS, load
+from darrm_opt.design.report import CORNERS
 
 TEXTS = [
     path

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import ExitCode, answer, end, say
+from darrm.cli.output import ExitCode, answer, as_json, end, say
 from darrm.cli.parameters import AsJson, StoreUrl, TableFormat, number
 from darrm.cli.parser import Argument, CommandOption
 
@@ -33,7 +33,6 @@ def cache_ls(
 
     With --newest, or any choice of which, only answers of this version are listed, the newest first.
     """
-    from darrm.cli.report import as_json
     from darrm_opt.errors import InvalidInput
     from solver_cache.designs import DesignFilter
 
@@ -56,7 +55,6 @@ def cache_tag(
     json: AsJson = False,
 ) -> None:
     """Give a stored answer a tag; everyone who uses the store sees it. The answer itself is not touched."""
-    from darrm.cli.report import as_json
     from darrm_opt.errors import InvalidInput
 
     with closing(open_cache(url, reading=False)) as store:
@@ -68,8 +66,6 @@ def cache_tag(
 
 def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
     """Count stored answers and jobs; nothing is written."""
-    from darrm.cli.report import as_json
-
     with closing(open_cache(url, reading=True)) as store:
         counts = count_answers(store)
     answer(as_json(counts) if json else "\n".join(f"{name:8s} {_plain(value)}" for name, value in counts.items()))
@@ -78,7 +74,6 @@ def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
 def cache_check(url: StoreUrl = None, *, json: AsJson = False) -> None:
     """Prove every stored answer again; the exit code says whether anything is wrong. Nothing is written."""
     from darrm.cli.output import ProgressDisplay
-    from darrm.cli.report import as_json
 
     with closing(open_cache(url, reading=True)) as store, ProgressDisplay("proving stored answers"):
         problems = check_answers(store)
@@ -97,7 +92,6 @@ def cache_prune(
 ) -> None:
     """Remove answers that would be misses anyway, and old jobs."""
     from darrm.cli.output import ProgressDisplay
-    from darrm.cli.report import as_json
 
     with closing(open_cache(url, reading=False)) as store, ProgressDisplay("pruning"):
         counts = prune(store, number(days), prove=prove)
@@ -106,8 +100,6 @@ def cache_prune(
 
 def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
     """Bring the tables of an earlier release up to date; every other use that may write does so too."""
-    from darrm.cli.report import as_json
-
     with closing(open_cache(url, reading=False)) as store:
         migration = migrate(store)
     text = f"Schema {migration['from']} -> {migration['to']}; {migration['filled']:,} rows filled in."
@@ -115,7 +107,7 @@ def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
 
 
 def _rows(answers: list[dict[str, Any]]) -> str:
-    from darrm.cli.report import columns
+    from darrm_opt.design.report import columns
 
     heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility", "tags"]
     names = ["K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility"]
@@ -148,7 +140,6 @@ def export(
     when it is used; `darrm import` brings it into another store. Rows of another version are left out.
     """
     from darrm.cli.files import check_writable
-    from darrm.cli.report import as_json
     from darrm_opt.errors import InvalidInput
     from solver_cache.tables.formats import ExportableRows, format_of, write_table
 
@@ -181,7 +172,6 @@ def import_(
     An answer that is stored already stands. Rows that are refused are listed, the others are stored, and the exit code
     says so.
     """
-    from darrm.cli.report import as_json
     from solver_cache.tables.formats import format_of, import_rows, read_table
 
     table_format = format_of(file, format)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from darrm.cli.output import ProgressDisplay, answer
+from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, trained_text
 from darrm.cli.parameters import AsJson, QuestionOptions, bags_drawn, number, priors
 from darrm.cli.parser import CommandOption
 
@@ -32,10 +32,10 @@ def compare(
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_plot, picture_format, write_whole
     from darrm.cli.ranking import class_count, question_named, ranked, show_options, vote_prior
-    from darrm.cli.report import as_json, assumed_text, columns, count_text, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
     from darrm_opt.design.objective import Objective, as_objective
+    from darrm_opt.design.report import columns, count_text, guarantee, voters_text
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning.compare import compare as compare_mechanisms
     from darrm_opt.tables.priors import is_class_prior
@@ -98,7 +98,7 @@ def _draw(bags: Bags, K: int) -> str:
 
 
 def _rows(comparison: Comparison) -> list[list[str]]:
-    from darrm.cli.report import text_above
+    from darrm_opt.design.report import text_above
 
     return [
         [

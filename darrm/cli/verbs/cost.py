@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import ProgressDisplay, answer
+from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, trained_text
 from darrm.cli.parameters import (
     BAGS,
     PROBLEM,
@@ -234,8 +234,8 @@ def _cost_of_mechanism(
 ) -> None:
     from darrm.cli.earned_cost import count_queries, earned_cost, earned_text
     from darrm.cli.files import check_writable, write_json
-    from darrm.cli.report import as_json, guarantee
     from darrm_opt.answers.cost import find_cost
+    from darrm_opt.design.report import guarantee
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms import mechanism_class
     from darrm_opt.mechanisms.base import planned_fields
@@ -304,8 +304,8 @@ _PROBLEM = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
 
 def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
     """Print what many releases of a γ, or of one known by its (ε, δ), cost by every sound account."""
-    from darrm.cli.report import as_json, assumed_text, columns, count_text, guarantee, text_above, trained_text
     from darrm_opt.answers.accounting import composition_to_dict
+    from darrm_opt.design.report import columns, count_text, guarantee, text_above
 
     options.refuse((*_PROBLEM, "queries", "slack", "total_delta", "solution", "fresh"), "nothing without a mechanism")
     queries = number(options.queries)
@@ -351,15 +351,15 @@ def _release(options: AccountOptions) -> tuple[Privacy, Release | None]:
 
 
 def _delta(total: dict[str, Any]) -> str:
-    from darrm.cli.report import text_above
+    from darrm_opt.design.report import text_above
 
     return "-" if total["delta"] is None else text_above(total["delta"])
 
 
 def _cost_of_bags(options: AccountOptions, *, json: bool) -> None:
     """Print how private bagging is by itself: a record is probably not drawn."""
-    from darrm.cli.report import as_json, columns, guarantee, text_above
     from darrm_opt.bagging.guarantee import bagging_guarantee
+    from darrm_opt.design.report import columns, guarantee, text_above
     from darrm_opt.errors import InvalidInput
 
     options.refuse(("K", "bags"), "nothing beside bagging, whose options are --K and --bags")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer, end, exit_code_of, say
+from darrm.cli.output import answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions, number, options_named
 from darrm.cli.parser import CommandOption
 
@@ -62,7 +62,6 @@ def curve(
     accounted for by all of it: see `darrm cost`.
     """
     from darrm.cli.files import check_plot, picture_format, write_whole
-    from darrm.cli.report import as_json
     from darrm_opt.errors import InvalidInput
 
     check_plot(plot)
@@ -141,7 +140,7 @@ def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:
 
 
 def _text(solutions: list[Solution], curves: dict[str, Any]) -> str:
-    from darrm.cli.report import columns, problem_text, voters_text
+    from darrm_opt.design.report import columns, problem_text, voters_text
 
     over, errors = curves["over"], curves["curves"]
     lines = [problem_text(solutions[0].problem) if over == "p" else voters_text(solutions[0].problem)]
@@ -170,9 +169,9 @@ def _show_profile(
 ) -> None:
     """Print the privacy profile of one release."""
     from darrm.cli.cached_solve import release_of
-    from darrm.cli.report import as_json, columns, problem_text, text_above
     from darrm_opt.answers.curves import epsilon_grid
     from darrm_opt.design.privacy_profile import privacy_profile
+    from darrm_opt.design.report import columns, problem_text, text_above
     from darrm_opt.record import problem_record
 
     epsilon_grid(0.0, number(points))  # refuses what is no number of points, before any work

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer, say
+from darrm.cli.output import answer, as_json, assumed_text, say
 from darrm.cli.parameters import FRESH, AsJson, number, total_privacy
 from darrm.cli.parser import Argument, CommandOption
 
@@ -70,7 +70,6 @@ def label(
     """
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
-    from darrm.cli.report import as_json
     from darrm_opt.problem import whole_number
     from darrm_opt.release import PrivateVote, ReleaseLog
     from darrm_opt.release.log import mechanism_of
@@ -135,7 +134,7 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
         delta: δ at which ε is said, as typed; None: that of the budget, or 0 where there is none.
         json: whether the answer is JSON.
     """
-    from darrm.cli.report import as_json, guarantee, text_above
+    from darrm_opt.design.report import guarantee, text_above
 
     budget, fields = log.budget, budget_fields(log)
     at_delta = number(delta) if delta is not None else (0.0 if budget is None else budget.delta)
@@ -167,7 +166,7 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
 
 def assumption(log: ReleaseLog) -> str:
     """Return what the total of a release log takes its voters to be."""
-    from darrm.cli.report import assumed_text, count_text
+    from darrm_opt.design.report import count_text
     from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 
     mechanism = log.mechanism

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer, end, exit_code_of, say
+from darrm.cli.output import answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import AsJson, ProblemOptions, SearchOptions, number
 from darrm.cli.parser import CommandOption
 
@@ -49,7 +49,6 @@ def least(
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_writable, write_json
     from darrm.cli.output import ProgressDisplay
-    from darrm.cli.report import as_json
     from darrm_opt.answers.running_time import inverse_seconds
     from darrm_opt.design.inverse import least_parameter, problem_at
     from darrm_opt.design.objective import as_objective
@@ -105,7 +104,7 @@ _NAMES = {"m": "m", "target_epsilon": "target ε", "epsilon": "ε of one voter"}
 
 
 def _text(result: LeastParameter) -> str:
-    from darrm.cli.report import solution_text
+    from darrm_opt.design.report import solution_text
 
     name, neighbour = _NAMES[result.parameter], result.below
     lines = [f"{name} = {result.value:g} reaches {result.measure} {result.reached:.6f} ({result.wanted:g} was wanted)."]

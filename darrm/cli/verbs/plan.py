@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer, say
+from darrm.cli.output import answer, as_json, assumed_text, say, trained_text
 from darrm.cli.parameters import (
     QUERIES,
     AsJson,
@@ -56,7 +56,6 @@ def plan(
     """
     from darrm.cli.files import check_writable
     from darrm.cli.ranking import class_count, ranked, show_options, voter_of
-    from darrm.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
 
     check_writable(output, "output")
@@ -143,7 +142,7 @@ def _next_step(plan: Plan, output: str | None) -> str:
 
 
 def _text(plan: Plan, output: str | None) -> str:
-    from darrm.cli.report import assumed_text, columns, count_text, guarantee, trained_text, voters_text
+    from darrm_opt.design.report import columns, count_text, guarantee, voters_text
 
     question = plan.question
     training = trained_text(question.voters, fresh=question.fresh)
@@ -169,7 +168,7 @@ def _text(plan: Plan, output: str | None) -> str:
 
 
 def _row(option: PlanOption) -> list[str]:
-    from darrm.cli.report import text_above
+    from darrm_opt.design.report import text_above
 
     if not option.fits or option.spent is None:
         return [option.name, "-", "-", option.outcome, "-"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import ExitCode, ProgressDisplay, answer, end, fail, say
+from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, fail, say
 from darrm.cli.parameters import AsJson, StoreUrl, backends, number, options_named
 from darrm.cli.parser import Argument, CommandOption
 
@@ -95,7 +95,6 @@ def precompute(
     """
     import os
 
-    from darrm.cli.report import as_json
     from solver_cache import cache_url
     from solver_cache.precompute.scheduler import RunOptions, run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from darrm.cli.output import ProgressDisplay, answer, say
+from darrm.cli.output import ProgressDisplay, answer, as_json, say
 from darrm.cli.parameters import AsJson, number
 from darrm.cli.parser import Argument, CommandOption
 
@@ -46,7 +46,7 @@ def reproduce(
     Where a number of the paper is not at hand the output says "not printed here". Experiments run on public data with
     seeded noise: they measure accuracy, and release nothing.
     """
-    from darrm.cli.report import as_json, columns
+    from darrm_opt.design.report import columns
     from darrm_opt.errors import InvalidInput
     from darrm_opt.literature.darrm import REPRODUCTIONS, canonical
     from darrm_opt.literature.darrm import reproduce as reproduced

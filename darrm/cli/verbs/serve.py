@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer, say
+from darrm.cli.output import answer, as_json, say
 from darrm.cli.parameters import AsJson, number, options_named
 from darrm.cli.parser import Argument, CommandOption
 
@@ -66,8 +66,6 @@ def serve(
         with options_named(**option_names):
             settings, url = prepare(listening, **overrides), url_of(listening)
         if json:
-            from darrm.cli.report import as_json
-
             answer(as_json({"url": url}))
         else:
             say(f"Serving at {url} (its routes: {url}/openapi.json); ctrl-C stops it.")
@@ -78,8 +76,6 @@ def _settings_text(settings: Settings, *, json: bool) -> str:
     from api.settings import list_settings
 
     if json:
-        from darrm.cli.report import as_json
-
         return as_json({setting.variable: setting._asdict() for setting in list_settings(settings)})
     lines = []
     for setting in list_settings(settings):
@@ -172,6 +168,5 @@ def _keys_file(file: str | None) -> Path:
 
 
 def _print(record: object, text: str, *, json: bool) -> None:
-    from darrm.cli.report import as_json
 
     answer(as_json(record) if json else text)

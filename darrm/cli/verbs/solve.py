@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from darrm.cli.output import answer, end, exit_code_of, say
+from darrm.cli.output import answer, end, exit_code_of, say, solution_json
 from darrm.cli.parameters import AsJson, DesignOptions, Method, ProblemOptions, TableOptions
 from darrm.cli.parser import CommandOption
 
@@ -34,7 +34,7 @@ def solve(
     (no --epsilon, or inf) stand the mechanisms that people use, each calibrated for the released label alone.
     """
     from darrm.cli.cached_solve import cached_solution
-    from darrm.cli.report import solution_json, solution_text
+    from darrm_opt.design.report import solution_text
 
     if output is not None or plot is not None:
         from darrm.cli.files import check_plot, check_writable, picture_format, write_json, write_whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import ProgressDisplay, answer
+from darrm.cli.output import ProgressDisplay, answer, as_json
 from darrm.cli.parameters import TOTAL, AsJson, number, options_named, total_privacy
 from darrm.cli.parser import CommandOption
 
@@ -43,9 +43,8 @@ def teach(
     The data are public, so everything is shown, what would have to stay with the owner of private data included: each
     record's own loss, and where the source's stopping rule would have ended.
     """
-    from darrm.cli.report import as_json
-    from darrm_opt.literature.dpbag import load_dataset
-    from darrm_opt.literature.dpbag import run_experiment as lesson_of
+    from darrm_opt.literature.dpbag.experiment import load_dataset
+    from darrm_opt.literature.dpbag.experiment import run_experiment as lesson_of
 
     total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)
     split = load_dataset(data, number(labels), seed=number(seed))
@@ -59,7 +58,7 @@ def teach(
 
 
 def _text(lesson: dict[str, Any]) -> str:
-    from darrm.cli.report import columns, text_above
+    from darrm_opt.design.report import columns, text_above
 
     rows = [
         [

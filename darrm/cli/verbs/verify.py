@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import ExitCode, answer, fail, option_of, say
+from darrm.cli.output import ExitCode, answer, as_json, fail, option_of, say
 from darrm.cli.parameters import AsJson, ProblemOptions
 from darrm.cli.parser import Argument, CommandOption
 
@@ -95,8 +95,6 @@ def verify(
 
 def _show(proofs: list[Proof], *, json: bool) -> None:
     """Print what was proved; end with an error if anything was not."""
-    from darrm.cli.report import as_json
-
     contents = [{"private": proof.private, **proof.content} for proof in proofs]
     failure = next((proof for proof in proofs if not proof.private), None)
     if json:
@@ -220,9 +218,9 @@ def _designs_in(content: Any) -> Iterator[dict[str, Any]]:
 
 def _gamma_proof(problem: Problem, gamma: NoiseFunction, arithmetic: str) -> Proof:
     """Return the proof of a γ by this program's own search."""
-    from darrm.cli.report import certificate_text, problem_text
     from darrm_opt import NotPrivate, NotProven
     from darrm_opt import verify as prove
+    from darrm_opt.design.report import certificate_text, problem_text
     from darrm_opt.record import problem_record
 
     content: dict[str, Any] = {"problem": problem_record(problem)}
@@ -239,7 +237,7 @@ def _gamma_proof(problem: Problem, gamma: NoiseFunction, arithmetic: str) -> Pro
 def _formal_proof(problem: Problem, gamma: NoiseFunction) -> Proof:
     """Return what the formal checker says of a γ."""
     from darrm.cli.formal import formally_private
-    from darrm.cli.report import problem_text
+    from darrm_opt.design.report import problem_text
     from darrm_opt.record import problem_record
 
     content: dict[str, Any] = {"problem": problem_record(problem), "checker": "formal"}
@@ -256,9 +254,8 @@ def _formal_proof(problem: Problem, gamma: NoiseFunction) -> Proof:
 
 def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
     """Return the proof of a mechanism for classes, and of the total that its file names."""
-    from darrm.cli.report import guarantee
     from darrm_opt import NotPrivate
-    from darrm_opt.accounting.sampling import Sampling
+    from darrm_opt.design.report import guarantee
     from darrm_opt.errors import DarrmError
     from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
     from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction

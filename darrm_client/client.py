@@ -456,8 +456,8 @@ class DarrmClient:
         Raises:
             AnswerNotFound: the client reads a table file, which has no such tables.
         """
-        from darrm_opt.answers.groups import verify_group_answer
         from darrm_opt.answers.library_types import group_solution_of
+        from darrm_opt.answers.plurality import verify_group_answer
         from darrm_opt.tables.group_table import problem_record as as_record
 
         body = as_record(problem) | {"objective": objective, "price": price}

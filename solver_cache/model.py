@@ -21,8 +21,8 @@ from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.record import FORMAT, problem_record, solution_record
 from darrm_opt.reprove import read_solution, reprove
 from darrm_opt.tables import record as tables
+from darrm_opt.tables.record import TableSpec, objective_record, read_table, reprove_table
 from darrm_opt.tables.solver import PluralitySolution
-from darrm_opt.tables.spec import TableSpec, objective_record, read_table, reprove_table
 from solver_cache.jobs import State
 
 Answer = Solution | PluralitySolution

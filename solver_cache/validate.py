@@ -24,7 +24,6 @@ from darrm_opt.errors import NotPrivate
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import PluralitySolution
-from darrm_opt.tables.spec import TableSpec
 from solver_cache.model import Answer, Decision, Row, Spec, kind_of, kind_of_record
 from solver_cache.store import Store
 

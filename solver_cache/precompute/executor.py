@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from darrm_opt.errors import DarrmError, SolveFailed
+from darrm_opt.optional_packages import posix_only
 from darrm_opt.process import usable_processors
 from solver_cache.precompute.worker import Assignment, Event, Work, perform, report_events, warm_up
 from solver_cache.process_pool.process import ProcessLost, lost, reap, start_process
@@ -85,6 +86,7 @@ class Processes:
     streams = True
 
     def __init__(self, workers: int | None = None, work: Work = perform) -> None:
+        posix_only("A pool of solver processes")
         self._work, self._tasks = work, 0
         self._waiting: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
         self._reports: queue.SimpleQueue[AssignmentReport] = queue.SimpleQueue()

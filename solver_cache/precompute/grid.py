@@ -39,7 +39,7 @@ from darrm_opt.number_text import double_in
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, Ties, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.spec import TableSpec
+from darrm_opt.tables.record import TableSpec
 from solver_cache.model import Spec
 from solver_cache.precompute.axes import Axis, Expression, parse, read_axis, read_texts
 

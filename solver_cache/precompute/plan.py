@@ -22,7 +22,7 @@ from typing import Any, TypeGuard
 from darrm_opt.design.schedule import is_expensive
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.spec import TableSpec
+from darrm_opt.tables.record import TableSpec
 from solver_cache.model import Spec
 from solver_cache.precompute.grid import Grid
 from solver_cache.store import Store

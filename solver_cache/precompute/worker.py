@@ -22,7 +22,6 @@ from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import solve_plurality
-from darrm_opt.tables.spec import TableSpec
 from solver_cache.model import Answer as StoredAnswer
 from solver_cache.model import Row, Spec, row_of
 from solver_cache.precompute.claims import LEASE, Claims

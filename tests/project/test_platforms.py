@@ -91,7 +91,7 @@ def test_the_command_works_without_posix(elsewhere: Elsewhere) -> None:
             "from solver_cache.process_pool.process import start_process\nstart_process('one', 1.0, 0)",
             "A pool of solver processes",
         ),
-        ("from solver_cache.precompute.processes import Processes\nProcesses()", "A pool of solver processes"),
+        ("from solver_cache.precompute.executor import Processes\nProcesses()", "A pool of solver processes"),
         ("from darrm.cli.verbs.serve import serve\nserve()", "The service"),
     ],
 )

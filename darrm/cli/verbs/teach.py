@@ -43,8 +43,8 @@ def teach(
     The data are public, so everything is shown, what would have to stay with the owner of private data included: each
     record's own loss, and where the source's stopping rule would have ended.
     """
-    from darrm_opt.literature.dpbag.experiment import load_dataset
-    from darrm_opt.literature.dpbag.experiment import run_experiment as lesson_of
+    from darrm_opt.literature.dpbag import load_dataset
+    from darrm_opt.literature.dpbag import run_experiment as lesson_of
 
     total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)
     split = load_dataset(data, number(labels), seed=number(seed))

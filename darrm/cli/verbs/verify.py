@@ -255,6 +255,7 @@ def _formal_proof(problem: Problem, gamma: NoiseFunction) -> Proof:
 def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
     """Return the proof of a mechanism for classes, and of the total that its file names."""
     from darrm_opt import NotPrivate
+    from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.design.report import guarantee
     from darrm_opt.errors import DarrmError
     from darrm_opt.mechanisms.base import mechanism_from_record, planned_total

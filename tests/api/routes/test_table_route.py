@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
 from darrm_opt import InvalidInput, NotPrivate, Privacy
-from darrm_opt.answers.groups import group_seconds, verify_group_answer
 from darrm_opt.answers.library_types import group_solution_of
+from darrm_opt.answers.plurality import group_seconds, verify_group_answer
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.tables.group_solver import solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of

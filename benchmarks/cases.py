@@ -11,7 +11,7 @@ SUITES = {
     "engine": "Single designs, and the peer that builds every row at K = 21. Designs of milliseconds are timed warm: "
     "the median of up to 50 solves of one problem in one process.",
     "scale": "Large K.",
-    "service": "The HTTP service under load; time is for one request, and needs wrk.",
+    "service": "The HTTP service under load; time is for one request, and needs wrk and Linux.",
 }
 """Names of the suites and what is in them."""
 
@@ -24,14 +24,11 @@ ALLOWANCES = (3, 10, 20, 50)
 OBJECTIVES = ("rectangular", "shared(1,1) agreement")
 
 
-MIN_THROUGHPUT = 0.75
-"""Share of the bare route's throughput that the service should reach.
+MIN_THROUGHPUT = 0.9
+"""Share of the bare route's requests that the service should answer in a second of a processor.
 
-A request takes some 105 µs of one processor, the bare route 91, of which FastAPI's router and response are 55. The
-service
-answers before its router and spends the time on what protects it: uvicorn with all headers 37, limits on the wire 5,
-middleware (id, host, site, key, rate, metrics, response cache) 45, making the line of the log 8, and writing it so that
-nobody waits for whoever reads it 10.
+The service answers before its router, which takes more than half of the bare route's time, and spends what that saves
+on what protects it: limits on the wire, middleware (id, host, site, key, rate, metrics, response cache) and the log.
 """
 
 
@@ -101,12 +98,13 @@ class Load:
 
     Attributes:
         server: the service, or a bare FastAPI route that returns the same bytes.
-        figure: what is reported: time for one request, 1/throughput, or the 99th percentile of the wait for one.
+        figure: what is reported: the processor time that the server takes for one request, which other programs of
+            the machine hardly change, or the 99th percentile of the wait for one.
         busy: while every solver process is solving.
     """
 
     server: Literal["service", "bare"] = "service"
-    figure: Literal["throughput", "p99"] = "throughput"
+    figure: Literal["processor", "p99"] = "processor"
     busy: bool = False
 
 
@@ -255,7 +253,7 @@ def scale() -> Iterator[Case]:
 def service() -> Iterator[Case]:
     """Yield the service under load."""
     yield Case(
-        name="`GET /v1/gamma` of a stored γ against a bare FastAPI route with the same bytes: time for a request",
+        name="`GET /v1/gamma` of a stored γ against a bare FastAPI route with its bytes: processor time for a request",
         suite="service",
         job=Load(),
         wanted=Wanted(within=1 / MIN_THROUGHPUT),

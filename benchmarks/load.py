@@ -53,7 +53,7 @@ uvicorn.Server(config).run(sockets=[listening])
 
 
 def measure_load(job: Load) -> float:
-    """Return the time for one request, 1/throughput, or the 99th percentile of the time that one waits [s].
+    """Return the server's processor time for one request, or the 99th percentile of the time that one waits [s].
 
     Raises:
         RuntimeError: wrk is not installed, or a server did not do what is measured.
@@ -63,20 +63,22 @@ def measure_load(job: Load) -> float:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         if job.server == "bare":
-            with _server(_service(), folder) as url:
+            with _server(_service(), folder) as (url, _):
                 (folder / "body").write_bytes(_stored_answer(url))
             program = [sys.executable, "-c", BARE, str(folder / "body")]
         else:
             program = _service()
-        with _server(program, folder) as url:
+        with _server(program, folder) as (url, pid):
             _stored_answer(url)
             if job.busy:
                 _occupy(url)
             _run_wrk(url, WARM)
-            throughput, slowest = _run_wrk(url, SECONDS)
+            before = _processor_seconds(pid)
+            count, slowest = _run_wrk(url, SECONDS)
+            taken = _processor_seconds(pid) - before
             if job.busy and _busy(url) < 1:
                 raise RuntimeError("a solver process was done before the load was")
-            return 1 / throughput if job.figure == "throughput" else slowest
+            return taken / count if job.figure == "processor" else slowest
 
 
 def _service() -> list[str]:
@@ -84,8 +86,8 @@ def _service() -> list[str]:
 
 
 @contextlib.contextmanager
-def _server(program: list[str], folder: Path) -> Iterator[str]:
-    """Run a server that says its URL on stdout."""
+def _server(program: list[str], folder: Path) -> Iterator[tuple[str, int]]:
+    """Run a server that says its URL on stdout; yield that and its process."""
     settings = {
         "DARRM_CACHE_URL": f"sqlite:///{folder / 'cache.sqlite'}",
         "DARRM_MAX_VOTERS": "2001",
@@ -98,7 +100,7 @@ def _server(program: list[str], folder: Path) -> Iterator[str]:
         line = b"" if process.stdout is None else process.stdout.readline()
         if not line:
             raise RuntimeError(f"a server did not start: {(folder / 'log').read_text(encoding='utf-8')[-500:]}")
-        yield json.loads(line)["url"]
+        yield json.loads(line)["url"], process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -108,6 +110,12 @@ def _server(program: list[str], folder: Path) -> Iterator[str]:
             process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return the processor time of a process, without its children [s]."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _fetch(url: str, body: bytes | None = None) -> bytes:
@@ -146,13 +154,13 @@ def _busy(url: str) -> float:
     return 0.0 if match is None else float(match[1]) / (os.cpu_count() or 1)
 
 
-def _run_wrk(url: str, seconds: int) -> tuple[float, float]:
-    """Return requests answered in a second, and the 99th percentile of the wait [s]."""
+def _run_wrk(url: str, seconds: int) -> tuple[int, float]:
+    """Return how many requests were answered, and the 99th percentile of the wait [s]."""
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", url + ASKED]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     if "Non-2xx" in output or "Socket errors" in output:
         raise RuntimeError(f"not every request was answered: {output}")
-    throughput, slowest = re.search(r"Requests/sec: +(\S+)", output), re.search(r"99% +([0-9.]+)(us|ms|s)", output)
-    if throughput is None or slowest is None:
+    count, slowest = re.search(r"(\d+) requests in", output), re.search(r"99% +([0-9.]+)(us|ms|s)", output)
+    if count is None or slowest is None:
         raise RuntimeError(f"wrk said nothing that could be read: {output}")
-    return float(throughput[1]), float(slowest[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[slowest[2]]
+    return int(count[1]), float(slowest[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[slowest[2]]

@@ -5,10 +5,10 @@ The same generated inputs each time, an empty cache, and no colour or settings f
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -32,6 +32,9 @@ settings.load_profile("reproducible")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+NUMBERS = itertools.count()
+"""Of the caches."""
+
 # What processes of their own start with would add its names to this one.
 collect_ignore = ["tests/support/additions"]
 
@@ -43,12 +46,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.fixture(autouse=True)
-def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test an empty cache and plain output, whatever the machine's settings are."""
     for name in [*os.environ]:
         if name.startswith("DARRM_") or name in {"FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"}:
             monkeypatch.delenv(name)
-    monkeypatch.setenv("DARRM_CACHE_URL", f"sqlite:///{tmp_path / 'cache.sqlite3'}")
+    # No folder of the test's own: making one for each takes longer than many a test.
+    monkeypatch.setenv("DARRM_CACHE_URL", f"sqlite:///{tmp_path_factory.getbasetemp() / f'{next(NUMBERS)}.sqlite3'}")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("MPLBACKEND", "Agg")

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,7 @@ def test_the_checker_of_docstrings_finds_what_is_missing() -> None:
 # ------------------------------------------------------------------------------------------------ links
 
 
+@cache
 def anchors(text: str) -> set[str]:
     """Return the anchors of a page: those of its headings, and those that are written out."""
     found = set()

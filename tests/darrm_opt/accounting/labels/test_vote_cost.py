@@ -538,6 +538,31 @@ def test_laws_at_real_means_are_those_of_the_rule() -> None:
             np.testing.assert_allclose(law, [weights[cell].sum() for cell in cells_of(k, k, tie)], rtol=1e-9)
 
 
+def test_laws_at_real_means_keep_their_digits_in_ball_arithmetic() -> None:
+    flint = pytest.importorskip("flint")
+    flint.ctx.prec = 128
+    arb, scale = flint.arb, 20.0
+    least, most = -math.ceil(16 * scale), math.ceil(20 * scale)
+
+    def sums(mean: float) -> tuple[list[Any], list[Any]]:
+        """Return the masses of whole numbers from ``least`` on, and of all below each."""
+        front = arb(scale) * (2 * arb.pi()).sqrt()
+        masses = [(-((arb(k) - arb(mean)) ** 2) / (2 * arb(scale) ** 2)).exp() / front for k in range(least, most)]
+        below = [arb(0)]
+        for mass in masses:
+            below.append(below[-1] + mass)
+        return masses, below
+
+    for x, y in ((7.12 * scale, -1.5 * scale), (0.81 * scale, 0.8 * scale)):
+        (at_u, below_u), (at_v, below_v) = sums(x), sums(y)
+        laws = lattice.real_laws(scale, np.array([x]), np.array([y]))
+        for (t_a, t_b, a_first), law in zip(TIES, laws, strict=True):
+            a = sum((at_u[u - least] * below_v[u - least + a_first] for u in range(t_a, most)), arb(0))
+            b = sum((at_v[v - least] * below_u[v - least + 1 - a_first] for v in range(t_b, most)), arb(0))
+            for true, found in zip((a, b, below_u[t_a - least] * below_v[t_b - least]), law[0], strict=True):
+                assert abs(float(arb(float(found)) / true - 1)) <= lattice.MASS_ERROR / 100
+
+
 @pytest.mark.parametrize(("sigma", "m"), [(4.2, 2), (7.5, 3)])
 def test_labels_are_averages_of_those_on_a_coarser_lattice(sigma: float, m: int) -> None:
     """Lemma 5, by enumeration: the residues of u and v do not depend on the means, and leave one of the four ties."""

@@ -79,7 +79,9 @@ class Settings(BaseSettings):
     # ------------------------------------------------------------------------------------------- limits
 
     max_voters: Count = Field(
-        default=101, description="Maximum voters of a request [voters]; a whole number, at least 1."
+        default=101,
+        description="Maximum voters of a request [voters]; ten times as many of an account, a comparison, a plan or a "
+        "table of classes; a whole number, at least 1.",
     )
     max_work_seconds: Seconds = Field(
         default=3600.0,

@@ -180,17 +180,22 @@ async function design(focus = false) {
 }
 
 async function obtain(query, signal) {
-  let estimate = "";
+  let expected, stored = "";
+  const begun = performance.now();
+  const estimate = () => {
+    if (expected === undefined) return stored;
+    const late = performance.now() - begun > 2000 * expected;
+    return late ? ` About ${plain(expected, 1)} s were expected: this one takes longer.${stored}` : ` About ${plain(expected, 1)} s are expected.${stored}`;
+  };
   const options = {
     signal,
     onWait: (seconds, reason) => wait(`${reason}; trying again in ${seconds} s.`),
     onJob: async ({ nearest }) => {
-      if (nearest) estimate = ` Meanwhile, ${count(nearest.problem.K, "voter")} may use a stored γ that keeps ${percent(nearest.utility)}.`;
-      const { seconds } = await (await ask(`v1/estimate${query}`, { signal })).json();
-      estimate = ` About ${plain(seconds, 1)} s are expected.${estimate}`;
+      if (nearest) stored = ` Meanwhile, ${count(nearest.problem.K, "voter")} may use a stored γ that keeps ${percent(nearest.utility)}.`;
+      expected = (await (await ask(`v1/estimate${query}`, { signal })).json()).seconds;
     },
     onProgress: (text, job) => {
-      wait(text + estimate);
+      wait(text + estimate());
       offerIncumbent(job);
     },
   };

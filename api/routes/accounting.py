@@ -18,7 +18,7 @@ from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeReq
 from api.schemas.accounts import TotalRequest
 from api.schemas.cost import CostAnswer, CostRequest
 from api.service.design_service import Pending
-from api.service.work_limits import check_voters
+from api.service.work_limits import ACCOUNT_TIMES, check_voters
 from darrm_opt.answers.cost import CALIBRATION_SECONDS, COST_SECONDS, SAMPLED_SHARE
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
@@ -89,7 +89,7 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
 async def cost(params: CostRequest, request: Request, service: Service) -> Response:
     """Account for Q releases of a mechanism by the least of all accounts, or calibrate its parameter to a total."""
     require_json(request)
-    check_voters(params.K, service.settings)
+    check_voters(params.K, service.settings, ACCOUNT_TIMES)
     argument = await service.run_in_thread(params.argument)
     seconds = COST_SECONDS if params.parameter is not None else CALIBRATION_SECONDS
     if params.records is not None:
@@ -108,7 +108,7 @@ async def cost(params: CostRequest, request: Request, service: Service) -> Respo
 async def compare(params: CompareRequest, request: Request, service: Service) -> Response:
     """Calibrate every mechanism to the total budget, and see how often each is wrong."""
     require_json(request)
-    check_voters(params.K, service.settings)
+    check_voters(params.K, service.settings, ACCOUNT_TIMES)
     params.check()
     spec = await service.run_in_thread(params.spec)
     argument = {**_argument(params, spec), "objective": params.objective, "prior": params.prior, **params.draw()}
@@ -128,7 +128,7 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
 async def plan(params: ReleasePlanRequest, request: Request, service: Service) -> Response:
     """Compare every mechanism that answers so many queries within the total; say which is best, if one is needed."""
     require_json(request)
-    check_voters(params.K, service.settings)
+    check_voters(params.K, service.settings, ACCOUNT_TIMES)
     spec = await service.run_in_thread(params.spec)
     argument = {
         **_argument(params, spec),

@@ -28,7 +28,7 @@ from api.schemas.plurality import (
     TableDesignAnswer,
     TableRequest,
 )
-from api.service.work_limits import check_voters
+from api.service.work_limits import ACCOUNT_TIMES, check_voters
 from darrm_opt.answers.plurality import group_seconds, options_seconds, plurality_seconds, table_spec, table_to_dict
 from darrm_opt.tables.group_table import problem_record as group_record
 from darrm_opt.tables.record import problem_record
@@ -52,7 +52,7 @@ STORED_SECONDS = 0.1
 async def plurality(params: PluralityRequest, request: Request, service: Service) -> Response:
     """Design the best private release of one of C classes, and compare it with the mechanisms that people use."""
     require_json(request)
-    check_voters(params.K, service.settings)
+    check_voters(params.K, service.settings, ACCOUNT_TIMES)
     problem = await service.run_in_thread(params.problem)
     argument = {
         "problem": problem_record(problem),
@@ -78,7 +78,7 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
 async def plurality_options(params: PluralityOptionsRequest, request: Request, service: Service) -> Response:
     """Design all releases together by every mechanism; say what share of the answers is right, wrong, or no class."""
     require_json(request)
-    check_voters(params.K, service.settings)
+    check_voters(params.K, service.settings, ACCOUNT_TIMES)
     problem = await service.run_in_thread(params.total)
     seconds = await service.run_in_thread(options_seconds, problem, params.queries)
     argument = {

@@ -18,14 +18,18 @@ from solver_cache.database.jobs import Jobs
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job
 
+ACCOUNT_TIMES = 10
+"""Voters of an account, a ranking or a table of classes, in multiples of those of a γ: their estimated time is what
+limits them, and memory grows little with K."""
 
-def check_voters(K: int, settings: Settings) -> None:
-    """Reject more voters than the operator allows."""
-    if settings.max_voters < K:
+
+def check_voters(K: int, settings: Settings, times: int = 1) -> None:
+    """Reject more voters than the operator allows, or than so many times as many."""
+    if times * settings.max_voters < K:
         raise InvalidInput(
             "K",
             K,
-            f"at most {settings.max_voters} voters on this server",
+            f"at most {times * settings.max_voters} voters on this server",
             "Solve it with the command line, or have the operator raise DARRM_MAX_VOTERS.",
         )
 

@@ -624,8 +624,10 @@ def test_a_long_solve_is_followed(visiting: Visiting, impatient: str, events: st
 
 def test_a_long_solve_is_cancelled(visiting: Visiting, impatient: str) -> None:
     visit = visiting(impatient)
+    visit.tab.route("**/v1/estimate*", lambda route: route.fulfill(json={"seconds": 0.01}))
     visit.tab.goto(f"{impatient}/?K=901&m=40&epsilon=0.05&Delta=1e-3")
     visit.tab.wait_for_selector("#waiting:has-text('Solving')")
+    visit.tab.wait_for_selector("#waiting:has-text('About 0.01 s were expected: this one takes longer.')")
     visit.tab.click("#cancel")
     visit.tab.wait_for_selector("#status:has-text('Cancelled')")
     with urllib.request.urlopen(f"{impatient}/v1/jobs?state=cancelled") as answer:  # noqa: S310 — our own server

@@ -55,6 +55,21 @@ def table(answer: Any) -> list[dict[str, str]]:
 
 CSV = {"Accept": "text/csv"}
 
+
+def test_accounts_and_rankings_take_more_voters_than_a_gamma(client: TestClient) -> None:
+    total = {"total_epsilon": 2, "total_delta": 1e-5}
+    for verb, body in (
+        ("cost", {"mechanism": "laplace", "queries": 2, "parameter": 20.0, "delta": 1e-5}),
+        ("plan", {"epsilon": "inf", "affected": 1, "queries": 1, "time_limit": 1, **total}),
+        ("plurality", {"classes": 3, "target_epsilon": 1}),
+        ("plurality/options", {"classes": 3, "queries": 1, "target_epsilon": 2}),
+    ):
+        assert "at most 150 voters" in refused(client.post(f"/v1/{verb}", json={**body, "K": 151}))["detail"]
+    cheap = {"mechanism": "laplace", "queries": 2, "parameter": 20.0, "delta": 1e-5, "K": 150}
+    assert client.post("/v1/cost", json=cheap).status_code == 200
+    assert "at most 15 voters" in refused(client.post("/v1/gamma", json={**MNIST, "K": 16}))["detail"]
+
+
 # ---------------------------------------------------------------------------------------------------------- batch
 
 

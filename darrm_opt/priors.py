@@ -92,8 +92,8 @@ class IndependentVoters:
                 "lower",
                 self.lower,
                 "lower in [0.5, 1) for the measure tv",
-                "Below 1/2 either answer may lead and the absolute value has no closed form: use the measure "
-                "agreement, or average the tv error over drawn vectors p.",
+                "Below 1/2 either answer may lead and the absolute value has no closed form: name the measure "
+                f"agreement, 'uniform(lower={self.lower:g}) agreement', or average the tv error over drawn vectors p.",
             )
         return binomial_masses(K, *self._mean())[1]
 

@@ -70,6 +70,7 @@ def label(
     """
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
+    from darrm_opt.design.report import count_text
     from darrm_opt.problem import whole_number
     from darrm_opt.release import PrivateVote, ReleaseLog
     from darrm_opt.release.log import mechanism_of
@@ -106,7 +107,8 @@ def label(
         )
         return
     budget_text = "" if log.budget is None else f": {log.in_words}"
-    lines = [f"{result.labels:,} labels in {labels}. {log.spent:,} of {log.limit:,} releases are spent{budget_text}."]
+    written = count_text(result.labels, "label")
+    lines = [f"{written} in {labels}. {log.spent:,} of {log.limit:,} releases are spent{budget_text}."]
     if log.budget is not None:
         lines += filter(None, [assumption(log)])
     answer("\n".join(lines))

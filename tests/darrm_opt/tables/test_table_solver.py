@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from support.paths import ROOT
 from support.plurality_exact import alike, favoured_law, optimum, worst_excess
 from support.refusals import refused
 
@@ -52,6 +54,10 @@ def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str,
         assert measured[name] == pytest.approx(value, abs=6e-4), name
     assert found.solution.status is Status.OPTIMAL
     assert found.solution.gap <= 2e-8
+    names = ("lp", "permute_and_flip", "laplace", "exponential", "gnmax")
+    cells = " | ".join(f"{measured[name]:.3f}" for name in names)
+    page = (ROOT / "docs" / "plurality.md").read_text(encoding="utf-8")
+    assert re.search(rf"^\| \({epsilon:g}, .*\) \| {re.escape(cells)} \|$", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.paths import ROOT
 from support.vote_enumeration import (
     check_pairs,
     edges,
@@ -91,6 +92,10 @@ def test_totals_at_published_settings(
     assert cost.labels_recursion.method == "Gaussian comparison"
     assert cost.labels_recursion.epsilon <= recursion
     assert cost.epsilon == cost.labels_recursion.epsilon < cost.labels_renyi < cost.counts_gaussian < cost.counts_renyi
+    shown = (cost.counts_renyi, cost.counts_gaussian, cost.labels_renyi, cost.labels_recursion.epsilon)
+    cells = " | ".join(f"{math.ceil(1000 * epsilon) / 1000:.3f}" for epsilon in shown[:3])
+    row = f"| {checks} at {check_sigma:g} / {labels} at {sigma:g}, {delta:.0e} | {cells} | **{math.ceil(1000 * shown[3]) / 1000:.3f}** |"
+    assert row.replace("e-0", "e-") in (ROOT / "docs" / "label_accounting.md").read_text(encoding="utf-8").splitlines()
     # Not even perfect knowledge of 2/π of the counts' information costs less.
     least = (2 / math.pi) * (checks / check_sigma**2 + 2 * labels / sigma**2)
     assert gaussian_delta(math.sqrt(least), cost.epsilon) < delta

@@ -176,8 +176,7 @@ def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> 
             first["bits"] = partial(_bits, all_laws, delta)
     totals, _ = evaluate({name: account for name, account in first.items() if name not in skip})
     # The recursion is exact but for its grid: on the full one, no account of the same pairs is below it.
-    bit_parts = [(laws.region, count) for laws, count in all_laws if isinstance(laws, BitPairs)]
-    is_exact = "laws" in totals or ("bits" in totals and _affordable_points(bit_parts) >= POINTS)
+    is_exact = "laws" in totals or ("bits" in totals and _affordable_points(_regions(all_laws)) >= POINTS)
     if delta > 0 and not is_exact:
         bounded = [(bounds.bound(), count) for bounds, count in runs]
         known = [(bound, count) for bound, count in bounded if bound is not None]
@@ -276,6 +275,8 @@ def _affordable_points(parts: Sequence[tuple[BitRegion, int]]) -> int:
 
 
 def _bits(all_laws: Sequence[tuple[LawPairs, int]], delta: float) -> Privacy:
-    return Privacy(
-        bits_epsilon([(laws.region, count) for laws, count in all_laws if isinstance(laws, BitPairs)], delta), delta
-    )
+    return Privacy(bits_epsilon(_regions(all_laws), delta), delta)
+
+
+def _regions(all_laws: Sequence[tuple[LawPairs, int]]) -> list[tuple[BitRegion, int]]:
+    return [(laws.region, count) for laws, count in all_laws if isinstance(laws, BitPairs)]

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from darrm_opt.accounting.bits.region import BitRegion, outer_region, spanned_region
+from darrm_opt.accounting.bits.region import BitRegion, in_whole_units, outer_region, spanned_region
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta, non_negative
 from darrm_opt.accounting.labels.composition import TABLE_ERROR, table_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
@@ -115,8 +115,8 @@ class BitPairs(LawPairs):
         v, shift = np.meshgrid(np.arange(K + 1), shifts, indexing="ij")
         neighbour = np.clip(v + shift, 0, K) if furthest else v + shift
         inside = (neighbour >= 0) & (neighbour <= K)
-        laws = np.stack([ones, ones[::-1]], axis=1)
-        super().__init__(laws[v[inside]], laws[neighbour[inside]], error=error)
+        self._laws = np.stack([ones, ones[::-1]], axis=1)
+        super().__init__(self._laws[v[inside]], self._laws[neighbour[inside]], error=error)
         self.chances, self.affected = tuple(chances), affected
 
     @classmethod
@@ -130,6 +130,13 @@ class BitPairs(LawPairs):
         behind = [Fraction(loss) for loss in reversed(losses)]
         ahead = [1 - loss for loss in reversed(behind)]
         return cls([*behind, *ahead[1 - K % 2 :]], min(affected, K), error=PROBABILITY_ERROR)  # a tie is counted once
+
+    @cached_property
+    def divergence(self) -> PowerDivergence | None:
+        """The same, from the pairs that span the others: power divergences are convex in a pair."""
+        if not self.finite:
+            return None
+        return table_divergence(self._laws[self._highest], self._laws, max(self.error, TABLE_ERROR))
 
     @cached_property
     def pairs(self) -> Array:
@@ -182,9 +189,15 @@ class BitPairs(LawPairs):
 
     @property
     def _highest_pairs(self) -> list[tuple[Fraction, Fraction]]:
-        """For each v′ the pair with the largest p: they span the others."""
-        r = self.affected
-        return [(max(self.chances[max(0, v - r) : v + r + 1]), q) for v, q in enumerate(self.chances)]
+        """For each v′ the pair with the largest p: with their mirror images they span the others."""
+        return [(self.chances[v], q) for v, q in zip(self._highest, self.chances, strict=True)]
+
+    @cached_property
+    def _highest(self) -> list[int]:
+        """For each v′ the v with the largest chance."""
+        r, K = self.affected, len(self.chances) - 1
+        _, whole = in_whole_units(self.chances)
+        return [max(range(max(0, v - r), min(K, v + r) + 1), key=whole.__getitem__) for v in range(K + 1)]
 
     @property
     def _bounds(self) -> tuple[Array, Array]:

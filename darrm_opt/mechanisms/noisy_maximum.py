@@ -63,8 +63,9 @@ MAX_BIT_VOTERS = 1000
 MIN_PROBABILITY = 1e-300
 """Below this an answer is as good as excluded, and its logarithm means nothing."""
 
-BLOCK = 5000
-"""Numbers of votes whose chances are computed at a time."""
+BLOCK, PRODUCTS = 5000, 1 << 15
+"""Numbers of votes whose chances are computed at a time, and numbers that are multiplied at a time: what a cache
+holds."""
 
 MAX_NODES, MAX_NODES_SMOOTH = 24, 8
 """Most nodes of the integral over ties, for noise below and from `SMOOTH_SCALE` on: more change no double."""
@@ -479,17 +480,20 @@ def leader_chances(
     leaders = np.count_nonzero(behind == 0, axis=1)
     behind = np.minimum(behind, reach * step + noise.end + 1)  # from there on F = 1
     chances = np.empty(len(counts))
-    rows_at_a_time = max(1, BLOCK // counts.shape[1])
-    for start in range(0, len(counts), rows_at_a_time):
-        rows = slice(start, start + rows_at_a_time)
-        gaps, places = np.unique(behind[rows], return_inverse=True)
-        places = places.reshape(behind[rows].shape)
+    weights = np.multiply.outer(step * noise.at(x), ds).ravel()
+    block, step_rows = max(1, BLOCK // counts.shape[1]), max(4, PRODUCTS // weights.size)
+    for start in range(0, len(counts), block):
+        gaps, places = np.unique(behind[start : start + block], return_inverse=True)
+        places = places.reshape(-1, counts.shape[1])
         shifted = x[None, :] + gaps[:, None]
         factors = noise.below(shifted)[:, :, None] + s * noise.at(shifted)[:, :, None]
-        product = factors[places[:, 1]]
-        for column in range(2, counts.shape[1]):
-            product = product * factors[places[:, column]]
-        chances[rows] = step * ((product @ ds) @ noise.at(x))
+        factors = factors.reshape(gaps.size, -1)
+        for first in range(0, len(places), step_rows):
+            rows = places[first : first + step_rows]
+            product = factors[rows[:, 1]]
+            for column in range(2, counts.shape[1]):
+                product *= factors[rows[:, column]]
+            chances[start + first : start + first + len(rows)] = product @ weights
     return np.asarray(np.minimum(chances * leaders, 1.0))
 
 

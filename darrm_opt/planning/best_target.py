@@ -287,7 +287,8 @@ class _TargetSearch:
         the proved cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The
         estimates miss such pairs.
         """
-        remaining = MAX_SCANNED
+        # Quick estimates are too low for large δ: there each step would look for what no jump hides.
+        remaining = 0 if self._quick and not self._problem.voter.delta else MAX_SCANNED
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
             epsilon, utility = self._curve[delta]
             while remaining and utility > (1 + JUMP) * best.utility and not self._stop():
@@ -302,7 +303,7 @@ class _TargetSearch:
         """Return the δ of the best estimates, apart from each other: neighbouring estimates miss the same pairs."""
         finalists: list[float] = []
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
-            if len(finalists) < (1 if self._quick else MAX_FINALISTS) and all(
+            if len(finalists) < MAX_FINALISTS and all(
                 abs(delta - other) > MIN_SPACING * other for other in finalists
             ):
                 finalists.append(delta)

@@ -195,19 +195,62 @@ class Histograms:
     """
 
     K: int
+    affected: int  # votes that one record can move
     partitions: tuple[Partition, ...]  # decreasing tuples of length C
     values: Index  # count of each cell, `ABSTENTION` for ⊥, shape (cells,)
     multiplicities: Index  # classes that share a cell, shape (cells,)
     owners: Index  # number of the cell's partition, increasing, shape (cells,)
     starts: Index  # first cell of each partition, the plurality's (the largest count), shape (partitions,)
-    left: Index  # shape (edges, width)
-    right: Index  # shape (edges, width)
-    sizes: Index  # shape (edges, width)
 
     @cached_property
     def numbers(self) -> dict[Partition, int]:
         """The place of each partition."""
         return {partition: place for place, partition in enumerate(self.partitions)}
+
+    @property
+    def left(self) -> Index:
+        """Cells of the outputs before the change, shape (edges, width); raises `InvalidInput` as all of an edge."""
+        return self._edges[0]
+
+    @property
+    def right(self) -> Index:
+        """Cells of the outputs after it, shape (edges, width)."""
+        return self._edges[1]
+
+    @property
+    def sizes(self) -> Index:
+        """Classes of each output, shape (edges, width)."""
+        return self._edges[2]
+
+    @cached_property
+    def _edges(self) -> tuple[Index, Index, Index]:
+        # Only what is private is looked at edge by edge: priors and shares need no edges, which take most of the time.
+        places: list[dict[int, int]] = [{} for _ in self.partitions]
+        for place, (owner, value) in enumerate(zip(self.owners.tolist(), self.values.tolist(), strict=True)):
+            places[owner][value] = place
+        edges: list[list[tuple[int, int, int]]] = []
+        for number, partition in enumerate(self.partitions):
+            for change in changes(partition, self.affected):
+                after = tuple(count + gain for count, gain in zip(partition, change, strict=True))
+                places_after = places[self.numbers[tuple(sorted(after, reverse=True))]]
+                # Classes with the same counts before and after enter the constraint as one group with a size.
+                groups = Counter((places[number][v], places_after[w]) for v, w in zip(partition, after, strict=True))
+                edge = [(v, w, size) for (v, w), size in groups.items()]
+                if len(edges) == MAX_EDGES:
+                    raise InvalidInput(
+                        "affected",
+                        self.affected,
+                        f"at most {MAX_EDGES:,} pairs of neighbouring vote counts; here there are more",
+                        "Lower affected or K, or use a mechanism that needs no table: see darrm_opt.mechanisms.",
+                    )
+                silent = [(places[number][ABSTENTION], places_after[ABSTENTION], 1)] if self.abstention else []
+                edges.append(edge + silent)
+        # Edges differ in length: unused places have size 0 and add nothing to a sum over the outputs.
+        width = max((len(edge) for edge in edges), default=1)
+        packed = np.zeros((3, len(edges), width), dtype=np.intp)
+        for row, edge in enumerate(edges):
+            packed[:, row, : len(edge)] = np.array(edge).T
+        return _read_only(packed[0]), _read_only(packed[1]), _read_only(packed[2])
 
     @property
     def classes(self) -> int:
@@ -244,39 +287,16 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
     values: list[int] = []
     multiplicities: list[int] = []
     owners: list[int] = []
-    places: list[dict[int, int]] = []
     for number, partition in enumerate(all_partitions):
         starts.append(len(values))
-        multiplicity_of = Counter(partition)
-        places.append({})
-        for value, multiplicity in [*multiplicity_of.items(), *([(ABSTENTION, 1)] if abstention else [])]:
-            places[-1][value] = len(values)
+        for value, multiplicity in [*Counter(partition).items(), *([(ABSTENTION, 1)] if abstention else [])]:
             values.append(value)
             multiplicities.append(multiplicity)
             owners.append(number)
-    numbers = {partition: number for number, partition in enumerate(all_partitions)}
-    edges: list[list[tuple[int, int, int]]] = []
-    for number, partition in enumerate(all_partitions):
-        for change in changes(partition, affected):
-            after = tuple(count + gain for count, gain in zip(partition, change, strict=True))
-            places_after = places[numbers[tuple(sorted(after, reverse=True))]]
-            # Classes with the same counts before and after enter the constraint as one group with a size.
-            groups = Counter((places[number][v], places_after[w]) for v, w in zip(partition, after, strict=True))
-            edge = [(v, w, size) for (v, w), size in groups.items()]
-            if len(edges) == MAX_EDGES:
-                raise InvalidInput(
-                    "affected",
-                    affected,
-                    f"at most {MAX_EDGES:,} pairs of neighbouring vote counts; here there are more",
-                    "Lower affected or K, or use a mechanism that needs no table: see darrm_opt.mechanisms.",
-                )
-            edges.append([*edge, (places[number][ABSTENTION], places_after[ABSTENTION], 1)] if abstention else edge)
-    # Edges differ in length: unused places have size 0 and add nothing to a sum over the outputs.
-    width = max((len(edge) for edge in edges), default=1)
-    packed = np.zeros((3, len(edges), width), dtype=np.intp)
-    for row, edge in enumerate(edges):
-        packed[:, row, : len(edge)] = np.array(edge).T
-    arrays = [np.array(column, dtype=np.intp) for column in (values, multiplicities, owners, starts)] + list(packed)
-    for array in arrays:
-        array.flags.writeable = False
-    return Histograms(K, all_partitions, *arrays)
+    arrays = [_read_only(np.array(column, dtype=np.intp)) for column in (values, multiplicities, owners, starts)]
+    return Histograms(K, affected, all_partitions, *arrays)
+
+
+def _read_only(array: Index) -> Index:
+    array.flags.writeable = False
+    return array

@@ -121,11 +121,20 @@ def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "out
             "pairs", [tuple(map(float, pair)) for pair in pairs], "pairs (p, q) of probabilities, at least one"
         )
     # (p, q) as it is, answers renamed, neighbours swapped, both: of the upper hull only, p as a function of q.
-    points = {point for p, q in pairs for point in ((q, p), (1 - q, 1 - p), (p, q), (1 - p, 1 - q))}
-    hull = _upper_chain(points | {(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))})
+    unit, chances = in_whole_units([chance for pair in pairs for chance in pair])
+    points = {(0, 0), (unit, unit)}
+    for p, q in zip(chances[::2], chances[1::2], strict=True):
+        points |= {(q, p), (unit - q, unit - p), (p, q), (unit - p, unit - q)}
+    hull = [(Fraction(q, unit), Fraction(p, unit)) for q, p in _upper_chain(points)]
     if side == "outer":
         return _region([[*_above(p, q)] for q, p in hull], "outer")
     return _region([[*_above(q, p)[2:], *_above(q, p)[:2]] for q, p in hull], "inner")
+
+
+def in_whole_units(fractions: Sequence[Fraction]) -> tuple[int, list[int]]:
+    """Return a common denominator and the numerators for it: exact like fractions, and compared much faster."""
+    unit = math.lcm(*(fraction.denominator for fraction in fractions))
+    return unit, [fraction.numerator * (unit // fraction.denominator) for fraction in fractions]
 
 
 def inner_region(pairs: ArrayLike | Sequence[Sequence[float]]) -> BitRegion:
@@ -159,7 +168,7 @@ def upper_hull(pairs: ArrayLike) -> Array:
     return np.array([(p, q) for q, p in _upper_chain(zip(x.tolist(), y.tolist(), strict=True))])
 
 
-Number = TypeVar("Number", float, Fraction)
+Number = TypeVar("Number", float, int)
 
 
 def _upper_chain(points: Iterable[tuple[Number, Number]]) -> list[tuple[Number, Number]]:

@@ -54,6 +54,13 @@ TINY_DELTA = 1e-30
 GUESS_ERRORS = (1e-13, 1e-9)
 """Relative errors that a guess of the least ε is expected to have, mostly and nearly always."""
 
+MAX_SECANTS, SECANT_PRECISION, MAX_EXCESS = 20, 1e-8, 20.0
+"""Steps of regula falsi before a bisection, at most; the relative change at which they end; and the largest ln(total/δ)
+that is interpolated with."""
+
+SECANT_ERRORS = (1e-11, 1e-7)
+"""Relative errors of what they find, mostly and nearly always; above what rounding makes of a δ that does not grow."""
+
 _DIGITS = 120
 """Decimal digits: 1 − δ ≥ 1e-30 keeps more than 80 correct ones after a power and a subtraction."""
 
@@ -115,7 +122,8 @@ def optimal_composition(epsilon: float, delta: float, k: int, total_delta: float
     if total_delta < floor:
         raise DeltaTooSmall(total_delta, floor, f"each of {k} mechanisms may leak with probability {delta!r}")
     return Privacy(
-        least_epsilon(lambda total: _delta(epsilon, delta, k, total), total_delta, multiple_up(k, epsilon)), total_delta
+        least_epsilon(lambda total: _delta(epsilon, delta, k, total, floor), total_delta, multiple_up(k, epsilon)),
+        total_delta,
     )
 
 
@@ -128,7 +136,8 @@ def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) ->
     0.0
     """
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
-    return _delta(epsilon, delta, k, non_negative(total_epsilon, "total_epsilon", _TOTAL_EPSILON))
+    total_epsilon = non_negative(total_epsilon, "total_epsilon", _TOTAL_EPSILON)
+    return _delta(epsilon, delta, k, total_epsilon, least_possible_delta(delta, k))
 
 
 def add_leak(floor: float, log_no_leak: float, pure: float) -> float:
@@ -146,18 +155,59 @@ def least_epsilon(
 
     Guarantees: What is returned was itself evaluated, so soundness does not rest on monotonicity.
     """
-    if delta_at(0.0) <= total_delta:
+    delta = delta_at(0.0)
+    if delta <= total_delta:
         return 0.0
-
-    def fits(epsilon: float) -> bool:
-        return delta_at(epsilon) <= total_delta
-
-    low, high = 0.0, upper
-    if guess is not None and 0 < guess < upper:
-        for candidate in (factor * guess for error in GUESS_ERRORS for factor in (1 - error, 1 + error)):
+    low, high, known = 0.0, upper, _Known(delta_at, total_delta, delta, upper)
+    if guess is None and total_delta > 0:
+        for candidate in _around(known.by_secants(), SECANT_ERRORS):
+            known.fits(candidate)  # the bisection then evaluates only what lies between
+    elif guess is not None and 0 < guess < upper:
+        for candidate in _around(guess, GUESS_ERRORS):
             if low < candidate < high:
-                low, high = (low, candidate) if fits(candidate) else (candidate, high)
-    return least_fitting(fits, low, high)
+                low, high = (low, candidate) if known.fits(candidate) else (candidate, high)
+    found = least_fitting(known.fits, low, high)
+    return found if found == known.high or delta_at(found) <= total_delta else known.high
+
+
+def _around(guess: float, errors: Iterable[float]) -> list[float]:
+    return [factor * guess for error in errors for factor in (1 - error, 1 + error)]
+
+
+class _Known:
+    """What is known of a non-increasing δ(ε): it exceeds the total at ``low``, and not at ``high``."""
+
+    def __init__(
+        self, delta_at: Callable[[float], float], total_delta: float, delta_at_zero: float, high: float
+    ) -> None:
+        self._delta_at, self._total = delta_at, total_delta
+        self.low, self.high, self._delta_at_zero = 0.0, high, delta_at_zero
+
+    def fits(self, epsilon: float) -> bool:
+        """Return whether the total is met at ε; evaluated only where that is not known."""
+        if not self.low < epsilon < self.high:
+            return epsilon >= self.high
+        within = self._delta_at(epsilon) <= self._total
+        self.low, self.high = (self.low, epsilon) if within else (epsilon, self.high)
+        return within
+
+    def by_secants(self) -> float:
+        """Return about where the total is met, by regula falsi on ln δ (the Illinois rule)."""
+        low, high, below = self.low, self.high, math.log(self._delta_at_zero / self._total)
+        epsilon = previous = high
+        above = -below  # what it is at the upper end does not matter
+        for _ in range(MAX_SECANTS):
+            epsilon = low + (high - low) * below / (below - above)
+            if not low < epsilon < high or abs(epsilon - previous) <= SECANT_PRECISION * epsilon:
+                break
+            delta, was_low = self._delta_at(epsilon), previous == low
+            excess = max(math.log(delta / self._total), -MAX_EXCESS) if delta > 0 else -MAX_EXCESS
+            if excess > 0:
+                low, below, above = epsilon, excess, above / 2 if was_low else above
+            else:
+                high, above, below = epsilon, excess, below if was_low else below / 2
+            previous = epsilon
+        return epsilon
 
 
 def epsilon_at_delta(
@@ -189,8 +239,7 @@ def non_negative(value: float, argument: str, accepted: str) -> float:
     return real_number(value, argument, accepted, least=0)
 
 
-def _delta(epsilon: float, delta: float, k: int, total_epsilon: float) -> float:
-    floor = least_possible_delta(delta, k)
+def _delta(epsilon: float, delta: float, k: int, total_epsilon: float, floor: float) -> float:
     if total_epsilon == math.inf or Fraction(total_epsilon) >= k * Fraction(epsilon):
         return floor
     return add_leak(floor, k * math.log1p(-delta), response_losses(epsilon, k).delta(total_epsilon))

@@ -21,9 +21,9 @@ Proofs: docs/proofs.md, "What labels cost".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from itertools import count
 
 import numpy as np
 
@@ -46,11 +46,14 @@ ORDER_INTERVALS = 400
 SHIFT_INTERVALS = 16
 """Intervals of the integral J."""
 
-PRECISION, MAX_STEPS = 1e-4, 24
-"""Relative distance of an increment from the least one, and most steps towards it; three are usual."""
+PRECISION, MAX_STEPS = 1e-6, 24
+"""Relative distance of an increment from the least one, and most steps towards it; two are usual."""
 
-BINDING = 0.7
-"""Share of the largest ratio H/J above which an order is looked at in every step."""
+BINDING = 24
+"""Orders that are looked at in every step, those that need most; all are in the end."""
+
+DROP = 1.5e-5
+"""Share by which increments may fall from one grid point that is used to the next: those between are left out."""
 
 ROUNDING = 1e-12
 """Relative charge for the rounding of H and J: sums of positive terms whose exponents are below 100."""
@@ -69,12 +72,12 @@ class GaussianCost:
     slack: float
 
 
-def gaussian_cost(release: PowerDivergence, count: int, slack: float) -> GaussianCost:
-    """Return the Gaussian mechanism that bounds ``count`` adaptive releases, among any other releases.
+def gaussian_cost(release: PowerDivergence, releases: int, slack: float) -> GaussianCost:
+    """Return the Gaussian mechanism that bounds ``releases`` adaptive releases, among any other releases.
 
     Args:
         release: bound on the power divergence of one release, for a family closed under swapping the neighbours.
-        count: n ≥ 0.
+        releases: n ≥ 0.
         slack: η of one release [probability], > 0; tails of that size are not looked at.
 
     Returns:
@@ -84,51 +87,84 @@ def gaussian_cost(release: PowerDivergence, count: int, slack: float) -> Gaussia
         Costs of several kinds add up, in whatever order the releases are made, the order being adaptive too: increments
         fall with s, and s is never less than what this kind alone has added to it.
     """
-    if count == 0:
+    if releases == 0:
         return GaussianCost(0.0, 0.0)
-    unit = release.shift**2
-
-    @cache
-    def increment_at(position: int) -> tuple[float, float]:
-        """Return a grid point s and t(s)."""
-        s = unit * MIN_RELEASES * GRID_RATIO**position
-        return s, _increment(release, s, slack)
-
+    increments = _Increments(release, slack)
     # A function of noisy counts costs at most what the counts do, μ² each: that needs no proof, and s = 0 to begin
     # with.
     if release.within_gaussian:
-        return _accumulated(0.0, unit, 0, increment_at, count, slack)
+        return _accumulated(0.0, release.shift**2, increments, 0, releases)
     # Other releases need some variance to begin with. Which is best depends on their number: a few are tried.
-    starts = [(increment_at(position)[0], increment_at(position)[1], position + 1) for position in HEAD_STARTS]
-    costs = [_accumulated(*start, increment_at, count, slack) for start in starts if start[1] < math.inf]
+    starts = [(*increments.at(position), position + 1) for position in HEAD_STARTS]
+    costs = [
+        _accumulated(s, increment, increments, position, releases)
+        for s, increment, position in starts
+        if increment < math.inf
+    ]
     return min(costs, key=lambda cost: cost.variance, default=GaussianCost(math.inf, 0.0))
 
 
-def _accumulated(
-    start: float,
-    increment: float,
-    position: int,
-    increment_at: Callable[[int], tuple[float, float]],
-    count: int,
-    slack: float,
-) -> GaussianCost:
+class _Increments:
+    """Increments t(s) on a grid of s, as far as they are asked for.
+
+    Where they hardly fall, most grid points are left out: an increment holds at every larger s.
+    """
+
+    def __init__(self, release: PowerDivergence, slack: float) -> None:
+        self.release, self.slack = release, slack
+        self._at: dict[int, tuple[float, float]] = {}
+        self._knots: list[int] = []
+        self._stride = 1
+
+    def at(self, position: int) -> tuple[float, float]:
+        """Return a grid point s and t(s)."""
+        if position not in self._at:
+            s = self.release.shift**2 * MIN_RELEASES * GRID_RATIO**position
+            self._at[position] = s, _increment(self.release, s, self.slack)
+        return self._at[position]
+
+    def from_position(self, position: int) -> Iterator[tuple[float, float]]:
+        """Yield the grid points that are used, from a position on, and their increments."""
+        for index in count():
+            if index == len(self._knots):
+                self._add_knot(position)
+            if self._knots[index] >= position:
+                yield self.at(self._knots[index])
+
+    def _add_knot(self, first: int) -> None:
+        if not self._knots:
+            self._knots.append(first)
+            return
+        last, following = self._knots[-1], self._knots[-1] + self._stride
+        increment, next_increment = self.at(last)[1], self.at(following)[1]
+        self._knots.append(following)
+        most = 2 * self._stride
+        if not increment < math.inf:
+            self._stride = 1
+        elif next_increment < increment:
+            drop = (increment - next_increment) / increment / self._stride
+            self._stride = max(1, int(min(most, DROP / drop)))
+        else:
+            self._stride = most
+
+
+def _accumulated(start: float, increment: float, increments: _Increments, position: int, releases: int) -> GaussianCost:
     """Return s_n and the sum of the η, from s_0 = ``start`` with ``increment`` up to the grid point at ``position``.
 
     An increment with which s_0 = 0 begins is that of noisy counts, and has η = 0.
     """
     # t(s), once proved at a grid point, holds at every larger s: it may be used from there on, and only falls.
     spent, done, charged, counts = start, 0, 0, increment
-    while done < count:
-        next_s, next_increment = increment_at(position)
+    for next_s, next_increment in increments.from_position(position):
         if spent < next_s:  # with the increment of the grid point before, until s passes this one
-            steps = min(count - done, math.ceil((next_s - spent) / increment))
+            steps = min(releases - done, math.ceil((next_s - spent) / increment))
             spent = up(spent + steps * increment, 8)
             done += steps
             charged += steps if start or increment < counts else 0
-        if spent >= next_s:
-            increment = min(increment, next_increment)
-            position += 1
-    return GaussianCost(spent, up(charged * slack, 4) if charged else 0.0)
+        if done >= releases:
+            break
+        increment = min(increment, next_increment)
+    return GaussianCost(spent, up(charged * increments.slack, 4) if charged else 0.0)
 
 
 def last_order(unit: float, s: float, slack: float) -> float:
@@ -152,53 +188,59 @@ def gaussian_increase(s: float, t: float, orders: Array) -> Array:
     first is bounded by its tangent in the middle, the second by its chord; and the mean of an exponential of a linear
     function is at least its value in the middle.
     """
-    r = np.linspace(0.0, t, SHIFT_INTERVALS + 1)
-    middle = (r[1:] + r[:-1]) / 2
-    exponent = ((orders[:, np.newaxis] - 0.5) ** 2 * (s * r / (s + r)) - r / 4) / 2
+    r = np.arange(SHIFT_INTERVALS + 1) * (t / SHIFT_INTERVALS)
+    middle, bend = (r[1:] + r[:-1]) / 2, s * r / (s + r)
+    exponent = np.multiply.outer((orders - 0.5) ** 2, (bend[1:] + bend[:-1]) / 4)
+    exponent -= middle / 8
     with np.errstate(over="ignore"):
-        parts = np.exp((exponent[:, 1:] + exponent[:, :-1]) / 2) / np.sqrt(1 + middle / s)
-        sums = parts.sum(axis=1) * (t / SHIFT_INTERVALS / 2) * (1 - ROUNDING)
-    return np.asarray(np.minimum(sums, np.finfo(float).max))  # a lower bound that overflowed must not pass for infinite
+        sums = np.exp(exponent, out=exponent) @ (t / SHIFT_INTERVALS / 2 / np.sqrt(1 + middle / s))
+    return np.asarray(np.minimum(sums * (1 - ROUNDING), np.finfo(float).max))  # an overflow must not pass for infinite
 
 
 def _increment(release: PowerDivergence, s: float, slack: float) -> float:
     """Return a t for which the one-step inequality holds at s and every larger s, rounded up."""
     unit = release.shift**2
     orders = np.linspace(0.5, last_order(unit, s, slack), ORDER_INTERVALS + 1)
-    divergences = release.at(orders[1:]) * (1 + ROUNDING)
+    divergences, orders = release.at(orders[1:]) * (1 + ROUNDING), orders[:-1]
+    most, otherwise = (unit, unit) if release.within_gaussian else (2 * unit, math.inf)  # counts need no such proof
 
-    most = unit if release.within_gaussian else 2 * unit
-    # Without the bend in r, J is √(s/(s+t/2))·(e^(ct) − 1)/(2c): solved for t a few times, that is where to start.
+    # Without the bend in r, J is √(s/(s+t/2))·(e^(ct) − 1)/(2c): solved for t a few times, that is where to start, and
+    # shows which orders need most.
     t = 0.0
     for _ in range(3):
-        c = ((orders[1:] - 0.5) ** 2 * (s / (s + t)) - 0.25) / 2
+        c = ((orders - 0.5) ** 2 * (s / (s + t)) - 0.25) / 2
         c = np.where(np.abs(c) < 1e-9, 1e-9, c)
-        grown = np.maximum(2 * c * divergences * math.sqrt(1 + t / s / 2), -0.5)
-        t = min(most, float(np.max(np.log1p(grown) / c)))
-    # Orders that are far from binding next to the solution need one look only, at the end.
-    ratios = _ratios(divergences, gaussian_increase(s, t, orders[:-1]))
-    near = ratios >= BINDING * ratios.max()
-    ratio, lower, upper = float(ratios.max()), 0.0, most
-    for step in range(MAX_STEPS):
+        needed = np.log1p(np.maximum(2 * c * divergences * math.sqrt(1 + t / s / 2), -0.5)) / c
+        t = min(most, float(np.max(needed)))
+    binding = np.argpartition(needed, -BINDING)[-BINDING:]
+    for looked_at in (binding, slice(None)):
+        t = _least_increase(divergences[looked_at], orders[looked_at], s, t, most)
+        if np.all(divergences <= gaussian_increase(s, t, orders)):
+            return t
+    return otherwise
+
+
+def _least_increase(divergences: Array, orders: Array, s: float, t: float, most: float) -> float:
+    """Return about the least t ≤ ``most`` at which each J is at least the divergence, from above where there is one."""
+    lower, upper, power = 0.0, most, 1.0
+    before: tuple[float, float] | None = None  # a t and its ratio
+    for _ in range(MAX_STEPS):
+        bounds = gaussian_increase(s, t, orders)
+        # no divergence is within any bound, that of zero too
+        with np.errstate(divide="ignore", over="ignore"):
+            ratio = float(np.divide(divergences, bounds, out=np.zeros_like(divergences), where=divergences > 0).max())
         if ratio <= 1:
             upper = t
-        elif t >= most:  # a function of noisy counts needs no such proof
-            return unit if release.within_gaussian else math.inf
+        elif t >= most:
+            break
         else:
             lower = t
         if upper - lower <= PRECISION * upper or 1 - PRECISION <= ratio <= 1:
             break
-        t *= ratio * (1 + PRECISION / 4)
-        if not lower < t < upper or step % 4 == 3:
+        if before is not None and 0 < ratio < math.inf and before[0] != t:  # next to the solution J is a power of t
+            power = min(16.0, max(0.5, math.log(before[1] / ratio) / math.log(t / before[0])))
+        before = (t, ratio) if 0 < ratio < math.inf else None
+        t *= min(ratio, 1e9) ** (1 / power) * (1 + PRECISION / 4)
+        if not lower < t < upper:
             t = (lower + upper) / 2
-        ratio = float(np.max(_ratios(divergences[near], gaussian_increase(s, t, orders[:-1][near]))))
-    for t in (upper, most):
-        if np.all(divergences <= gaussian_increase(s, t, orders[:-1])):
-            return t
-    return unit if release.within_gaussian else math.inf
-
-
-def _ratios(divergences: Array, increases: Array) -> Array:
-    """Return how often each divergence exceeds its bound; no divergence is within any bound, that of zero too."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.divide(divergences, increases, out=np.zeros_like(divergences), where=divergences > 0)
+    return upper

@@ -13,6 +13,9 @@ MAX_STEPS = 60
 MAX_CHORD_COST = 2.0
 """A chord is drawn only to a cost within this multiple of the budget."""
 
+NEAR_GROWTH = 1.1
+"""Least growth of a value that fits, where nothing is known of the guess."""
+
 MIN_SHARE = 2.0**-40
 """A parameter below this share of its largest value counts as 0: nothing fits."""
 
@@ -37,14 +40,15 @@ def calibrate(
     *,
     guess: float,
     precision: float,
-    growth: float = 1.1,
+    growth: float = NEAR_GROWTH,
     stop: Callable[[], bool] = never_stop,
 ) -> Calibration[T] | None:
     """Return the largest value found whose cost fits; None if none above `MIN_SHARE` does.
 
     The cost grows with the value (where it does not, the answer fits and may not be the largest). The search ends where
     the cost is within ``precision`` of the budget, or the value within it of one that does not fit; a value that fits
-    is raised by ``growth`` at least while none is known that does not, next to 1 where the guess is nearly right.
+    is raised by ``growth`` at least while none is known that does not. Where ``growth`` is below `NEAR_GROWTH`, the
+    guess is nearly right, and one that does not fit is lowered by as little.
 
     Guarantees: The value returned was itself evaluated and fits.
     Source: regula falsi between a value that fits and one that does not, by bisection where that is slow.
@@ -72,11 +76,11 @@ def calibrate(
                 break
             # By the ratio of budget and cost, with a margin; by half at least unless the guess is nearly right, and not
             # to 0 where the cost is infinite.
-            value *= max(0.01, min(0.5, 0.9 * budget / cost) if growth >= 1.1 else budget / cost / growth)
+            value *= max(0.01, min(0.5, 0.9 * budget / cost) if growth >= NEAR_GROWTH else budget / cost / growth)
         elif upper is None:
             value = min(
                 most,
-                value * min(4.0, max(growth, (1.05 if growth >= 1.1 else 1.0) * budget / cost))
+                value * min(4.0, max(growth, (1.05 if growth >= NEAR_GROWTH else 1.0) * budget / cost))
                 if cost > 0
                 else 4 * value,
             )

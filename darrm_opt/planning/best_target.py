@@ -21,7 +21,7 @@ import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
-from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
+from darrm_opt.accounting.calibrate import NEAR_GROWTH, Calibration, calibrate, never_stop
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.release_profile import Release
@@ -53,6 +53,9 @@ SHARES = (1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.0, 1.0)
 
 QUICK_SHARES = (0.0, 0.2, 0.6)
 """The same of a quick search."""
+
+QUICK_GROWTH = 1.02
+"""Growth of a quick search from an estimate."""
 
 END_PRECISION = 0.1
 """Relative precision of that largest δ: it only says where to look."""
@@ -254,6 +257,8 @@ class _TargetSearch:
         self._problem, self._queries, self._total, self._objective = problem, queries, total, objective
         self._curve: dict[float, _CurvePoint] = {}  # by δ, as far as it is known
         self._rows: Counts | None = None
+        # Quick estimates may be too low, and where no voter leaks no jump of the cost can be the reason.
+        self._steady = quick and not problem.voter.delta
 
     def best(self) -> Solution:
         """Return γ_opt of the best target."""
@@ -269,11 +274,11 @@ class _TargetSearch:
         for _ in range(1 if self._quick else MAX_REFINEMENTS):
             if not self._stop():
                 self._explore(self._next_delta())
-        best = self._equal_share()
+        best, growth = self._equal_share(), QUICK_GROWTH if self._steady else NEAR_GROWTH
         for delta in self._finalists():
             if not self._stop():
                 calibration, _ = self._largest_epsilon(
-                    delta, self._proved_cost, self._curve[delta].epsilon, PRECISION, best.utility
+                    delta, self._proved_cost, self._curve[delta].epsilon, PRECISION, best.utility, growth
                 )
                 best = max(
                     best, best if calibration is None else calibration.result, key=lambda solution: solution.utility
@@ -287,8 +292,7 @@ class _TargetSearch:
         the proved cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The
         estimates miss such pairs.
         """
-        # Quick estimates are too low for large δ: there each step would look for what no jump hides.
-        remaining = 0 if self._quick and not self._problem.voter.delta else MAX_SCANNED
+        remaining = 0 if self._steady else MAX_SCANNED
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
             epsilon, utility = self._curve[delta]
             while remaining and utility > (1 + JUMP) * best.utility and not self._stop():
@@ -303,11 +307,10 @@ class _TargetSearch:
         """Return the δ of the best estimates, apart from each other: neighbouring estimates miss the same pairs."""
         finalists: list[float] = []
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
-            if len(finalists) < MAX_FINALISTS and all(
-                abs(delta - other) > MIN_SPACING * other for other in finalists
-            ):
+            if len(finalists) < MAX_FINALISTS and all(abs(delta - other) > MIN_SPACING * other for other in finalists):
                 finalists.append(delta)
-        return finalists
+        # A quick estimate is nearest where δ is small: what is proved there ends the search at the others early.
+        return sorted(finalists) if self._steady else finalists
 
     def _explore(self, delta: float) -> None:
         if delta not in self._curve:
@@ -327,6 +330,7 @@ class _TargetSearch:
         guess: float,
         precision: float,
         best: float,
+        growth: float = NEAR_GROWTH,
     ) -> tuple[Calibration[Solution] | None, float | None]:
         """Return the largest ε at a δ, by an account, and an ε that costs too much, if one was seen.
 
@@ -336,6 +340,7 @@ class _TargetSearch:
             guess: about what is returned.
             precision: as in `calibrate`.
             best: utility of the best target so far: where no larger one can be had at this δ, the search ends early.
+            growth: as in `calibrate`.
         """
         too_large, max_utility = None, math.inf  # an ε that costs too much; no smaller one is more useful than this
 
@@ -346,7 +351,9 @@ class _TargetSearch:
                 too_large, max_utility = epsilon, solution.utility
             return solution, cost
 
-        calibration = self._calibrate(make, self._total.epsilon, guess, precision, lambda: max_utility <= best)
+        calibration = self._calibrate(
+            make, self._total.epsilon, guess, precision, lambda: max_utility <= best, growth=growth
+        )
         return calibration, too_large
 
     def _calibrate(
@@ -356,9 +363,16 @@ class _TargetSearch:
         guess: float,
         precision: float,
         stop: Callable[[], bool] = never_stop,
+        growth: float = NEAR_GROWTH,
     ) -> Calibration[Solution] | None:
         return calibrate(
-            make, self._total.epsilon, most, guess=guess, precision=precision, stop=lambda: self._stop() or stop()
+            make,
+            self._total.epsilon,
+            most,
+            guess=guess,
+            precision=precision,
+            growth=growth,
+            stop=lambda: self._stop() or stop(),
         )
 
     def _next_delta(self) -> float:

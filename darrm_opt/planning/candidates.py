@@ -9,10 +9,10 @@ are in `darrm_opt.planning.class_candidates`, the plain majority in `darrm_opt.p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from darrm_opt.accounting.calibrate import calibrate
+from darrm_opt.accounting.calibrate import NEAR_GROWTH, calibrate
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.accounting.cost import cost as account_cost
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
@@ -24,7 +24,7 @@ from darrm_opt.accounting.mixture import (
     with_affected,
 )
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import cheapest_total
+from darrm_opt.accounting.total import cheapest_total, estimated_total
 from darrm_opt.decimal_grid import GRID_DIGITS
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.report import guarantee, text_above
@@ -35,7 +35,7 @@ from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import certify_unscaled
-from darrm_opt.planning.best_target import POINTS, best_target, equal_share
+from darrm_opt.planning.best_target import POINTS, QUICK_GROWTH, best_target, equal_share
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, Question
 from darrm_opt.planning.sequence_design import MAX_SHARE, design_sequence, heaviest_count
@@ -50,8 +50,8 @@ ESTIMATE_PRECISION, MIXTURE_PRECISION = 2e-2, 5e-3
 ADAPTIVITY_MARGIN = 0.95
 """Share of the estimated value at which the account starts: an adversary gets a little more than estimated."""
 
-QUICK_PRECISION = 1e-3
-"""The same of private voters and many queries, where each account takes longest."""
+QUICK_PRECISION = 2e-5
+"""As `PRECISION`, from an estimate that is nearly right."""
 
 NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
@@ -219,9 +219,9 @@ def calibrated(name: str, question: Question) -> Option:
     def noise_of(information: float) -> NoiseFunction:
         return kind.of_information(question.K, 2, information).gamma
 
+    growth, voters, queries, total = NEAR_GROWTH, question.released, question.queries, question.total
     if question.affected_distribution is not None:
         distribution, precision = question.affected_distribution, MIXTURE_PRECISION
-        voters, queries, total = question.released, question.queries, question.total
         check_draw(voters, queries, total, distribution)
 
         def estimate(information: float) -> tuple[NoiseFunction, float]:
@@ -232,14 +232,16 @@ def calibrated(name: str, question: Question) -> Option:
         if first is None:  # what exceeds the budget by an estimate from below does not fit
             return nothing_fits(name, question)
         guess = ADAPTIVITY_MARGIN * first.value
-    elif question.quick:
-        precision = QUICK_PRECISION
+    elif question.quick and (near := _quick_estimate(noise_of, question, most)) is not None:
+        guess, precision, growth = near, QUICK_PRECISION, QUICK_GROWTH
 
     def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
         noise = noise_of(information)
         return noise, cost(noise, question)[0]
 
-    best = calibrate(noise_and_cost, question.total.epsilon, most, guess=guess, precision=precision, stop=question.stop)
+    best = calibrate(
+        noise_and_cost, total.epsilon, most, guess=guess, precision=precision, growth=growth, stop=question.stop
+    )
     if best is None:
         return nothing_fits(name, question)
     epsilon, account = cost(best.result, question)
@@ -247,6 +249,19 @@ def calibrated(name: str, question: Question) -> Option:
     why = f"{mechanism.words} {question.composing()}"
     parameters = {mechanism.parameter: mechanism.value}
     return _option(name, question, best.result, epsilon, account, why, parameters)
+
+
+def _quick_estimate(noise_of: Callable[[float], NoiseFunction], question: Question, most: float) -> float | None:
+    """Return about the calibrated information of many releases: an account of them takes much longer than this."""
+    voters, queries, total = question.released, question.queries, question.total
+
+    def estimate(information: float) -> tuple[None, float]:
+        near = estimated_total(NoisyMajority(noise_of(information), voters), queries, total.delta)
+        return None, math.inf if near is None else near
+
+    guess = min(most, 1 / question.K)
+    near = calibrate(estimate, total.epsilon, most, guess=guess, precision=PRECISION, stop=question.stop)
+    return None if near is None else near.value
 
 
 def nothing_fits(name: str, question: Question) -> Option:

@@ -33,6 +33,7 @@ from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
+from darrm_opt.search import least_fitting
 
 EPSILONS = [1e-9, 1e-3, 0.1, 0.2676, 1.0, 3.0, 50.0]
 DELTAS = [0.0, 1e-12, 3e-4, 0.05]
@@ -245,6 +246,26 @@ def test_a_small_guess_saves_steps_too() -> None:
 
     assert 0.25 <= least_epsilon(delta, 0.0, 3.0, 0.25 + 1e-14) <= 0.25 + 2e-14
     assert len(tried) < 30
+
+
+@pytest.mark.parametrize("total", [1e-12, 1e-5, 0.3])
+def test_secants_save_steps_and_the_bisection_finds_the_same(total: float) -> None:
+    tried: list[float] = []
+
+    def delta(epsilon: float) -> float:
+        tried.append(epsilon)
+        return math.exp(-(epsilon**1.5))
+
+    found = least_epsilon(delta, total, 40.0)
+    assert len(tried) < 30
+    assert found == least_fitting(lambda epsilon: delta(epsilon) <= total, 0.0, 40.0)
+
+
+def test_what_is_returned_was_evaluated_where_delta_is_not_monotone() -> None:
+    def delta(epsilon: float) -> float:
+        return 0.5 if epsilon < 1 or 1.5 < epsilon < 2.9 else 0.0
+
+    assert delta(least_epsilon(delta, 0.1, 3.0)) <= 0.1
 
 
 def test_no_search_where_nothing_is_needed() -> None:

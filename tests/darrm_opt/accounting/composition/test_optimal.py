@@ -257,7 +257,7 @@ def test_secants_save_steps_and_the_bisection_finds_the_same(total: float) -> No
         return math.exp(-(epsilon**1.5))
 
     found = least_epsilon(delta, total, 40.0)
-    assert len(tried) < 30
+    assert len(tried) < 36  # bisection alone takes 50
     assert found == least_fitting(lambda epsilon: delta(epsilon) <= total, 0.0, 40.0)
 
 

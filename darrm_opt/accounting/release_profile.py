@@ -121,6 +121,10 @@ class ReleaseProfile:
         losses = np.log((p[is_relevant] - flat) / q[is_relevant])
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 
+    def inside(self, epsilon: float, delta: float) -> BitRegion:
+        """Return the region inside one more line, whose δ is proved."""
+        return outer_region([*_slopes(self.epsilons), *_slopes(np.array([epsilon]))], [*self.deltas, delta])
+
     def coarser(self, share: float, spare: float = 0.0) -> BitRegion:
         """Return the region inside fewer lines: larger than ``outer``, so as sound, and with fewer vertices.
 

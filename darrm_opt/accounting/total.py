@@ -31,6 +31,7 @@ import numpy as np
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.bits.recursion import MAX_WORK, POINTS, compose_bits_any_order
+from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.cheapest import NotApplicable, cheapest, evaluate
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta, kov_delta
 from darrm_opt.accounting.composition.optimal import (
@@ -46,7 +47,8 @@ from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.labels.composition import compared_epsilon, table_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
-from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
+from darrm_opt.accounting.release_profile import MAX_EPSILON, NoisyMajority, Release, Released
+from darrm_opt.design.privacy_profile import ProfileSearch
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
@@ -72,6 +74,9 @@ PROFILE_PRECISION = 1e-4
 
 MAX_PROFILE_QUERIES = 100_000
 """Most releases for which the PLD of the profile is computed if the recursion is too long: seconds each time."""
+
+TIP_MARGIN = 1e-6
+"""Share of the largest loss that a line is beyond it which passes through (0, 0), rounding included."""
 
 Counts = Counter[NoisyMajority]
 """How many releases of each γ, with the voters as each of them counts (`freshness`)."""
@@ -220,15 +225,27 @@ def _gaussian_total(majority: NoisyMajority, queries: int, total_delta: float) -
 
 @lru_cache(maxsize=64)
 def _divergence(majority: NoisyMajority) -> PowerDivergence | None:
-    on_data, on_neighbour = _vertex_laws(majority)
+    on_data, on_neighbour = _vertex_laws(_without_tip(majority))
     if np.any((on_data > 0) != (on_neighbour > 0)):
         return None
     return table_divergence(on_data, on_neighbour)
 
 
-def _vertex_laws(majority: NoisyMajority) -> tuple[Array, Array]:
-    """Return the laws (p, 1−p) and (q, 1−q) at the vertices of the region, shape (vertices, 2) each."""
-    p, p_rest, q, q_rest = majority.profile.outer.moves.clip(0.0, 1.0).T
+def _without_tip(majority: NoisyMajority) -> BitRegion:
+    """Return the region without the tiny pairs of large losses that its lines leave next to (0, 0)."""
+    profile, problem = majority.profile, majority.problem
+    epsilon = profile.max_loss * (1 + TIP_MARGIN)
+    if problem.voter.epsilon == math.inf or epsilon > MAX_EPSILON:
+        return profile.outer
+    # The profile's last line may be far beyond the largest loss: it meets the one before in a pair of the size of a
+    # rounding, whose loss would be charged as the shift of every release.
+    delta, _, _ = ProfileSearch(majority.noise, problem).at(epsilon)
+    return profile.inside(epsilon, delta)
+
+
+def _vertex_laws(region: BitRegion) -> tuple[Array, Array]:
+    """Return the laws (p, 1−p) and (q, 1−q) at the vertices of a region, shape (vertices, 2) each."""
+    p, p_rest, q, q_rest = region.moves.clip(0.0, 1.0).T
     return np.stack([p, p_rest], axis=1), np.stack([q, q_rest], axis=1)
 
 
@@ -237,7 +254,7 @@ def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -
 
     None where a loss is infinite or δ is 0.
     """
-    on_data, on_neighbour = _vertex_laws(majority)
+    on_data, on_neighbour = _vertex_laws(majority.profile.outer)
     if not total_delta or np.any((on_data > 0) != (on_neighbour > 0)):
         return None
     affinity = float(np.min(np.sqrt(on_data * on_neighbour).sum(axis=1)))

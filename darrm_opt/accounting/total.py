@@ -75,8 +75,8 @@ PROFILE_PRECISION = 1e-4
 MAX_PROFILE_QUERIES = 100_000
 """Most releases for which the PLD of the profile is computed if the recursion is too long: seconds each time."""
 
-TIP_MARGIN = 1e-6
-"""Share of the largest loss that a line is beyond it which passes through (0, 0), rounding included."""
+TIP_MARGIN, MAX_TIP_STEPS = 1e-6, 8
+"""Least share of the largest loss by which a line is beyond it that is to have a δ of 0, and how many are tried."""
 
 Counts = Counter[NoisyMajority]
 """How many releases of each γ, with the voters as each of them counts (`freshness`)."""
@@ -234,12 +234,24 @@ def _divergence(majority: NoisyMajority) -> PowerDivergence | None:
 def _without_tip(majority: NoisyMajority) -> BitRegion:
     """Return the region without the tiny pairs of large losses that its lines leave next to (0, 0)."""
     profile, problem = majority.profile, majority.problem
-    epsilon = profile.max_loss * (1 + TIP_MARGIN)
-    if problem.voter.epsilon == math.inf or epsilon > MAX_EPSILON:
+    p, q = np.concatenate([profile.pairs, 1 - profile.pairs[:, ::-1]]).T
+    possible = (q > 0) & (p > q)
+    if problem.voter.epsilon == math.inf or not possible.any():
         return profile.outer
     # The profile's last line may be far beyond the largest loss: it meets the one before in a pair of the size of a
-    # rounding, whose loss would be charged as the shift of every release.
-    delta, _, _ = ProfileSearch(majority.noise, problem).at(epsilon)
+    # rounding, whose loss would be charged as the shift of every release. So another line is proved: beyond the largest
+    # loss that was found, until no pair is.
+    search, loss = ProfileSearch(majority.noise, problem), math.log(float(np.max(p[possible] / q[possible])))
+    margin = TIP_MARGIN
+    for _ in range(MAX_TIP_STEPS):
+        epsilon = min(loss * (1 + margin), MAX_EPSILON)
+        delta, P, Q = search.at(epsilon)
+        if not delta:
+            break
+        if P > Q > 0 and math.log(P / Q) > epsilon:
+            loss = math.log(P / Q)
+        else:  # of the size of a rounding
+            margin *= 10
     return profile.inside(epsilon, delta)
 
 

@@ -83,3 +83,13 @@ def test_a_comparison_leaves_out_grid_points_where_increments_hardly_fall(monkey
     exponential = mechanism_class("exponential").of(100, 2, 2e-5, 100)
     assert exponential.cost(100_000, 1e-5).epsilon <= 2.599615  # with all of them
     assert len(set(calls)) == len(calls) < 120  # of 181 up to the last one
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.05, 0.08])
+def test_fresh_voters_that_may_leak_are_charged_for_what_they_show(rate: float) -> None:
+    """A pair of the size of a rounding, of loss 3, was charged: ε = 43, 48 and 15."""
+    noise = mechanism_class("gnmax").of_information(100, 2, rate).gamma
+    majority = NoisyMajority(noise, Problem(100, Privacy(0.1, 1e-8), Privacy(3.0, 1e-5), 1))
+    near = estimated_total(majority, 10_000, 1e-5)
+    assert near is not None
+    assert cheapest_total(majority, 10_000, 1e-5, quick=True)[0] <= 1.02 * near

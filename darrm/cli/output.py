@@ -194,7 +194,7 @@ def _of_input(err: InvalidInput) -> str:
 
 
 DELAY_SECONDS = 1.0
-"""Time before a line moves: most work is over by then, and Rich takes 0.1 s to import."""
+"""Time before a terminal shows a line: most work is over by then, and Rich takes 0.1 s to import."""
 
 LOG_DELAY_SECONDS = 5.0
 """Time before the first line in a log; each next one comes after twice the time."""
@@ -232,7 +232,7 @@ class ProgressDisplay:
 
     def _show(self) -> None:
         moving = sys.stderr.isatty() and find_spec("rich") is not None
-        if not self._end_event.wait(DELAY_SECONDS if moving else LOG_DELAY_SECONDS):
+        if not self._end_event.wait(DELAY_SECONDS if sys.stderr.isatty() else LOG_DELAY_SECONDS):
             (self._show_moving if moving else self._show_lines)()
 
     def _show_lines(self) -> None:

@@ -127,6 +127,7 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
     from darrm_opt.answers.plurality import options_to_dict
     from darrm_opt.design.report import columns, count_text, guarantee, text_above
     from darrm_opt.mechanisms.base import mechanism_classes
+    from darrm_opt.tables.priors import PastVotes
 
     if json:
         answer(as_json(options_to_dict(found)))
@@ -143,15 +144,17 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
         for option in options
     ]
     heads = ["mechanism", "right", "wrong", "abstained", "utility", "ε", "parameters"]
-    prior = str(law.objective.prior)
-    votes = f"the prior {prior}" if law.samples is None else f"{law.samples:,} votes drawn from the prior {prior}"
+    prior = f"the prior {question.prior_text}"
+    if isinstance(law.objective.prior, PastVotes):
+        prior = "the law of the votes given"
+    votes = prior if law.samples is None else f"{law.samples:,} votes drawn from {prior}"
     lines = [
         (
             f"{question.K} voters, {question.classes} classes, {count_text(question.queries, 'query', 'queries')}, "
-            f"{guarantee(question.total)} in all."
+            f"{guarantee(question.total)} in all. Shares are expectations under {votes}; ε is proved."
         ),
         columns(heads, rows),
-        (f"utility    right − {question.price:g}·wrong, a query; shares are expectations under {votes}, ε is proved"),
+        f"utility    right − {question.price:g}·wrong, a query",
     ]
     lines += [
         "gap        no table of the same (ε, δ) each has a utility above "
@@ -166,7 +169,8 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
         )
     if question.ensemble is not None:
         lines.append(f"sampled    {question.ensemble.words} ({question.ensemble.neighbours})")
-    noisy = [name for name, each in mechanism_classes().items() if each.needs_delta]
+    shown = {option.name for option in options}
+    noisy = [name for name, each in mechanism_classes().items() if each.needs_delta and name not in shown]
     if question.total.delta == 0 and noisy:
         lines.append(f"left out   {', '.join(noisy)}, which no total δ of 0 allows: --total-delta 1e-9 includes it")
     if output is not None and best.mechanism is not None:

@@ -6,11 +6,10 @@ import math
 import os
 import secrets
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread
+from time import monotonic
 from typing import Any, Self
 
 import numpy as np
@@ -40,7 +39,7 @@ MAX_FITS = 1000
 """Most fits that one release log allows where private models are charged as a whole."""
 
 SILENCE = 2.0
-"""Seconds of search after which `PrivateVotingClassifier.fit` says what it does."""
+"""Seconds after which `PrivateVotingClassifier.fit` says how far it is."""
 
 
 class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -69,7 +68,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         classes: the classes, public; None: those that occur in ``y``, taken to be public.
         random_state: for the parts and the training of voters that are not private, never for what is released. An int,
             a NumPy RandomState, or None for the operating system's.
-        verbose: whether a search for the mechanism that takes longer than `SILENCE` says so, on standard error.
+        verbose: whether a fit that takes longer than `SILENCE` says on standard error how far it is: which mechanisms
+            were compared, and which voter is trained; then each time after twice the time.
 
     Attributes:
         classes_: the classes.
@@ -139,12 +139,13 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             BudgetSpent: the plan is the plain vote, and the release log allows no more fits.
         """
         X, numbers, K, overlap = self._training_data(X, y)
-        self.plan_ = self._plan(K, overlap)
-        self._log_path = None if self.release_log is None else Path(self.release_log)
-        self._counter = ReleaseCounter(self.plan_.queries or 0)
-        if self._log_path is not None:
-            self._begin_log(self._log_path)
-        self.voters_ = self._fit_voters(X, numbers, K // overlap, overlap)
+        with _Progress(verbose=self.verbose) as progress:
+            self.plan_ = self._plan(K, overlap, progress)
+            self._log_path = None if self.release_log is None else Path(self.release_log)
+            self._counter = ReleaseCounter(self.plan_.queries or 0)
+            if self._log_path is not None:
+                self._begin_log(self._log_path)
+            self.voters_ = self._fit_voters(X, numbers, K // overlap, overlap, progress)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -194,23 +195,28 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """What predictions are charged to: a log is opened anew, so that copies and forked processes share it."""
         return self._counter if self._log_path is None else ReleaseLog(self._log_path)
 
-    def _plan(self, K: int, overlap: int) -> VotingPlan:
+    def _plan(self, K: int, overlap: int, progress: _Progress) -> VotingPlan:
         total, classes = Privacy(self.epsilon, self.delta), len(self.classes_)
-        with _said_if_slow(f"designing the release of {self.queries} predictions", verbose=self.verbose):
-            path = None if self.release_log is None else Path(self.release_log)
-            if path is not None and path.exists() and (plan := self._logged_plan(path, K, overlap, total)) is not None:
-                return plan
-            return voting_plan(
-                K,
-                classes,
-                queries=self.queries,
-                total=total,
-                affected=overlap,
-                voter=self.voter_privacy,
-                prior=self.prior,
-                price=self.price,
-                design=self.design,
-            )
+        progress.state = doing = f"designing the release of {self.queries} predictions"
+
+        def compared(name: str) -> None:
+            progress.state = f"{doing}, {name} is compared"
+
+        path = None if self.release_log is None else Path(self.release_log)
+        if path is not None and path.exists() and (plan := self._logged_plan(path, K, overlap, total)) is not None:
+            return plan
+        return voting_plan(
+            K,
+            classes,
+            queries=self.queries,
+            total=total,
+            affected=overlap,
+            voter=self.voter_privacy,
+            prior=self.prior,
+            price=self.price,
+            design=self.design,
+            progress=compared,
+        )
 
     def _logged_plan(self, path: Path, K: int, overlap: int, total: Privacy) -> VotingPlan | None:
         """Return the plan of a log that is there; None where it counts fits."""
@@ -274,7 +280,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes_ = classes
         return X, np.searchsorted(classes, y), K, overlap
 
-    def _fit_voters(self, X: Any, y: NDArray[Any], parts: int, overlap: int) -> list[Any]:
+    def _fit_voters(self, X: Any, y: NDArray[Any], parts: int, overlap: int, progress: _Progress) -> list[Any]:
         """Return ``overlap`` voters for each record, each trained on one of ``parts`` parts."""
         random_state = self.random_state
         if isinstance(random_state, np.random.RandomState):
@@ -283,8 +289,9 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         source = SystemRandomness() if random_state is None else SeededRandomnessForTestsOnly(int(random_state))
         seed = secrets.randbits(64) if random_state is None else int(random_state)
         partition = slot_partition(len(X), parts, overlap, source=source)
-        voters = []
+        voters: list[Any] = []
         for j, i in product(range(overlap), range(parts)):
+            progress.state = f"training voter {len(voters) + 1} of {parts * overlap}"
             members = partition.members(j, i)
             voters.append(self._fit_voter(X[members], y[members], (seed, j, i)))
         return voters
@@ -307,14 +314,26 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return tags
 
 
-@contextmanager
-def _said_if_slow(what: str, *, verbose: bool) -> Iterator[None]:
-    """Say on standard error what takes longer than `SILENCE`."""
-    timer = Timer(SILENCE, lambda: sys.stderr.write(f"PrivateVotingClassifier: {what} …\n"))
-    timer.daemon = True
-    if verbose:
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+class _Progress:
+    """Says on standard error what a fit is doing: after `SILENCE`, then each time after twice the time."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self.state = ""
+        self._verbose, self._over = verbose, Event()
+        self._thread = Thread(target=self._say, daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._verbose:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._verbose:
+            self._thread.join()
+
+    def _say(self) -> None:
+        start, wait = monotonic(), SILENCE
+        while not self._over.wait(wait):
+            wait = monotonic() - start
+            sys.stderr.write(f"PrivateVotingClassifier: {self.state} ({wait:.0f} s) …\n")

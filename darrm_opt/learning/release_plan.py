@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 
 from darrm_opt.accounting.quota import epsilon_each
 from darrm_opt.accounting.release_profile import Release
@@ -28,7 +28,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
-from darrm_opt.planning import design_within_total
+from darrm_opt.planning import Option, design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 
 PRIOR, DEFAULT_PRIOR = "rectangular agreement", "dirichlet(0.2)"
@@ -66,6 +66,7 @@ def voting_plan(
     prior: str | None = None,
     price: float = 0.0,
     design: Design | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> VotingPlan:
     """Return how K trained voters should release their vote.
 
@@ -81,6 +82,7 @@ def voting_plan(
         price: cost of a wrong class, when a right one is worth 1; above 0, an answer may be ⊥.
         design: what makes or fetches γ of two classes; the target of one query is then that of optimal composition.
             None: the best mechanism is searched, and γ made, here.
+        progress: called with the name of each mechanism that a search has compared.
 
     Guarantees:
         What the plan releases is ``total``-DP as a whole, the queries being chosen freely in view of the answers.
@@ -113,7 +115,7 @@ def voting_plan(
             single = _checked_solution(design or solve, Problem(K, voter, total, affected))
             return VotingPlan(_certified(single), 1, total, "One query: the best γ for voters of that privacy.")
     mechanism = (
-        _best_mechanism(K, classes, affected, queries, total, prior, price)
+        _best_mechanism(K, classes, affected, queries, total, prior, price, progress)
         if design is None
         else _best_split(K, affected, queries, total, design)
     )
@@ -126,18 +128,38 @@ def voting_plan(
     )
 
 
-@lru_cache(maxsize=64)
 def _best_mechanism(
-    K: int, classes: int, affected: int, queries: int, total: Privacy, prior: str | None, price: float
+    K: int,
+    classes: int,
+    affected: int,
+    queries: int,
+    total: Privacy,
+    prior: str | None,
+    price: float,
+    progress: Callable[[str], None] | None,
 ) -> VoteMechanism:
     """Return the best mechanism of which ``queries`` releases fit in the total."""
     usual = PRIOR if classes == 2 and not price else DEFAULT_PRIOR
-    best = design_within_total(K, classes, total, queries, affected=affected, prior=prior or usual, price=price)
+    best = design_within_total(
+        K,
+        classes,
+        total,
+        queries,
+        affected=affected,
+        prior=prior or usual,
+        price=price,
+        progress=partial(_tell, progress),
+    )
     if best.mechanism is not None:
         return best.mechanism
     if best.release is not None:
         return CertifiedNoiseFunction(best.release)
     return _best_split(K, affected, queries, total, solve)
+
+
+def _tell(progress: Callable[[str], None] | None, option: Option) -> None:
+    if progress is not None:
+        progress(option.name)
 
 
 def _best_split(K: int, affected: int, queries: int, total: Privacy, design: Design) -> VoteMechanism:

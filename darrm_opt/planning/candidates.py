@@ -284,8 +284,9 @@ def _calibrated_for_fixed_votes(name: str, question: Question) -> Option:
             skip=("bits",) if question.quick else (),
         )
     except InvalidInput as err:
-        why = f"It is for {err.accepted} classes." if err.argument == "classes" else NOTHING_FITS
-        return Option.unfit(name, question, why)
+        if err.argument == "classes":
+            return Option.unfit(name, question, f"It is for {err.accepted}.", "does not apply")
+        return Option.unfit(name, question, NOTHING_FITS)
     spent = account_cost(mechanism, queries, total.delta, skip=("bits",) if question.quick else ())
     why = f"{mechanism.words} {question.composing()}"
     parameters = {mechanism.parameter: mechanism.value}
@@ -422,10 +423,13 @@ def _option(
 def provable_problem(noise: NoiseFunction, question: Question) -> Problem | None:
     """Return the problem of one release for which `verify` proves a γ, at the δ of the total and nearly the least ε."""
     voters, delta = question.released, question.total.delta
+    profile = NoisyMajority(noise, voters).profile
     try:
-        least = NoisyMajority(noise, voters).profile.epsilon(delta)
+        least = profile.epsilon(delta)
     except DeltaTooSmall:
-        return None
+        if delta:
+            return None
+        least = profile.max_loss  # at δ = 0 the profile proves none, up to its rounding; `verify` does
     for margin in MARGINS:
         epsilon = min(least * (1 + margin) + 1e-3 * margin, MAX_TARGET_EPSILON)
         problem = Problem(voters.K, voters.voter, Privacy(epsilon, delta), voters.affected)

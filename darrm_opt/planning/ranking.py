@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from darrm_opt.accounting.calibrate import never_stop
@@ -149,7 +150,6 @@ def plan(
     return Plan(question, options, "none", advice, changes, warnings)
 
 
-@lru_cache(maxsize=64)
 def design_within_total(
     K: int,
     classes: int,
@@ -161,6 +161,7 @@ def design_within_total(
     prior: AnyPrior | None = None,
     price: float = 0.0,
     ensemble: EnsembleSampling | None = None,
+    progress: Callable[[Option], None] | None = None,
 ) -> Option:
     """Return the most useful option for Q queries within a total (ε, δ): what an estimator or a tool releases by.
 
@@ -174,6 +175,7 @@ def design_within_total(
         prior: how votes fall, as for `plan`.
         price: what a wrong answer costs, as for `plan`.
         ensemble: how records are drawn anew for every query, as for `plan`.
+        progress: called with each option as soon as it is known; not called for a question that was answered before.
 
     Returns:
         The first option of `plan`, whether or not it is useful. Without a ``mechanism`` or a ``noise`` it is a plain
@@ -188,8 +190,32 @@ def design_within_total(
     >>> design_within_total(11, 3, Privacy(1.0, 1e-5), 1).name
     'optimal'
     """
+    watched = _Watched(progress)
+    return _designed(K, classes, total, queries, voter, affected, prior, price, ensemble, watched)  # type: ignore[arg-type]  # priors are frozen
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """Who is told of each option: nobody of an answer that is kept."""
+
+    progress: Callable[[Option], None] | None = field(compare=False)
+
+
+@lru_cache(maxsize=64)
+def _designed(
+    K: int,
+    classes: int,
+    total: Privacy,
+    queries: int,
+    voter: Privacy | None,
+    affected: int,
+    prior: AnyPrior | None,
+    price: float,
+    ensemble: EnsembleSampling | None,
+    watched: _Watched,
+) -> Option:
     question = Question.of(K, voter, queries, total, affected, prior, classes=classes, price=price, ensemble=ensemble)
-    best = ranked(question)[0]
+    best = ranked(question, progress=watched.progress)[0]
     if not best.fits:
         raise InvalidInput("total", total, f"a total within which {queries} answers are proved")
     return best

@@ -17,6 +17,7 @@ from darrm_opt.accounting.quota import most_releases
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import estimated_total
 from darrm_opt.design.report import text_above
+from darrm_opt.design.solution import Solution
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.best_target import best_target, least_cost
 from darrm_opt.planning.candidates import cost, provable_problem
@@ -27,6 +28,9 @@ from darrm_opt.search import least_fitting
 
 MAX_SHAPES = 3
 """Options whose γ are scaled where accounts are quick; elsewhere one."""
+
+MAX_RAISES = 4
+"""Times that a total is raised because a search within it finds too little."""
 
 MAX_FACTOR = 2.0**60
 """Largest factor by which a γ is scaled."""
@@ -47,28 +51,54 @@ def suggestions(question: Question, noises: Sequence[NoiseFunction]) -> tuple[Su
         if known and len(known) == len(accurate):
             accurate = [accurate[estimates.index(min(known))]]
     fewer = [_fewer_queries(release, question) for release in accurate]
-    if question.quick and (most := max((each.queries or 0 for each in fewer if each is not None), default=0)):
-        design = best_target(
-            question.released.K,
-            question.released.voter,
-            most,
-            question.total,
-            question.released.affected,
-            question.gamma_objective,
-            fresh=question.fresh,
-            quick=True,
-            stop=question.stop,
-        )
-        if (release := _accurate_release(design.solution.noise, question)) is not None:
+    if (question.quick or not question.total.delta) and (
+        most := max((each.queries or 0 for each in fewer if each is not None), default=0)
+    ):
+        design = _quick_design(question, most, question.total)
+        if (release := _accurate_release(design.noise, question)) is not None:
             accurate.append(release)
             fewer.append(_fewer_queries(release, question))
     larger = [_larger_total(release, question) for release in accurate]
+    least = min((each for each in larger if each is not None), key=lambda each: each.total.epsilon, default=None)
     candidates = [
         _private_models_total(question),
         max((each for each in fewer if each is not None), key=lambda each: each.queries or 0, default=None),
-        min((each for each in larger if each is not None), key=lambda each: each.total.epsilon, default=None),
+        _confirmed(least, question) if question.quick and least is not None else least,
     ]
     return tuple(suggestion for suggestion in candidates if suggestion is not None)
+
+
+def _quick_design(question: Question, queries: int, total: Privacy) -> Solution:
+    """Return γ_opt of the best target of so many queries within a total, as `plan` finds it."""
+    voters = question.released
+    return best_target(
+        voters.K,
+        voters.voter,
+        queries,
+        total,
+        voters.affected,
+        question.gamma_objective,
+        fresh=question.fresh,
+        quick=True,
+        stop=question.stop,
+    ).solution
+
+
+def _confirmed(larger: Suggestion, question: Question) -> Suggestion:
+    """Return the total, raised until a quick search within it finds a γ that is accurate enough, too."""
+    for _ in range(MAX_RAISES):
+        accuracy = question.accuracy(_quick_design(question, question.queries, larger.total).noise)
+        share = (question.least_accuracy - accuracy) / (accuracy - 0.5)
+        if share <= 0:
+            break
+        larger = _of_total(larger.total.epsilon * (1 + 1.5 * share), question, larger.accuracy)
+    return larger
+
+
+def _of_total(epsilon: float, question: Question, accuracy: float) -> Suggestion:
+    larger = Privacy(float(text_above(epsilon, ".4g")), question.total.delta)  # up to the digits that the text shows
+    words = f"Allow a total ε of {larger.epsilon:g} at the same δ."
+    return Suggestion("total", question.queries, larger, accuracy, words)
 
 
 def _estimate(release: Release, question: Question) -> float | None:
@@ -111,9 +141,7 @@ def _larger_total(release: Release, question: Question) -> Suggestion | None:
         epsilon, _ = cost(release.noise, question)
     if not total.epsilon < epsilon <= MAX_TARGET_EPSILON:
         return None
-    larger = Privacy(float(text_above(epsilon, ".4g")), total.delta)  # rounded up to the digits that the text shows
-    words = f"Allow a total ε of {larger.epsilon:g} at the same δ."
-    return Suggestion("total", question.queries, larger, question.accuracy(release.noise), words)
+    return _of_total(epsilon, question, question.accuracy(release.noise))
 
 
 def _private_models_total(question: Question) -> Suggestion | None:

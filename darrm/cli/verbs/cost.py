@@ -310,9 +310,10 @@ def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
     options.refuse((*_PROBLEM, "queries", "slack", "total_delta", "solution", "fresh"), "nothing without a mechanism")
     queries = number(options.queries)
     privacy, release = _release(options)
-    table = composition_to_dict(
-        privacy, queries, number(options.slack), number(options.total_delta), release, fresh=options.fresh
-    )
+    with ProgressDisplay("accounting"):
+        table = composition_to_dict(
+            privacy, queries, number(options.slack), number(options.total_delta), release, fresh=options.fresh
+        )
     if json:
         answer(as_json({name: {**account, "fresh": options.fresh} for name, account in table.items()}))
         return

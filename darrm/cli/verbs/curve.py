@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer, as_json, end, exit_code_of, say
+from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions, number, options_named
 from darrm.cli.parser import CommandOption
 
@@ -110,7 +110,8 @@ def _over_p(options: ProblemOptions, design: DesignOptions, points: str, values:
     if not all(0 <= each <= 1 for each in p):
         raise InvalidInput("at", max(p, key=abs), "probabilities in [0, 1]")
     solution = cached_solution(options.problem(), design)
-    return [solution], error_curves_over_p(solution, p)
+    with ProgressDisplay("computing curves"):
+        return [solution], error_curves_over_p(solution, p)
 
 
 def _over_m(options: ProblemOptions, design: DesignOptions, values: list[float] | None) -> _Answer:
@@ -126,7 +127,8 @@ def _over_m(options: ProblemOptions, design: DesignOptions, values: list[float] 
     with options_named(m="at"):
         problems = [options.problem(m=m) for m in allowances]
     solutions = [cached_solution(problem, design) for problem in problems]
-    return solutions, error_curves_over_m(solutions)
+    with ProgressDisplay("computing curves"):
+        return solutions, error_curves_over_m(solutions)
 
 
 def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:
@@ -178,7 +180,8 @@ def _show_profile(
     release = release_of(options, design, solution)
     if grid is None:
         grid = epsilon_grid(release.privacy.epsilon, number(points))
-    curve = privacy_profile(release.noise, release.problem, grid)
+    with ProgressDisplay("computing the profile"):
+        curve = privacy_profile(release.noise, release.problem, grid)
     if json:
         answer(
             as_json(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import answer, as_json, assumed_text, say
+from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, say
 from darrm.cli.parameters import FRESH, AsJson, number, total_privacy
 from darrm.cli.parser import Argument, CommandOption
 
@@ -86,7 +86,8 @@ def label(
     found, planned = releasing_of(source)
     mechanism = mechanism_of(found, fresh=fresh)
     count = check_label_files(votes, labels, mechanism.K, classes_of_votes(mechanism), rows)
-    log = open_log(log_file, mechanism, queries, total_epsilon, total_delta, planned=planned, first=count)
+    with ProgressDisplay("proving the budget"):
+        log = open_log(log_file, mechanism, queries, total_epsilon, total_delta, planned=planned, first=count)
     try:
         result = label_file(
             votes, labels, PrivateVote(mechanism, log), log, release_id=release_id, rows=rows, count=count
@@ -140,7 +141,8 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
 
     budget, fields = log.budget, budget_fields(log)
     at_delta = number(delta) if delta is not None else (0.0 if budget is None else budget.delta)
-    so_far = log.cost(fields["spent"], at_delta)
+    with ProgressDisplay("accounting"):
+        so_far = log.cost(fields["spent"], at_delta)
     epsilon = so_far.epsilon if so_far.epsilon < math.inf else None
     if json:
         content = {"release_log": str(log.path), "mechanism": log.mechanism.name, "affected": log.mechanism.affected}

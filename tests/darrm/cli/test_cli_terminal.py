@@ -181,6 +181,7 @@ def test_a_long_solve_shows_where_it_stands(
         ("solve", "--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "1"),
         ("plan", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--affected", "1"),
         ("solve", "--K", "5", "--m", "2", "--epsilon", "0.1"),
+        ("cost", "--epsilon", "0.1", "--queries", "3", "--total-delta", "1e-5"),
     ],
 )
 def test_verbs_that_can_take_long_show_that_they_work(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -532,3 +532,20 @@ def test_its_labels_and_numbers_are_checked() -> None:
     ):
         with pytest.raises(InvalidInput, match=said):
             PrivateLogisticRegression(**given).fit(X, y)
+
+
+def test_a_long_fit_says_which_voter_it_trains(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = VotingPlan(PlainVote(3, 2, Privacy(1.0)), None, Privacy(1.0), "")
+    monkeypatch.setattr("darrm_opt.learning.classifier.voting_plan", lambda *_, **__: plan)
+    monkeypatch.setattr("darrm_opt.learning.classifier.SILENCE", 0.01)
+
+    class Slow(LogisticRegression):  # type: ignore[misc]  # scikit-learn is untyped
+        def fit(self, X: Any, y: Any) -> Any:
+            time.sleep(0.05)
+            return super().fit(X, y)
+
+    X, y = np.arange(40.0).reshape(-1, 1), np.arange(40) % 2
+    PrivateVotingClassifier(Slow(), n_voters=3, epsilon=2.0, queries=2, random_state=0).fit(X, y)
+    assert "training voter 1 of 3" in capsys.readouterr().err

@@ -93,3 +93,32 @@ def test_fresh_voters_that_may_leak_are_charged_for_what_they_show(rate: float) 
     near = estimated_total(majority, 10_000, 1e-5)
     assert near is not None
     assert cheapest_total(majority, 10_000, 1e-5, quick=True)[0] <= 1.02 * near
+
+
+def test_an_advised_total_is_enough_where_it_is_asked_for() -> None:
+    """ε = 4.185 was advised, within which the search found 0.59974."""
+    asked = (5, Privacy(0.3), 600)
+    advised = plan(*asked, Privacy(1.0, 1e-5), 2, "shared(2,5)", fresh=True).suggestions
+    total = next(each.total for each in advised if each.change == "total")
+    best = plan(*asked, total, 2, "shared(2,5)", fresh=True, mechanisms=("optimal",)).best
+    assert best is not None
+    assert best.accuracy is not None
+    assert best.accuracy >= 0.6
+
+
+@pytest.mark.parametrize(("voter", "affected"), [(None, 1), (Privacy(0.2), 11)])
+def test_there_is_advice_without_a_total_delta(voter: Privacy | None, affected: int) -> None:
+    found = plan(11, voter, 100, Privacy(1.0), affected, fresh=voter is not None)
+    assert {each.change for each in found.suggestions} == {"queries", "total"}
+    for each in found.suggestions:
+        assert each.queries is not None
+        asked = (11, voter, each.queries, each.total, affected)
+        best = plan(*asked, fresh=voter is not None, mechanisms=("optimal",)).best
+        assert best is not None
+        assert best.accuracy is not None
+        assert best.accuracy >= 0.6
+
+
+def test_what_is_for_two_classes_does_not_apply_to_more() -> None:
+    option = plan(25, None, 10, Privacy(1.0, 1e-5), 1, classes=4, mechanisms=("subsampling",)).options[0]
+    assert option.outcome == "does not apply"

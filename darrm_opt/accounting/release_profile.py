@@ -122,7 +122,12 @@ class ReleaseProfile:
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 
     def inside(self, epsilon: float, delta: float) -> BitRegion:
-        """Return the region inside one more line, whose δ is proved."""
+        """Return the region inside one more line.
+
+        Args:
+            epsilon: ln of its slope [nats], ≥ 0.
+            delta: of the line, proved there [probability].
+        """
         return outer_region([*_slopes(self.epsilons), *_slopes(np.array([epsilon]))], [*self.deltas, delta])
 
     def coarser(self, share: float, spare: float = 0.0) -> BitRegion:

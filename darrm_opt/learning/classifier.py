@@ -200,7 +200,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         progress.state = doing = f"designing the release of {self.queries} predictions"
 
         def compared(name: str) -> None:
-            progress.state = f"{doing}, {name} is compared"
+            progress.state = f"{doing} after {name}"
 
         path = None if self.release_log is None else Path(self.release_log)
         if path is not None and path.exists() and (plan := self._logged_plan(path, K, overlap, total)) is not None:
@@ -336,4 +336,4 @@ class _Progress:
         start, wait = monotonic(), SILENCE
         while not self._over.wait(wait):
             wait = monotonic() - start
-            sys.stderr.write(f"PrivateVotingClassifier: {self.state} ({wait:.0f} s) …\n")
+            sys.stderr.write(f"PrivateVotingClassifier: {self.state} …\n")

@@ -135,17 +135,17 @@ class _Increments:
         if not self._knots:
             self._knots.append(first)
             return
-        last, following = self._knots[-1], self._knots[-1] + self._stride
-        increment, next_increment = self.at(last)[1], self.at(following)[1]
-        self._knots.append(following)
-        most = 2 * self._stride
-        if not increment < math.inf:
-            self._stride = 1
-        elif next_increment < increment:
-            drop = (increment - next_increment) / increment / self._stride
-            self._stride = max(1, int(min(most, DROP / drop)))
-        else:
-            self._stride = most
+        last, stride = self._knots[-1], self._stride
+        while stride > 1 and self._fall(last, stride) > 2 * DROP:  # it began to fall, or falls faster
+            stride //= 2
+        fall = self._fall(last, stride)
+        self._knots.append(last + stride)
+        self._stride = max(1, int(min(2 * stride, stride * DROP / fall))) if fall > 0 else 2 * stride
+
+    def _fall(self, position: int, stride: int) -> float:
+        """Return the share by which increments fall from a grid point to another."""
+        increment, following = self.at(position)[1], self.at(position + stride)[1]
+        return 1 - following / increment if increment < math.inf else math.inf
 
 
 def _accumulated(start: float, increment: float, increments: _Increments, position: int, releases: int) -> GaussianCost:

@@ -11,7 +11,6 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -21,7 +20,7 @@ from darrm_client.errors import AnswerNotFound, ClientError
 from darrm_client.transport import Deadline
 from darrm_opt.answers import DRAW
 from darrm_opt.answers.plurality import design_plurality, plurality_to_dict, table_to_dict
-from darrm_opt.design.certificate import verify
+from darrm_opt.answers.verification import certificate_to_dict, certify
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import CORE, DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput
@@ -240,7 +239,7 @@ class TableBackend:
         return {**{name: answer[name] for name in names}, **compute_error_curve(argument, _no_report)}
 
     def _tradeoff(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.curves import error_curves_over_m
+        from darrm_opt.answers.curves import error_curves_over_m, tradeoff_answer
         from darrm_opt.design.objective import Objective, as_objective
 
         over, values = ("m", body["ms"]) if "ms" in body else ("target_epsilon", body["target_epsilons"])
@@ -258,17 +257,7 @@ class TableBackend:
         goal = as_objective(body["objective"])
         solutions = [solution_from_record(answer) for answer in answers]
         averages = error_curves_over_m(solutions, body["baselines"])["curves"] if isinstance(goal, Objective) else None
-        return {
-            "over": over,
-            "objective": body["objective"],
-            "shape": body["shape"],
-            "m": [problem.m for problem in problems],
-            "target_epsilon": [problem.target.epsilon for problem in problems],
-            "delta": [problem.target.delta for problem in problems],
-            "utility": [answer["utility"] for answer in answers],
-            "points": [{name: answer[name] for name in _POINT} for answer in answers],
-            "curves": averages,
-        }
+        return tradeoff_answer(over, answers, averages)
 
     def _profile(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.curves import compute_profile
@@ -290,10 +279,9 @@ class TableBackend:
         }
 
     def _verify(self, body: dict[str, Any]) -> dict[str, Any]:
-        problem = problem_from_record(body)
-        proof = asdict(verify(problem, body["gamma"], arithmetic=body["arithmetic"]))
-        warnings = list(problem.warnings(body["gamma"]))
-        return {"private": True, "problem": problem_record(problem), "certificate": proof, "warnings": warnings}
+        problem = problem_record(problem_from_record(body))
+        argument = {"problem": problem, "gamma": body["gamma"], "arithmetic": body["arithmetic"]}
+        return certificate_to_dict(argument, certify(argument, _no_report))
 
     def _compare(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import compare_mechanisms
@@ -321,9 +309,6 @@ class TableBackend:
     @staticmethod
     def _job_record(id: str) -> dict[str, Any]:
         return {"id": id, "state": "done", "progress": None, "reason": ""}
-
-
-_POINT = ("id", "cached", "problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
 
 
 def _no_report(_: Any) -> None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from api.tasks.design import recheck
+from darrm_opt.answers.curves import POINT_FIELDS, tradeoff_answer
 from darrm_opt.answers.verification import verify_least
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
 from solver_cache.process_pool.task_loop import Report
-
-POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
-"""What an answer with several γ says of each."""
 
 
 def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -99,21 +97,13 @@ def recheck_least(argument: dict[str, Any], result: dict[str, Any]) -> None:
 
 def tradeoff_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """Return a trade-off with each γ beside its numbers."""
-    records = result["solutions"]
-    points = [
-        {"id": spec.key, "cached": cached, **{name: record[name] for name in POINT_FIELDS}}
-        for spec, cached, record in zip(tradeoff_designs(argument, None), result["cached"], records, strict=True)
+    answers = [
+        {"id": spec.key, "cached": cached, **record}
+        for spec, cached, record in zip(
+            tradeoff_designs(argument, None), result["cached"], result["solutions"], strict=True
+        )
     ]
-    problems = [record["problem"] for record in records]
-    return {
-        "over": argument["over"],
-        "objective": records[0]["objective"],
-        "shape": records[0]["shape"],
-        **{name: [problem[name] for problem in problems] for name in ("m", "target_epsilon", "delta")},
-        "utility": [record["utility"] for record in records],
-        "points": points,
-        "curves": result["curves"],
-    }
+    return tradeoff_answer(argument["over"], answers, result["curves"])
 
 
 def least_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:

@@ -147,6 +147,25 @@ def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     return {"epsilon": list(epsilons), "delta": profile.deltas.tolist(), "attained": profile.attained.tolist()}
 
 
+POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
+"""What an answer with several γ says of each, beside its id and whether it was stored."""
+
+
+def tradeoff_answer(
+    over: str, answers: Sequence[dict[str, Any]], curves: dict[str, dict[str, list[float | None]]] | None
+) -> dict[str, Any]:
+    """Return a trade-off as plain data: over what, the answer to each design in order, and the average errors."""
+    problems = [answer["problem"] for answer in answers]
+    return {
+        "over": over,
+        **{name: answers[0][name] for name in ("objective", "shape")},
+        **{name: [problem[name] for problem in problems] for name in ("m", "target_epsilon", "delta")},
+        "utility": [answer["utility"] for answer in answers],
+        "points": [{name: answer[name] for name in ("id", "cached", *POINT_FIELDS)} for answer in answers],
+        "curves": curves,
+    }
+
+
 def find_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the result of `least_parameter`, ``epsilon`` perhaps "inf"; reports how many solves are done."""
     from darrm_opt.design.inverse import least_parameter

@@ -111,7 +111,7 @@ def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, 
     rest = _asked(service, "/v1/plan", {**question.body, "epsilon": "inf"})
     voters = Problem(question.K, Privacy(math.inf), Privacy(1.0), 1)
     read = client.plan(voters, question.queries, question.total)
-    assert named["prior"] == rest["prior"] == read.question.prior_text
+    assert named["prior"] == rest["prior"] == str(read.question.objective)
     accuracy = named["options"][0]["accuracy"]
     found = voting_plan(question.K, queries=question.queries, total=question.total).mechanism
     assert isinstance(found, NoiseFunctionMechanism)

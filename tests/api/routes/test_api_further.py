@@ -405,7 +405,7 @@ def test_every_way_on_one_draw(client: TestClient) -> None:
         ({"total_delta": 1}, "total_delta"),
         ({"total_delta": None}, "total_delta"),
         ({"queries": 0}, "queries"),
-        ({"K": 16}, "K"),
+        ({"K": 151}, "K"),
         ({"prior": "minimax"}, "prior"),
         ({"prior": "histogram(1,2)"}, "prior"),
         ({"prior": "nonsense"}, "prior"),

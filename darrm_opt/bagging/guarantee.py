@@ -122,13 +122,8 @@ class Draws:
     sampling: Sampling  # without replacement, subsamples ``independent`` or ``disjoint``
 
     def __post_init__(self) -> None:
-        n = whole_number(self.n, "n", "a number of records, at least 2", least=2)
-        k = whole_number(self.subsample_size, "subsample_size", "a number of records, at least 1")
+        n, k = _check_drawing(self)
         N = whole_number(self.n_models, "n_models", "a number of models, at least 1")
-        if not isinstance(self.replacement, bool):
-            raise InvalidInput("replacement", self.replacement, "True or False")
-        if self.sampling not in ("independent", "disjoint"):
-            raise InvalidInput("sampling", self.sampling, "'independent' or 'disjoint'")
         if self.replacement:
             return
         joint_models = 1 if self.sampling == "independent" else N
@@ -271,12 +266,7 @@ class Bags:
     sampling: Sampling = "independent"  # without replacement, subsamples ``independent`` or ``disjoint``
 
     def __post_init__(self) -> None:
-        n = whole_number(self.n, "n", "a number of records, at least 2", least=2)
-        k = whole_number(self.subsample_size, "subsample_size", "a number of records, at least 1")
-        if not isinstance(self.replacement, bool):
-            raise InvalidInput("replacement", self.replacement, "True or False")
-        if self.sampling not in ("independent", "disjoint"):
-            raise InvalidInput("sampling", self.sampling, "'independent' or 'disjoint'")
+        n, k = _check_drawing(self)
         if self.replacement and self.sampling == "disjoint":
             raise InvalidInput("sampling", self.sampling, "'independent' with replacement", "Draw without replacement.")
         if not self.replacement and k > n:
@@ -307,6 +297,17 @@ class Bags:
         if self.replacement:
             return one_minus_power(Fraction(self.n - 1, self.n), self.subsample_size)
         return Fraction(self.subsample_size, self.n)
+
+
+def _check_drawing(draws: Draws | Bags) -> tuple[int, int]:
+    """Return n and the size of a subsample."""
+    n = whole_number(draws.n, "n", "a number of records, at least 2", least=2)
+    k = whole_number(draws.subsample_size, "subsample_size", "a number of records, at least 1")
+    if not isinstance(draws.replacement, bool):
+        raise InvalidInput("replacement", draws.replacement, "True or False")
+    if draws.sampling not in ("independent", "disjoint"):
+        raise InvalidInput("sampling", draws.sampling, "'independent' or 'disjoint'")
+    return n, k
 
 
 def checked_bags(

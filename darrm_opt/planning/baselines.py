@@ -79,10 +79,6 @@ OTHER_BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
 def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> dict[str, NoiseFunction]:
     """Return the baselines of a problem by name, each proved private for that very problem.
 
-    Args:
-        problem: what they must be private for.
-        names: which, of `BASELINES` and `OTHER_BASELINES`; None for all of `BASELINES`.
-
     A baseline that is not defined for the problem (subsampling without a whole m ≥ 1) or not private there (a δ below
     its own) is left out: the comparison is at equal privacy.
 
@@ -134,15 +130,10 @@ def certify_unscaled(problem: Problem, noise: NoiseFunction) -> NoiseFunction | 
 
 @dataclass(frozen=True)
 class MechanismComparison:
-    """The optimal rule, and the utility of each mechanism at the same (ε, δ), neighbours and transcript.
-
-    Attributes:
-        solution: the optimum.
-        mechanisms: by name, each at its largest private rate, certified.
-    """
+    """The optimal rule, and the utility of each mechanism at the same (ε, δ), neighbours and transcript."""
 
     solution: PluralitySolution
-    mechanisms: dict[str, CalibratedMechanism]
+    mechanisms: dict[str, CalibratedMechanism]  # by name, each at its largest private rate, certified
 
     @property
     def utilities(self) -> dict[str, float]:
@@ -182,14 +173,8 @@ def compare_mechanisms(
 ) -> MechanismComparison:
     """Return the optimum and every mechanism for one problem.
 
-    Args:
-        problem: voters, classes and target; with abstention, a checked noisy maximum is among the mechanisms.
-        objective: as for `solve_plurality`.
-        time_limit: for the optimum [s].
-        solution: the optimum, where it is known; None: it is solved.
-
-    Raises:
-        InvalidInput: as `solve_plurality`.
+    With abstention, a checked noisy maximum is among the mechanisms. A ``solution`` that is known is not solved for
+    again.
     """
     goal = as_objective(objective)
     if solution is None:

@@ -230,14 +230,7 @@ def ranked(
 ) -> tuple[Option, ...]:
     """Return an option for each mechanism, the most useful first, those that do not fit last.
 
-    Args:
-        question: what is asked.
-        mechanisms: which, of `MECHANISMS`.
-        progress: called with each option as soon as it is known.
-        complete: whether the others are compared, too, if the plain majority fits, being the most accurate.
-
-    Raises:
-        InvalidInput: another name, or none.
+    ``complete``: whether the others are compared, too, if the plain majority fits, being the most accurate.
     """
     options: list[Option] = []
     for name in sorted(_checked_names(mechanisms), key=_order):

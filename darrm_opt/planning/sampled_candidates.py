@@ -36,13 +36,7 @@ NOTHING_FITS = "No setting of it is proved to fit the total."
 
 
 def sampled_option(name: str, question: Question, sampling: Sampling) -> Option:
-    """Return the option of a name for sampled queries.
-
-    Args:
-        name: "optimal", or a mechanism with a parameter.
-        question: what is asked; voters are taken as not private.
-        sampling: how records are drawn.
-    """
+    """Return the option of a name for sampled queries."""
     if name == "optimal":
         return _table(question, sampling)
     try:

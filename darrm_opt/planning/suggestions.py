@@ -37,12 +37,7 @@ MAX_FACTOR = 2.0**60
 
 
 def suggestions(question: Question, noises: Sequence[NoiseFunction]) -> tuple[Suggestion, ...]:
-    """Return changes of the request that give the wanted accuracy.
-
-    Args:
-        question: what was asked.
-        noises: γ of the options that fit, the most accurate first; none is accurate enough.
-    """
+    """Return changes of the request that give the wanted accuracy."""
     releases = [_accurate_release(noise, question) for noise in noises[: MAX_SHAPES if question.quick else 1]]
     accurate = [release for release in releases if release is not None]
     if question.quick:  # each account takes a tenth of a second: an estimate chooses

@@ -24,13 +24,9 @@ SAMPLES, MIN_SAMPLES, SAMPLED_NUMBERS = 2000, 100, 100_000
 
 @dataclass(frozen=True)
 class TwoClassVotes:
-    """A prior of votes between two classes that are not told apart, as a `PluralityPrior`.
+    """A prior of votes between two classes that are not told apart, as a `PluralityPrior`."""
 
-    Args:
-        prior: how many of K voters choose the one.
-    """
-
-    prior: Prior
+    prior: Prior  # how many of K voters choose the one
 
     def masses(self, cells: Histograms) -> Array:
         """Return the probability of each partition, shape (partitions,)."""
@@ -44,23 +40,11 @@ class TwoClassVotes:
 
 
 class VoteLaw:
-    """Vote counts with their masses: all that can occur, and those that are judged (ties may be left out).
-
-    Args:
-        objective: prior, ties and price.
-        problem: voters and classes.
-
-    Attributes:
-        counts: decreasing vote counts, shape (N, C).
-        masses: probability of each, shape (N,).
-        judged: the same where ties are left out, if they are, shape (N,).
-        samples: how many were drawn from the prior where they are too many to list; None: the whole law, or past votes.
-
-    Raises:
-        InvalidInput: a prior of other voters or classes, or one under which no class leads alone.
-    """
+    """Vote counts with their masses: all that can occur, and those that are judged (ties may be left out)."""
 
     def __init__(self, objective: PluralityObjective, problem: PluralityProblem) -> None:
+        # Counts are decreasing, shape (N, C); ``samples`` says how many were drawn from the prior, where they are too
+        # many to list: None for the whole law, or past votes.
         self.objective, self.samples = objective, None
         K, classes = problem.K, problem.classes
         prior = objective.prior
@@ -74,12 +58,12 @@ class VoteLaw:
         else:
             self.samples = min(SAMPLES, max(MIN_SAMPLES, SAMPLED_NUMBERS // classes))
             self.counts, masses = sample_counts(prior, K, classes, self.samples), np.ones(self.samples)
-        self.masses = masses / masses.sum()
+        self.masses = masses / masses.sum()  # probability of each, shape (N,)
         strict = self.counts[:, 0] > self.counts[:, 1]
         judged = np.where(strict, self.masses, 0.0) if objective.ties == "excluded" else self.masses
         if not judged.sum() > 0:
             raise InvalidInput("prior", str(prior), "a prior under which one class can lead alone")
-        self.judged = judged / judged.sum()
+        self.judged = judged / judged.sum()  # the same where ties are left out, if they are, shape (N,)
 
     def utility(self, shares: tuple[float, float]) -> float:
         """Return right − price·wrong."""

@@ -64,19 +64,13 @@ Draw = Callable[[int], Labels]
 
 
 class _Releases(NamedTuple):
-    """What the lines of a log come to.
+    """What the lines of a log come to."""
 
-    Attributes:
-        header: the first line.
-        spent: releases that are charged; of a text that is not complete, those to come too.
-        labels: those of them that are classes and not ⊥.
-        places: place of the line and count of each release that has an id. One dict for all states, which only grows:
-            a line whose reading was interrupted is in it, under the same id, when it is read again.
-    """
-
-    header: Record
-    spent: int
-    labels: int
+    header: Record  # the first line
+    spent: int  # releases that are charged; of a text that is not complete, those to come too
+    labels: int  # those of them that are classes and not ⊥
+    # place of the line and count of each release that has an id. One dict for all states, which only grows: a line
+    # whose reading was interrupted is in it, under the same id, when it is read again
     places: dict[str, tuple[int, int]]
 
 
@@ -485,14 +479,7 @@ class ReleaseLog:
 def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
     """Return the mechanism of a solution, proved private here; a mechanism is returned as it is.
 
-    Args:
-        releasing: a mechanism, a `Solution`, a `PluralitySolution`, or a pair (gamma, problem).
-        fresh: whether private voters are fresh (`accounting.freshness.FRESH`); of a mechanism that says so already, no
-            matter.
-
-    Raises:
-        InvalidInput: none of these.
-        NotPrivate: it is not private for its problem.
+    ``releasing``: a mechanism, a `Solution`, a `PluralitySolution`, or a pair (gamma, problem).
     """
     check_fresh(fresh)
     if isinstance(releasing, PluralitySolution):
@@ -539,11 +526,7 @@ def _encoded(answers: Labels, stored: np.dtype[np.signedinteger] | None) -> str:
 
 
 def _decoded(text: Any, count: int, stored: np.dtype[np.signedinteger] | None) -> Labels:
-    """Return the ``count`` answers of a text of `_encoded`.
-
-    Raises:
-        ReleaseLogDamaged: it does not hold them.
-    """
+    """Return the ``count`` answers of a text of `_encoded`."""
     try:
         packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=stored or np.uint8)
     except (binascii.Error, ValueError, TypeError) as err:

@@ -37,20 +37,11 @@ PAIRS_ROUNDING = 1e-9
 def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> float:
     """Return a lower bound on the ε of every account of the releases.
 
-    Args:
-        parts: (region, count) of each run of releases, the regions spanned by pairs that the mechanism can show
-            (`inner_region`), in an order that the adversary may choose.
-        delta: total δ [probability], in [0, 1).
-        points: grid points, ≥ 3: the more, the closer to what can be attained at most.
+    At every smaller ε some adversary shows more than ``delta``; ``inf`` where an infinite loss is likelier than
+    ``delta``. The regions are spanned by pairs that the mechanism can show (`inner_region`).
 
-    Returns:
-        ε [nats]: at every smaller one some adversary shows more than ``delta``; 0 where none was found; ``inf`` where
-        an infinite loss is likelier than ``delta``.
-
-    Guarantees:
-        A lower bound on every sound account, if each pair can be shown as it is stored. It is no guarantee of privacy:
-        it shows how far an account can be from the truth.
-
+    Guarantees: A lower bound on every sound account, if each pair can be shown as it is stored. It is no guarantee of
+    privacy: it shows how far an account can be from the truth.
     Source: the definition of (ε, δ)-indistinguishability; ours.
 
     >>> from darrm_opt.accounting.bits.region import inner_region

@@ -51,29 +51,20 @@ Parts = Sequence[tuple[BitRegion, int]]
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """The vertices of a region in the coordinates of one grid: what each adds up to is a constant and four products.
+    """The vertices of a region in the coordinates of one grid: what each adds up to is a constant and four products."""
 
-    Attributes:
-        left: cells needed left of the grid; right: cells needed right of it.
-        scale: x = e^(−jh) at the j-th cell left of the grid; offset: 1 − x there, rounded up.
-            V = offset + scale·V(1/x).
-        constants: of each vertex, shape (vertices,).
-        cells: from which cell of the extended grid on a product takes V, shape (vertices, 4); weights: its factor.
-        far: for each vertex the row of ``base`` and ``factor`` of its answer left of every cell, −1 where there is
-            none, as for most; that answer adds base + factor·V at the grid's end.
-        base: shape (rows, points); factor: the same.
-    """
-
-    left: int
-    right: int
-    scale: Array
-    offset: Array
-    constants: Array
-    cells: NDArray[np.int64]
-    weights: Array
+    left: int  # cells needed left of the grid
+    right: int  # cells needed right of it
+    scale: Array  # x = e^(−jh) at the j-th cell left of the grid
+    offset: Array  # 1 − x there, rounded up. V = offset + scale·V(1/x)
+    constants: Array  # of each vertex, shape (vertices,)
+    cells: NDArray[np.int64]  # from which cell of the extended grid on a product takes V, shape (vertices, 4)
+    weights: Array  # its factor
+    # for each vertex the row of ``base`` and ``factor`` of its answer left of every cell, −1 where there is none, as
+    # for most; that answer adds base + factor·V at the grid's end
     far: NDArray[np.int64]
-    base: Array
-    factor: Array
+    base: Array  # shape (rows, points)
+    factor: Array  # the same
 
     @cached_property
     def kernel_arguments(self) -> tuple[int, ...]:

@@ -48,17 +48,11 @@ MAX_WORK = 2e10
 
 @dataclass(frozen=True, eq=False)
 class BitTotal:
-    """Total privacy of single-bit releases: V on its grid.
+    """Total privacy of single-bit releases: V on its grid."""
 
-    Attributes:
-        step: h [nats], the grid's spacing in ε.
-        values: δ at ε = 0, h, 2h, …: an upper bound on what the regions allow, read-only [probability].
-        guaranteed: whether every region contained all pairs that its mechanism can show; if not,
-            the numbers are optimistic.
-    """
-
-    step: float
-    values: Array
+    step: float  # h [nats], the grid's spacing in ε
+    values: Array  # δ at ε = 0, h, 2h, …: an upper bound on what the regions allow, read-only [probability]
+    # whether every region contained all pairs that its mechanism can show; if not, the numbers are optimistic
     guaranteed: bool
 
     def delta(self, epsilon: float) -> float:
@@ -72,11 +66,7 @@ class BitTotal:
         return min(1.0, up(delta, 4)) if delta else 0.0
 
     def epsilon(self, delta: float) -> float:
-        """Return ε [nats] at ``delta`` [probability] in [0, 1).
-
-        Raises:
-            DeltaTooSmall: δ is below the probability of an infinite loss (or of one beyond the grid).
-        """
+        """Return ε [nats] at ``delta`` [probability] in [0, 1)."""
         delta = Privacy(0.0, delta).delta
         grid_end = up((self.values.size - 1) * self.step, 4)
         floor = self.delta(grid_end)
@@ -88,22 +78,10 @@ class BitTotal:
 def compose_bits(parts: Parts, *, points: int = POINTS) -> BitTotal:
     """Return the exact cost of single-bit releases made in the given order.
 
-    Args:
-        parts: (region, count) of each run of releases, in the order in which they are made. The order matters: a
-            release with many choices is worth more to the adversary after others than before them. Where it is not
-            fixed beforehand, use `compose_bits_any_order`.
-        points: grid points, ≥ 3; the error falls with their square.
+    The order matters: a release with many choices is worth more to the adversary after others than before them. Where
+    it is not fixed beforehand, use `compose_bits_any_order`.
 
-    Returns:
-        δ at every ε and ε at every δ.
-
-    Guarantees:
-        With outer regions: sound for every adaptive sequence of such releases.
-
-    Raises:
-        InvalidInput: a count or the number of points is out of range.
-        TooMuchWork: too many releases for this method; use `optimal_composition` or a PLD.
-
+    Guarantees: With outer regions: sound for every adaptive sequence of such releases.
     Source: ours; docs/accounting.md, "Many releases, by their bits".
 
     >>> from darrm_opt.accounting.bits.region import privacy_region
@@ -125,16 +103,8 @@ def compose_bits(parts: Parts, *, points: int = POINTS) -> BitTotal:
 def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
     """Return the cost of single-bit releases whose order the adversary chooses too, bit by bit.
 
-    Args:
-        parts: (region, count) of each kind of release, in any order; few kinds, since the state is
-            how many are left of each.
-        points: as in `compose_bits`.
-
-    Returns:
-        An upper bound on `compose_bits` for every order, attained by an adversary who chooses the order adaptively.
-
-    Raises:
-        DarrmError: what `compose_bits` raises, for the same reasons.
+    An upper bound on `compose_bits` for every order, attained by an adversary who chooses the order adaptively.
+    ``parts`` are few kinds: the state is how many are left of each.
     """
     runs, points = _check_runs(parts, points)
     runs.sort(key=lambda run: run[0].moves.tobytes())

@@ -26,14 +26,7 @@ BORDER_POINTS = 61
 
 
 def region_lines(queries: int, total: Privacy, lines: int = MAX_LINES, tilt: float = 0.0) -> list[Privacy]:
-    """Return lines (ε, δ) around the pairs that, shown ``queries`` times, cost no more than ``total``.
-
-    Args:
-        queries: Q ≥ 1.
-        total: (ε, δ) of Q equal bits.
-        lines: most lines.
-        tilt: τ ≥ 0, as `sequence_design.TILTS`.
-    """
+    """Return lines (ε, δ) around the pairs that, shown ``queries`` times, cost no more than ``total``."""
     if queries == 1:
         return [total]
     q = np.concatenate([[0.0], np.geomspace(1e-6 / queries, 0.5, BORDER_POINTS // 2 + 1)])

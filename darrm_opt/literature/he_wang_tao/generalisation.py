@@ -199,6 +199,8 @@ def failure_probability(privacy: Privacy, *, sides: Sides = "two") -> float:
 
     At ε ≥ 2 the printed claim is a probability above 1.
 
+    At ε ≥ 2 the printed claim is a probability above 1.
+
     Source: He, Wang, Tao, Theorem 1; its proof gives β for each side.
     """
     epsilon, delta = privacy.epsilon, positive_delta(privacy.delta)

@@ -32,21 +32,13 @@ from darrm_opt.problem import Privacy, whole_number
 
 @dataclass(frozen=True)
 class PrintedTheorem:
-    """The numbers of a theorem as printed. Not a guarantee: there is no way from here to a `Privacy`.
+    """The numbers of a theorem as printed. Not a guarantee: there is no way from here to a `Privacy`."""
 
-    Attributes:
-        name: the theorem.
-        epsilon: total ε as printed [nats].
-        delta: total δ as printed [probability]; may be too small.
-        exact_delta: the exact optimum at the same ε, where it is known [probability].
-        counterexample: what refutes the theorem, for these very inputs where they are refuted.
-    """
-
-    name: str
+    name: str  # the theorem
     epsilon: float
     delta: float
-    exact_delta: float | None
-    counterexample: Counterexample
+    exact_delta: float | None  # the exact optimum at the same ε, where it is known [probability]
+    counterexample: Counterexample  # what refutes the theorem, for these very inputs where they are refuted
 
     @property
     def sound(self) -> bool:
@@ -98,11 +90,6 @@ def composition_i_printed(events: Events, slack: float, *, acknowledge_unsound: 
     D = max over α of [1 − Π(1 − e^(α_i) A_i)] + 1 − Π(1 − A_i) + s, A_i = δ_i/(1+e^(ε_i)), Σα_i = E, 0 ≤ α_i ≤ ε_i, at
     most one of them strictly inside; E the least branch of `kov_branches`.
 
-    Args:
-        events: (ε, δ) of each mechanism; at most `MAX_ENUMERATED` unless all are equal.
-        slack: s, in (0, 1].
-        acknowledge_unsound: must be True.
-
     Counterexample: `LEAK`.
     """
     counts = count_events(events)
@@ -126,13 +113,6 @@ def composition_ii_printed(
     """Return composition theorem II (Corollary 2) as printed: false.
 
     D = 1 − (1 − e^ε A)^m (1 − A)^(k−m) + 1 − (1 − A)^k + s, A = δ/(1+e^ε), m = min(k, ⌈E/ε⌉).
-
-    Args:
-        epsilon: of one mechanism [nats], finite, > 0.
-        delta: of one mechanism [probability], in [0, 1).
-        k: number of mechanisms, ≥ 1.
-        slack: s, in (0, 1].
-        acknowledge_unsound: must be True.
 
     Counterexample: `LEAK`.
     """
@@ -289,13 +269,6 @@ def sgld_step_printed(
 
     ε = [2√2 Lσ(1/τ)√ln(1/δ) + 4L²/τ²]/(2σ²), where the shift 2L/τ gives [4√2 Lσ(1/τ)√ln(1/δ) + 4L²/τ²]/(2σ²).
 
-    Args:
-        batch: τ ≥ 1.
-        lipschitz: L > 0.
-        sigma: σ > 0.
-        delta: of one step, in (0, 1).
-        acknowledge_unsound: must be True.
-
     Counterexample: the Gaussian mechanism itself, by its exact profile.
     """
     batch, shift = _shift(batch, lipschitz, sigma)
@@ -317,16 +290,6 @@ def sgld_printed(
     """Return Theorem 7 (SGLD) as printed, its last term omitted: false.
 
     E = √(8q²Te² ln(1/s)) + 2Tqe·tanh(qe) with e of `sgld_step_printed`, q = τ/N, and D as in theorem II for 2qe and qδ.
-
-    Args:
-        records: N ≥ batch.
-        batch: τ ≥ 1.
-        lipschitz: L > 0.
-        sigma: σ > 0.
-        steps: T ≥ 1.
-        delta: of one step, in (0, 1).
-        slack: s, in (0, 1].
-        acknowledge_unsound: must be True.
 
     Counterexample: `SGLD_RUN`. Besides the factor 2, the rule (2qε, qδ) for a sampled step fails for ε above 1.256.
     """
@@ -380,13 +343,6 @@ def federated_step_printed(
 
     What is called true follows from the tail bound, ε = s√(2L) + s²/2 at a shift s (`gaussian_epsilon_tail`).
 
-    Args:
-        cohort: τ ≥ 1.
-        sigma: σ > 0, noise multiplier.
-        delta: of one round, in (0, 1).
-        radical: the reading.
-        acknowledge_unsound: must be True.
-
     Counterexample: replacing one client, by the Gaussian's exact profile at shift 2/(τσ).
     """
     cohort, shift = _shift(cohort, 0.5, sigma)  # 1/(τσ)
@@ -417,16 +373,6 @@ def federated_printed(
 
     E = √(8q²Te² ln(1/s)) + 2Tqe·tanh(qe) with e of `federated_step_printed`, q = τ/N, and D as in theorem II for 2qe
     and qδ.
-
-    Args:
-        clients: N ≥ cohort.
-        cohort: τ ≥ 1 clients a round.
-        sigma: σ > 0, noise multiplier.
-        rounds: T ≥ 1.
-        delta: of one round, in (0, 1).
-        slack: s, in (0, 1].
-        radical: how far the radical of e extends; ``sum`` as it is typeset.
-        acknowledge_unsound: must be True.
 
     Counterexample: `FEDERATED_RUN`.
     """

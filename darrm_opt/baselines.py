@@ -56,9 +56,7 @@ def subsampling(K: int, m: int) -> NoiseFunction:
     [1.0, 0.5, 0.0, 0.5, 1.0]
     """
     K = whole_number(K, "K", _VOTERS)
-    m = whole_number(m, "m", "a whole number of voters to draw, from 1 to K")
-    if m > K:
-        raise InvalidInput("m", m, f"a whole number of voters to draw, from 1 to K = {K}")
+    m = whole_number(m, "m", f"a whole number of voters to draw, from 1 to K = {K}", most=K)
     # An even draw with a coin for ties is the majority of that draw less one member at random: with a
     # margin of 2 or more the member does not matter, and in a tie it decides either way with equal odds.
     t = (m + 1) // 2

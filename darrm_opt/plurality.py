@@ -4,8 +4,7 @@ Tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`.
 """
 
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
-from darrm_opt.mechanisms.calibrated_table import CalibratedMechanism, calibrate_mechanism
-from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.mechanisms.table import CalibratedMechanism, RuleMechanism, calibrate_mechanism
 from darrm_opt.tables.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.tables.priors import (
     Dirichlet,

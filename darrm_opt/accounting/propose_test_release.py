@@ -315,9 +315,7 @@ def _least_threshold(total: Privacy, sigma: float) -> int:
 
 def _reference(batch: VoteBatch, leader_share: float) -> CountRows:
     """Return counts of a batch in which the leader's share is spread about ``leader_share``, shape (rows, C)."""
-    leader_share = real_number(leader_share, "leader_share", _SHARE)
-    if not 1 / batch.classes < leader_share <= 1:
-        raise InvalidInput("leader_share", leader_share, _SHARE)
+    leader_share = real_number(leader_share, "leader_share", _SHARE, above=1 / batch.classes, most=1)
     rows = min(REFERENCE_ROWS, batch.queries)
     spread = min(1 - leader_share, leader_share - 1 / batch.classes) / 2
     shares = leader_share + spread * np.linspace(-1, 1, rows)

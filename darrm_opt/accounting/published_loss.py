@@ -24,7 +24,6 @@ from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLos
 from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE, TRIED_ORDERS, Reference, VoteBatch
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, rdp_epsilon
-from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
 from darrm_opt.rounding import ULP
@@ -84,9 +83,7 @@ def smooth_loss(loss: UnpublishedLoss, smoothness: float) -> float:
     It is at least the bound itself, and its logarithm changes by at most β between neighbours, since B_k of one is at
     most B_(k+1) of the other.
     """
-    smoothness = real_number(smoothness, "smoothness", "a finite number above 0")
-    if not 0 < smoothness < math.inf:
-        raise InvalidInput("smoothness", smoothness, "a finite number above 0")
+    smoothness = real_number(smoothness, "smoothness", "a finite number above 0", above=0, below=math.inf)
     return _smooth(loss.renyi, loss.voters, smoothness)
 
 
@@ -116,9 +113,7 @@ def publish_loss(
     ``leader_share`` chooses λ, without the votes; ``sigma`` is in units of β.
     """
     delta = positive_delta(delta)
-    sigma = real_number(sigma, "sigma", "a finite number, at least 1")
-    if not 1 <= sigma < math.inf:
-        raise InvalidInput("sigma", sigma, "a finite number, at least 1")
+    sigma = real_number(sigma, "sigma", "a finite number, at least 1", least=1, below=math.inf)
     order = _order_for(batch, delta, leader_share)
     smooth = smooth_loss(batch.loss(counts, order), SMOOTHNESS)
     steps = math.ceil(STEPS * math.log(smooth) / SMOOTHNESS * (1 + math.copysign(8 * ULP, math.log(smooth))))

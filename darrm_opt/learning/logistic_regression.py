@@ -211,7 +211,4 @@ def two_classes(y: NDArray[Any], public: Any) -> NDArray[Any]:
 
 
 def _positive(value: Any, argument: str) -> float:
-    number = real_number(value, argument, "a finite number above 0")
-    if not 0 < number < math.inf:
-        raise InvalidInput(argument, value, "a finite number above 0")
-    return number
+    return real_number(value, argument, "a finite number above 0", above=0, below=math.inf)

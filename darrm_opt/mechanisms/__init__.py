@@ -4,9 +4,8 @@ base             `VoteMechanism`: what a mechanism has; `mechanism_class`: from 
 noisy_maximum    the largest count plus Gaussian or Laplace noise, with a check and a cap
 selection        selection mechanisms: a class behind by d votes is taken with chance e^(−rate·d)
 noise_function   γ between two classes: any, subsampling, randomised response
-table            a certified table
+table            certified tables: solved for, or of a mechanism at its largest private rate
 vote_noise       noise on counts, drawn exactly
-calibrated_table a mechanism as a certified table, at its largest private rate
 """
 
 from darrm_opt.mechanisms.base import (

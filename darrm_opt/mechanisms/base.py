@@ -545,7 +545,5 @@ def checked_shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:
 
 def checked_parameter(value: float, argument: str, limits: tuple[float, float], accepted: str) -> float:
     """Return a parameter, checked to be within its limits."""
-    number = real_number(value, argument, accepted)
-    if not (limits[0] <= number <= limits[1] and 0 < number < math.inf):
-        raise InvalidInput(argument, value, accepted)
-    return number
+    least, most = limits
+    return real_number(value, argument, accepted, least=least, most=most, above=0, below=math.inf)

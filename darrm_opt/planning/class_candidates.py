@@ -20,9 +20,8 @@ import numpy as np
 from darrm_opt.accounting.quota import epsilon_each, release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CONFIDENT
-from darrm_opt.mechanisms.calibrated_table import calibrate_confident, calibrate_mechanism, tables
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
-from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.mechanisms.table import RuleMechanism, calibrate_confident, calibrate_mechanism, tables
 from darrm_opt.planning.candidates import NOTHING_FITS, provable_problem
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question

@@ -145,9 +145,8 @@ class Question:
         Raises:
             InvalidInput: naming the argument.
         """
-        queries = whole_number(queries, "queries", f"a whole number of queries from 1 to {MAX_QUERIES}")
-        if queries > MAX_QUERIES:
-            raise InvalidInput("queries", queries, f"a whole number of queries from 1 to {MAX_QUERIES}")
+        accepted = f"a whole number of queries from 1 to {MAX_QUERIES}"
+        queries = whole_number(queries, "queries", accepted, most=MAX_QUERIES)
         check_total(total)
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
         shape = PluralityProblem(problem.K, classes, total, problem.affected)  # refuses what is no number of classes
@@ -155,9 +154,8 @@ class Question:
         accepted = f"a probability in [{1 / classes:g}, 1)"
         least = 1 / classes + USEFUL * (1 - 1 / classes)
         if least_accuracy is not None:
-            least = real_number(least_accuracy, "least_accuracy", accepted)
-            if not 1 / classes <= least < 1:
-                raise InvalidInput("least_accuracy", least_accuracy, accepted, f"A guess has {1 / classes:g}.")
+            advice, guess = f"A guess has {1 / classes:g}.", 1 / classes
+            least = real_number(least_accuracy, "least_accuracy", accepted, least=guess, below=1, advice=advice)
         judged = _judged(shape, prior, objective, ties, price, always=ensemble is not None)
         if ensemble is not None:
             if not isinstance(ensemble, EnsembleSampling):

@@ -441,17 +441,11 @@ def _best(problem: GroupProblem, worth: Array, candidates: list[Array]) -> tuple
 
 
 def _seconds(time_limit: float | None) -> float:
-    seconds = math.inf if time_limit is None else real_number(time_limit, "time_limit", "seconds, above 0")
-    if not seconds > 0:
-        raise InvalidInput("time_limit", time_limit, "seconds, above 0")
-    return seconds
+    return math.inf if time_limit is None else real_number(time_limit, "time_limit", "seconds, above 0", above=0)
 
 
 def _price(value: Any) -> float:
-    price = real_number(value, "price", "a number at least 0")
-    if not 0 <= price < math.inf:
-        raise InvalidInput("price", value, "a number at least 0")
-    return price + 0.0
+    return real_number(value, "price", "a number at least 0", least=0, below=math.inf) + 0.0
 
 
 def _leaders(cells: GroupCells, weights: tuple[float, ...] | None) -> Any:

@@ -74,9 +74,7 @@ class GroupProblem:
         abstention: bool = False,
     ) -> None:
         accepted = f"a whole number of classes, 2 to {MAX_GROUP_CLASSES}, where voters are private or not alike"
-        classes = whole_number(classes, "classes", accepted, least=2)
-        if classes > MAX_GROUP_CLASSES:
-            raise InvalidInput("classes", classes, accepted)
+        classes = whole_number(classes, "classes", accepted, least=2, most=MAX_GROUP_CLASSES)
         accepted = "at least one VoterGroup(K, voter)"
         groups = tuple(groups)
         if not groups or not all(isinstance(group, VoterGroup) for group in groups):

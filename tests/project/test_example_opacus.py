@@ -13,7 +13,7 @@ from support.paths import ROOT
 
 from darrm_opt import Privacy
 from darrm_opt.literature.darrm.teachers import find_images
-from darrm_opt.literature.he_wang_tao import as_replace_one
+from darrm_opt.literature.he_wang_tao.training import as_replace_one
 
 pytest.importorskip("sklearn")
 

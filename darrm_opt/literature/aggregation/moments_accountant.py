@@ -82,9 +82,7 @@ def moments_epsilon(weight: float, lam: float, delta: float, orders: Iterable[fl
     >>> round(moments_epsilon(264, 0.008, 1e-3), 4)
     1.0003
     """
-    weight = real_number(weight, "weight", "a number, at least 0")
-    if not 0 <= weight < math.inf:
-        raise InvalidInput("weight", weight, "a finite number, at least 0")
+    weight = real_number(weight, "weight", "a finite number, at least 0", least=0, below=math.inf)
     lam, log_delta = checked_lam(lam), log_one_over(delta)
     l = checked_orders(orders)
     if weight == 0:

@@ -19,8 +19,8 @@ from darrm_opt.accounting.labels import VoteReleases, composed_epsilon, table_di
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.base import CountTable
-from darrm_opt.mechanisms.calibrated_table import tables
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, pass_chances
+from darrm_opt.mechanisms.table import tables
 from darrm_opt.noise import Array
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.votes import VoteLaw

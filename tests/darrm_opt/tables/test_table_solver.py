@@ -17,7 +17,7 @@ from darrm_opt.design.objective import histogram
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
-from darrm_opt.mechanisms.calibrated_table import tables
+from darrm_opt.mechanisms.table import tables
 from darrm_opt.planning.baselines import compare_mechanisms, utility
 from darrm_opt.plurality import (
     Dirichlet,

@@ -288,7 +288,7 @@ def test_per_instance_loss_bounds_the_exact_divergence() -> None:
             "n_classes = 1 is not valid: expected a number of classes, at least 2",
         ),
         (lambda: star_spread([[[0]]], 2, "first"), "rule = 'first'"),  # type: ignore[arg-type]
-        (lambda: moments_epsilon(-1, 0.1, 1e-3), "weight = -1.0 is not valid"),
+        (lambda: moments_epsilon(-1, 0.1, 1e-3), "weight = -1 is not valid"),
         (lambda: moments_epsilon(1, 0.1, 0.0), "At delta = 0 use `pure_epsilon`"),
         (lambda: moments_epsilon(1, 0.1, 1e-3, []), "orders = \\[\\] is not valid: expected at least one order"),
         (lambda: moments_epsilon(1, 0.1, 1e-3, [0.5]), "each a finite number, at least 1"),

@@ -96,6 +96,8 @@ async function workOut() {
 
 function refuse(form, error) {
   const { first, rest } = fields.show(form, error.fields ?? {});
+  shown = "";
+  byId("compared").replaceChildren(); // it answered something else
   byId("compare-status").textContent = first ? rest.join(" ") : error.message;
   first?.focus();
 }

@@ -33,8 +33,8 @@ from darrm_opt.decimal_grid import (
     grid_step,
 )
 from darrm_opt.errors import InvalidInput
+from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.number_text import out_of_range
-from darrm_opt.rounding import check_arithmetic
 
 MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""

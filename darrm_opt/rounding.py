@@ -1,16 +1,13 @@
 """Directed rounding: doubles and fractions that are never below (or never above) the value they stand for.
 
-Every rounding bound supposes IEEE 754's default mode in this thread, which `check_arithmetic` verifies.
+Every rounding bound supposes IEEE 754's default mode in this thread, which `floating_point_mode` verifies.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-
-from darrm_opt.errors import UnsafeArithmetic
 
 ULP = 2.0**-52
 """Relative spacing of doubles: one unit in the last place is at most this share of a number."""
@@ -110,24 +107,3 @@ def log_above(ratio: Fraction, times: int = 1) -> Fraction:
 def _digits(base: Fraction, exponent: int) -> int:
     """Return a precision that leaves 40 digits after the cancellation in 1 − base^exponent and in ln near 1."""
     return 40 + 2 * len(str(base.denominator)) + 2 * len(str(base.numerator)) + len(str(exponent))
-
-
-_ONE, _BELOW_HALF_ULP, _ABOVE_HALF_ULP = 1.0, 2.0**-54, 3.0 * 2.0**-54
-_LEAST_NORMAL, _TWO = sys.float_info.min, 2.0  # variables: Python would compute with literals when it compiles
-
-
-def check_arithmetic() -> None:
-    """Raise `UnsafeArithmetic` unless this thread rounds to nearest and computes with subnormal numbers."""
-    # Libraries that are compiled for speed change both for a whole thread ("flush to zero", "denormals are zero"); a
-    # bound that was computed so proves nothing. Every proof asks, every account, and every number that comes in
-    # (`problem.real_number`), in a fraction of a microsecond.
-    if _ONE + _BELOW_HALF_ULP != _ONE or _ONE + _ABOVE_HALF_ULP == _ONE or -_ONE - _BELOW_HALF_ULP != -_ONE:
-        raise UnsafeArithmetic(f"sums are not rounded to nearest in this thread. {_REMEDY}")
-    if _LEAST_NORMAL / _TWO * _TWO != _LEAST_NORMAL:
-        raise UnsafeArithmetic(f"subnormal numbers count as zero in this thread. {_REMEDY}")
-
-
-_REMEDY = (
-    "Some library has changed the processor's floating-point mode (as -ffast-math does, or "
-    "torch.set_flush_denormal), and no proof holds in it. Restore the default, or call from another process."
-)

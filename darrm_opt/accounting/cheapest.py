@@ -15,8 +15,9 @@ from functools import partial
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import BackendUnavailable
+from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import as_written, check_arithmetic, decimal_above
+from darrm_opt.rounding import as_written, decimal_above
 
 Accounts = Mapping[str, Callable[[], Privacy]]
 """Accounts by name; each computes its total (ε, δ) when it is called."""

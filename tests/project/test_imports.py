@@ -34,6 +34,7 @@ LAYERS = (
         "errors",
         "number_text",
         "optional_packages",
+        "floating_point_mode",
         "process",
         "rounding",
         "search",

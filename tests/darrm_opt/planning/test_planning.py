@@ -338,7 +338,7 @@ def test_a_plan_for_other_voters_is_rejected() -> None:
         ({"total_epsilon": 0}, "total_epsilon"),
         ({"total_delta": 1}, "total_delta"),
         ({"queries": 0}, "queries"),
-        ({"K": 102}, "K"),
+        ({"K": 1020}, "K"),
         ({"prior": "minimax"}, "prior"),
         ({"prior": "histogram(1,2)"}, "prior"),
         ({"least_accuracy": 1}, "least_accuracy"),

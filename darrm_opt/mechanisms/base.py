@@ -48,8 +48,8 @@ PRECISION, PURE_PRECISION = 1e-5, 1e-12
 MANY_RELEASES, NEAR = 501, 2e-3
 """Releases from which a calibration starts from an estimate, and how far that is from the parameter, as a share."""
 
-NEAR_STEPS = 8
-"""Most estimates; two are usual."""
+NEAR_STEPS, NEAR_GUESS = 8, 0.1
+"""Most estimates, two are usual; and the share by which the first guess may be wrong for one to be enough."""
 
 SAMPLED_PRECISION, SLOW = 1e-3, ("pld",)
 """The same where records are sampled and δ > 0, and the accounts that take most of the time there."""
@@ -361,12 +361,13 @@ class VoteMechanism(ABC):
             )
         except BackendUnavailable:  # an estimate only saves time: without SciPy the accounts are asked more often
             return None
-        for _ in range(NEAR_STEPS):
+        for step in range(NEAR_STEPS):
             shift = estimated_shift(cls.of_information(K, classes, value, affected), releases)
             if whole is None or not shift or shift == math.inf:
                 return None
             last, value = value, min(most, value * whole.result / shift)
-            if abs(value / last - 1) <= NEAR / 20:
+            # A first step of less than a tenth leaves next to nothing: an estimate may take a second.
+            if abs(value / last - 1) <= (NEAR / 20 if step else NEAR_GUESS):
                 return value
         return None
 

@@ -1,6 +1,6 @@
 """Floating-point mode of a thread: whether its arithmetic is the one that every proof here supposes.
 
-A file of its own, as every number that comes in asks it: `rounding` loads `fractions`, which a small solve does without.
+Every number that comes in asks it; `rounding` loads `fractions`, which a small solve does without.
 """
 
 from __future__ import annotations

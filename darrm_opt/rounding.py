@@ -6,6 +6,7 @@ Every rounding bound supposes IEEE 754's default mode in this thread, which `flo
 from __future__ import annotations
 
 import math
+import sys
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 

@@ -10,13 +10,20 @@ import math
 from collections import Counter
 from contextlib import suppress
 
+from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.optimal import checked_mechanisms, least_possible_delta, optimal_delta
 from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import models_account
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
-from darrm_opt.accounting.total import MAX_RELEASES, bits_total, cheapest_total, optimal_total_of_profile
+from darrm_opt.accounting.total import (
+    MAX_RELEASES,
+    bits_total,
+    cheapest_total,
+    estimated_total,
+    optimal_total_of_profile,
+)
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import down
@@ -30,9 +37,6 @@ MAX_BY_BITS = 20_000
 
 MIN_TOO_MANY = 100
 """The same where it is to be quick."""
-
-MAX_COMPARISONS = 6
-"""Steps towards the count that fits by the Gaussian comparison."""
 
 MAX_EVENTS = 10**6
 """Most releases that the optimal composition of the profile is asked for."""
@@ -113,18 +117,26 @@ def _largest_count(majority: NoisyMajority, account: PrivacyBudget, *, quick: bo
 
 
 def _by_comparison(majority: NoisyMajority, fitting: int, budget: Privacy) -> tuple[int, str]:
-    """Return a larger count that fits by the Gaussian comparison, and the account of what is returned."""
-    name, count = "optimal", max(1, fitting)
-    for _ in range(MAX_COMPARISONS):
-        epsilon, account = cheapest_total(majority, count, budget.delta, quick=True)
-        if epsilon <= budget.epsilon and count > fitting:
-            fitting, name = count, account
-        # ε grows about with the square root of the count
-        aim = int(count * min(4.0, (budget.epsilon / epsilon) ** 2) * (1 - PRECISION / 4)) if epsilon else 0
-        if not fitting < aim <= MAX_RELEASES or aim <= (1 + PRECISION / 2) * fitting:
-            break
-        count = aim
-    return fitting, name
+    """Return the largest count that fits by the Gaussian comparison, if larger, and the account of what is returned."""
+
+    def account(value: float) -> tuple[tuple[int, str], float]:
+        count = max(1, int(value))
+        epsilon, name = cheapest_total(majority, count, budget.delta, quick=True)
+        return (count, name), epsilon
+
+    def near(count: int) -> bool:
+        epsilon = estimated_total(majority, count, budget.delta)
+        return epsilon is not None and epsilon <= budget.epsilon
+
+    found = calibrate(
+        account,
+        budget.epsilon,
+        MAX_RELEASES,
+        guess=max(1, fitting, largest_count(near, MAX_RELEASES)),
+        precision=PRECISION / 4,
+        growth=1 + PRECISION,
+    )
+    return (fitting, "optimal") if found is None or found.result[0] <= fitting else found.result
 
 
 def _account(majority: NoisyMajority, queries: int, account: PrivacyBudget) -> str | None:

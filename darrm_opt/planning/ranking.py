@@ -145,7 +145,7 @@ def plan(
         warnings += (NO_DELTA,)
     if best is not None and _is_useful(best, question):
         return Plan(question, options, "noisy majority", _advice(best, question), (), warnings)
-    changes = suggestions(question, [option.noise for option in options if option.fits and option.noise is not None])
+    changes = suggestions(question, options)
     advice = " ".join([_no_option_advice(best, question), *(suggestion.words for suggestion in changes)])
     return Plan(question, options, "none", advice, changes, warnings)
 

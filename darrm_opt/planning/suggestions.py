@@ -1,14 +1,15 @@
 """Suggestions: fewer queries or a larger total that make an option useful if none is. Each is proved, none a guess.
 
-Each given γ is scaled up until it is accurate enough; then the accounts give how many releases of it fit the total, and
-the total of all queries. γ_opt made for that many queries is scaled likewise, as its shape depends on their number. All
-hold; another γ may need slightly less.
+Each given γ is scaled up until it is accurate enough, and the accounts give its total of all queries. How many queries
+fit the total is that of its mechanism at the parameter that is accurate enough. γ_opt made for that many queries is
+scaled likewise, as its shape depends on their number. All hold; another γ may need slightly less.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,13 +19,17 @@ from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import estimated_total
 from darrm_opt.design.report import text_above
 from darrm_opt.design.solution import Solution
+from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.best_target import best_target, least_cost
-from darrm_opt.planning.candidates import cost, provable_problem
-from darrm_opt.planning.option import Suggestion
+from darrm_opt.planning.candidates import calibrated, cost, provable_problem
+from darrm_opt.planning.option import Option, Suggestion
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
 from darrm_opt.search import least_fitting
+
+Shape = Callable[[float], NoiseFunction]
+"""γ by a factor: more of it is more useful and less private."""
 
 MAX_SHAPES = 3
 """Options whose γ are scaled where accounts are quick; elsewhere one."""
@@ -36,31 +41,52 @@ MAX_FACTOR = 2.0**60
 """Largest factor by which a γ is scaled."""
 
 
-def suggestions(question: Question, noises: Sequence[NoiseFunction]) -> tuple[Suggestion, ...]:
+def suggestions(question: Question, options: Sequence[Option]) -> tuple[Suggestion, ...]:
     """Return changes of the request that give the wanted accuracy."""
-    releases = [_accurate_release(noise, question) for noise in noises[: MAX_SHAPES if question.quick else 1]]
-    accurate = [release for release in releases if release is not None]
-    if question.quick:  # each account takes a tenth of a second: an estimate chooses
-        estimates = [_estimate(release, question) for release in accurate]
-        known = [estimate for estimate in estimates if estimate is not None]
-        if known and len(known) == len(accurate):
-            accurate = [accurate[estimates.index(min(known))]]
-    fewer = [_fewer_queries(release, question) for release in accurate]
+    with_gamma = [option for option in options if option.fits and option.noise is not None]
+    with_gamma = with_gamma[: MAX_SHAPES if question.quick else 1]
+    scaled = [_accurate_release(_scaled(option.noise), question) for option in with_gamma if option.noise is not None]
+    # with fewer queries a mechanism is used at another parameter, whose γ is not that one scaled
+    tuned = [_accurate_release(_tuned(option, question), question) for option in with_gamma]
+    accurate, found = _cheapest(scaled, question), _cheapest(tuned, question)
+    fewer = [_fewer_queries(release, question) for release in found]
     if (question.quick or not question.total.delta) and (
         most := max((each.queries or 0 for each in fewer if each is not None), default=0)
     ):
         design = _quick_design(question, most, question.total)
-        if (release := _accurate_release(design.noise, question)) is not None:
+        if (release := _accurate_release(_scaled(design.noise), question)) is not None:
             accurate.append(release)
             fewer.append(_fewer_queries(release, question))
-    larger = [_larger_total(release, question) for release in accurate]
-    least = min((each for each in larger if each is not None), key=lambda each: each.total.epsilon, default=None)
+    least = _least([_larger_total(release, question) for release in accurate])
+    if question.quick:
+        own = None
+        for option, release in zip(with_gamma, tuned, strict=True):
+            if release is not None and option.name in calibrated_names() and any(release is each for each in found):
+                own = _least([own, _confirmed(_larger_total(release, question), question, option.name)])
+        if least is not None and (own is None or least.total.epsilon < own.total.epsilon):
+            least = _confirmed(least, question, "optimal")
+        least = _least([own, least])
     candidates = [
         _private_models_total(question),
         max((each for each in fewer if each is not None), key=lambda each: each.queries or 0, default=None),
-        _confirmed(least, question) if question.quick and least is not None else least,
+        least,
     ]
     return tuple(suggestion for suggestion in candidates if suggestion is not None)
+
+
+def _least(larger: Sequence[Suggestion | None]) -> Suggestion | None:
+    return min((each for each in larger if each is not None), key=lambda each: each.total.epsilon, default=None)
+
+
+def _cheapest(releases: Sequence[Release | None], question: Question) -> list[Release]:
+    """Return the release of which all queries cost least by an estimate; all of them where there is none."""
+    accurate = [release for release in releases if release is not None]
+    if question.quick:  # each account takes a tenth of a second
+        estimates = [_estimate(release, question) for release in accurate]
+        known = [estimate for estimate in estimates if estimate is not None]
+        if known and len(known) == len(accurate):
+            return [accurate[estimates.index(min(known))]]
+    return accurate
 
 
 def _quick_design(question: Question, queries: int, total: Privacy) -> Solution:
@@ -79,10 +105,15 @@ def _quick_design(question: Question, queries: int, total: Privacy) -> Solution:
     ).solution
 
 
-def _confirmed(larger: Suggestion, question: Question) -> Suggestion:
-    """Return the total, raised until a quick search within it finds a γ that is accurate enough, too."""
-    for _ in range(MAX_RAISES):
-        accuracy = question.accuracy(_quick_design(question, question.queries, larger.total).noise)
+def _confirmed(larger: Suggestion | None, question: Question, name: str) -> Suggestion | None:
+    """Return the total, raised until a quick search for a mechanism within it is accurate enough, too."""
+    for _ in range(MAX_RAISES if larger else 0):
+        assert larger is not None  # noqa: S101 - for the type checker
+        accuracy = (
+            calibrated(name, replace(question, total=larger.total)).accuracy if name in calibrated_names() else None
+        )
+        if accuracy is None:
+            accuracy = question.accuracy(_quick_design(question, question.queries, larger.total).noise)
         share = (question.least_accuracy - accuracy) / (accuracy - 0.5)
         if share <= 0:
             break
@@ -101,19 +132,30 @@ def _estimate(release: Release, question: Question) -> float | None:
     return estimated_total(majority, question.queries, question.total.delta)
 
 
-def _accurate_release(noise: NoiseFunction, question: Question) -> Release | None:
-    """Return the γ scaled until it is just accurate enough, if one release of it can be proved private."""
+def _scaled(noise: NoiseFunction) -> Shape:
+    return lambda factor: NoiseFunction(np.minimum(noise.values * factor, 1.0), noise.K)
 
-    def scaled(factor: float) -> NoiseFunction:
-        return NoiseFunction(np.minimum(noise.values * factor, 1.0), question.K)
 
+def _tuned(option: Option, question: Question) -> Shape:
+    """Return the γ of an option's mechanism with its parameter changed by a factor; scaled where it has none."""
+    assert option.noise is not None  # noqa: S101 - for the type checker: those without are left out
+    if option.name not in calibrated_names():
+        return _scaled(option.noise)
+    kind, K = mechanism_class(option.name), question.K
+    value, most = option.parameters[kind.parameter], kind.most_information(K, 2)
+    information = value if kind.increases else 1 / value
+    return lambda factor: kind.of_information(K, 2, min(most, information * factor)).gamma
+
+
+def _accurate_release(shape: Shape, question: Question) -> Release | None:
+    """Return the first γ of a shape that is accurate enough, if one release of it can be proved private."""
     low, high = 0.0, 1.0
-    while question.accuracy(scaled(high)) < question.least_accuracy:
+    while question.accuracy(shape(high)) < question.least_accuracy:
         low, high = high, 2 * high
         if high > MAX_FACTOR:
             return None
-    high = least_fitting(lambda factor: question.accuracy(scaled(factor)) >= question.least_accuracy, low, high)
-    accurate_noise = scaled(high)
+    high = least_fitting(lambda factor: question.accuracy(shape(factor)) >= question.least_accuracy, low, high)
+    accurate_noise = shape(high)
     problem = provable_problem(accurate_noise, question)
     return None if problem is None else Release(accurate_noise, problem)
 

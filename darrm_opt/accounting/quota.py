@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from contextlib import suppress
+from functools import cache
 
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.optimal import checked_mechanisms, least_possible_delta, optimal_delta
@@ -119,9 +120,13 @@ def _largest_count(majority: NoisyMajority, account: PrivacyBudget, *, quick: bo
 def _by_comparison(majority: NoisyMajority, fitting: int, budget: Privacy) -> tuple[int, str]:
     """Return the largest count that fits by the Gaussian comparison, if larger, and the account of what is returned."""
 
+    @cache
+    def total(count: int) -> tuple[float, str]:
+        return cheapest_total(majority, count, budget.delta, quick=True)
+
     def account(value: float) -> tuple[tuple[int, str], float]:
         count = max(1, int(value))
-        epsilon, name = cheapest_total(majority, count, budget.delta, quick=True)
+        epsilon, name = total(count)
         return (count, name), epsilon
 
     def near(count: int) -> bool:

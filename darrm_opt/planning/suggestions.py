@@ -51,7 +51,14 @@ def suggestions(question: Question, options: Sequence[Option]) -> tuple[Suggesti
     accurate, found = _cheapest(scaled, question), _cheapest(tuned, question)
     fewer = [_fewer_queries(release, question) for release in found]
     if (question.quick or not question.total.delta) and (
-        most := max((each.queries or 0 for each in fewer if each is not None), default=0)
+        most := max(
+            (
+                each.queries or 0
+                for each in [*fewer, *(_fewer_queries(release, question) for release in accurate)]
+                if each is not None
+            ),
+            default=0,
+        )
     ):
         design = _quick_design(question, most, question.total)
         if (release := _accurate_release(_scaled(design.noise), question)) is not None:
@@ -59,13 +66,17 @@ def suggestions(question: Question, options: Sequence[Option]) -> tuple[Suggesti
             fewer.append(_fewer_queries(release, question))
     least = _least([_larger_total(release, question) for release in accurate])
     if question.quick:
-        own = None
-        for option, release in zip(with_gamma, tuned, strict=True):
-            if release is not None and option.name in calibrated_names() and any(release is each for each in found):
-                own = _least([own, _confirmed(_larger_total(release, question), question, option.name)])
-        if least is not None and (own is None or least.total.epsilon < own.total.epsilon):
-            least = _confirmed(least, question, "optimal")
-        least = _least([own, least])
+        proposed = [(least, "optimal")] + [
+            (_larger_total(release, question), option.name)
+            for option, release in zip(with_gamma, tuned, strict=True)
+            if release is not None and option.name in calibrated_names() and any(release is each for each in found)
+        ]
+        least = None
+        for total, name in sorted(
+            ((each, name) for each, name in proposed if each is not None), key=lambda pair: pair[0].total.epsilon
+        ):
+            if least is None or total.total.epsilon < least.total.epsilon:
+                least = _least([least, _confirmed(total, question, name)])
     candidates = [
         _private_models_total(question),
         max((each for each in fewer if each is not None), key=lambda each: each.queries or 0, default=None),
@@ -105,10 +116,9 @@ def _quick_design(question: Question, queries: int, total: Privacy) -> Solution:
     ).solution
 
 
-def _confirmed(larger: Suggestion | None, question: Question, name: str) -> Suggestion | None:
+def _confirmed(larger: Suggestion, question: Question, name: str) -> Suggestion:
     """Return the total, raised until a quick search for a mechanism within it is accurate enough, too."""
-    for _ in range(MAX_RAISES if larger else 0):
-        assert larger is not None  # noqa: S101 - for the type checker
+    for _ in range(MAX_RAISES):
         accuracy = (
             calibrated(name, replace(question, total=larger.total)).accuracy if name in calibrated_names() else None
         )

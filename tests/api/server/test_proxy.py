@@ -441,7 +441,11 @@ def test_a_service_that_is_away_is_said_so_and_logged() -> None:
         status, headers, body = ask(proxy)
         assert (status, headers["retry-after"]) == (502, "5")
         assert json.loads(body)["title"] == "The service does not answer."
-        assert json.loads(proxy.log.read_text(encoding="utf-8"))["status"] == 502
+        until = time.monotonic() + 30
+        while not (line := proxy.log.read_text(encoding="utf-8")).endswith("\n"):  # written after the answer
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert json.loads(line)["status"] == 502
 
 
 def test_the_service_behind_it_is_as_before(service: tuple[Served, str]) -> None:

@@ -397,7 +397,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Path]]:
+def service_and_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Path]]:
     """A service, and the file of its store."""
     path = tmp_path_factory.mktemp("kept") / "store.sqlite"
     with client_of(f"sqlite:///{path}", wait_seconds=30.0) as client:
@@ -411,8 +411,8 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("number", range(len(DAMAGE)))
-def test_a_damaged_job_is_reported_and_mended(kept: tuple[TestClient, Path], number: int) -> None:
-    (client, path), (column, value) = kept, DAMAGE[number]
+def test_a_damaged_job_is_reported_and_mended(service_and_store: tuple[TestClient, Path], number: int) -> None:
+    (client, path), (column, value) = service_and_store, DAMAGE[number]
     asked = {"K": 5, "m": 2, "epsilon": 0.1 + number / 100, "time_limit": 1e-9}
     id = client.post("/v1/gamma", json=asked).json()["id"]
     with closing(sqlite3.connect(path)) as database, database:

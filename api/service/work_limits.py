@@ -19,8 +19,8 @@ from solver_cache.errors import CacheError
 from solver_cache.jobs import Job
 
 ACCOUNT_TIMES = 10
-"""Voters of an account, a ranking or a table of classes, in multiples of those of a γ: their estimated time is what
-limits them, and memory grows little with K."""
+"""Voters of an account, a ranking or a table of classes, in multiples of those of a γ. Their estimated time is what
+limits them; this bounds memory, which some calibrations need in proportion to K²."""
 
 
 def check_voters(K: int, settings: Settings, times: int = 1) -> None:

@@ -399,7 +399,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
 @pytest.fixture(scope="module")
 def service_and_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Path]]:
     """A service, and the file of its store."""
-    path = tmp_path_factory.mktemp("kept") / "store.sqlite"
+    path = tmp_path_factory.mktemp("store") / "store.sqlite"
     with client_of(f"sqlite:///{path}", wait_seconds=30.0) as client:
         yield client, path
 

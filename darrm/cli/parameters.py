@@ -238,47 +238,77 @@ def named_values(option: str, text: str | None, names: Sequence[str], accepted: 
     return values
 
 
-SAMPLE = dict.fromkeys(("records", "sample", "sampling", "neighbours", "labels"), "sample")
-"""Names for `options_named` where the samples of queries are named by --sample."""
+@dataclass(frozen=True)
+class SampleOptions:
+    """How the records of every query are drawn anew, as typed."""
 
-SampleOption = Annotated[
-    str | None,
-    CommandOption(
-        "--sample",
-        "Where every query has a fresh, secret sample of the records: how many there are and how many are drawn (by "
-        "each voter, with each-voter), as in records=5452,size=40; perhaps scheme=poisson, without-replacement, "
-        "each-voter or each-voter-with-replacement, neighbours=add-remove or replace-one, and labels, how many one "
-        "sample serves: tokens of a text.",
-        "records=…,size=…",
-        QUERIES,
-        "every record is in every query",
-    ),
-]
+    records: Annotated[
+        str | None,
+        CommandOption(
+            "--records",
+            "Where every query has a fresh, secret sample of the records: how many there are.",
+            "COUNT",
+            QUERIES,
+            "every record is in every query",
+        ),
+    ] = None
+    sample: Annotated[
+        str | None,
+        CommandOption(
+            "--sample",
+            "How many of the --records are drawn for a query, or by each voter with each-voter.",
+            "COUNT",
+            QUERIES,
+        ),
+    ] = None
+    sampling: Annotated[
+        str | None,
+        CommandOption(
+            "--sampling",
+            lambda: (
+                f"How they are drawn: {schemes()}; perhaps with neighbours=add-remove or replace-one, and with labels, "
+                "how many one sample serves (tokens of a text), as in poisson,labels=20."
+            ),
+            "SCHEME[,…]",
+            QUERIES,
+            "poisson",
+        ),
+    ] = None
+
+    def drawn(self) -> Sampling | None:
+        """Return the sampling that was typed; None for nothing.
+
+        >>> SampleOptions("5452", "40").drawn().words
+        '40 of 5,452 records drawn anew for every query, by coins of their own'
+        """
+        from darrm_opt.accounting.sampling import Sampling
+        from darrm_opt.errors import InvalidInput
+
+        if self.records is None:
+            for name in ("sample", "sampling"):
+                if (text := getattr(self, name)) is not None:
+                    raise InvalidInput(name, text, "nothing without --records")
+            return None
+        scheme, _, rest = (self.sampling or "poisson").partition(",")
+        accepted = f"{schemes()}, and perhaps neighbours and labels, separated by commas"
+        further = named_values("sampling", rest or None, ("neighbours", "labels"), accepted)
+        with options_named(neighbours="sampling", labels="sampling"):
+            return Sampling(
+                number(self.records),
+                number(self.sample),
+                scheme=cast("Any", scheme),
+                neighbours=cast("Any", further.get("neighbours")),
+                labels=number(further.get("labels", "1")),
+            )
 
 
-def sampling_typed(text: str | None) -> Sampling | None:
-    """Return the sampling that ``records=5452,size=40,scheme=poisson`` stands for; None for nothing.
+def schemes() -> str:
+    """Return the schemes by which records are drawn anew."""
+    from typing import get_args
 
-    >>> sampling_typed("records=5452,size=40").words
-    '40 of 5,452 records drawn anew for every query, by coins of their own'
-    """
-    if text is None:
-        return None
-    from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.accounting.sampling import Scheme
 
-    accepted = "records=COUNT,size=COUNT and perhaps scheme, neighbours and labels, separated by commas"
-    typed = named_values("sample", text, ("records", "size", "scheme", "neighbours", "labels"), accepted)
-    if not {"records", "size"} <= typed.keys():
-        raise InvalidInput("sample", text, accepted)
-    with options_named(**SAMPLE):
-        return Sampling(
-            number(typed["records"]),
-            number(typed["size"]),
-            scheme=cast("Any", typed.get("scheme", "poisson")),
-            neighbours=cast("Any", typed.get("neighbours")),
-            labels=number(typed.get("labels", "1")),
-        )
+    return ", ".join(get_args(Scheme))
 
 
 @dataclass(frozen=True)

@@ -17,18 +17,17 @@ from darrm.cli.parameters import (
     BagsOption,
     Fresh,
     ProblemOptions,
-    SampleOption,
+    SampleOptions,
     TotalOptions,
     bags_drawn,
     number,
     options_named,
-    sampling_typed,
     total_privacy,
 )
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.accounting import Release
+    from darrm_opt.accounting import Release, Sampling
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy
 
@@ -180,11 +179,11 @@ def cost(
     options: AccountOptions,
     parameters: ParameterOptions,
     batch: BatchOptions,
+    drawn: SampleOptions,
     mechanism: Annotated[str | None, Argument("NAME", "The mechanism, such as laplace; or bagging.")] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the mechanism to this file, for `darrm label`.", "FILE")
     ] = None,
-    sample: SampleOption = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -192,7 +191,7 @@ def cost(
 
     With NAME, a parameter and --delta: the least ε that any account proves, for votes of voters that are not private.
     With NAME, --total-epsilon and --total-delta: the most useful parameter within the total. What is accounted for is
-    what `darrm label` draws. With --sample, every query has a fresh and secret sample of the records, and
+    what `darrm label` draws. With --records, every query has a fresh and secret sample of the records, and
     costs less. With --votes, what noisy labels reveal about these votes is said too, itself made private; adaptive
     queries have no such account.
 
@@ -204,13 +203,13 @@ def cost(
     With the name bagging: how private models are that see nothing but their own subsample (--bags, and --K of them).
     """
     if mechanism is not None and mechanism != "bagging":
-        _cost_of_mechanism(mechanism, options, parameters, sample, output, batch, json=json)
+        _cost_of_mechanism(mechanism, options, parameters, drawn.drawn(), output, batch, json=json)
         return
     from darrm_opt.errors import InvalidInput
 
     typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
     batch.refuse()
-    for name, text in {**typed, "sample": sample, "output": output}.items():
+    for name, text in {**typed, "records": drawn.records, "output": output}.items():
         if text is not None:
             raise InvalidInput(name, text, "nothing without a mechanism")
     if mechanism == "bagging":
@@ -226,7 +225,7 @@ def _cost_of_mechanism(
     mechanism: str,
     options: AccountOptions,
     parameters: ParameterOptions,
-    sample: str | None,
+    sampling: Sampling | None,
     output: str | None,
     batch: BatchOptions,
     *,
@@ -245,14 +244,13 @@ def _cost_of_mechanism(
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
     options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
-    sampling, queries = sampling_typed(sample), number(options.queries)
-    total = None
+    queries, total = number(options.queries), None
     if batch.votes is None:
         batch.refuse()
     else:
         if sampling is not None or not parameters.is_given(found):
             raise InvalidInput(
-                "votes", batch.votes, "nothing without the mechanism's parameter, and nothing beside --sample"
+                "votes", batch.votes, "nothing without the mechanism's parameter, and nothing beside --records"
             )
         queries = count_queries(batch.votes, options.K, options.classes, options.queries)
     if parameters.is_given(found):

@@ -10,9 +10,8 @@ from darrm.cli.parameters import (
     QUERIES,
     AsJson,
     QuestionOptions,
-    SampleOption,
+    SampleOptions,
     number,
-    sampling_typed,
 )
 from darrm.cli.parser import CommandOption
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
 def plan(
     options: QuestionOptions,
+    drawn: SampleOptions,
     least_accuracy: Annotated[
         str | None,
         CommandOption(
@@ -42,7 +42,6 @@ def plan(
         str | None,
         CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE"),
     ] = None,
-    sample: SampleOption = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -51,7 +50,7 @@ def plan(
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the
     largest target of which all queries fit, a γ made for all of them, tables, and every mechanism of `darrm cost`.
     Every total is proved, by the account that is named. With --bags chance decides how many voters a record reaches.
-    With --sample, every query has a fresh and secret sample of the records, and costs less.
+    With --records, every query has a fresh and secret sample of the records, and costs less.
     With a prior of classes or a price, the shares of right, wrong and left-out answers are shown.
     """
     from darrm.cli.files import check_writable
@@ -59,7 +58,7 @@ def plan(
     from darrm_opt.answers.accounting import plan_to_dict
 
     check_writable(output, "output")
-    ensemble = sampling_typed(sample)
+    ensemble = drawn.drawn()
     if time_limit is None and class_count(options) == 2 and ensemble is None:
         _refuse_slow(number(options.K), voter_of(options), number(options.queries))
     result = ranked(

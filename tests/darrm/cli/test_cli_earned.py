@@ -57,7 +57,7 @@ def test_the_sentences_say_what_is_no_guarantee(votes: str) -> None:
         (("gnmax", *SHAPE, "--threshold", "20", "--check-sigma", "9", "--cap", "4"), "--cap: 4"),
         (("laplace", "--K", "40", "--classes", "3", "--scale", "5", "--delta", "1e-4"), "NAME: 'laplace'"),
         (("gnmax", *SHAPE[:4], "--total-epsilon", "3", "--total-delta", "1e-5"), "--votes"),
-        (("gnmax", *SHAPE, "--sample", "records=1000,size=40"), "--votes"),
+        (("gnmax", *SHAPE, "--records", "1000", "--sample", "40"), "--votes"),
         ((), "--votes"),
         (("gnmax", *SHAPE, "--leader-share", "0.3"), "--leader-share: 0.3"),
     ],

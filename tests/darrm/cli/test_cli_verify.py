@@ -364,7 +364,7 @@ def test_a_log_whose_total_is_too_small_is_not_proved(kind: str, tmp_path: Path)
 def test_a_mechanism_for_fresh_samples_is_proved_for_them(tmp_path: Path) -> None:
     path = tmp_path / "noise.json"
     words = ("--K", "10", "--classes", "4", "--queries", "100", "--total-epsilon", "3", "--total-delta", "1e-5")
-    assert run("cost", "gnmax", *words, "--sample", "records=5452,size=40", "--output", str(path)).exit_code == 0
+    assert run("cost", "gnmax", *words, "--records", "5452", "--sample", "40", "--output", str(path)).exit_code == 0
     result = run("verify", str(path))
     assert (result.exit_code, result.stderr) == (0, "")
     assert "sampled    40 of 5,452 records drawn anew" in result.stdout

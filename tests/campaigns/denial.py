@@ -78,6 +78,9 @@ MAX_HANG = 16.0
 HANG_SECONDS = 25.0
 """Least time for which the store hangs [s]: longer than any answer may take."""
 
+IDLE = 3.0
+"""Time of the polite client alone, before an attack and after it [s]."""
+
 RECOVERY = 10.0
 """Time after an attack until everything must be as before [s]."""
 
@@ -177,12 +180,16 @@ class Site:
         keys: of an attacker and of the polite client.
         lag: the recorder of the server's event loop.
         postgres: its store, unless that is a file.
+
+    Attributes:
+        idle: what the polite client met before any attack.
     """
 
     def __init__(
         self, server: Service, proxy: Proxy | None, keys: list[str], lag: LoopLag, postgres: Postgres | None
     ) -> None:
         self.server, self.proxy, self.lag, self._postgres = server, proxy, lag, postgres
+        self.idle = Polite()
         self.key, self._polite_key = keys
         self._own = (server.client.base_url.host, server.client.base_url.port or 0)
         self._kept = self._connection()
@@ -243,8 +250,8 @@ class Site:
 
 
 @contextlib.contextmanager
-def site(door: Door, *, postgresql: bool = False) -> Iterator[Site]:
-    """Run a server with its default limits, and the proxy before it if it is behind one; its store may be PostgreSQL."""
+def site(door: Door, idle: float, *, postgresql: bool = False) -> Iterator[Site]:
+    """Run a server with its default limits, idle for a time [s], behind the proxy or not; its store may be PostgreSQL."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         keys = [create_key(folder / "keys.json", name)[1] for name in ("greedy", "polite")]
@@ -262,6 +269,7 @@ def site(door: Door, *, postgresql: bool = False) -> Iterator[Site]:
         under = Site(running, proxy, keys, lag, postgres)
         stack.callback(under.close)
         under.ask_politely(1.0)  # processes start
+        under.idle = under.ask_politely(idle)
         yield under
 
 
@@ -295,18 +303,17 @@ def measure(under: Site, attack: Attack, scale: float, seconds: float, recovery:
         seconds: time of the attack [s].
         recovery: time between its end and the last measurement [s].
     """
-    idle = under.ask_politely(min(3.0, seconds / 2))
     under.reset()
     with under.hanging(attack), attacked(attack, under.target(), scale, seconds) as tally:
         during = under.ask_politely(seconds)
     peak, stall = under.memory("VmHWM"), under.lag.longest
     time.sleep(recovery)
-    after = under.ask_politely(min(3.0, seconds / 2))
+    after = under.ask_politely(min(IDLE, seconds / 2))
     logs = [] if under.proxy is None else [under.proxy.errors, under.proxy.log]
     return Finding(
         attack.name,
         "naked" if under.proxy is None else "proxy",
-        idle,
+        under.idle,
         during,
         after,
         peak,
@@ -352,7 +359,7 @@ def main(arguments: list[str]) -> int:
             if attack.name not in (options.only or [attack.name]) or options.door not in {None, door}:
                 continue
             seconds = max(options.seconds, HANG_SECONDS) if attack.name == HANG else options.seconds
-            with site(door, postgresql=attack.name == HANG) as under:
+            with site(door, IDLE, postgresql=attack.name == HANG) as under:
                 findings.append(measure(under, attack, options.scale, seconds, RECOVERY))
             sys.stdout.write(table(findings[-1:]).splitlines()[-1] + "\n")
             sys.stdout.flush()

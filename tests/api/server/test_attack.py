@@ -13,6 +13,3 @@ def test_greedy_clients_do_not_stop_the_short_work_of_others(tmp_path: Path) -> 
     findings = campaign(tmp_path, requests=5, queued=20, connections=50)
     assert [each.name for each in findings] == [*SHORT, NEIGHBOUR, BEGINNING]
     assert {each.refused for each in findings} == {0}
-    assert all(
-        each.attacked < 20_000 for each in findings
-    )  # 292 s before there were lanes; no timing is asserted beyond that

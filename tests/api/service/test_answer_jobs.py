@@ -145,9 +145,8 @@ def test_what_takes_too_long_is_refused_at_once_with_the_estimate_and_what_is_ad
             return await run(*arguments, **more)
 
         monkeypatch.setattr(service.resources.solvers, "run", watched)
-        began = time.monotonic()
         refused = client.post("/v1/compare", json={**COMPARE, "K": 101, "queries": 3000, "fresh": True})
-        assert time.monotonic() - began < 15
+        assert limits == []
         assert refused.status_code == 422
         assert refused.json()["type"].endswith(":too-much-work")
         assert refused.json()["estimated_seconds"] > 20

@@ -522,9 +522,10 @@ class DarrmClient:
             AnswerNotFound: the client reads a table file, which has no such designs.
         """
         from darrm_opt.answers.library_types import table_options_of
-        from darrm_opt.tables.record import problem_record as as_record
 
-        body = as_record(problem) | {"queries": queries, "prior": prior, "ties": ties, "price": price}
+        body = {name: getattr(problem, name) for name in ("K", "classes", "affected")}
+        body |= {"queries": queries, "prior": prior, "ties": ties, "price": price}
+        body |= {"total_epsilon": problem.target.epsilon, "total_delta": problem.target.delta}
         answer = verify_options(self._ask("plurality/options", body, timeout), problem, queries)
         return table_options_of(answer, problem, queries)
 

@@ -8,8 +8,8 @@ import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; of those without a number, the text is sent. */
 const FIELDS = {
-  class_K: "K", classes: "classes", class_affected: "affected", class_queries: "queries", class_epsilon: "target_epsilon",
-  class_delta: "delta", class_prior: "prior", class_price: "price",
+  class_K: "K", classes: "classes", class_affected: "affected", class_queries: "queries", class_epsilon: "total_epsilon",
+  class_delta: "total_delta", class_prior: "prior", class_price: "price",
 };
 
 const SYMBOLS = { sigma: "σ", check_sigma: "σ₁", threshold: "T", cap: "labels ≤", epsilon: "ε each", delta: "δ each", rate: "rate" };

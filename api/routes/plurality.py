@@ -79,7 +79,7 @@ async def plurality_options(params: PluralityOptionsRequest, request: Request, s
     """Design all releases together by every mechanism; say what share of the answers is right, wrong, or no class."""
     require_json(request)
     check_voters(params.K, service.settings, ACCOUNT_TIMES)
-    problem = await service.run_in_thread(params.total)
+    problem = await service.run_in_thread(params.problem)
     seconds = await service.run_in_thread(options_seconds, problem, params.queries)
     argument = {
         "problem": problem_record(problem),

@@ -38,21 +38,33 @@ MAX_QUERIES = 10**9
 Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MAX_QUERIES)]
 
 
-class TotalRequest(RequestModel):
-    """Base of requests about the mechanisms within a total: voters, releases, and the privacy of all together."""
+class BudgetFields(RequestModel):
+    """Releases, and the privacy of all of them together."""
 
-    K: Voters
-    epsilon: VoterEpsilon
-    Delta: VoterDelta = 0.0
-    affected: Affected = None
     queries: Queries = 1
-    fresh: Fresh = False
     total_epsilon: Annotated[
         FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
     ]
     total_delta: Annotated[
         FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
     ] = 0.0
+
+    def check_total(self) -> None:
+        """Refuse a number of releases, or of the total, that is out of its range."""
+        check_queries(self.queries)
+        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
+            raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
+        probability(self.total_delta, "total_delta")
+
+
+class TotalRequest(BudgetFields):
+    """Base of requests about the mechanisms within a total: voters, releases, and the privacy of all together."""
+
+    K: Voters
+    epsilon: VoterEpsilon
+    Delta: VoterDelta = 0.0
+    affected: Affected = None
+    fresh: Fresh = False
     n: Annotated[
         int | None,
         described(
@@ -69,13 +81,6 @@ class TotalRequest(RequestModel):
     def draw(self) -> dict[str, Any]:
         """Return how the voters' subsamples are drawn."""
         return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
-
-    def check_total(self) -> None:
-        """Refuse a number of releases, or of the total, that is out of its range."""
-        check_queries(self.queries)
-        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
-            raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
-        probability(self.total_delta, "total_delta")
 
     def check_prior(self, prior: str) -> None:
         """Refuse a prior that is not valid for this K."""

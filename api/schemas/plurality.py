@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.problem_types import FieldError
-from api.schemas.accounts import EachAnswer, Queries, check_queries
+from api.schemas.accounts import BudgetFields, EachAnswer
 from api.schemas.fields import AnswerModel, RequestModel, Voters, described
 from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
@@ -23,16 +23,24 @@ MAX_RULE_QUERIES = 10**6
 """Most releases that share the target of one rule: the privacy of each is then found in half a second."""
 
 
+TableEpsilon = Annotated[FiniteFloat, described("ε of the release [nats].", minimum=0, maximum=500)]
+
+TableDelta = Annotated[FiniteFloat, described("δ of the release [probability].", minimum=0, exclusiveMaximum=1)]
+
+
+def target_of(epsilon: float, delta: float) -> Privacy:
+    """Return the target of a request."""
+    try:
+        return Privacy(epsilon, delta)
+    except InvalidInput as err:
+        raise FieldError("target_epsilon" if err.argument == "epsilon" else "delta", err) from err
+
+
 class PluralityFields(RequestModel):
-    """Voters that are not private, classes, queries and a total, and the price of a wrong answer."""
+    """Voters that are not private, classes, how votes fall, and the price of a wrong answer."""
 
     K: Voters
     classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=1000)]
-    target_epsilon: Annotated[FiniteFloat, described("ε of all releases together [nats].", minimum=0, maximum=500)]
-    delta: Annotated[
-        FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
-    ] = 0.0
-    queries: Queries = 1
     affected: Annotated[int, described("How many votes one record can move [votes].", minimum=1)] = 1
     prior: Annotated[
         str,
@@ -49,19 +57,14 @@ class PluralityFields(RequestModel):
     ] = "excluded"
     price: Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)] = 0.0
 
-    def total(self, *, abstention: bool = False) -> PluralityProblem:
-        """Return the problem with the total as its target."""
-        check_queries(self.queries)
+    def within(self, target: Privacy, *, abstention: bool = False) -> PluralityProblem:
+        """Return the problem of these voters with a target."""
         try:
             prior = parse_prior(self.prior)
         except InvalidInput as err:
             raise FieldError("prior", err) from err
         PluralityObjective(prior, self.ties, self.price)
-        try:
-            total = Privacy(self.target_epsilon, self.delta)
-        except InvalidInput as err:
-            raise FieldError("target_epsilon" if err.argument == "epsilon" else "delta", err) from err
-        return PluralityProblem(self.K, self.classes, total, self.affected, abstention=abstention)
+        return PluralityProblem(self.K, self.classes, target, self.affected, abstention=abstention)
 
 
 class PluralityRequest(PluralityFields):
@@ -73,21 +76,22 @@ class PluralityRequest(PluralityFields):
         }
     )
 
+    target_epsilon: TableEpsilon
+    delta: TableDelta = 0.0
     queries: Annotated[
         int, described("Number of releases Q that share the target [releases].", minimum=1, maximum=MAX_RULE_QUERIES)
     ] = 1
     abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
 
     def problem(self) -> PluralityProblem:
-        """Return the problem of one release; errors as `total`."""
-        if self.queries > MAX_RULE_QUERIES:
+        """Return the problem of one release."""
+        if not 1 <= self.queries <= MAX_RULE_QUERIES:
             raise InvalidInput("queries", self.queries, f"a whole number of releases from 1 to {MAX_RULE_QUERIES}")
-        total = self.total(abstention=self.abstention)
-        target = release_target(total.target, self.queries)
-        return PluralityProblem(self.K, self.classes, target, self.affected, abstention=self.abstention)
+        target = release_target(target_of(self.target_epsilon, self.delta), self.queries)
+        return self.within(target, abstention=self.abstention)
 
 
-class PluralityOptionsRequest(PluralityFields):
+class PluralityOptionsRequest(PluralityFields, BudgetFields):
     """Queries and a total: which mechanism for all of them is the best?"""
 
     model_config = ConfigDict(
@@ -96,8 +100,8 @@ class PluralityOptionsRequest(PluralityFields):
                 {
                     "K": 5,
                     "classes": 3,
-                    "target_epsilon": 2.0,
-                    "delta": 1e-3,
+                    "total_epsilon": 2.0,
+                    "total_delta": 1e-3,
                     "queries": 2,
                     "prior": "favoured(0.5,0.9)",
                     "price": 1.0,
@@ -106,11 +110,10 @@ class PluralityOptionsRequest(PluralityFields):
         }
     )
 
-    def total(self, *, abstention: bool = False) -> PluralityProblem:
-        """Return the problem with the total as its target, whose ε is above 0; errors as `PluralityFields.total`."""
-        if not self.target_epsilon > 0:
-            raise InvalidInput("target_epsilon", self.target_epsilon, "a finite number of nats above 0")
-        return super().total(abstention=abstention)
+    def problem(self) -> PluralityProblem:
+        """Return the problem with the total as its target."""
+        self.check_total()
+        return self.within(Privacy(self.total_epsilon, self.total_delta))
 
 
 class PluralityProblemAnswer(AnswerModel):
@@ -225,8 +228,8 @@ class TableRequest(RequestModel):
         list[GroupFields],
         Field(min_length=1, max_length=MAX_GROUPS, description="The voters, those of equal privacy together."),
     ]
-    target_epsilon: Annotated[FiniteFloat, described("ε of the release [nats].", minimum=0, maximum=500)]
-    delta: Annotated[FiniteFloat, described("δ of the release [probability].", minimum=0, exclusiveMaximum=1)] = 0.0
+    target_epsilon: TableEpsilon
+    delta: TableDelta = 0.0
     affected: Annotated[int | None, described("How many votes one record can move [votes]; null: all.", minimum=1)] = (
         None
     )
@@ -248,11 +251,7 @@ class TableRequest(RequestModel):
             as_group_objective(self.objective, self.price)
         except InvalidInput as err:
             raise FieldError("price" if err.argument == "price" else "objective", err) from err
-        try:
-            target = Privacy(self.target_epsilon, self.delta)
-        except InvalidInput as err:
-            raise FieldError("target_epsilon" if err.argument == "epsilon" else "delta", err) from err
-        groups = []
+        target, groups = target_of(self.target_epsilon, self.delta), []
         for place, group in enumerate(self.groups):
             epsilon = math.inf if group.epsilon == "inf" else group.epsilon
             try:

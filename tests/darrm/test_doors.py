@@ -94,7 +94,7 @@ def test_the_best_accuracy_and_the_noise_are_the_same_from_every_door(
     found["estimator"] = _accuracy(mechanism.gamma, prior)
     classes = run_json("compare", *words, "--prior", "dirichlet(1)")  # the same prior, of classes
     found["compare of classes"], sigmas["compare of classes"] = classes["options"][0]["right"], _sigma(classes)
-    target = {"target_epsilon": total.epsilon, "delta": total.delta}
+    target = {"total_epsilon": total.epsilon, "total_delta": total.delta}
     asked = {"K": K, "classes": 2, "queries": queries, "prior": "dirichlet(1)"} | target
     options = _asked(service, "/v1/plurality/options", asked)
     found["REST of classes"], sigmas["REST of classes"] = options["options"][0]["right"], _sigma(options)

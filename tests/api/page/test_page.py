@@ -329,7 +329,7 @@ def test_every_option_among_classes_is_shown_as_the_api_has_it(visit: Visit) -> 
     visit.go()
     ask_classes(visit)
     visit.tab.wait_for_selector("#class-options table")
-    query = "K=5&classes=3&target_epsilon=1&delta=1e-3&prior=favoured(0.5,0.9)&price=1"
+    query = "K=5&classes=3&total_epsilon=1&total_delta=1e-3&prior=favoured(0.5,0.9)&price=1"
     with urllib.request.urlopen(f"{visit.server}/v1/plurality/options?{query}") as answer:  # noqa: S310 — our own server
         options = json.load(answer)["options"]
     rows = [row.locator("td").all_inner_texts() for row in visit.tab.locator("#class-options tbody tr").all()]
@@ -363,7 +363,7 @@ def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
         ("class_K", "0", "K = 0 is not valid: expected a whole number of voters, 1 to"),
         ("class_K", "", "K is missing"),
         ("classes", "1", "expected a whole number of classes, 2 to 1000"),
-        ("class_epsilon", "0", "target_epsilon = 0.0 is not valid"),
+        ("class_epsilon", "0", "total_epsilon = 0.0 is not valid"),
         ("class_delta", "1", "delta = 1.0 is not valid"),
         ("class_prior", "dirichlet(nan)", "alpha = nan"),
         ("class_prior", "favoured(0.1)", "at least 1/3"),

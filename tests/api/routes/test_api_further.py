@@ -62,7 +62,7 @@ def test_accounts_and_rankings_take_more_voters_than_a_gamma(client: TestClient)
         ("cost", {"mechanism": "laplace", "queries": 2, "parameter": 20.0, "delta": 1e-5}),
         ("plan", {"epsilon": "inf", "affected": 1, "queries": 1, "time_limit": 1, **total}),
         ("plurality", {"classes": 3, "target_epsilon": 1}),
-        ("plurality/options", {"classes": 3, "queries": 1, "target_epsilon": 2}),
+        ("plurality/options", {"classes": 3, "queries": 1, "total_epsilon": 2}),
     ):
         assert "at most 150 voters" in refused(client.post(f"/v1/{verb}", json={**body, "K": 151}))["detail"]
     cheap = {"mechanism": "laplace", "queries": 2, "parameter": 20.0, "delta": 1e-5, "K": 150}

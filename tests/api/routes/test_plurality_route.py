@@ -89,7 +89,10 @@ def test_too_much_work_is_refused_before_it(client: TestClient) -> None:
     assert "expected solving time" in told.text
 
 
-OPTIONS: dict[str, Any] = ASKED | {"target_epsilon": 2.0, "queries": 2, "price": 1.0}
+OPTIONS: dict[str, Any] = {
+    **{name: ASKED[name] for name in ("K", "classes", "prior")},
+    **{"total_epsilon": 2.0, "total_delta": 1e-3, "queries": 2, "price": 1.0},
+}
 
 
 def test_every_option_for_answering_queries(client: TestClient) -> None:
@@ -116,7 +119,7 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
 
 
 def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
-    asked = {"K": 61, "classes": 12, "target_epsilon": 1.0, "delta": 1e-5, "prior": "beta(8,2)"}
+    asked = {"K": 61, "classes": 12, "total_epsilon": 1.0, "total_delta": 1e-5, "prior": "beta(8,2)"}
     told = client.post("/v1/plurality/options", json=asked).json()
     assert told["samples"] == 2000
     assert {option["name"] for option in told["options"]} == {"permute_and_flip", "exponential", "laplace", "gnmax"}
@@ -129,7 +132,7 @@ def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"target_epsilon": 0.0}, "target_epsilon"),
+        ({"total_epsilon": 0.0}, "total_epsilon"),
         ({"prior": "favoured(0.1)"}, "prior"),
         ({"prior": "histogram(1,1,0:3)"}, "prior"),
         ({"prior": "dirichlet(nan)"}, "prior"),

@@ -91,7 +91,10 @@ def test_too_much_work_is_refused_before_it(client: TestClient) -> None:
 
 OPTIONS: dict[str, Any] = {
     **{name: ASKED[name] for name in ("K", "classes", "prior")},
-    **{"total_epsilon": 2.0, "total_delta": 1e-3, "queries": 2, "price": 1.0},
+    "total_epsilon": 2.0,
+    "total_delta": 1e-3,
+    "queries": 2,
+    "price": 1.0,
 }
 
 

@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals plurality earned faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals plurality groups earned faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -75,6 +75,9 @@ soundness: $(READY) ## hold certificates against exact arithmetic on random prob
 
 plurality: $(READY) ## hold plurality rules against enumeration in fractions on random problems (10,000: 10 minutes)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.plurality --write docs/plurality_soundness.md $(ARGS)
+
+groups: $(READY) ## hold tables of groups of voters against every corner in fractions (two minutes; docs/groups.md)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.groups $(ARGS)
 
 totals: $(READY) ## hold totals of several releases against every transcript in fractions (10,000: twenty minutes)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.totals --write docs/soundness.md $(ARGS)

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from time import monotonic
@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
 if TYPE_CHECKING:
-    from darrm_opt import Problem, Solution
+    from darrm_opt import Privacy, Problem, Solution
     from darrm_opt.design.solution import Status
     from darrm_opt.errors import InvalidInput
 
@@ -293,17 +293,17 @@ def trained_text(problem: Problem, *, fresh: bool) -> str:
     return " (fresh in every answer)" if fresh else " (trained once)"
 
 
-def assumed_text(problem: Problem, queries: int, *, fresh: bool) -> str:
+def assumed_text(voters: Sequence[Privacy], queries: int, *, fresh: bool) -> str:
     """Return what a total assumes of its voters, in sentences; nothing where that makes no difference.
 
-    >>> from darrm_opt import Privacy, Problem
-    >>> print(assumed_text(Problem(3, Privacy(0.1), Privacy(0.3)), 2, fresh=False).partition(". ")[0])
+    >>> from darrm_opt import Privacy
+    >>> print(assumed_text([Privacy(0.1)], 2, fresh=False).partition(". ")[0])
     The voters were taken to have been trained once
-    >>> assumed_text(Problem(3, Privacy(0.1), Privacy(0.3)), 1, fresh=False)
+    >>> assumed_text([Privacy(0.1)], 1, fresh=False)
     ''
     """
     from darrm.cli.parameters import FRESH
 
-    if problem.voter.epsilon == math.inf or queries <= 1:
+    if queries <= 1 or all(voter.epsilon == math.inf for voter in voters):
         return ""
     return f"The voters were taken to {'be fresh' if fresh else 'have been trained once'}. {FRESH}"

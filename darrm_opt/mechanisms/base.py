@@ -31,7 +31,7 @@ from darrm_opt.mechanisms.sampled_votes import listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness import RandomSource
-from darrm_opt.tables.votes import Labels, VoteTable, label_type
+from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
 
 CountTable = NDArray[np.intp]
 """Vote counts, decreasing in each row, shape (N, C)."""
@@ -72,6 +72,7 @@ BUILT_IN = {
         "plain_vote": "plain_vote:PlainVote",
         "gamma": "noise_function:NoiseFunctionMechanism",
         "table": "table:RuleMechanism",
+        "group_table": "group_table:GroupTableMechanism",
     }.items()
 }
 """Our own mechanisms: where each name stands."""
@@ -119,6 +120,14 @@ class VoteMechanism(ABC):
     def models(self) -> tuple[Privacy, int] | None:
         """None: each release is charged."""
         return None
+
+    def count(self, votes: NDArray[Any]) -> VoteTable:
+        """Return the votes that `draw_many` takes: those for each class, shape (N, C).
+
+        Args:
+            votes: the class of each voter, checked, shape (N, K).
+        """
+        return count_checked(votes, self.classes)
 
     @abstractmethod
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:

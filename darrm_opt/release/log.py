@@ -29,12 +29,14 @@ from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
+from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.release.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample
+from darrm_opt.tables.group_solver import GroupSolution
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.solver import PluralitySolution
 from darrm_opt.tables.votes import Labels, label_type
@@ -56,7 +58,7 @@ MAX_ID = 200
 
 _COUNT = "a whole number of releases, at least 0"
 
-Releasing = VoteMechanism | Release | Released | PluralitySolution
+Releasing = VoteMechanism | Release | Released | PluralitySolution | GroupSolution
 """What is released by: a mechanism, a solution, or a pair (gamma, problem)."""
 
 Draw = Callable[[int], Labels]
@@ -290,6 +292,21 @@ class ReleaseLog:
         """
         return self._mechanism.cost(releases, delta, self._sampling)
 
+    def group_costs(self, releases: int, delta: float) -> list[Cost]:
+        """Return what so many releases cost the records of each group of a table of groups, in their order.
+
+        Args:
+            releases: how many; as for `cost`.
+            delta: δ of all together [probability].
+
+        Returns:
+            One cost for each group, for neighbours that differ in a record of that group; none of other mechanisms.
+        """
+        mechanism = self._mechanism
+        if not isinstance(mechanism, GroupTableMechanism):
+            return []
+        return [mechanism.group_cost(number, releases, delta) for number in range(len(mechanism.problem.groups))]
+
     def stored(self, release_id: str) -> Labels | None:
         """Return the answers released under an id, or None if there are none; costs nothing.
 
@@ -479,11 +496,13 @@ class ReleaseLog:
 def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
     """Return the mechanism of a solution, proved private here; a mechanism is returned as it is.
 
-    ``releasing``: a mechanism, a `Solution`, a `PluralitySolution`, or a pair (gamma, problem).
+    ``releasing``: a mechanism, a `Solution`, a `PluralitySolution`, a `GroupSolution`, or a pair (gamma, problem).
     """
     check_fresh(fresh)
     if isinstance(releasing, PluralitySolution):
         return RuleMechanism(releasing.problem, releasing.rule)
+    if isinstance(releasing, GroupSolution) or (isinstance(releasing, GroupTableMechanism) and fresh):
+        return GroupTableMechanism(releasing.problem, releasing.table, fresh=fresh)
     if isinstance(releasing, CertifiedNoiseFunction) and fresh:
         return CertifiedNoiseFunction(releasing.release, fresh=True)
     if isinstance(releasing, VoteMechanism):

@@ -22,7 +22,7 @@ from darrm_opt.release.errors import BudgetSpent
 from darrm_opt.release.log import Draw, ReleaseLog, Releasing, mechanism_of
 from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.tables.problem import ABSTENTION
-from darrm_opt.tables.votes import Labels, checked_for, count_checked, label_type
+from darrm_opt.tables.votes import Labels, checked_for, label_type
 
 MAX_COUNTS = 2**22
 """Vote counts that are held at once, of as many rows as there are."""
@@ -32,8 +32,9 @@ class PrivateVote:
     """Release the vote of K voters among C classes, two or more, through a private mechanism.
 
     Args:
-        mechanism: a `Solution` (Algorithm 1 of the paper), a pair (gamma, problem), a `PluralitySolution`, or any
-            mechanism (`darrm_opt.mechanisms`). What is certified is proved private here, again, from the doubles in it.
+        mechanism: a `Solution` (Algorithm 1 of the paper), a pair (gamma, problem), a `PluralitySolution`, a
+            `GroupSolution` (columns of the first group first), or any mechanism (`darrm_opt.mechanisms`). What is
+            certified is proved private here, again, from the doubles in it.
         budget: what is charged before an answer leaves. A `ReleaseLog` (a file; resumable by release ids), a
             `ReleaseCounter` or a `PrivacyBudget` (in memory), or None: the caller keeps the account. A mechanism with a
             cap needs one that counts its labels: a log or a counter.
@@ -219,7 +220,7 @@ class PrivateVote:
             return np.full(len(votes), ABSTENTION, dtype=label_type(classes))
         rows = max(1, MAX_COUNTS // classes)  # of a vocabulary, a row of counts takes megabytes
         drawn = [
-            self._mechanism.draw_many(count_checked(votes[start : start + rows], classes), self._source)
+            self._mechanism.draw_many(self._mechanism.count(votes[start : start + rows]), self._source)
             for start in range(0, len(votes), rows)
         ]
         labels = np.concatenate(drawn) if drawn else np.empty(0, dtype=label_type(classes))

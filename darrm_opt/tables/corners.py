@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import decimal
 import math
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,7 +30,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.tables.certificate import EXPONENT_BITS, exp_bounds
-from darrm_opt.tables.groups import GroupProblem, Index, compositions
+from darrm_opt.tables.groups import GroupProblem, Index, VoterGroup, compositions
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -263,15 +264,28 @@ class Violations:
 
 
 class Corners:
-    """Every corner of a problem, one of each orbit, as laws."""
+    """Every corner of a problem, one of each orbit, as laws; with ``moving`` those where these groups alone move."""
 
-    def __init__(self, problem: GroupProblem, voters: tuple[Privacy, ...], target: Privacy) -> None:
+    def __init__(
+        self,
+        problem: GroupProblem,
+        voters: tuple[Privacy, ...],
+        target: Privacy,
+        *,
+        moving: Collection[int] | None = None,
+    ) -> None:
         self.problem, self.cells = problem, problem.cells
         self.reduced = _reduced_group(problem)
         check_reach(problem)
         self.maps = [voter_maps(voter, problem.classes) for voter in voters]
         self.laws = [
-            group_laws(side, group.K, problem.classes, problem.affected, reduced=g == self.reduced)
+            group_laws(
+                side,
+                group.K,
+                problem.classes,
+                problem.affected if moving is None or g in moving else 0,
+                reduced=g == self.reduced,
+            )
             for g, (side, group) in enumerate(zip(self.maps, problem.groups, strict=True))
         ]
         self.target = target  # of the release, as it shall be read
@@ -379,6 +393,23 @@ class Corners:
         best = best[np.argsort(-excesses[best], kind="stable")]
         return Violations(corners[best], sets[best], excesses[best], largest)
 
+    def output_laws(self, chances: Array) -> tuple[Array, Array]:
+        """Return Pr[o | before] and Pr[o | after] at every corner, shape (corners, outputs).
+
+        Guarantees: each with a relative error below ``relative``, but for underflow.
+        """
+        sides = []
+        for side in ("before", "after"):
+            table = chances.reshape(*self.cells.widths, -1)
+            for law in self.laws:  # the first axis becomes the multisets of its group, and goes to the end
+                table = np.moveaxis(np.tensordot(getattr(law, side), table, axes=(1, 0)), 0, -2)
+            sides.append(table.reshape(-1, table.shape[-1]))
+        moved = np.zeros((), dtype=np.intp)
+        for law in self.laws:
+            moved = np.add.outer(moved, law.moved)
+        within = moved.ravel() <= self.problem.affected
+        return sides[0][within], sides[1][within]
+
     def private_share(self, excess: float) -> float:
         """Return by what x is to be multiplied so that an excess becomes 0, which is convex in x (but for rounding)."""
         slack = -math.expm1(-self.target.epsilon) / self.problem.outputs + self.limit  # of x = 0, at least
@@ -414,6 +445,19 @@ def check_reach(problem: GroupProblem) -> None:
             f"corners and {memory >> 20:,} MiB",
             "Take fewer voters or classes, Delta = 0, or fewer affected voters.",
         )
+
+
+def count_bound(problem: GroupProblem, voters: tuple[Privacy, ...], moving: Collection[int]) -> int:
+    """Return at least as many corners as there are for these voters at which the moving groups alone move."""
+    total = 1
+    for g, (group, voter) in enumerate(zip(problem.groups, voters, strict=True)):
+        if g in moving:
+            alone = [VoterGroup(group.K, voter)]
+            affected = min(problem.affected, group.K)
+            total *= _unreduced(GroupProblem(problem.classes, alone, problem.target, affected))
+        else:
+            total *= problem.cells.widths[g]
+    return total
 
 
 def _unreduced(problem: GroupProblem) -> int:

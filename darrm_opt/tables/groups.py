@@ -128,33 +128,24 @@ def general_problem(
 ) -> Problem | PluralityProblem | GroupProblem:
     """Return the problem of these voters, as the special case that it is where it is one.
 
-    `Problem` (a γ) for two classes and one group; `PluralityProblem` for one group that is not private; otherwise
-    `GroupProblem`. Voters of equal privacy become one group, and the order does not matter.
+    Where all voters are alike, `Problem` (a γ) for two classes, and `PluralityProblem` for voters that are not private;
+    otherwise `GroupProblem`, with the groups in their order: columns of votes and chances of a truth follow it.
 
     >>> general_problem([VoterGroup(6, Privacy(0.1)), VoterGroup(5, Privacy(0.1))], Privacy(0.3))
     Problem(K=11, voter=Privacy(epsilon=0.1, delta=0.0), target=Privacy(epsilon=0.3, delta=0.0), affected=11)
     """
-    sizes: dict[Privacy, int] = {}
-    for group in groups:
-        if not isinstance(group, VoterGroup):
-            raise InvalidInput("groups", group, "VoterGroup(K, voter)")
-        one = Problem(group.K, group.voter, target)
-        sizes[one.voter] = sizes.get(one.voter, 0) + one.K
-    if not sizes:
-        raise InvalidInput("groups", "none", "at least one VoterGroup(K, voter)")
-    merged = [VoterGroup(K, voter) for voter, K in sorted(sizes.items(), key=lambda item: _order(item[0]))]
-    (first, *more) = merged
-    if not more and classes == 2 and not abstention:
-        return Problem(first.K, first.voter, target, affected)
-    if not more and first.voter.epsilon == math.inf:
-        return PluralityProblem(
-            first.K, classes, target, first.K if affected is None else affected, abstention=abstention
-        )
-    return GroupProblem(classes, merged, target, affected, abstention=abstention)
-
-
-def _order(voter: Privacy) -> tuple[float, float]:
-    return voter.epsilon, voter.delta
+    groups = tuple(groups)
+    if not groups or not all(isinstance(group, VoterGroup) for group in groups):
+        raise InvalidInput("groups", groups, "at least one VoterGroup(K, voter)")
+    alone = [Problem(group.K, group.voter, target) for group in groups]
+    if len({one.voter for one in alone}) == 1:
+        one = Problem(sum(group.K for group in alone), alone[0].voter, target, affected)
+        if classes == 2 and not abstention:
+            return one
+        if one.voter.epsilon == math.inf:
+            return PluralityProblem(one.K, classes, target, int(one.affected), abstention=abstention)
+        groups = (VoterGroup(one.K, one.voter),)
+    return GroupProblem(classes, groups, target, affected, abstention=abstention)
 
 
 def compositions(K: int, classes: int) -> Index:
@@ -166,6 +157,19 @@ def compositions(K: int, classes: int) -> Index:
         rest = compositions(K - first, classes - 1)
         parts.append(np.column_stack([np.full(len(rest), first, dtype=np.intp), rest]))
     return np.concatenate(parts)
+
+
+def _ranks(votes: Index, K: int) -> Index:
+    """Return the places of rows of votes among `compositions`, shape (rows,)."""
+    classes = votes.shape[1]
+    ranks, left = np.zeros(len(votes), dtype=np.intp), np.full(len(votes), K)
+    # Rows before one that begins alike: those whose next count is less, the rest shared by the classes that remain.
+    ways = np.array([[math.comb(n + c, c) for n in range(K + 1)] for c in range(classes)], dtype=np.intp)
+    for c in range(classes - 1):
+        rest = classes - 1 - c
+        ranks += ways[rest][left] - ways[rest][left - votes[:, c]]
+        left = left - votes[:, c]
+    return ranks
 
 
 class GroupCells:
@@ -210,13 +214,19 @@ class GroupCells:
 
     def place(self, counts: Sequence[Sequence[int]]) -> int:
         """Return the place of the groups' counts."""
+        return int(self.places([counts])[0])
+
+    def places(self, counts: Any) -> Index:
+        """Return the places of the groups' counts, shape (N, groups, classes); they are checked, and never shown."""
         accepted = f"{self.classes} counts for each group, that sum to {', '.join(map(str, self.sizes))}"
-        if len(counts) != len(self.sizes) or any(
-            len(row) != self.classes or min(row) < 0 or sum(row) != K for row, K in zip(counts, self.sizes, strict=True)
-        ):
+        try:
+            votes = np.asarray(counts, dtype=np.intp).reshape(-1, len(self.sizes), self.classes)
+        except (TypeError, ValueError):
+            raise InvalidInput("counts", "counts that are not shown here", accepted) from None
+        if votes.min(initial=0) < 0 or np.any(votes.sum(axis=2) != self.sizes):
             raise InvalidInput("counts", "counts that are not shown here", accepted)
-        found = np.flatnonzero((self.counts == np.array(counts)[None]).all(axis=(1, 2)))
-        return int(found[0])
+        ranks = [_ranks(votes[:, g], K) for g, K in enumerate(self.sizes)]
+        return np.asarray(np.ravel_multi_index(ranks, self.widths), dtype=np.intp)
 
     def log_ways(self) -> Array:
         """Return the logarithm of the number of ways in which the voters give each of the counts, shape (counts,)."""

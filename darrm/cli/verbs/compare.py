@@ -80,7 +80,7 @@ def compare(
     left_out = [f"{name} is left out: {reason}." for name, reason in comparison.not_compared.items()]
     if comparison.bags is not None:
         head += f"\n{_draw(comparison.bags, problem.K)}"
-    assumption = assumed_text(problem, comparison.queries, fresh=fresh)
+    assumption = assumed_text([problem.voter], comparison.queries, fresh=fresh)
     notes = [
         *([comparison.without_noise] if comparison.without_noise else []),
         *left_out,

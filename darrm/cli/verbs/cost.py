@@ -322,7 +322,7 @@ def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
     notes = [f"{name}: {total['refused']}" for name, total in table.items() if "refused" in total]
     if (least := table.get("bits", {}).get("epsilon_at_least")) is not None:
         notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
-    if release is not None and (assumption := assumed_text(release.problem, int(queries), fresh=options.fresh)):
+    if release is not None and (assumption := assumed_text([release.problem.voter], int(queries), fresh=options.fresh)):
         notes.append(assumption)
     head = (
         f"{count_text(int(queries), 'release')}, each "

@@ -144,10 +144,11 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
     with ProgressDisplay("accounting"):
         so_far = log.cost(fields["spent"], at_delta)
     epsilon = so_far.epsilon if so_far.epsilon < math.inf else None
+    groups = group_fields(log, fields["spent"], at_delta)
     if json:
         content = {"release_log": str(log.path), "mechanism": log.mechanism.name, "affected": log.mechanism.affected}
         released = {"labels": log.labels, "epsilon": epsilon, "delta": so_far.delta, "epsilon_account": so_far.account}
-        answer(as_json(content | fields | released | {"assumption": assumption(log)}))
+        answer(as_json(content | fields | released | groups | {"assumption": assumption(log)}))
         return
     proved = (
         f"no ε is proved at δ = {so_far.delta:g}: give --total-delta"
@@ -162,24 +163,58 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
         f"budget     {total} ({proof})",
         f"spent      {fields['spent']:,} releases{labels}; {fields['left']:,} are left",
         f"so far     {proved}",
+        *(_group_text(number, group) for number, group in enumerate(groups.get("groups", ()), 1)),
         f"assumed    {assumption(log)}",
         "A number of releases that was decided in view of the labels costs what the whole budget does.",
     ]
     answer("\n".join(lines))
 
 
+def group_fields(log: ReleaseLog, spent: int, delta: float) -> dict[str, list[dict[str, Any]]]:
+    """Return what the releases so far cost the records of each group of a table of groups, as plain data."""
+    from darrm_opt.mechanisms.group_table import GroupTableMechanism
+    from darrm_opt.tables.group_table import problem_record
+
+    if not isinstance(log.mechanism, GroupTableMechanism):
+        return {}
+    voters = problem_record(log.mechanism.problem)["groups"]
+    costs = log.group_costs(spent, delta)
+    return {
+        "groups": [
+            group
+            | {
+                "spent_epsilon": each.epsilon if each.epsilon < math.inf else None,
+                "spent_delta": each.delta,
+                "account": each.account,
+            }
+            for group, each in zip(voters, costs, strict=True)
+        ]
+    }
+
+
+def _group_text(number: int, group: dict[str, Any]) -> str:
+    from darrm_opt.design.report import text_above
+
+    spent, at = group["spent_epsilon"], f"at δ = {group['spent_delta']:g}"
+    proved = f"no ε is proved {at}" if spent is None else f"ε = {text_above(spent, '.6g')} {at}"
+    return f"group {number}    {group['K']} voters of ε = {group['epsilon']}: {proved} for their records"
+
+
 def assumption(log: ReleaseLog) -> str:
     """Return what the total of a release log takes its voters to be."""
     from darrm_opt.design.report import count_text
+    from darrm_opt.mechanisms.group_table import GroupTableMechanism
     from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 
-    mechanism = log.mechanism
-    said = (
-        assumed_text(mechanism.problem, log.limit, fresh=log.fresh)
-        if isinstance(mechanism, CertifiedNoiseFunction)
-        else ""
+    mechanism, voters = log.mechanism, []
+    if isinstance(mechanism, CertifiedNoiseFunction):
+        voters = [mechanism.problem.voter]
+    elif isinstance(mechanism, GroupTableMechanism):
+        voters = [group.voter for group in mechanism.problem.groups]
+    return (
+        assumed_text(voters, log.limit, fresh=log.fresh)
+        or f"A record moves at most {count_text(mechanism.affected, 'vote', 'votes')}."
     )
-    return said or f"A record moves at most {count_text(mechanism.affected, 'vote', 'votes')}."
 
 
 def needed(value: str | None, argument: str) -> str:

@@ -159,7 +159,7 @@ def _text(plan: Plan, output: str | None) -> str:
     ]
     if composing not in plan.advice and any(option.why.endswith(composing) for option in plan.options):
         reasons += ["", composing]
-    if assumption := assumed_text(question.voters, question.queries, fresh=question.fresh):
+    if assumption := assumed_text([question.voters.voter], question.queries, fresh=question.fresh):
         reasons += ["", assumption]
     law = f"Accuracy: how often the answer is the majority, where votes fall as the prior {question.prior_text} has it."
     text = "\n".join([head, "", plan.advice, "", law, columns(heads, map(_row, plan.options)), "", *reasons])

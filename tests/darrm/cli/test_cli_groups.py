@@ -35,6 +35,24 @@ def test_groups_are_written_and_proved_again(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["private"] is False
 
 
+def test_labels_are_charged_and_each_group_knows_its_share(tmp_path: Path) -> None:
+    table, votes, log = tmp_path / "table.json", tmp_path / "votes.csv", tmp_path / "releases.log"
+    groups = ("--group", "K=1,epsilon=0.7", "--group", "K=2,epsilon=0.1")
+    run("solve", *groups, "--classes", "3", "--target-epsilon", "0.6", "--output", str(table))
+    votes.write_text("0,2,2\n1,1,0\n")
+    budget = ("--queries", "5", "--total-delta", "0", "--fresh")
+    files = ("--solution", str(table), "--release-log", str(log), "--output", str(tmp_path / "labels.csv"))
+    assert run("label", str(votes), *files, *budget).exit_code == 0
+    status = json.loads(run("label", "--status", str(log), "--json").stdout)
+    assert status["spent"] == 2
+    assert status["epsilon"] == pytest.approx(1.2)
+    assert [group["K"] for group in status["groups"]] == [1, 2]  # in the order in which they were given
+    first, second = (group["spent_epsilon"] for group in status["groups"])
+    assert second < first <= 1.2
+    assert "group 2" in run("label", "--status", str(log)).stdout
+    assert json.loads(run("verify", str(log), "--json").stdout)["private"] is True
+
+
 def test_one_group_of_two_classes_is_gamma() -> None:
     options = ("--target-epsilon", "0.9", "--json")
     one = json.loads(run("solve", "--group", "K=11,epsilon=0.3", *options).stdout)

@@ -22,6 +22,7 @@ OURS = (
     "plain_vote",
     "gamma",
     "table",
+    "group_table",
 )
 
 
@@ -30,7 +31,7 @@ def test_names_and_what_they_stand_for() -> None:
     assert calibrated_names() == OURS[:6]
     for name in OURS:
         assert mechanism_class(name).name == name
-        assert mechanism_class(name).advice or name in ("plain_vote", "gamma", "table")
+        assert mechanism_class(name).advice or name in ("plain_vote", "gamma", "table", "group_table")
     with pytest.raises(InvalidInput) as caught:
         mechanism_class("median")
     assert (caught.value.argument, caught.value.value) == ("mechanism", "median")

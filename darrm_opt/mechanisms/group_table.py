@@ -1,0 +1,262 @@
+"""Certified tables for groups of voters, sampled exactly; what many releases cost, in all and for each group.
+
+A release's pairs of laws are those of its corners (`darrm_opt.tables.corners`). What a record of one group can change
+is the same over the corners at which that group's voters alone move: its own, smaller, cost.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.accounting.cost import MAX_RELEASES, Cost, Parts, Quota, ReleaseBounds, cost_of_parts, most_releases
+from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.accounting.freshness import check_fresh, compose_models
+from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.design.report import guarantee
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.base import CountTable, VoteMechanism
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy
+from darrm_opt.randomness import RandomSource
+from darrm_opt.tables.corners import Corners, count_bound
+from darrm_opt.tables.group_table import KIND, GroupCertificate, GroupTable, table_from_record, table_record
+from darrm_opt.tables.groups import GroupProblem
+from darrm_opt.tables.problem import ABSTENTION
+from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
+
+MAX_PAIRS = 20_000
+"""Most pairs of laws that an account goes through; where there are more, the target is what is proved of a release."""
+
+
+@dataclass(frozen=True)
+class VoterReach:
+    """Which voters a record moves, and what is proved of the releases that it is in."""
+
+    moving: frozenset[int]  # the groups whose voters it can move, by number
+    affected: int  # how many of them at most
+    event: Privacy  # of one release, voters being fresh
+    laws: LawPairs | None  # all pairs of laws of one release, voters being fresh; None where they are too many
+    fixed: LawPairs | None  # the same for votes that are fixed given the data, as those of non-private voters
+    models: dict[Privacy, int]  # the voters that it moves, the least private ones
+
+
+class GroupTableMechanism(VoteMechanism):
+    """A certified table for groups of voters. Votes have the columns of the first group first, and so on.
+
+    Args:
+        problem: what must hold of one release.
+        table: proved private here, again, from its doubles.
+        fresh: whether every voter draws new randomness for every query (`accounting.freshness.FRESH`).
+
+    Raises:
+        NotPrivate: the table is not private for the problem.
+        InvalidInput: the table is for other groups, classes or outputs.
+    """
+
+    name = "group_table"
+    kind = KIND
+
+    def __init__(self, problem: GroupProblem, table: GroupTable, *, fresh: bool = False) -> None:
+        from darrm_opt.tables.group_table import verify_groups
+
+        self.certificate: GroupCertificate = verify_groups(problem, table)
+        self.problem, self.table, self.fresh = problem, table, check_fresh(fresh)
+        self.K, self.classes, self.affected = problem.K, problem.classes, problem.affected
+        self._numerators: dict[int, tuple[int, list[int]]] = {}
+
+    @property
+    def description(self) -> str:
+        """What it does, in a few words."""
+        groups = "; ".join(map(str, self.problem.groups))
+        return f"a table for the groups {groups}, each released class {guarantee(self.problem.target)}"
+
+    def count(self, votes: VoteTable) -> VoteTable:
+        """Return the votes for each class, one group after the other, shape (N, groups·C)."""
+        ends = np.cumsum([group.K for group in self.problem.groups])[:-1]
+        return np.hstack([count_checked(part, self.classes) for part in np.split(votes, ends, axis=1)])
+
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
+        """Return a class 0..C−1, or `ABSTENTION`, each with exactly its probability; ``counts`` as of `count`."""
+        return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
+
+    def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
+        """Return a class or `ABSTENTION` for each row of `count`."""
+        labels = np.empty(len(counts), dtype=label_type(self.classes))
+        for row, place in enumerate(self.table.cells.places(counts).tolist()):
+            denominator, numerators = self._whole(place)
+            position = source.below(denominator)  # uniform; the output is where it falls among the numerators
+            output = 0
+            for numerator in numerators[:-1]:  # all of them, whichever it is
+                position -= numerator
+                output += position >= 0
+            labels[row] = ABSTENTION if output == self.classes else output
+        return labels
+
+    def _whole(self, place: int) -> tuple[int, list[int]]:
+        if place not in self._numerators:
+            exact, cells = self.table.exact, self.table.cells.cell[place].tolist()
+            denominator = math.lcm(*(exact[cell].denominator for cell in cells))
+            self._numerators[place] = denominator, [int(exact[cell] * denominator) for cell in cells]
+        return self._numerators[place]
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether voters that are private were trained once: their earlier answers tell of later ones."""
+        return not self.fresh and any(group.voter.epsilon < math.inf for group in self.problem.groups)
+
+    @property
+    def models(self) -> tuple[Privacy, int] | None:
+        """A privacy that each model has at least, and how many one record reaches, where all releases cost no more."""
+        if not self.is_fixed:
+            return None
+        voters = [group.voter for group in self.problem.groups]
+        most = Privacy(max(v.epsilon for v in voters), max(v.delta for v in voters))
+        return None if most.epsilon == math.inf else (most, self.affected)
+
+    @cached_property
+    def everyone(self) -> VoterReach:
+        """A record that may move voters of every group."""
+        return self._reach(frozenset(range(len(self.problem.groups))))
+
+    def group(self, number: int) -> VoterReach:
+        """Return what a record of one group, 0..G−1, can change."""
+        return self._reach(frozenset((number,)))
+
+    def _reach(self, moving: frozenset[int]) -> VoterReach:
+        problem, groups = self.problem, self.problem.groups
+        affected = min(self.affected, sum(groups[g].K for g in moving))
+        laws = self._laws(problem.strictest[0], moving)
+        fixed = self._laws(tuple(Privacy(math.inf) for _ in groups), moving) if self.is_fixed else None
+        models = _least_private([(groups[g].voter, groups[g].K) for g in sorted(moving)], affected)
+        delta = problem.target.delta
+        events = [problem.target]
+        with suppress(DeltaTooSmall):
+            events.append(compose_models(models, delta))  # the answers of the voters themselves
+        if laws is not None and len(moving) < len(groups):
+            with suppress(DeltaTooSmall):
+                events.append(Privacy(laws.epsilon(delta), delta))
+        return VoterReach(moving, affected, min(events, key=lambda one: one.epsilon), laws, fixed, models)
+
+    def _laws(self, voters: tuple[Privacy, ...], moving: frozenset[int]) -> LawPairs | None:
+        """Return the laws of the released class at every corner at which the moving groups move, in both orders."""
+        size = sum(g.K * -math.log(_least_chance(v)) for g, v in zip(self.problem.groups, voters, strict=True))
+        if size > MAX_LOG or count_bound(self.problem, voters, moving) > MAX_PAIRS:
+            return None
+        corners = Corners(self.problem, voters, self.problem.target, moving=moving)
+        before, after = corners.output_laws(self.table.chances)
+        both = np.unique(np.vstack([np.hstack([before, after]), np.hstack([after, before])]), axis=0)
+        outputs = before.shape[1]
+        return LawPairs(np.minimum(both[:, :outputs], 1), np.minimum(both[:, outputs:], 1), error=corners.relative)
+
+    def bounds(self, releases: int) -> Parts:
+        """Return what is proved of so many releases."""
+        return _bounds(self.everyone, releases, fixed=self.is_fixed)
+
+    def moved(self, votes: int) -> ReleaseBounds:
+        """Return what is proved of one release where a record moves so many votes."""
+        return ReleaseBounds(self.problem.target if votes <= self.affected else None)
+
+    def triples(self, sampling: Sampling) -> None:
+        """Return None: no account of samples is known."""
+
+    def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
+        """Return what so many releases cost together at δ, by the least of all accounts."""
+        return self.reach_cost(self.everyone, releases, delta, sampling)
+
+    def group_cost(self, number: int, releases: int, delta: float) -> Cost:
+        """Return what so many releases cost the records of one group, 0..G−1, at δ.
+
+        Guarantees: for neighbours that differ in one record, which moves at most ``affected`` voters of that group and
+        no other voter, the releases together are (ε, δ)-indistinguishable.
+        """
+        return self.reach_cost(self.group(number), releases, delta)
+
+    def reach_cost(self, reach: VoterReach, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
+        """Return what so many releases cost those whom a record reaches, at δ."""
+        if sampling is not None:
+            raise InvalidInput(
+                "sampling", sampling, "None for a table of groups", "Its accounts are those of all voters."
+            )
+        found = cost_of_parts(_bounds(reach, releases, fixed=self.is_fixed), delta)
+        if not (self.is_fixed and releases):
+            return found
+        with suppress(DeltaTooSmall):  # whatever is computed from the models is as private as they are
+            found.epsilons["models"] = compose_models(reach.models, delta).epsilon
+        account = min(found.epsilons, key=lambda name: found.epsilons[name], default="none")
+        best = found.epsilons.get(account, math.inf)
+        return Cost(best, delta, account if best < math.inf else "none", found.epsilons)
+
+    def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
+        """Return whether so many releases are proved to fit in a total (ε, δ)."""
+        return self.cost(releases, budget.delta, sampling).epsilon <= budget.epsilon
+
+    def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
+        """Return how many releases are proved to fit in a total (ε, δ), and by which account."""
+        if self.is_fixed and self.fits(budget, MAX_RELEASES, sampling):
+            return Quota(MAX_RELEASES, "models")
+        return most_releases(self, budget, sampling)
+
+    def leader_chances(self, counts: CountTable) -> Array:
+        """Return Pr[one of the leaders of all votes is released], for rows of `count`, shape (N,)."""
+        total = counts.reshape(len(counts), -1, self.classes).sum(axis=1)
+        chances = self.table.chances[self.table.cells.places(counts)][:, : self.classes]
+        return np.asarray((chances * (total == total.max(axis=1, keepdims=True))).sum(axis=1))
+
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data."""
+        return table_record(self.problem, self.table) | {"fresh": self.fresh}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> GroupTableMechanism:
+        """Return the mechanism of a record, proved here."""
+        problem, table, _ = table_from_record(record)
+        return cls(problem, table, fresh=record.get("fresh", False))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether problem and table are the same; that voters are fresh is a claim about them, not compared."""
+        return isinstance(other, GroupTableMechanism) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    @property
+    def _content(self) -> tuple[GroupProblem, bytes]:
+        return self.problem, self.table.values.tobytes()
+
+
+MAX_LOG = 600.0
+"""Most nats by which votes may be unlikely: below e^−600 products of chances lose their relative precision."""
+
+
+def _least_chance(voter: Privacy) -> float:
+    chances = [] if voter.epsilon == math.inf else [(1 - voter.delta) / (1 + math.exp(min(voter.epsilon, MAX_LOG)))]
+    return min([1.0, *chances, *([voter.delta] if voter.delta else [])])
+
+
+def _least_private(voters: list[tuple[Privacy, int]], affected: int) -> dict[Privacy, int]:
+    """Return voters of whom any ``affected`` are at least as private."""
+    highest = max(voter.delta for voter, _ in voters)
+    ordered = sorted(voters, key=lambda one: (-one[0].epsilon, -one[0].delta))
+    # Where a voter with a smaller ε has a larger Δ, either choice might be the worst: each is given the largest Δ.
+    falls = all(a[0].delta >= b[0].delta for a, b in itertools.pairwise(ordered))
+    chosen: Counter[Privacy] = Counter()
+    for voter, K in ordered:
+        take = min(K, affected - chosen.total())
+        if take:
+            chosen[voter if falls or voter.epsilon == math.inf else Privacy(voter.epsilon, highest)] += take
+    return dict(chosen)
+
+
+def _bounds(reach: VoterReach, releases: int, *, fixed: bool) -> Parts:
+    laws = reach.fixed if fixed and releases > 1 else reach.laws
+    event = None if fixed and releases > 1 else reach.event
+    return [(ReleaseBounds(event, None if laws is None else (lambda: laws)), releases)]

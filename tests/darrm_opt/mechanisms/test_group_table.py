@@ -1,0 +1,177 @@
+"""Releases by a table of groups: exact draws, and totals in all and for each group, against every corner."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.group_exact import Enumeration, Group, votes_of
+from support.refusals import refused
+
+from darrm_opt import Privacy
+from darrm_opt.accounting import PrivacyBudget
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.mechanisms.group_table import GroupTableMechanism
+from darrm_opt.randomness import RandomSource
+from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
+from darrm_opt.tables.group_solver import solve_groups
+from darrm_opt.tables.groups import GroupProblem, group_of
+
+CASES: list[tuple[int, list[Group], float, float, int]] = [
+    (2, [(2, 0.1, 0.0), (2, 0.5, 0.0)], 0.6, 0.0, 4),
+    (3, [(2, 0.1, 0.0), (1, 0.7, 0.0)], 0.6, 0.0, 2),
+    (2, [(2, 0.2, 1e-2), (1, 0.5, 0.0)], 0.5, 2e-2, 2),
+    (2, [(1, 0.3, 0.0), (2, math.inf, 0.0)], 0.8, 0.1, 1),
+]
+
+
+def mechanism_of(case: tuple[int, list[Group], float, float, int], *, fresh: bool) -> GroupTableMechanism:
+    classes, groups, epsilon, delta, affected = case
+    problem = GroupProblem(classes, [group_of(*group) for group in groups], Privacy(epsilon, delta), affected)
+    return GroupTableMechanism(problem, solve_groups(problem).table, fresh=fresh)
+
+
+def one_group_moves(every: Enumeration, number: int) -> list[int]:
+    """The corners at which voters of one group alone move."""
+
+    def moves(g: int, chosen: tuple[int, ...]) -> bool:
+        return any(every.pairs[g][i][0] != every.pairs[g][i][1] for i in chosen)
+
+    return [
+        place
+        for place, corner in enumerate(every.corners)
+        if not any(moves(g, chosen) for g, chosen in enumerate(corner) if g != number)
+    ]
+
+
+def transcripts(every: Enumeration, corner: int, mechanism: GroupTableMechanism, *, fresh: bool) -> list[list[float]]:
+    """Chances of the outputs of two releases on both sides of a corner; trained once, both see the same votes."""
+    table = np.array([[float(x) for x in mechanism.table.probabilities(counts)] for counts in every.counts])
+    laws = []
+    for side in (every.before[corner], every.after[corner]):
+        if fresh:
+            one = side @ table
+            laws.append([float(a * b) for a, b in product(one, one)])
+        else:
+            laws.append(np.einsum("n,no,nq->oq", side, table, table).ravel().tolist())
+    return laws
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_groups_release_costs_what_its_corners_show(case: tuple[int, list[Group], float, float, int]) -> None:
+    classes, groups, _, delta, affected = case
+    mechanism, every = mechanism_of(case, fresh=True), Enumeration.of(groups, classes, affected)
+    for number in range(len(groups)):
+        told = mechanism.group(number).event
+        table = np.array([[float(x) for x in mechanism.table.probabilities(counts)] for counts in every.counts])
+        places = one_group_moves(every, number)
+        p, q = every.before[places] @ table, every.after[places] @ table
+        worst = float(np.maximum(p - math.exp(told.epsilon) * q, 0).sum(axis=1).max())
+        assert told.delta == delta
+        assert worst <= delta + 1e-12
+        if told.epsilon > 1e-6:  # and a little less is not enough, where the voters' own answers are not the bound
+            less = float(np.maximum(p - math.exp(told.epsilon - 1e-6) * q, 0).sum(axis=1).max())
+            own = groups[number][1] * min(groups[number][0], affected)
+            assert less > delta or told.epsilon == pytest.approx(own)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_totals_of_two_releases_cover_every_corner(
+    case: tuple[int, list[Group], float, float, int], fresh: bool
+) -> None:
+    classes, groups, _, delta, affected = case
+    mechanism, every = mechanism_of(case, fresh=fresh), Enumeration.of(groups, classes, affected)
+    at = max(3 * delta, 0.03 if delta else 0.0)
+    whole = list(range(len(every.corners)))
+    asked = [(mechanism.cost(2, at), whole)]
+    asked += [(mechanism.group_cost(g, 2, at), one_group_moves(every, g)) for g in range(len(groups))]
+    for cost, corners in asked:
+        for corner in corners:
+            p, q = transcripts(every, corner, mechanism, fresh=fresh)
+            spent = sum(max(a - math.exp(min(cost.epsilon, 500)) * b, 0.0) for a, b in zip(p, q, strict=True))
+            assert spent <= at + 1e-12
+        assert cost.epsilon <= asked[0][0].epsilon + 1e-9
+
+
+class _Places(RandomSource):
+    """Every place of the next draw, one after the other, among those where the output may change."""
+
+    def __init__(self, places: list[int]) -> None:
+        self.places = places
+
+    def octets(self, count: int) -> bytes:
+        raise NotImplementedError
+
+    def below(self, n: int) -> int:
+        place = self.places.pop(0)
+        assert 0 <= place < n
+        return place
+
+
+def test_draws_have_exactly_the_chances_of_the_table() -> None:
+    mechanism = mechanism_of(CASES[1], fresh=False)
+    for first, second in product(votes_of(2, 3), votes_of(1, 3)):
+        chances = mechanism.table.probabilities([first, second])
+        denominator = math.lcm(*(chance.denominator for chance in chances))
+        ends = np.cumsum([0, *(int(chance * denominator) for chance in chances)], dtype=object).tolist()
+        for output, (start, end) in enumerate(pairwise(ends)):
+            if end > start:
+                source = _Places([start, end - 1])
+                assert [mechanism.draw((*first, *second), source) for _ in range(2)] == [output, output]
+
+
+def test_columns_are_in_the_order_of_the_groups() -> None:
+    mechanism = mechanism_of(CASES[1], fresh=False)
+    assert mechanism.count(np.array([[2, 0, 1]])).tolist() == [[1, 0, 1, 0, 1, 0]]
+    with refused("counts"):
+        mechanism.table.cells.places([[[1, 0, 0], [1, 0, 0]]])
+
+
+def test_a_log_says_what_each_group_has_spent(tmp_path: Path) -> None:
+    solution = solve_groups(GroupProblem(3, [group_of(2, 0.1), group_of(1, 0.7)], Privacy(0.6)))
+    path = tmp_path / "releases.log"
+    log = ReleaseLog.create(path, solution, budget=Privacy(1.2), fresh=True)
+    vote = PrivateVote(solution, log, fresh=True)
+    vote.release_many([[0, 1, 2], [2, 2, 2]])
+    with pytest.raises(BudgetSpent):
+        vote.release([0, 0, 0])
+    again = ReleaseLog(path)
+    spent = [cost.epsilon for cost in again.group_costs(again.spent, 0.0)]
+    assert again.cost(2, 0.0).epsilon == pytest.approx(1.2)
+    assert spent[0] < spent[1] <= 1.2 + 1e-12
+    assert again.mechanism == log.mechanism
+    with refused("fresh"):
+        ReleaseLog.create(tmp_path / "other.log", solution, queries=3).check_is_for(vote.mechanism)
+
+
+def test_models_that_were_trained_once_are_charged_once() -> None:
+    mechanism = mechanism_of((2, [(2, 0.1, 0.0), (2, 0.5, 0.0)], 0.6, 0.0, 3), fresh=False)
+    assert mechanism.cost(1000, 0.0).epsilon == pytest.approx(0.5 + 0.5 + 0.1)
+    assert mechanism.group_cost(0, 1000, 0.0).epsilon == pytest.approx(0.2)
+    budget = PrivacyBudget(Privacy(1.5))
+    PrivateVote(mechanism, budget).release_many([[0, 1, 0, 1]] * 3)
+    assert budget.spent.epsilon == pytest.approx(1.5)  # three models that are as private as the least private one
+    with refused("sampling"):
+        mechanism.cost(1, 0.0, Sampling(1000, 10))
+
+
+def test_where_nothing_is_proved_nothing_is_said() -> None:
+    problem = GroupProblem(2, [group_of(30, 20.0), group_of(2, 1.0)], Privacy(2.0), 1)
+    mechanism = GroupTableMechanism(problem, solve_groups(problem).table)
+    assert mechanism.everyone.laws is None  # chances that underflow have no relative precision
+    assert mechanism.cost(5, 0.0).epsilon > 2.0
+
+
+def test_the_least_private_voters_cover_every_choice() -> None:
+    from darrm_opt.accounting.freshness import compose_models
+    from darrm_opt.mechanisms.group_table import _least_private
+
+    voters: list[tuple[Privacy, int]] = [(Privacy(0.5, 0.0), 2), (Privacy(0.2, 0.01), 2), (Privacy(0.1, 0.0), 1)]
+    chosen = _least_private(voters, 2)
+    worst = compose_models(chosen, 0.05).epsilon
+    options: list[dict[Privacy, int]] = [{voters[0][0]: 2}, {voters[0][0]: 1, voters[1][0]: 1}, {voters[1][0]: 2}]
+    assert all(compose_models(option, 0.05).epsilon <= worst for option in options)

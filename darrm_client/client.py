@@ -12,7 +12,7 @@ from darrm_client.designs import DesignsClient
 from darrm_client.errors import error_of
 from darrm_client.jobs import JobsClient
 from darrm_client.transport import Deadline
-from darrm_opt.answers import as_list, budget_body, design, draw_body, numbers
+from darrm_opt.answers import as_list, budget_body, design, draw_body, numbers, sampling_body
 from darrm_opt.answers.verification import (
     VerifiedAnswer,
     VerifiedProfile,
@@ -502,6 +502,7 @@ class DarrmClient:
         *,
         ties: str = "excluded",
         price: float = 0.0,
+        sampling: Sampling | None = None,
         timeout: float | None = None,
     ) -> TableOptions:
         """Return every mechanism for queries among classes within a total.
@@ -512,6 +513,7 @@ class DarrmClient:
             prior: how votes fall, as text (`darrm_opt.plurality.parse_prior`).
             ties: "excluded" or "any".
             price: cost of a wrong label.
+            sampling: as for `cost`.
 
         Returns:
             The options. Of ``mechanism``, that of the best one, this process proved that ``queries`` answers are within
@@ -526,7 +528,8 @@ class DarrmClient:
         body = {name: getattr(problem, name) for name in ("K", "classes", "affected")}
         body |= {"queries": queries, "prior": prior, "ties": ties, "price": price}
         body |= {"total_epsilon": problem.target.epsilon, "total_delta": problem.target.delta}
-        answer = verify_options(self._ask("plurality/options", body, timeout), problem, queries)
+        body |= sampling_body(sampling)
+        answer = verify_options(self._ask("plurality/options", body, timeout), problem, queries, sampling)
         return table_options_of(answer, problem, queries)
 
     def cost(
@@ -566,12 +569,7 @@ class DarrmClient:
         body = {"mechanism": mechanism, "K": K, "classes": classes, "affected": affected, "queries": queries}
         body |= {"parameter": parameter, "delta": delta, **dict.fromkeys(("threshold", "check_sigma", "cap"))}
         body |= dict(zip(names, (None, None) if total is None else (total.epsilon, total.delta), strict=True))
-        if sampling is not None:
-            if sampling.sample is None:
-                raise InvalidInput("sampling", sampling, "a Sampling with a number of records")
-            drawn_anew = sampling.record()
-            del drawn_anew["rate"]
-            body |= {"sampling": drawn_anew.pop("scheme"), **drawn_anew}
+        body |= sampling_body(sampling)
         from darrm_opt.answers.cost import verify_cost
 
         return verify_cost(self._ask("cost", body, timeout), body)

@@ -9,8 +9,12 @@ import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
 /** Fields of the page (and of its URL) with the API's name of each; of those without a number, the text is sent. */
 const FIELDS = {
   class_K: "K", classes: "classes", class_affected: "affected", class_queries: "queries", class_epsilon: "total_epsilon",
-  class_delta: "total_delta", class_prior: "prior", class_price: "price",
+  class_delta: "total_delta", class_prior: "prior", class_price: "price", class_records: "records", class_sample: "sample",
+  class_sampling: "sampling",
 };
+
+/** Fields of the API that are no numbers. */
+const TEXTS = ["prior", "sampling"];
 
 const SYMBOLS = { sigma: "σ", check_sigma: "σ₁", threshold: "T", cap: "labels ≤", epsilon: "ε each", delta: "δ each", rate: "rate" };
 
@@ -45,7 +49,7 @@ function forget() {
 /** Returns what the form asks, as the API has it; an empty field is left out. */
 function request() {
   const entries = Object.entries(FIELDS).map(([field, name]) => [name, byId(field).value.trim()]);
-  return Object.fromEntries(entries.filter(([, text]) => text).map(([name, text]) => [name, name === "prior" ? text : number(text)]));
+  return Object.fromEntries(entries.filter(([, text]) => text).map(([name, text]) => [name, TEXTS.includes(name) ? text : number(text)]));
 }
 
 /** Returns the number that a text is; what is none goes to the server as it is, which says what is wrong with it. */

@@ -11,6 +11,7 @@ const PROBLEM = {
 const VIEW = {
   measure: "tv_error", hide: "", queries: "", total_epsilon: "", total_delta: "", n: "", subsample_size: "",
   class_K: "", classes: "", class_affected: "", class_queries: "", class_epsilon: "", class_delta: "", class_prior: "", class_price: "",
+  class_records: "", class_sample: "", class_sampling: "",
 };
 
 const USUAL = { ...PROBLEM, ...VIEW };

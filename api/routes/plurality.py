@@ -87,6 +87,7 @@ async def plurality_options(params: PluralityOptionsRequest, request: Request, s
         "prior": params.prior,
         "ties": params.ties,
         "price": params.price,
+        **params.sampling_fields(),
     }
     return await respond(request, service, "plurality/options", argument, seconds, params)
 

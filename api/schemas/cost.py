@@ -8,14 +8,13 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.problem_types import FieldError
 from api.schemas.accounts import Queries, check_queries
-from api.schemas.fields import AnswerModel, RequestModel, Voters, described
-from darrm_opt.answers.cost import sampling_of
+from api.schemas.fields import AnswerModel, SampledRequest, SamplingAnswer, Voters, described
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import MAX_CLASSES
 
 
-class CostRequest(RequestModel):
+class CostRequest(SampledRequest):
     """What do releases of a mechanism cost together, or which parameter fits in a total?
 
     Give `parameter` and `delta`, or `total_epsilon` and `total_delta`. Voters are not private.
@@ -85,29 +84,6 @@ class CostRequest(RequestModel):
         FiniteFloat | None, described("σ of the noise on the count that is checked [votes].", minimum=0)
     ] = None
     cap: Annotated[int | None, described("Most classes that are released [labels].", minimum=1)] = None
-    records: Annotated[
-        int | None, described("Records of which every query has a fresh, secret sample [records].", minimum=1)
-    ] = None
-    sample: Annotated[
-        int | None, described("Records drawn for one query (by each voter, with each-voter) [records].", minimum=1)
-    ] = None
-    sampling: Annotated[
-        str | None,
-        Field(
-            max_length=100,
-            description="How: poisson (the default), without-replacement, each-voter or each-voter-with-replacement.",
-        ),
-    ] = None
-    neighbours: Annotated[
-        str | None,
-        Field(
-            max_length=100,
-            description="add-remove (the default with poisson, and possible there only) or replace-one.",
-        ),
-    ] = None
-    labels: Annotated[int | None, described("Labels that one sample serves: tokens of a text [labels].", minimum=1)] = (
-        None
-    )
 
     def argument(self) -> dict[str, Any]:
         """Return the argument of the computation (`darrm_opt.answers.cost.find_cost`)."""
@@ -123,23 +99,12 @@ class CostRequest(RequestModel):
             if value is not None and not 0 <= value < 1:
                 raise InvalidInput(name, value, "a probability in [0, 1)")
         argument = {name: getattr(self, name) for name in CostRequest.model_fields}
-        sampling_of(argument)
+        self.drawn()
         return argument
 
 
 MAX_TOTAL = 500.0
 """Largest ε of all releases together [nats]."""
-
-
-class SamplingAnswer(AnswerModel):
-    """How records are drawn anew for every query."""
-
-    records: int = Field(description="Records of which every query has a sample.")
-    sample: int | None = Field(description="Records drawn for one query, or by each voter; null where a rate is given.")
-    rate: FiniteFloat | None = Field(description="Chance of each record, with poisson; null where a number is given.")
-    scheme: str = Field(description="poisson, without-replacement, each-voter or each-voter-with-replacement.")
-    neighbours: str = Field(description="add-remove or replace-one.")
-    labels: int = Field(description="Labels that one sample serves.")
 
 
 class CostAnswer(AnswerModel):

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
 
 from api.errors.accepted import MAX_GAMMA_LENGTH
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.answers import SAMPLING, sampling_of
 from darrm_opt.design import solver as design
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import forms
@@ -152,6 +154,42 @@ class RequestModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+class SampledRequest(RequestModel):
+    """Base of requests about queries that may have a fresh sample of the records each."""
+
+    records: Annotated[
+        int | None, described("Records of which every query has a fresh, secret sample [records].", minimum=1)
+    ] = None
+    sample: Annotated[
+        int | None, described("Records drawn for one query (by each voter, with each-voter) [records].", minimum=1)
+    ] = None
+    sampling: Annotated[
+        str | None,
+        Field(
+            max_length=100,
+            description="How: poisson (the default), without-replacement, each-voter or each-voter-with-replacement.",
+        ),
+    ] = None
+    neighbours: Annotated[
+        str | None,
+        Field(
+            max_length=100,
+            description="add-remove (the default with poisson, and possible there only) or replace-one.",
+        ),
+    ] = None
+    labels: Annotated[int | None, described("Labels that one sample serves: tokens of a text [labels].", minimum=1)] = (
+        None
+    )
+
+    def drawn(self) -> Sampling | None:
+        """Return how records are drawn anew for every query."""
+        return sampling_of(self.sampling_fields())
+
+    def sampling_fields(self) -> dict[str, Any]:
+        """Return the fields of it that are given."""
+        return {name: value for name in SAMPLING if (value := getattr(self, name)) is not None}
+
+
 class PageRequest(RequestModel):
     """Base of requests for a list, page by page."""
 
@@ -167,3 +205,14 @@ class AnswerModel(BaseModel):
     """Base of answers: plain data; a number that is not finite is a bug, and must not leave as null."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class SamplingAnswer(AnswerModel):
+    """How records are drawn anew for every query."""
+
+    records: int = Field(description="Records of which every query has a sample.")
+    sample: int | None = Field(description="Records drawn for one query, or by each voter; null where a rate is given.")
+    rate: FiniteFloat | None = Field(description="Chance of each record, with poisson; null where a number is given.")
+    scheme: str = Field(description="poisson, without-replacement, each-voter or each-voter-with-replacement.")
+    neighbours: str = Field(description="add-remove or replace-one.")
+    labels: int = Field(description="Labels that one sample serves.")

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.problem_types import FieldError
 from api.schemas.accounts import BudgetFields, EachAnswer
-from api.schemas.fields import AnswerModel, RequestModel, Voters, described
+from api.schemas.fields import AnswerModel, RequestModel, SampledRequest, SamplingAnswer, Voters, described
 from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
@@ -91,7 +91,7 @@ class PluralityRequest(PluralityFields):
         return self.within(target, abstention=self.abstention)
 
 
-class PluralityOptionsRequest(PluralityFields, BudgetFields):
+class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
     """Queries and a total: which mechanism for all of them is the best?"""
 
     model_config = ConfigDict(
@@ -105,7 +105,17 @@ class PluralityOptionsRequest(PluralityFields, BudgetFields):
                     "queries": 2,
                     "prior": "favoured(0.5,0.9)",
                     "price": 1.0,
-                }
+                },
+                {
+                    "K": 10,
+                    "classes": 4,
+                    "total_epsilon": 3.0,
+                    "total_delta": 1e-5,
+                    "queries": 500,
+                    "prior": "beta(8,2)",
+                    "records": 5452,
+                    "sample": 40,
+                },
             ]
         }
     )
@@ -113,6 +123,7 @@ class PluralityOptionsRequest(PluralityFields, BudgetFields):
     def problem(self) -> PluralityProblem:
         """Return the problem with the total as its target."""
         self.check_total()
+        self.drawn()
         return self.within(Privacy(self.total_epsilon, self.total_delta))
 
 
@@ -187,6 +198,9 @@ class PluralityOptionsAnswer(AnswerModel):
         "then shares are estimates."
     )
     options: list[PluralityOption] = Field(description="In order of decreasing utility.")
+    sampling: SamplingAnswer | None = Field(
+        default=None, description="How records are drawn anew for every query; null where all are in every query."
+    )
     mechanism: dict[str, Any] = Field(
         description="The mechanism of the best option, as `darrm plan --classes --output` writes it: for `darrm label`."
     )

@@ -11,7 +11,9 @@ Requests are stated here in the form of the REST interface.
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_record
 
@@ -21,6 +23,10 @@ Report = Callable[[Any], None]
 
 DRAW = ("n", "subsample_size", "replacement", "sampling")
 """How the voters' subsamples are drawn, as a request names it."""
+
+
+SAMPLING = ("records", "sample", "sampling", "neighbours", "labels")
+"""How records are drawn anew for every query, as a request names it."""
 
 
 def numbers(problem: Problem) -> dict[str, Any]:
@@ -46,6 +52,38 @@ def draw_body(n: int | None, subsample_size: int | None, replacement: bool, samp
     """Return the draw as a request states it: nothing where nothing is said of it."""
     draw = dict(zip(DRAW, (n, subsample_size, replacement, sampling), strict=True))
     return {} if draw == dict(zip(DRAW, (None, None, True, "independent"), strict=True)) else draw
+
+
+def sampling_of(argument: dict[str, Any]) -> Sampling | None:
+    """Return the sampling of `SAMPLING` fields, of which those that are None or missing are not given."""
+    given = {name: argument[name] for name in SAMPLING if argument.get(name) is not None}
+    if "records" not in given:
+        for name, value in given.items():
+            raise InvalidInput(name, value, "nothing without records")
+        return None
+    return Sampling(
+        given["records"],
+        given.get("sample"),
+        scheme=given.get("sampling", "poisson"),
+        neighbours=given.get("neighbours"),
+        labels=given.get("labels", 1),
+    )
+
+
+def sampling_body(sampling: Sampling | None) -> dict[str, Any]:
+    """Return a sampling by a number of records as a request states it: nothing where there is none."""
+    if sampling is None:
+        return {}
+    if sampling.sample is None:
+        raise InvalidInput("sampling", sampling, "a Sampling with a number of records")
+    record = sampling.record()
+    del record["rate"]
+    return {"sampling": record.pop("scheme"), **record}
+
+
+def sampling_record(sampling: Sampling | None) -> dict[str, Any]:
+    """Return what an answer or a record says of how records are drawn anew: nothing where they are not."""
+    return {} if sampling is None else {"sampling": sampling.record()}
 
 
 def as_list(values: Iterable[Any] | None) -> list[Any] | None:

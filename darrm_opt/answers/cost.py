@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.answers import Report
+from darrm_opt.answers import Report, sampling_of, sampling_record
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.base import CHECKS
@@ -22,9 +22,6 @@ CALIBRATION_SECONDS = 5.0
 SAMPLED_SHARE = 4.0
 """The same where records are sampled, in multiples: most of them take less, and labels with four cells up to this."""
 
-SAMPLING = ("records", "sample", "sampling", "neighbours", "labels")
-"""How records are drawn anew for every query, by the names of the command line."""
-
 
 @dataclass(frozen=True)
 class MechanismCost:
@@ -38,30 +35,13 @@ class MechanismCost:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cost as plain data; ε is None where nothing is proved."""
-        drawn_anew = {} if self.sampling is None else {"sampling": self.sampling.record()}
         return {
             "mechanism": self.mechanism.name,
             "parameter": self.mechanism.value,
             "epsilon": self.epsilon if self.epsilon < math.inf else None,
             "delta": self.delta,
             "account": self.account,
-        } | drawn_anew
-
-
-def sampling_of(argument: dict[str, Any]) -> Sampling | None:
-    """Return the sampling of `SAMPLING` fields, of which those that are None or missing are not given."""
-    given = {name: argument[name] for name in SAMPLING if argument.get(name) is not None}
-    if "records" not in given:
-        for name, value in given.items():
-            raise InvalidInput(name, value, "nothing without records")
-        return None
-    return Sampling(
-        given["records"],
-        given.get("sample"),
-        scheme=given.get("sampling", "poisson"),
-        neighbours=given.get("neighbours"),
-        labels=given.get("labels", 1),
-    )
+        } | sampling_record(self.sampling)
 
 
 def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> MechanismCost:

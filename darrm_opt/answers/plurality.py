@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from darrm_opt.answers import Report
+from darrm_opt.answers import Report, sampling_of, sampling_record
 from darrm_opt.answers.verification import members, verify_options, verify_plurality
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.planning import Plan, plan
@@ -63,6 +63,7 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     report(None)
     problem = problem_from_record(argument["problem"])
     objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
+    sampling = sampling_of(argument)
     try:
         found = plan(
             problem.K,
@@ -72,6 +73,7 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             problem.affected,
             objective,
             classes=problem.classes,
+            ensemble=sampling,
         )
     except InvalidInput as err:  # a prior of other voters or classes
         if err.argument not in ("counts", "chances"):
@@ -79,7 +81,8 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
     mechanism = found.options[0].mechanism
     assert mechanism is not None  # noqa: S101 - for the type checker: the voters are not private
-    return {**options_to_dict(found), "prior": argument["prior"], "mechanism": mechanism.record()}
+    record = mechanism.record() | sampling_record(sampling)
+    return {**options_to_dict(found), "prior": argument["prior"], "mechanism": record}
 
 
 def options_to_dict(found: Plan) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def options_to_dict(found: Plan) -> dict[str, Any]:
             for option in found.options
             if option.spent is not None
         ],
-    } | ({} if question.ensemble is None else {"sampling": question.ensemble.record()})
+    } | sampling_record(question.ensemble)
 
 
 def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -185,7 +188,7 @@ def recheck_rule(argument: dict[str, Any], result: dict[str, Any]) -> None:
 
 def recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
     """Prove what stored options release again; raises as `verify_options`."""
-    verify_options(result, problem_from_record(argument["problem"]), argument["queries"])
+    verify_options(result, problem_from_record(argument["problem"]), argument["queries"], sampling_of(argument))
 
 
 MAX_GROUP_VOTERS = 200

@@ -28,6 +28,7 @@ from darrm_opt.record import problem_from_record
 from darrm_opt.reprove import TOLERANCE, ReproofFailed, read_solution, reprove
 
 if TYPE_CHECKING:
+    from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.tables.problem import PluralityProblem
 
 
@@ -298,7 +299,9 @@ def verify_plurality(answer: Any, problem: PluralityProblem) -> dict[str, Any]:
     return dict(answer)
 
 
-def verify_options(answer: Any, problem: PluralityProblem, queries: int) -> dict[str, Any]:
+def verify_options(
+    answer: Any, problem: PluralityProblem, queries: int, sampling: Sampling | None = None
+) -> dict[str, Any]:
     """Return the options for queries, the mechanism of the best one proved to fit in the total."""
     from darrm_opt.mechanisms import mechanism_from_record
 
@@ -308,7 +311,9 @@ def verify_options(answer: Any, problem: PluralityProblem, queries: int) -> dict
         raise VerificationFailed(f"The answer has something else where a mechanism should be: {err}") from err
     if (mechanism.K, mechanism.classes, mechanism.affected) != (problem.K, problem.classes, problem.affected):
         raise VerificationFailed("The answer has a mechanism for other voters or classes than those that were asked.")
-    if not mechanism.fits(problem.target, queries):
+    if answer.get("sampling") != (None if sampling is None else sampling.record()):
+        raise VerificationFailed("The answer is for another sampling than was asked.")
+    if not mechanism.fits(problem.target, queries, sampling):
         raise VerificationFailed(f"{queries} answers of this mechanism are not proved to be within the total.")
     member(answer, "options")
     return dict(answer)

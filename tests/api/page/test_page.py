@@ -350,6 +350,25 @@ def test_every_option_among_classes_is_shown_as_the_api_has_it(visit: Visit) -> 
     assert visit.text("#class-options") == ""
 
 
+def test_samples_among_classes_allow_more(visit: Visit) -> None:
+    drawn = {
+        "class_queries": "100",
+        "class_records": "2000",
+        "class_sample": "20",
+        "class_sampling": "without-replacement",
+    }
+    visit.go()
+    ask_classes(visit, **drawn, class_price="0")
+    visit.tab.wait_for_selector("#class-options table")
+    query = "K=5&classes=3&total_epsilon=1&total_delta=1e-3&prior=favoured(0.5,0.9)&price=0&queries=100"
+    query += "&records=2000&sample=20&sampling=without-replacement"
+    with urllib.request.urlopen(f"{visit.server}/v1/plurality/options?{query}") as answer:  # noqa: S310 — our own server
+        options = json.load(answer)["options"]
+    rows = [row.locator("td").all_inner_texts() for row in visit.tab.locator("#class-options tbody tr").all()]
+    assert [float(row[4]) for row in rows] == [pytest.approx(option["utility"], abs=1e-4) for option in options]
+    assert visit.query()["class_sampling"] == "without-replacement"
+
+
 def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
     visit.go("?class_K=60&classes=12&class_epsilon=2")
     visit.tab.wait_for_selector("#class-options table")
@@ -370,6 +389,7 @@ def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
         ("class_price", "<i>", "price"),
         ("class_affected", "6", "affected = 6"),
         ("class_queries", "0.5", "queries"),
+        ("class_sample", "4", "nothing without records"),
     ],
 )
 def test_bad_input_of_classes_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:

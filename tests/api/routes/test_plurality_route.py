@@ -14,6 +14,7 @@ from api.settings import Settings
 from api.tasks.answers import KINDS
 from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
+from darrm_opt.accounting import Sampling
 from darrm_opt.answers.library_types import table_options_of
 from darrm_opt.answers.plurality import options_to_dict, verify_table
 from darrm_opt.answers.verification import verify_options, verify_plurality
@@ -121,6 +122,28 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
         verify_options({**told, "mechanism": {"kind": "nothing"}}, problem, 2)
 
 
+SAMPLED: dict[str, Any] = {
+    "K": 10, "classes": 4, "total_epsilon": 3.0, "total_delta": 1e-5, "queries": 500, "prior": "beta(8,2)", "records": 5452, "sample": 40,
+}  # fmt: skip
+
+
+def test_options_for_queries_with_a_fresh_sample_each(client: TestClient) -> None:
+    told = client.post("/v1/plurality/options", json=SAMPLED | {"sampling": "without-replacement"}).json()
+    sampling, total = Sampling(5452, 40, scheme="without-replacement"), Privacy(3.0, 1e-5)
+    expected = plan(10, None, 500, total, 1, "beta(8,2)", classes=4, ensemble=sampling)
+    assert told["options"] == options_to_dict(expected)["options"]
+    assert told["sampling"] == told["mechanism"]["sampling"] == sampling.record()
+    problem = PluralityProblem(10, 4, total)
+    assert verify_options(told, problem, 500, sampling) == told
+    for other in (None, Sampling(5452, 40)):
+        with pytest.raises(VerificationFailed, match="another sampling"):
+            verify_options(told, problem, 500, other)
+    with pytest.raises(VerificationFailed, match="500 answers of this mechanism"):
+        verify_options({**told, "sampling": None}, problem, 500)
+    argument = {"problem": problem_record(problem), "queries": 500, **SAMPLED, "sampling": "without-replacement"}
+    assert recheck_result((KINDS["plurality/options"].recheck, argument, told), lambda _: None) == ""
+
+
 def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
     asked = {"K": 61, "classes": 12, "total_epsilon": 1.0, "total_delta": 1e-5, "prior": "beta(8,2)"}
     told = client.post("/v1/plurality/options", json=asked).json()
@@ -144,6 +167,11 @@ def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
         ({"abstention": True}, "abstention"),
         ({"K": 100, "classes": 5, "prior": "favoured(0.1)"}, "prior"),
         ({"queries": 0}, "queries"),
+        ({"sample": 40}, "sample"),
+        ({"records": 10, "sample": 11}, "sample"),
+        ({"records": 10, "sample": 1, "sampling": "similarity"}, "sampling"),
+        ({"records": 10, "sample": 1, "neighbours": "all"}, "neighbours"),
+        ({"records": 10, "sample": 1, "labels": 0}, "labels"),
     ],
 )
 def test_options_that_are_refused_name_the_field(client: TestClient, change: dict[str, Any], field: str) -> None:

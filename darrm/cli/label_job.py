@@ -24,7 +24,7 @@ from darrm_opt.durable_file import errors_naming, flush_folder
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
-from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
+from darrm_opt.release import BatchWithheld, BudgetSpent, PrivateVote, ReleaseLog
 from darrm_opt.release.log import checked_id
 
 ROWS = 65_536
@@ -96,7 +96,7 @@ def label_file(
     K, classes = release.mechanism.K, classes_of_votes(release.mechanism)
     with _job(votes, output, log, release_id, rows) as job:
         missing, partial_path = _missing_count(log, job, count), _hidden_path(output, "part")
-        if missing > log.left:
+        if missing > log.left and log.passed is not False:  # a batch that did not pass says so itself
             raise _budget_exceeded(log, missing, count, partial_path)
         if missing < count:
             say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
@@ -110,6 +110,9 @@ def label_file(
                 except BudgetSpent as err:  # somebody else was charged meanwhile
                     file.finish()
                     raise _budget_exceeded(log, _missing_count(log, job, count), count, partial_path) from err
+                except BatchWithheld:
+                    partial_path.unlink()
+                    raise
                 display.update(done=min(count, (number + 1) * job.rows))
         partial_path.replace(os.path.realpath(output))
         flush_folder(partial_path.parent)
@@ -181,6 +184,9 @@ def _job(votes: str, output: str, log: ReleaseLog, release_id: str | None, rows:
         except BudgetSpent:
             if not any(block_id.startswith(f"{job.release_id}/") for block_id in log.ids):
                 job_path.unlink()  # nothing to go on with
+            raise
+        except BatchWithheld:
+            job_path.unlink()
             raise
         job_path.unlink()
 

@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from darrm_opt.accounting.propose_test_release import LEADER_SHARE
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.bagging.teachers import ConstantVote, random_states, slot_partition
 from darrm_opt.design.certificate import certify
@@ -56,6 +57,10 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         voter_privacy: `Privacy` of one voter's training, if ``estimator`` is private itself (such as
             `PrivateLogisticRegression`); None: it is not. A claim that is not true makes this one untrue.
         prior: how votes are expected to fall, for accuracy alone, not privacy, see `voting_plan`; None: a usual one.
+        earned: a total below (``epsilon``, ``delta``) that the votes must earn. The noise is then that of any votes
+            within (``epsilon``, ``delta``); `predict` is called once, with all ``queries`` rows, and answers only if a
+            noisy test of their votes passes, all of it within ``earned`` (`accounting.propose_test_release`).
+        leader_share: with ``earned``: mean share of the voters that agree, as you expect it.
         price: cost of a wrong class, when a right one is worth 1. Above 0 a prediction may be ``abstention``, where the
             vote is close; the number of classes that are released may then have a cap, which is kept.
         abstention: what is predicted then; none of the classes.
@@ -78,7 +83,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     Guarantees:
         Everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP, each row being chosen freely
-        in view of earlier predictions; the number of records is public. A row that is asked twice is charged twice.
+        in view of earlier predictions; with ``earned``, the one batch of them is ``earned``-DP; the number of records is public. A row that is asked twice is charged twice.
         There are no probabilities to ask for, since they would tell how the votes fell.
         With a ``release_log`` that holds over all fits that share it, on the same records.
         Errors while training, and the time it takes, are not covered: train where the records may be seen.
@@ -104,6 +109,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         prior: str | None = None,
         price: float = 0.0,
         abstention: Any = -1,
+        earned: Privacy | None = None,
+        leader_share: float = LEADER_SHARE,
         design: Design | None = None,
         release_log: str | os.PathLike[str] | None = None,
         classes: Any = None,
@@ -120,6 +127,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.prior = prior
         self.price = price
         self.abstention = abstention
+        self.earned = earned
+        self.leader_share = leader_share
         self.design = design
         self.release_log = release_log
         self.classes = classes
@@ -142,7 +151,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         with _Progress(verbose=self.verbose) as progress:
             self.plan_ = self._plan(K, overlap, progress)
             self._log_path = None if self.release_log is None else Path(self.release_log)
-            self._counter = ReleaseCounter(self.plan_.queries or 0)
+            self._counter = ReleaseCounter(self.plan_.queries or 0, self.plan_.proposal)
             if self._log_path is not None:
                 self._begin_log(self._log_path)
             self.voters_ = self._fit_voters(X, numbers, K // overlap, overlap, progress)
@@ -153,6 +162,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
         Raises:
             BudgetSpent: fewer predictions are left than rows; none was made.
+            BatchWithheld: with ``earned``, the votes did not pass the test: none was made, and the total is spent.
+            InvalidInput: with ``earned``, other than all rows at once.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
@@ -197,13 +208,19 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def _plan(self, K: int, overlap: int, progress: _Progress) -> VotingPlan:
         total, classes = Privacy(self.epsilon, self.delta), len(self.classes_)
+        if self.earned is not None and not isinstance(self.earned, Privacy):
+            raise InvalidInput("earned", self.earned, "a Privacy, or None")
         progress.state = doing = f"designing the release of {self.queries} predictions"
 
         def compared(name: str) -> None:
             progress.state = f"{doing} after {name}"
 
         path = None if self.release_log is None else Path(self.release_log)
-        if path is not None and path.exists() and (plan := self._logged_plan(path, K, overlap, total)) is not None:
+        if (
+            path is not None
+            and path.exists()
+            and (plan := self._logged_plan(path, K, overlap, self.earned or total)) is not None
+        ):
             return plan
         return voting_plan(
             K,
@@ -215,6 +232,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             prior=self.prior,
             price=self.price,
             design=self.design,
+            earned=self.earned,
+            leader_share=self.leader_share,
             progress=compared,
         )
 
@@ -228,11 +247,14 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         accepted = f"the release log of {K} voters, {len(self.classes_)} classes and overlap = {overlap}"
         if shape != (K, len(self.classes_), overlap) or (mechanism.models is not None and log.limit > 1):
             raise InvalidInput("release_log", str(path), accepted)
+        if (log.proposal is None) != (self.earned is None):
+            raise InvalidInput("earned", self.earned, "None, unless the release log is for a batch that is tested")
         if log.limit != self.queries:
             raise InvalidInput("queries", self.queries, f"the budget of {path}: {log.limit} releases")
         if log.budget != total and not (log.budget is None and mechanism.fits(total, log.limit)):
             raise InvalidInput("release_log", str(path), f"a release log within {total}", f"It has {log.in_words}.")
-        return VotingPlan(mechanism, self.queries, total, f"The release log {path} is for it: {mechanism.description}.")
+        why = f"The release log {path} is for it: {mechanism.description}."
+        return VotingPlan(mechanism, self.queries, total, why, log.proposal)
 
     def _counts_fits(self, mechanism: VoteMechanism) -> bool:
         if isinstance(mechanism, PlainVote):
@@ -245,6 +267,9 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _begin_log(self, path: Path) -> None:
         """Create the log of the predictions or open it; of the plain vote, charge this fit."""
         plan, total = self.plan_, Privacy(self.epsilon, self.delta)
+        if plan.proposal is not None:
+            ReleaseLog.open_or_create(path, plan.mechanism, proposal=plan.proposal)
+            return
         if plan.queries is not None:
             ReleaseLog.open_or_create(path, plan.mechanism, budget=total, queries=plan.queries)
             return

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from darrm_opt.accounting.propose_test_release import LEADER_SHARE, Proposal, check_that_it_pays, propose
 from darrm_opt.accounting.quota import epsilon_each
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.design.solution import Solution
@@ -27,6 +28,7 @@ from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.planning import Option, design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
@@ -47,12 +49,14 @@ class VotingPlan:
         queries: releases allowed; None: without limit.
         total: (ε, δ) that all releases together cost at most.
         why: in words.
+        proposal: test that the votes of all queries together must pass; None: there is none.
     """
 
     mechanism: VoteMechanism
     queries: int | None
     total: Privacy
     why: str
+    proposal: Proposal | None = None
 
 
 def voting_plan(
@@ -66,6 +70,8 @@ def voting_plan(
     prior: str | None = None,
     price: float = 0.0,
     design: Design | None = None,
+    earned: Privacy | None = None,
+    leader_share: float = LEADER_SHARE,
     progress: Callable[[str], None] | None = None,
 ) -> VotingPlan:
     """Return how K trained voters should release their vote.
@@ -82,13 +88,19 @@ def voting_plan(
         price: cost of a wrong class, when a right one is worth 1; above 0, an answer may be ⊥.
         design: what makes or fetches γ of two classes; the target of one query is then that of optimal composition.
             None: the best mechanism is searched, and γ made, here.
+        earned: a total below ``total`` that the votes must earn: ``total`` is then that of any votes, which fixes the
+            noise, and all queries are one batch, released only if a noisy test passes
+            (`accounting.propose_test_release`). None: no test.
+        leader_share: with ``earned``: mean share of the voters that agree, as expected.
         progress: called with the name of each mechanism that a search has compared.
 
     Guarantees:
-        What the plan releases is ``total``-DP as a whole, the queries being chosen freely in view of the answers.
+        What the plan releases is ``total``-DP as a whole, the queries being chosen freely in view of the answers; a
+        batch that is tested is ``earned``-DP.
 
     Raises:
-        InvalidInput: a number is outside its range, or a ``design`` where there are more classes or a price.
+        InvalidInput: a number is outside its range, a ``design`` where there are more classes or a price, or
+            ``earned`` beside them, or where it does not pay.
 
     >>> voting_plan(11, queries=100, total=Privacy(1.0), voter=Privacy(0.5)).mechanism.name
     'plain_vote'
@@ -100,6 +112,8 @@ def voting_plan(
     has_gamma = classes == 2 and price == 0
     if design is not None and not has_gamma:
         raise InvalidInput("design", design, "None with three or more classes or a price", "It makes γ of two classes.")
+    if earned is not None and (design is not None or price):
+        raise InvalidInput("earned", earned, "None with a design or a price", "What is tested is a noisy maximum.")
     if voter is not None and voter.epsilon < math.inf:
         plain = PlainVote(K, classes, voter, affected=affected)
         models = Privacy(plain.epsilon(1, total.delta), total.delta)
@@ -111,9 +125,11 @@ def voting_plan(
                 f"A record reaches {affected} of the {K} voters, and {affected} of them together are within the total: "
                 "so is everything computed from their models. The plain vote needs no noise and no limit.",
             )
-        if queries == 1 and has_gamma:
+        if queries == 1 and has_gamma and earned is None:
             single = _checked_solution(design or solve, Problem(K, voter, total, affected))
             return VotingPlan(_certified(single), 1, total, "One query: the best γ for voters of that privacy.")
+    if earned is not None:
+        return _earned_plan(K, classes, queries, total, affected, earned, leader_share)
     mechanism = (
         _best_mechanism(K, classes, affected, queries, total, prior, price, progress)
         if design is None
@@ -126,6 +142,26 @@ def voting_plan(
         f"A record changes at most {affected} of the {K} models, whatever they are. The best mechanism for that, so "
         f"that {queries} answers fit in the total: {mechanism.description}.",
     )
+
+
+def _earned_plan(
+    K: int, classes: int, queries: int, total: Privacy, affected: int, earned: Privacy, leader_share: float
+) -> VotingPlan:
+    """Return a batch that is within ``total`` for any votes, and leaves only if its votes earn less."""
+    mechanism = NoisyMaximum.calibrated(K, classes, total, queries, affected=affected)
+    try:
+        proposal = propose(mechanism.batch(queries), earned, leader_share=leader_share)
+        chance = check_that_it_pays(proposal, leader_share)
+    except InvalidInput as err:
+        if err.argument not in ("epsilon", "delta"):
+            raise
+        raise InvalidInput("earned", earned, err.accepted, err.advice) from err
+    why = (
+        f"{mechanism.description}: for any votes {queries} answers fit in ({total.epsilon:g}, {total.delta:g}). They "
+        f"leave only if a noisy test passes, within ({earned.epsilon:g}, {earned.delta:g}): with chance {chance:.3g} "
+        f"where {leader_share:.0%} of the voters agree on average."
+    )
+    return VotingPlan(mechanism, queries, earned, why, proposal)
 
 
 def _best_mechanism(

@@ -10,12 +10,13 @@ vote     `PrivateVote`: any mechanism, charged before an answer leaves
 from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.quota import most_releases
 from darrm_opt.randomness import ExactCoins, RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
-from darrm_opt.release.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
+from darrm_opt.release.errors import BatchWithheld, BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
 from darrm_opt.release.log import ReleaseLog
 from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.release.vote import PrivateVote, ReleaseCounter
 
 __all__ = [
+    "BatchWithheld",
     "BudgetSpent",
     "EnsembleSampler",
     "ExactCoins",

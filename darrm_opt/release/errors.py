@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
 from darrm_opt.errors import DarrmError
+from darrm_opt.problem import Privacy
 
 
 class BudgetSpent(BudgetExceeded):
@@ -46,6 +47,26 @@ class ReleaseLogDamaged(BudgetUnreadable):
 
 class ReleaseIdTaken(DarrmError):
     """A release id was used before, for another number of releases: ids name one release, and resume only that."""
+
+
+class BatchWithheld(DarrmError):
+    """The noisy test of a batch of votes did not pass: no label of it was released, and none ever will be.
+
+    Attributes:
+        total: (ε, δ) of the test and the labels together, which is charged.
+        test: (ε, δ) that holds where nothing but this failure is released of these votes.
+    """
+
+    def __init__(self, total: Privacy, test: Privacy) -> None:
+        self.total = total
+        self.test = test
+        super().__init__(
+            f"The votes did not pass the test that (epsilon, delta) = ({total.epsilon:g}, {total.delta:g}) was stated "
+            "for: no label was released, and the test cannot be drawn again. The total is spent; where nothing else is "
+            f"released of these votes, they have cost epsilon = {test.epsilon:.4g} at delta = {test.delta:.4g}. "
+            "Another total, or labels without a test at what they cost for any votes, need a release log of their own, "
+            "and what both cost adds up."
+        )
 
 
 class SampleUsed(DarrmError):

@@ -7,12 +7,17 @@ them now if its line never came to be.
 
 What is stored is public already, once released: the mechanism, the budget, counts, ids, answers. Never votes, nor
 anything computed from them but the answers.
+
+A log may be for one *batch* whose total the votes must earn (`accounting.propose_test_release`): its one release is the
+outcome of the test and, where that passes, all labels, in one line. So a test is never drawn twice, and its total is
+spent whatever comes out.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,6 +30,7 @@ from darrm_opt._version import __version__
 from darrm_opt.accounting.cost import Cost, Quota
 from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.accounting.freshness import check_fresh
+from darrm_opt.accounting.propose_test_release import Proposal
 from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import DarrmError, InvalidInput
@@ -33,7 +39,7 @@ from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.problem import Privacy, whole_number
-from darrm_opt.release.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
+from darrm_opt.release.errors import BatchWithheld, BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample
 from darrm_opt.tables.group_solver import GroupSolution
@@ -46,6 +52,12 @@ KIND, FORMAT = "darrm release log", 1
 
 SAMPLED_FORMAT = 2
 """Version of a log with a sampling: a version that knows none must not go on from it."""
+
+EARNED_FORMAT = 3
+"""Version of a log of one batch that is tested, for the same reason."""
+
+EARNED_ACCOUNT = "propose-test-release"
+"""Account of such a log."""
 
 GAMMA_KIND, CLASSES_KIND, OLD_FORMAT = "darrm release ledger", "darrm plurality log", 2
 """Kinds of release 0.2: logs of a γ and of other mechanisms. They go on in their own form."""
@@ -61,8 +73,8 @@ _COUNT = "a whole number of releases, at least 0"
 Releasing = VoteMechanism | Release | Released | PluralitySolution | GroupSolution
 """What is released by: a mechanism, a solution, or a pair (gamma, problem)."""
 
-Draw = Callable[[int], Labels]
-"""Draws answers, given how many classes were released before."""
+Draw = Callable[[int], Labels | None]
+"""Draws answers, given how many classes were released before; None where the test of a batch does not pass."""
 
 
 class _Releases(NamedTuple):
@@ -74,6 +86,7 @@ class _Releases(NamedTuple):
     # place of the line and count of each release that has an id. One dict for all states, which only grows: a line
     # whose reading was interrupted is in it, under the same id, when it is read again
     places: dict[str, tuple[int, int]]
+    passed: bool | None = None  # outcome of the test of a batch; None: it was not drawn, or there is none
 
 
 class ReleaseLog:
@@ -116,6 +129,7 @@ class ReleaseLog:
         fresh: bool = False,
         first: int = 0,
         sampling: Sampling | None = None,
+        proposal: Proposal | None = None,
     ) -> ReleaseLog:
         """Create a release log for one mechanism, with a total budget, a number of releases, or both.
 
@@ -133,13 +147,15 @@ class ReleaseLog:
             first: how many are about to be released: a log that allows fewer is not created.
             sampling: how the records are drawn anew for every query; None: every record is in every query. Such a log
                 releases for samples of an `EnsembleSampler` alone, each once, and its total is that of such releases.
+            proposal: test of one batch (`propose`, `earned_epsilon`), in place of ``budget`` and ``queries``: the log
+                releases all labels of the batch at once if the test passes, and else nothing, ever.
 
         Returns:
             The log, on disk.
 
         Raises:
-            InvalidInput: neither a budget nor a number, more releases than are proved to fit, a number out of range, or
-                the file exists.
+            InvalidInput: neither a budget nor a number, more releases than are proved to fit, a number out of range, a
+                proposal for another mechanism, or the file exists.
             NotPrivate: the γ or table is not private for its problem.
             BudgetSpent: fewer than ``first`` releases are allowed; there is no file.
             BudgetUnreadable: the file cannot be written.
@@ -147,7 +163,15 @@ class ReleaseLog:
         mechanism = mechanism_of(mechanism, fresh=fresh)
         if sampling is not None and not isinstance(sampling, Sampling):
             raise InvalidInput("sampling", sampling, "a Sampling, or None")
-        quota = _quota(mechanism, budget, queries, sampling)
+        if proposal is not None:
+            for name, value in (("budget", budget), ("queries", queries), ("sampling", sampling)):
+                if value is not None:
+                    raise InvalidInput(name, value, "None beside a proposal, which states it")
+            check_proposal(proposal, mechanism)
+            budget = proposal.total
+            quota = Quota(proposal.batch.queries, EARNED_ACCOUNT)
+        else:
+            quota = _quota(mechanism, budget, queries, sampling)
         if whole_number(first, "first", _COUNT, least=0) > quota.queries:
             raise BudgetSpent(_in_words(budget, quota.queries), quota.queries, 0, first)
         header = {
@@ -161,6 +185,8 @@ class ReleaseLog:
         }
         if sampling is not None:
             header |= {"format": SAMPLED_FORMAT, "sampling": sampling.record()}
+        if proposal is not None:
+            header |= {"format": EARNED_FORMAT, "proposal": proposal.record()}
         try:
             create(path, header)
         except FileExistsError as err:
@@ -180,6 +206,7 @@ class ReleaseLog:
         fresh: bool = False,
         first: int = 0,
         sampling: Sampling | None = None,
+        proposal: Proposal | None = None,
     ) -> ReleaseLog:
         """Open the release log of one mechanism, or create it if there is no file; several processes may do so at once.
 
@@ -192,6 +219,7 @@ class ReleaseLog:
             fresh: as for `create`; True needs an existing log that says so too.
             first: as for `create`; an existing log may have fewer left.
             sampling: as for `create`; an existing log must have the same. None: whichever it has.
+            proposal: as for `create`; an existing log must have the same. None: whichever it has.
 
         Returns:
             The log, on disk.
@@ -204,7 +232,15 @@ class ReleaseLog:
         mechanism = mechanism_of(mechanism, fresh=fresh)
         if not Path(path).exists():
             try:
-                return cls.create(path, mechanism, budget=budget, queries=queries, first=first, sampling=sampling)
+                return cls.create(
+                    path,
+                    mechanism,
+                    budget=budget,
+                    queries=queries,
+                    first=first,
+                    sampling=sampling,
+                    proposal=proposal,
+                )
             except InvalidInput as err:
                 if not isinstance(err.__cause__, FileExistsError):  # else another process has just created it
                     raise
@@ -218,6 +254,8 @@ class ReleaseLog:
         if sampling is not None and log.sampling != sampling:
             words = "none" if log.sampling is None else log.sampling.words
             raise InvalidInput("sampling", sampling.words, f"the sampling of {path}: {words}", advice)
+        if proposal is not None and log.proposal != proposal:
+            raise InvalidInput("proposal", proposal.record(), f"the proposal of {path}, if it has one", advice)
         return log
 
     @property
@@ -244,6 +282,16 @@ class ReleaseLog:
     def sampling(self) -> Sampling | None:
         """How the records of a query are drawn anew; None: every record is in every query."""
         return self._sampling
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """Test that its one batch must pass, proved when the log was opened; None: there is none."""
+        return self._proposal
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the batch has passed its test, by any process; None: it was not drawn yet, or there is none."""
+        return self._journal.locked(lambda file: file.state.passed)
 
     @property
     def limit(self) -> int:
@@ -288,8 +336,13 @@ class ReleaseLog:
             delta: δ of all together [probability].
 
         For the releases so far, as for any number: a number that was chosen in view of the answers is not covered. Who
-        stops early because of what came out can claim the total of the limit, and no less.
+        stops early because of what came out can claim the total of the limit, and no less. A batch that is tested
+        costs its total once, from δ of the total on, whether the test passes or not; before, nothing.
         """
+        if self._proposal is not None and releases:
+            total = self._proposal.total
+            epsilon = total.epsilon if delta >= total.delta else math.inf
+            return Cost(epsilon, delta, EARNED_ACCOUNT, {EARNED_ACCOUNT: epsilon})
         return self._mechanism.cost(releases, delta, self._sampling)
 
     def group_costs(self, releases: int, delta: float) -> list[Cost]:
@@ -312,6 +365,7 @@ class ReleaseLog:
 
         Raises:
             InvalidInput: not an id.
+            BatchWithheld: what was released is that the test did not pass.
         """
         release_id = checked_id(release_id)
         return self._journal.locked(lambda file: self._answers(file, release_id))
@@ -334,6 +388,7 @@ class ReleaseLog:
 
         Raises:
             BudgetSpent: fewer are left; nothing was charged.
+            BatchWithheld: the test of the batch did not pass, now or under this id before; all of it is charged.
             BudgetExceeded: this is a child that was forked inside ``draw``; its parent is charged and gets the answers.
             SampleUsed: a sample was used already, or is another process's; nothing was charged and nothing released.
             ReleaseIdTaken: the id named a release of another size.
@@ -363,6 +418,7 @@ class ReleaseLog:
                     "another id. Nothing was charged and nothing was released."
                 )
             return stored
+        self._check_batch(file, count)
         served = self._check_samples(samples, count)
         owner = os.path.realpath(self.path)
         charged = sum(sample.charge(labels, owner) for sample, labels in served) if self._sampling else count
@@ -371,17 +427,42 @@ class ReleaseLog:
         for sample, labels in served:
             sample.take(labels, owner)
         answers = draw(file.state.labels)
-        if answers.shape != (count,):
+        file.append(self._line(count, charged, answers, release_id))
+        if answers is None:
+            raise self._withheld()
+        return answers
+
+    def _line(self, count: int, charged: int, answers: Labels | None, release_id: str | None) -> Record:
+        """Return the line of a release; no answers are a batch that did not pass its test."""
+        if answers is None and self._proposal is None:
+            raise InvalidInput("draw", None, "answers")
+        if answers is not None and answers.shape != (count,):
             raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
         record: Record = {"count": count}
         if charged != count:
             record["charged"] = charged
         if self._counts_labels:
-            record["labels"] = int(np.count_nonzero(answers != ABSTENTION))
+            record["labels"] = 0 if answers is None else int(np.count_nonzero(answers != ABSTENTION))
+        if self._proposal is not None:
+            record["passed"] = answers is not None
         if release_id is not None:
-            record |= {"id": release_id, self._field: _encoded(answers, self._stored_type)}
-        file.append(record)
-        return answers
+            record["id"] = release_id
+            if answers is not None:
+                record[self._field] = _encoded(answers, self._stored_type)
+        return record
+
+    def _check_batch(self, file: LockedJournal[_Releases], count: int) -> None:
+        """Refuse a part of a batch that is tested, and a batch that did not pass."""
+        if self._proposal is None:
+            return
+        if file.state.passed is False:
+            raise self._withheld()
+        if count != self.limit:
+            raise InvalidInput("votes", f"{count} rows", f"all {self.limit} rows of the batch that {self.path} is for")
+
+    def _withheld(self) -> BatchWithheld:
+        assert self._proposal is not None  # noqa: S101 - for the type checker: `_line` refuses
+        return withheld(self._proposal)
 
     def _check_samples(self, samples: Sequence[Sample], count: int) -> list[tuple[Sample, int]]:
         """Return the samples of ``count`` answers, and how many labels of each are asked."""
@@ -443,12 +524,15 @@ class ReleaseLog:
             )
         if release_id is not None:
             releases.places[release_id] = (place, count)
-        return _Releases(releases.header, releases.spent + charged, releases.labels + labels, releases.places)
+        passed = record.get("passed", releases.passed)
+        return _Releases(releases.header, releases.spent + charged, releases.labels + labels, releases.places, passed)
 
     def _answers(self, file: LockedJournal[_Releases], release_id: str) -> Labels | None:
         if release_id not in file.state.places:
             return None
         place, count = file.state.places[release_id]
+        if file.state.passed is False:
+            raise self._withheld()
         return _decoded(file.at(place)[self._field], count, self._stored_type)
 
     def _read_header(self, header: Record) -> None:
@@ -462,6 +546,7 @@ class ReleaseLog:
         if (kind, version) not in (
             (KIND, FORMAT),
             (KIND, SAMPLED_FORMAT),
+            (KIND, EARNED_FORMAT),
             (GAMMA_KIND, OLD_FORMAT),
             (CLASSES_KIND, OLD_FORMAT),
         ):
@@ -474,6 +559,8 @@ class ReleaseLog:
         self._sampling = Sampling.from_record(header["sampling"]) if is_sampled else None
         if is_sampled != ("sampling" in header):
             raise BudgetUnreadable(f"{self.path} does not say how its records are drawn in the way of its format.")
+        if ((kind, version) == (KIND, EARNED_FORMAT)) != ("proposal" in header):
+            raise BudgetUnreadable(f"{self.path} does not state its test in the way of its format.")
         self._counts_labels = kind != GAMMA_KIND
         self._field = "answers" if kind == KIND else "bits"
         # The answers of a γ are never ⊥: a bit each, and not two bytes.
@@ -482,6 +569,13 @@ class ReleaseLog:
         self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
         budget: Any = header["budget"]
         self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
+        self._proposal: Proposal | None = None
+        if "proposal" in header:  # proved anew, whatever its version
+            if self._budget is None:
+                raise BudgetUnreadable(f"{self.path} states a test, and no total for it.")
+            batch = self._mechanism.batch(self.limit)
+            self._proposal = Proposal.from_record(batch, self._budget, header["proposal"])
+            return
         is_old = self._budget is not None and header["version"] != __version__
         if is_old and self._budget is not None and not self._fits(self._budget):
             raise BudgetUnreadable(
@@ -516,6 +610,19 @@ def checked_id(release_id: Any) -> str:
     if not isinstance(release_id, str) or not 1 <= len(release_id) <= MAX_ID or not release_id.isprintable():
         raise InvalidInput("release_id", release_id, accepted)
     return release_id
+
+
+def check_proposal(proposal: Proposal, mechanism: VoteMechanism) -> None:
+    """Refuse a test of another batch than a mechanism's."""
+    if not isinstance(proposal, Proposal):
+        raise InvalidInput("proposal", proposal, "a Proposal, or None")
+    if mechanism.batch(proposal.batch.queries) != proposal.batch:
+        raise InvalidInput("proposal", proposal.record(), f"the test of a batch of this mechanism: {mechanism.words}")
+
+
+def withheld(proposal: Proposal) -> BatchWithheld:
+    """Return the error of a batch that did not pass its test."""
+    return BatchWithheld(proposal.total, proposal.failed(proposal.total.delta))
 
 
 def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None, sampling: Sampling | None) -> Quota:

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
+from darrm_opt.accounting.propose_test_release import Proposal
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.problem import Privacy
 from darrm_opt.process import process_identity
 from darrm_opt.randomness import RandomSource, SystemRandomness
 from darrm_opt.release.errors import BudgetSpent
-from darrm_opt.release.log import Draw, ReleaseLog, Releasing, mechanism_of
+from darrm_opt.release.log import Draw, ReleaseLog, Releasing, check_proposal, mechanism_of, withheld
 from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import Labels, checked_for, label_type
@@ -37,7 +38,8 @@ class PrivateVote:
             certified is proved private here, again, from the doubles in it.
         budget: what is charged before an answer leaves. A `ReleaseLog` (a file; resumable by release ids), a
             `ReleaseCounter` or a `PrivacyBudget` (in memory), or None: the caller keeps the account. A mechanism with a
-            cap needs one that counts its labels: a log or a counter.
+            cap needs one that counts its labels: a log or a counter. One with a proposal releases one batch, if its
+            noisy test passes.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
             False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
             (`accounting.freshness.FRESH`). It decides what a `PrivacyBudget` is charged: each release, where voters are
@@ -89,6 +91,9 @@ class PrivateVote:
             raise InvalidInput("budget", budget, "a ReleaseLog, a ReleaseCounter, a PrivacyBudget, or None")
         elif budget is None and self._mechanism.cap is not None:
             raise InvalidInput("budget", budget, "a ReleaseLog, which counts the labels up to the cap")
+        self._proposal = budget.proposal if isinstance(budget, ReleaseLog | ReleaseCounter) else None
+        if self._proposal is not None:
+            check_proposal(self._proposal, self._mechanism)
         self._budget, self._models_charged = budget, False
         self._source = SystemRandomness() if source is None else source
 
@@ -177,18 +182,25 @@ class PrivateVote:
         Raises:
             InvalidInput: another shape, or something that is not a class; messages never show votes.
             BudgetExceeded: the budget does not allow N more (`BudgetSpent` for a log or a counter).
+            BatchWithheld: the test of the batch did not pass: no label leaves, and its total is spent.
             ReleaseIdTaken: the name was used for another number of releases.
             SampleUsed: a sample was used already.
         """
         votes, budget = checked_for(votes, self._mechanism.K, self._mechanism.classes), self._budget
+
+        def draw(before: int) -> Labels | None:
+            if self._proposal is not None and not self._passes(self._proposal, votes):
+                return None
+            return self._draw(votes, before)
+
         if isinstance(budget, ReleaseLog):
-            return budget.charge_and_release(len(votes), lambda before: self._draw(votes, before), release_id, samples)
+            return budget.charge_and_release(len(votes), draw, release_id, samples)
         if samples:
             raise InvalidInput("sample", "a sample", "None", "Only a ReleaseLog that has a sampling charges for it.")
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
         if isinstance(budget, ReleaseCounter):
-            return budget.charge_and_release(len(votes), lambda before: self._draw(votes, before))
+            return budget.charge_and_release(len(votes), draw)
         if budget is not None:
             self._charge(budget, len(votes))
         return self._draw(votes)
@@ -213,6 +225,10 @@ class PrivateVote:
                 ) from err
             self._models_charged = True
 
+    def _passes(self, proposal: Proposal, votes: NDArray[Any]) -> bool:
+        """Draw the test of a batch; whoever calls it has the budget to itself, and writes what comes out."""
+        return proposal.passes(count_checked(votes, self._mechanism.classes), self._source)
+
     def _draw(self, votes: NDArray[Any], before: int = 0) -> Labels:
         """Return an answer for each row of votes, where ``before`` classes were released already."""
         cap, classes = self._mechanism.cap, self._mechanism.classes
@@ -234,13 +250,16 @@ class ReleaseCounter:
 
     Args:
         limit: releases allowed in all, ≥ 0.
+        proposal: test of the one batch of ``limit`` releases, as `ReleaseLog.create` takes it; None: there is none.
 
     Guarantees:
         No more answers leave than ``limit``, whatever threads and forks do; each is charged before it is drawn.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, proposal: Proposal | None = None) -> None:
+        if proposal is not None and limit != proposal.batch.queries:
+            raise InvalidInput("limit", limit, f"{proposal.batch.queries}, the queries of the batch")
+        self.limit, self.proposal = limit, proposal
         self._spent = self._labels = 0
         self._lock = threading.Lock()
         self._process = process_identity()
@@ -259,14 +278,20 @@ class ReleaseCounter:
 
         Raises:
             BudgetSpent: fewer are left; nothing was charged, and nothing drawn.
+            BatchWithheld: the test of the batch did not pass; all of it is charged.
         """
         # before the lock, which another thread may have held when it was copied
         self._refuse_fork(count)
         with self._lock:
+            if self.proposal is not None and count != self.limit:
+                raise InvalidInput("votes", f"{count} rows", f"all {self.limit} rows of the batch")
             if count > self.left:
                 raise BudgetSpent(f"{self.limit} predictions", self.limit, self._spent, count)
             self._spent += count
             labels = draw(self._labels)
+            if labels is None:
+                assert self.proposal is not None  # noqa: S101 - for the type checker
+                raise withheld(self.proposal)
             self._refuse_fork(count)  # a child that was forked meanwhile: one charge, one answer
             self._labels += int(np.count_nonzero(labels != ABSTENTION))
         return labels
@@ -275,9 +300,9 @@ class ReleaseCounter:
         if self._process != process_identity():
             raise BudgetSpent(f"{self.limit} predictions of the process that was forked", self.limit, self.limit, count)
 
-    def __getstate__(self) -> dict[str, int]:
-        return {"limit": self.limit}
+    def __getstate__(self) -> dict[str, Any]:
+        return {"limit": self.limit, "proposal": self.proposal}
 
-    def __setstate__(self, state: dict[str, int]) -> None:
-        self.__init__(state["limit"])  # type: ignore[misc]  # on a new object
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]  # on a new object
         self._spent = self.limit

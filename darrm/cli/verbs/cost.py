@@ -231,7 +231,7 @@ def _cost_of_mechanism(
     *,
     json: bool,
 ) -> None:
-    from darrm.cli.earned_cost import count_queries, earned_cost, earned_text
+    from darrm.cli.earned import count_queries, earned_cost, earned_text
     from darrm.cli.files import check_writable, write_json
     from darrm_opt.answers.cost import find_cost
     from darrm_opt.design.report import guarantee

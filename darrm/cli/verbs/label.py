@@ -21,9 +21,10 @@ _BUDGET = "The budget, where the release log is new"
 
 
 def label(
-    votes: Annotated[
+    votes_file: Annotated[
         str | None, Argument("VOTES", "A .csv, .parquet or .npy file: a row for each label, a column for each voter.")
     ] = None,
+    votes: Annotated[str | None, CommandOption("--votes", "The same file, by an option.", "FILE")] = None,
     solution: Annotated[
         str | None, CommandOption("--solution", "An answer of `darrm solve`, `plan` or `cost`.", "FILE")
     ] = None,
@@ -45,6 +46,21 @@ def label(
         str | None,
         CommandOption("--total-delta", "δ of all releases together, in [0, 1).", "PROBABILITY", _BUDGET, "0"),
     ] = None,
+    earned: Annotated[
+        str | None,
+        CommandOption(
+            "--earned",
+            "Or ε and δ that the votes must earn: labels leave, all at once, only if a noisy test of the votes passes.",
+            "NATS,PROBABILITY",
+            _BUDGET,
+        ),
+    ] = None,
+    leader_share: Annotated[
+        str,
+        CommandOption(
+            "--leader-share", "With --earned: mean share of the voters that agree, as expected.", "SHARE", _BUDGET
+        ),
+    ] = "0.9",
     release_id: Annotated[
         str | None,
         CommandOption(
@@ -67,7 +83,12 @@ def label(
 
     Each label is charged to the release log before it leaves. After ctrl-C or a crash, the same command goes on where
     it stopped: what was released is not charged again. Votes are never printed or logged.
+
+    With --earned, the file is one fixed batch of queries to a noisy vote (gnmax). The test is chosen before the votes
+    are looked at, and drawn once; its total is spent whatever comes out. Where it does not pass, nothing is released,
+    and the exit code is 4.
     """
+    from darrm.cli.earned import open_earned_log
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
     from darrm_opt.design.report import count_text
@@ -79,7 +100,8 @@ def label(
         show_status(ReleaseLog(status), total_delta, json=json)
         return
     source, labels = needed(solution, "solution"), needed(output, "output")
-    log_file, votes = needed(release_log, "release_log"), needed(votes, "votes")
+    log_file, votes = needed(release_log, "release_log"), _votes_named(votes_file, votes)
+    _refuse_other_budget(earned, leader_share, queries=queries, total_epsilon=total_epsilon, total_delta=total_delta)
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
@@ -87,7 +109,13 @@ def label(
     mechanism = mechanism_of(found, fresh=fresh)
     count = check_label_files(votes, labels, mechanism.K, classes_of_votes(mechanism), rows)
     with ProgressDisplay("proving the budget"):
-        log = open_log(log_file, mechanism, queries, total_epsilon, total_delta, planned=planned, first=count)
+        log = (
+            open_log(log_file, mechanism, queries, total_epsilon, total_delta, planned=planned, first=count)
+            if earned is None
+            else open_earned_log(log_file, mechanism, earned, leader_share, count)
+        )
+    if log.proposal is not None:
+        rows = count  # all labels at once, or none
     try:
         result = label_file(
             votes, labels, PrivateVote(mechanism, log), log, release_id=release_id, rows=rows, count=count
@@ -108,11 +136,33 @@ def label(
         )
         return
     budget_text = "" if log.budget is None else f": {log.in_words}"
+    if log.proposal is not None:
+        budget_text += ", earned by the votes, which passed the test"
     written = count_text(result.labels, "label")
     lines = [f"{written} in {labels}. {log.spent:,} of {log.limit:,} releases are spent{budget_text}."]
     if log.budget is not None:
         lines += filter(None, [assumption(log)])
     answer("\n".join(lines))
+
+
+def _votes_named(argument: str | None, option: str | None) -> str:
+    """Return the file of votes, which the argument or the option names."""
+    from darrm_opt.errors import InvalidInput
+
+    if argument is not None and option is not None:
+        raise InvalidInput("votes", option, "nothing beside the argument VOTES")
+    return needed(argument or option, "votes")
+
+
+def _refuse_other_budget(earned: str | None, leader_share: str, **budget: str | None) -> None:
+    """Refuse what was typed of another budget than the one that there is."""
+    from darrm_opt.errors import InvalidInput
+
+    if earned is None and leader_share != "0.9":
+        raise InvalidInput("leader_share", leader_share, "nothing without --earned")
+    for name, text in budget.items():
+        if earned is not None and text is not None:
+            raise InvalidInput(name, text, "nothing beside --earned")
 
 
 def budget_fields(log: ReleaseLog) -> dict[str, Any]:
@@ -148,6 +198,8 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
     if json:
         content = {"release_log": str(log.path), "mechanism": log.mechanism.name, "affected": log.mechanism.affected}
         released = {"labels": log.labels, "epsilon": epsilon, "delta": so_far.delta, "epsilon_account": so_far.account}
+        if log.proposal is not None:
+            released["passed"] = log.passed
         answer(as_json(content | fields | released | groups | {"assumption": assumption(log)}))
         return
     proved = (
@@ -157,11 +209,17 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
     )
     total = f"{log.limit:,} releases" if budget is None else f"{log.limit:,} releases, {guarantee(budget)} in all"
     proof = "given, not proved" if log.account == "queries" else f"proved by the account {log.account}"
-    labels = "" if log.labels == fields["spent"] else f", {log.labels:,} of them labels and the others ⊥"
+    labels = (
+        ""
+        if log.labels == fields["spent"] or log.passed is False
+        else f", {log.labels:,} of them labels and the others ⊥"
+    )
+    test = {None: [], True: ["test       passed"], False: ["test       not passed: nothing was released"]}[log.passed]
     lines = [
         f"mechanism  {log.mechanism.description}",
         f"budget     {total} ({proof})",
         f"spent      {fields['spent']:,} releases{labels}; {fields['left']:,} are left",
+        *test,
         f"so far     {proved}",
         *(_group_text(number, group) for number, group in enumerate(groups.get("groups", ()), 1)),
         f"assumed    {assumption(log)}",

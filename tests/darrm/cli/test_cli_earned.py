@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +79,80 @@ def test_the_check_is_part_of_the_batch(votes: str) -> None:
 def test_what_is_said_of_a_batch_needs_its_votes(option: str, value: tuple[str, ...]) -> None:
     assert option in refused("cost", "gnmax", *SHAPE, option, *value)
     assert option in refused("cost", "--epsilon", "1", option, *value)
+
+
+# ------------------------------------------------------------------------------------------ labels that are earned
+
+
+@pytest.fixture
+def earned(tmp_path: Path) -> tuple[str, ...]:
+    """The command of the issue, but for its total and its output: 58 of 60 voters agree in 30 queries."""
+    votes = str(tmp_path / "votes.npy")
+    table = np.tile(np.arange(30)[:, np.newaxis] % 3, (1, 60))
+    table[:, :2] = (table[:, :2] + 1) % 3
+    np.save(votes, table)
+    source, log = tmp_path / "mechanism.json", tmp_path / "log"
+    run("cost", "gnmax", "--K", "60", *SHAPE[2:], "--queries", "30", "--output", str(source))
+    return ("label", "--votes", votes, "--solution", str(source), "--release-log", str(log))
+
+
+def test_labels_leave_once_their_votes_have_earned_the_total(earned: tuple[str, ...], tmp_path: Path) -> None:
+    output = str(tmp_path / "labels.csv")
+    found = run_json(*earned, "--earned", "4.5,1e-4", "--output", output)
+    assert (found["labels"], found["spent"], found["left"]) == (30, 30, 0)
+    assert (found["total_epsilon"], found["total_delta"], found["account"]) == (4.5, 1e-4, "propose-test-release")
+    right = np.array(Path(output).read_text().split()[1:], dtype=int) == np.arange(30) % 3
+    assert right.mean() > 0.9
+    status = run_json("label", "--status", str(tmp_path / "log"))
+    assert (status["passed"], status["epsilon"]) == (True, 4.5)
+    assert "test       passed" in run("label", "--status", str(tmp_path / "log")).stdout
+    # The same votes through the argument, under the same name: what was released, for nothing.
+    again = (*earned[:1], earned[2], *earned[3:])
+    output = str(tmp_path / "again.csv")
+    release_id = found["release_id"]
+    result = run(*again, "--earned", "4.5,1e-4", "--output", output, "--release-id", release_id, "--json")
+    resumed = json.loads(result.stdout)
+    assert "30 of 30 labels were released before" in result.stderr
+    assert (resumed["resumed"], resumed["spent"]) == (30, 30)
+    assert Path(output).read_text() == (tmp_path / "labels.csv").read_text()
+
+
+def test_a_batch_that_fails_leaves_nothing_and_says_what_it_cost(earned: tuple[str, ...], tmp_path: Path) -> None:
+    votes = earned[2]
+    table = np.load(votes)
+    table[:, :28] = (table[:, :28] + 1) % 3
+    np.save(votes, table)
+    for _ in range(2):
+        result = run(*earned, "--earned", "4.5,1e-4", "--output", str(tmp_path / "labels.csv"))
+        assert (result.exit_code, result.stdout) == (4, "")
+        assert "did not pass" in result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"votes.npy", "mechanism.json", "log"}
+    assert run_json("label", "--status", str(tmp_path / "log"))["passed"] is False
+    assert "not passed" in run("label", "--status", str(tmp_path / "log")).stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "option"),
+    [
+        (("--earned", "4.5"), "--earned: '4.5'"),
+        (("--earned", "4.5,0"), "--earned: 0.0"),
+        (("--earned", "0.5,1e-4"), "--earned: 0.5"),
+        (("--earned", "9,1e-4"), "--earned: 9.0"),
+        (("--earned", "4.5,1e-4", "--queries", "30"), "--queries: '30'"),
+        (("--earned", "4.5,1e-4", "--leader-share", "0.2"), "--leader-share: 0.2"),
+        (("--leader-share", "0.8", "--queries", "30"), "--leader-share: '0.8'"),
+        (("votes.csv", "--queries", "30"), "--votes"),
+    ],
+)
+def test_what_cannot_be_earned_is_refused(
+    earned: tuple[str, ...], tmp_path: Path, more: tuple[str, ...], option: str
+) -> None:
+    assert option in refused(*earned, *more, "--output", str(tmp_path / "labels.csv"))
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_log_has_one_budget(earned: tuple[str, ...], tmp_path: Path) -> None:
+    output = ("--output", str(tmp_path / "labels.csv"))
+    run_json(*earned, "--queries", "30", *output)
+    (tmp_path / "labels.csv").unlink()
+    assert "--earned" in refused(*earned, "--earned", "4.5,1e-4", *output)

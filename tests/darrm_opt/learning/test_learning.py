@@ -388,6 +388,38 @@ def test_a_price_chooses_a_mechanism_that_may_abstain() -> None:
         voting_plan(12, 3, queries=4, total=Privacy(6.0, 1e-5), design=solve)
 
 
+def test_a_batch_of_predictions_must_earn_its_total(tmp_path: Path) -> None:
+    X = np.repeat(np.eye(3), 400, axis=0)
+    y = np.repeat(["a", "b", "c"], 400)
+    earned = Privacy(4.5, 1e-4)
+    settings: dict[str, Any] = {"n_voters": 50, "epsilon": 10.0, "delta": 1e-4, "queries": 40, "random_state": 0}
+    asked = np.eye(3)[np.arange(40) % 3]
+    path = tmp_path / "log"
+    for _ in range(2):  # fitted again, the log is the same
+        model = PrivateVotingClassifier(**settings, earned=earned, release_log=path).fit(X, y)
+    assert model.plan_.total == earned
+    assert isinstance(model.plan_.mechanism, NoisyMaximum)
+    assert model.plan_.mechanism.epsilon(40, 1e-4) <= 10.0
+    with refused("votes"):
+        model.predict(asked[:39])
+    assert (model.predict(asked) == np.array(["a", "b", "c"])[np.arange(40) % 3]).mean() > 0.9
+    assert (model.queries_left_, model.privacy_spent_, ReleaseLog(path).passed) == (0, earned, True)
+    with pytest.raises(BudgetSpent):
+        model.predict(asked)
+    with refused("earned"):
+        PrivateVotingClassifier(**settings, release_log=path).fit(X, y)
+    for argument, change in (
+        ("earned", {"earned": Privacy(0.5, 1e-4)}),
+        ("earned", {"earned": Privacy(11.0, 1e-4)}),
+        ("earned", {"earned": 4.5}),
+        ("earned", {"earned": earned, "price": 0.1}),
+        ("affected", {"earned": earned, "overlap": 2}),
+        ("leader_share", {"earned": earned, "leader_share": 0.2}),
+    ):
+        with refused(argument):
+            PrivateVotingClassifier(**settings | change).fit(X, y)
+
+
 def test_a_long_search_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def slow(*_: Any, **__: Any) -> VotingPlan:
         time.sleep(0.2)

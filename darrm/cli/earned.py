@@ -1,17 +1,20 @@
-"""What noisy labels of a file of votes reveal beside these votes, made private before it is printed."""
+"""A file of votes as one fixed batch: what its labels reveal, made private; and the log of a total it must earn."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from darrm.cli.parameters import number
+from darrm.cli.parameters import number, options_named, total_privacy
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
     from darrm.cli.verbs.cost import BatchOptions
     from darrm_opt.answers.cost import MechanismCost
+    from darrm_opt.mechanisms import VoteMechanism
+    from darrm_opt.release import ReleaseLog
 
 VOTE_ROWS = 4096
 """Rows of a file of votes that are read at a time."""
@@ -78,3 +81,25 @@ def earned_text(found: dict[str, Any]) -> str:
     if (raw := found.get("not_for_publication")) is not None:
         lines.append(f"NOT FOR PUBLICATION, as it depends on the votes: ε = {text_above(raw['epsilon'], '.4g')}.")
     return "\n".join(lines)
+
+
+def open_earned_log(path: str, mechanism: VoteMechanism, stated: str, leader_share: str, queries: int) -> ReleaseLog:
+    """Return the release log of a batch that must earn a stated total; where it is new, the test is chosen here."""
+    from darrm_opt.accounting.propose_test_release import check_that_it_pays, propose
+    from darrm_opt.release import ReleaseLog
+
+    epsilon, comma, delta = stated.partition(",")
+    if not comma:
+        raise InvalidInput("earned", stated, "ε and δ with a comma between, as in 1.5,1e-5")
+    ours = dict.fromkeys(("total_epsilon", "total_delta", "epsilon", "delta", "budget"), "earned")
+    with options_named(**ours, queries="votes", mechanism="solution"):
+        total = total_privacy(epsilon.strip(), delta.strip())
+        if Path(path).exists():
+            log = ReleaseLog.open_or_create(path, mechanism, budget=total, queries=queries)
+            if log.proposal is None:
+                raise InvalidInput("release_log", path, "the log of a batch that is tested", "Name another file.")
+            return log
+        share = number(leader_share)
+        proposal = propose(mechanism.batch(queries), total, leader_share=share)
+        check_that_it_pays(proposal, share)
+        return ReleaseLog.open_or_create(path, mechanism, proposal=proposal)

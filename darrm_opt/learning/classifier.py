@@ -83,7 +83,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     Guarantees:
         Everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP, each row being chosen freely
-        in view of earlier predictions; with ``earned``, the one batch of them is ``earned``-DP; the number of records is public. A row that is asked twice is charged twice.
+        in view of earlier predictions; with ``earned``, the one batch of them is ``earned``-DP. The number of records
+        is public. A row that is asked twice is charged twice.
         There are no probabilities to ask for, since they would tell how the votes fell.
         With a ``release_log`` that holds over all fits that share it, on the same records.
         Errors while training, and the time it takes, are not covered: train where the records may be seen.

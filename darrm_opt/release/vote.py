@@ -227,7 +227,7 @@ class PrivateVote:
 
     def _passes(self, proposal: Proposal, votes: NDArray[Any]) -> bool:
         """Draw the test of a batch; whoever calls it has the budget to itself, and writes what comes out."""
-        return proposal.passes(count_checked(votes, self._mechanism.classes), self._source)
+        return proposal.passes(self._mechanism.count(votes), self._source)
 
     def _draw(self, votes: NDArray[Any], before: int = 0) -> Labels:
         """Return an answer for each row of votes, where ``before`` classes were released already."""

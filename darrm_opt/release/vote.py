@@ -279,6 +279,7 @@ class ReleaseCounter:
         Raises:
             BudgetSpent: fewer are left; nothing was charged, and nothing drawn.
             BatchWithheld: the test of the batch did not pass; all of it is charged.
+            InvalidInput: not the whole batch that is tested; nothing was charged.
         """
         # before the lock, which another thread may have held when it was copied
         self._refuse_fork(count)

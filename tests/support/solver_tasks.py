@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from api.tasks.curves import compute_tradeoff
 from api.tasks.design import DesignTask, design_gamma
 from darrm_opt.design.backends import open_backend
 from darrm_opt.errors import InvalidInput
@@ -183,6 +184,17 @@ def endless_answer(_argument: dict[str, Any], report: Report) -> dict[str, Any]:
     while True:
         report(None)
         sum(range(200_000))
+
+
+GATE = "TASKS_GATE"
+"""Variable of the environment with the path of a file for which `gated_tradeoff` waits."""
+
+
+def gated_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Compute once there is a file; in place of `api.tasks.curves.compute_tradeoff`."""
+    while not Path(os.environ[GATE]).exists():
+        time.sleep(0.01)
+    return compute_tradeoff(argument, report)
 
 
 def gamma_with_incumbent(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from support import solver_tasks as tasks
-from support.browser import PATIENT, Visit, Visiting, browser, serve, server, visit, visiting, window  # noqa: F401
+from support.browser import PATIENT, Visit, Visiting, browser, form, serve, server, visit, visiting, window  # noqa: F401
 
 from api.access import keys
 from api.settings import Settings
@@ -25,16 +25,6 @@ from api.tasks import design
 PAPER_QUERY = "K=11&m=3&epsilon=0.1"
 
 pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
-
-
-@pytest.fixture(scope="module")
-def form(window: Any, server: str) -> Iterator[Visit]:
-    """A tab that tests of wrong input share, and leave as they found it: most of their time would go into loading the page."""
-    visit = Visit.open(window, server)
-    visit.go()
-    yield visit
-    visit.tab.close()
-    assert visit.complaints == []
 
 
 def _api(server: str, query: str) -> Any:
@@ -400,14 +390,15 @@ def test_bad_input_of_classes_is_told_at_its_field(form: Visit, name: str, value
     form.tab.fill(f"#{name}", CLASS_QUERY.get(name, ""))
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1024, 1600])
-def test_no_width_scrolls_sideways(visiting: Visiting, width: int) -> None:
-    visit = visiting(viewport={"width": width, "height": 800})
+def test_no_width_scrolls_sideways(visit: Visit) -> None:
+    visit.tab.set_viewport_size({"width": 320, "height": 800})
     visit.go("?K=35&m=8&epsilon=0.1&Delta=1e-5")
     visit.wait_for_curves()
     for details in visit.tab.locator("details").all():
         details.evaluate("(element) => { element.open = true }")
-    assert visit.tab.evaluate("document.documentElement.scrollWidth") <= width
+    for width in (320, 390, 768, 1024, 1600):
+        visit.tab.set_viewport_size({"width": width, "height": 800})
+        assert visit.tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -487,23 +478,21 @@ def test_a_slow_line_shows_the_answer_soon(visiting: Visiting) -> None:
     assert sum(bytes_of) < 250_000
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (1280, 900), (1366, 768), (1536, 864)])
-def test_the_button_is_in_view_at_once(visiting: Visiting, size: tuple[int, int]) -> None:
-    width, height = size
-    visit = visiting(viewport={"width": width, "height": height})
+def test_the_button_is_in_view_at_once(visit: Visit) -> None:
     visit.go()
-    box = visit.tab.locator("button.main").bounding_box()
-    assert 0 <= box["y"] <= height - box["height"]
-    visit.tab.evaluate("scrollTo(0, 300)")  # and the form uses the room that the header leaves
-    visit.tab.wait_for_timeout(100)
-    box = visit.tab.locator("button.main").bounding_box()
-    assert 0 <= box["y"] <= height - box["height"]
+    for width, height in [(1280, 720), (1280, 900), (1366, 768), (1536, 864)]:
+        visit.tab.set_viewport_size({"width": width, "height": height})
+        for place in (0, 300):  # and the form uses the room that the header leaves
+            visit.tab.evaluate(f"scrollTo(0, {place})")
+            visit.tab.wait_for_timeout(100)
+            box = visit.tab.locator("button.main").bounding_box()
+            assert 0 <= box["y"] <= height - box["height"]
 
 
 @pytest.mark.parametrize(("size", "field"), [((1280, 900), "#kind"), ((390, 844), "#epsilon"), ((768, 1024), "#kind")])
-def test_the_button_covers_no_field(visiting: Visiting, size: tuple[int, int], field: str) -> None:
+def test_the_button_covers_no_field(visit: Visit, size: tuple[int, int], field: str) -> None:
     width, height = size
-    visit = visiting(viewport={"width": width, "height": height})
+    visit.tab.set_viewport_size({"width": width, "height": height})
     visit.go()
     box = visit.tab.locator(field).bounding_box()
     assert box["y"] + box["height"] <= height  # in view at once
@@ -680,42 +669,25 @@ def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkey
         served.close()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [("darrm_wrong", "does not accept this key"), ("kéy", "This is no key"), ("two words", "This is no key")],
-)
-def test_a_wrong_key_is_said(visiting: Visiting, tmp_path: Path, wrong: str, said: str) -> None:
+def test_a_key_is_asked_for_and_a_wrong_one_is_said(visiting: Visiting, tmp_path: Path) -> None:
     _, text = keys.create_key(tmp_path / "keys", "page")
     served = serve(Settings(cache_url="memory", keys=tmp_path / "keys"))
+    wrong = {"darrm_wrong": "does not accept this key", "kéy": "This is no key", "two words": "This is no key"}
     try:
         visit = visiting(next(served))
         visit.tab.goto(visit.server)
         visit.tab.wait_for_selector("#key-form")
         assert not visit.tab.is_visible("#key-error")
-        visit.tab.fill("#key", wrong)
-        visit.tab.press("#key", "Enter")
-        visit.tab.wait_for_selector(f"#key-error:has-text('{said}')")
-        assert visit.tab.evaluate("document.activeElement.id") == "key"
-        assert visit.tab.get_attribute("#key", "aria-invalid") == "true"
+        for key, said in wrong.items():
+            visit.tab.fill("#key", key)
+            visit.tab.press("#key", "Enter")
+            visit.tab.wait_for_selector(f"#key-error:has-text('{said}')")
+            assert visit.tab.evaluate("document.activeElement.id") == "key"
+            assert visit.tab.get_attribute("#key", "aria-invalid") == "true"
         visit.tab.fill("#key", f" {text} ")  # as it comes with blanks from a clipboard
         visit.tab.press("#key", "Enter")
         visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
         assert not visit.tab.is_visible("#key-form")
-        _expected_complaint(visit, 401)
-    finally:
-        served.close()
-
-
-def test_a_key_is_asked_for_and_used(visiting: Visiting, tmp_path: Path) -> None:
-    _, text = keys.create_key(tmp_path / "keys", "page")
-    served = serve(Settings(cache_url="memory", keys=tmp_path / "keys"))
-    try:
-        visit = visiting(next(served))
-        visit.tab.goto(visit.server)
-        visit.tab.wait_for_selector("#key-form")
-        visit.tab.fill("#key", text)
-        visit.tab.press("#key", "Enter")
-        visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
         assert text not in visit.tab.url
         _expected_complaint(visit, 401)
     finally:

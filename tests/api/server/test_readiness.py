@@ -118,12 +118,11 @@ def test_a_lock_does_not_stop_kept_reads(tmp_path: Path) -> None:
         ]
         time.sleep(0.5)  # every thread that may write now waits for the lock
         assert not any(each.done() for each in stuck)
-        began = time.monotonic()
         for one in others:  # never asked of this process before
             assert client.post("/v1/gamma", json=one).json()["cached"]
             assert client.get("/v1/error-curve", params={**one, "points": 3}).status_code == 200
         assert client.get("/v1/jobs").status_code == 200
-        assert time.monotonic() - began < 20  # the lock is waited for 30 s
+        assert not any(each.done() for each in stuck)  # the lock is waited for 30 s
         assert client.get("/readyz").status_code == 503
         locker.execute("ROLLBACK")
         for each in stuck:

@@ -242,23 +242,23 @@ def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
             client.delete(f"/v1/jobs/{job.json()['id']}").raise_for_status()
 
 
-def test_a_certificate_does_not_wait_for_work_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = replace(answers.KINDS["tradeoff"], compute=tasks.endless_answer)
-    monkeypatch.setitem(answers.KINDS, "tradeoff", endless)
+def test_a_certificate_does_not_wait_for_work_of_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gated = replace(answers.KINDS["tradeoff"], compute=tasks.gated_tradeoff)
+    monkeypatch.setitem(answers.KINDS, "tradeoff", gated)
+    monkeypatch.setenv(tasks.GATE, str(tmp_path / "gate"))
     with client_of(short_seconds=5.0) as client, ThreadPoolExecutor() as threads:
-        service = client.app.state.service  # type: ignore[attr-defined]
-        question = {**LARGE, "ms": [3, 4, 5, 6, 7, 8]}
-        del question["m"]
-        long = threads.submit(client.post, "/v1/tradeoff", json=question)
+        resources = client.app.state.service.resources  # type: ignore[attr-defined]
+        question = {"K": 101, "epsilon": 0.1, "Delta": 1e-5, "ms": [3, 4]}
+        short = threads.submit(client.post, "/v1/tradeoff", json=question)
         end = time.monotonic() + 300
-        while not service.resources.pools["quick"].tasks:
+        while not resources.pools["quick"].tasks:
             assert time.monotonic() < end
             time.sleep(0.01)
         for _ in range(3):
             assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
-        assert service.resources.pools["quick"].busy == 1
-        assert not long.done()
-        client.delete(f"/v1/jobs/{long.result().json()['id']}").raise_for_status()
+        assert (resources.pools["quick"].busy, short.done()) == (1, False)
+        (tmp_path / "gate").touch()
+        assert short.result().status_code == 200
 
 
 @pytest.fixture

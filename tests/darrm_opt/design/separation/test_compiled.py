@@ -240,10 +240,10 @@ def test_monotone_noise_functions(K: int, affected: int, Delta: float) -> None:
 @WITH_KERNEL
 @pytest.mark.parametrize("Delta", [0.0, 1e-5, 1e-2, 0.3])
 def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch, Delta: float) -> None:
-    constraint = PrivacyConstraint.of(Problem(24, Privacy(0.2, Delta), Privacy(0.6, Delta / 2)))
+    constraint = PrivacyConstraint.of(Problem(20, Privacy(0.2, Delta), Privacy(0.6, Delta / 2)))
     monkeypatch.setattr(compiled, "MIN_THREADED_WORK", 0)
-    for seed in range(4):
-        noise = uneven(np.random.default_rng((seed, 25)), 24)
+    for seed in range(2):
+        noise = uneven(np.random.default_rng((seed, 25)), 20)
         worst = worst_case(noise, constraint, above=-math.inf).value
         levels = (-math.inf, worst - 0.2, worst - 1e-6, worst + 1e-9)
         for above, most, settle in itertools.product(levels, (0, 3, 40, 1000), SETTLE):

@@ -47,7 +47,7 @@ LAYERS = (
     {"tables"},
     {"mechanisms"},
     {"bagging", "release"},
-    {"planning", "plurality"},
+    {"audit", "planning", "plurality"},
     {"figures"},
     {"learning"},
     {"literature"},

@@ -10,7 +10,7 @@ GROUPS = {
     "Decide": ("plan", "compare"),
     "Design and verify": ("solve", "least", "verify", "curve"),
     "Release": ("label",),
-    "Account": ("cost",),
+    "Account": ("cost", "audit"),
     "Serve": ("serve", "keys add", "keys ls", "keys revoke"),
     "Store": (
         "precompute",
@@ -69,6 +69,10 @@ EXAMPLES = {
         "darrm cost --epsilon 0.1 --delta 1e-6 --queries 100 --total-delta 1e-5",
         "darrm cost bagging --K 5 --bags n=10000,size=20",
         "darrm cost laplace --K 11 --queries 20 --total-epsilon 1 --total-delta 1e-5 --output mechanism.json",
+    ),
+    "audit": (
+        "darrm audit permute_and_flip --K 11 --classes 3 --rate 0.5 --total-epsilon 1",
+        "darrm audit table.csv --total-epsilon 1.2 --queries 2",
     ),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
     "keys add": (

@@ -34,6 +34,7 @@ COMMANDS = {
         "bits.csv",
     ),
     "cost": ("gnmax", "--K", "11", "--queries", "5", *TOTAL),
+    "audit": ("laplace", "--K", "5", "--scale", "2", "--total-epsilon", "1"),
     "serve": ("--show-settings",),
     "keys add": ("someone", "--file", "keys.json"),
     "keys ls": ("--file", "keys.json"),

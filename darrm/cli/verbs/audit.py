@@ -1,0 +1,223 @@
+"""Verb ``darrm audit``: is a claim about a vote true, whoever wrote the vote?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, fail
+from darrm.cli.parameters import TOTAL, AsJson, TotalOptions, number, options_named, total_privacy
+from darrm.cli.parser import Argument, CommandOption
+from darrm.cli.verbs.cost import ParameterOptions
+
+if TYPE_CHECKING:
+    from darrm_opt.audit import Audit, Claim
+    from darrm_opt.mechanisms import VoteMechanism
+    from darrm_opt.problem import Privacy
+
+BLACK_BOX = "A black box"
+
+
+def audit(
+    total: TotalOptions,
+    parameters: ParameterOptions,
+    subject: Annotated[
+        str | None,
+        Argument(
+            "SUBJECT",
+            "A mechanism's name, with its parameter; a file: a mechanism that darrm wrote, or a CSV table with the "
+            "columns votes_0, …, chance_0, … (and chance_none); or module:function, from vote counts to an answer.",
+        ),
+    ] = None,
+    command: Annotated[
+        str | None,
+        CommandOption(
+            "--command",
+            "In place of SUBJECT: a program that reads vote counts, 3,0,8 a line, and writes an answer a line, each "
+            "with random numbers of its own.",
+            "TEXT",
+            BLACK_BOX,
+        ),
+    ] = None,
+    K: Annotated[str | None, CommandOption("--K", "Number of voters.", "COUNT", otherwise="that of the file")] = None,
+    classes: Annotated[
+        str | None, CommandOption("--classes", "Number of classes.", "COUNT", otherwise="2, or that of the file")
+    ] = None,
+    affected: Annotated[
+        str | None, CommandOption("--affected", "Votes that one record moves.", "COUNT", otherwise="1")
+    ] = None,
+    neighbours: Annotated[
+        str,
+        CommandOption(
+            "--neighbours", "A record moves votes, or its votes come and go with it.", "replace-one|add-remove"
+        ),
+    ] = "replace-one",
+    pairs: Annotated[
+        str | None,
+        CommandOption(
+            "--pairs",
+            "A JSON list of pairs of neighbouring inputs of a black box, such as data sets, in place of vote counts.",
+            "FILE",
+            BLACK_BOX,
+            "all vote counts, or many",
+        ),
+    ] = None,
+    samples: Annotated[str, CommandOption("--samples", "Answers to draw.", "COUNT", BLACK_BOX)] = "200000",
+    confidence: Annotated[
+        str, CommandOption("--confidence", "Chance that the bound is true.", "PROBABILITY", BLACK_BOX)
+    ] = "0.99",
+    *,
+    json: AsJson = False,
+) -> None:
+    """Prove a claim about a vote, or refute it: anyone's vote.
+
+    The claim: so many queries are (ε, δ)-private together (--total-epsilon, --total-delta). Of a mechanism and of a
+    table the answer is a proof, or two neighbouring vote counts and an event that is too likely on one of them. A
+    black box is sampled: the worst neighbours and event are searched for, and then ε is bounded from below by samples
+    of their own, with a confidence. The exit code is 1 where the claim is false, or is of a mechanism or a table and
+    not proved; of a black box no proof is possible, and it is 0 where nothing was shown against it.
+    """
+    from darrm_opt.audit import audit as find
+    from darrm_opt.errors import InvalidInput
+
+    if (subject is None) == (command is None):
+        raise InvalidInput("SUBJECT", subject, "a mechanism, a file or module:function, or else --command")
+    privacy = total_privacy(total.total_epsilon, total.total_delta or "0")
+    shape = {"K": number(K), "classes": number(classes or "2"), "affected": number(affected or "1")}
+    found, read = _subject(subject, shape, parameters) if subject is not None else (print, {})
+    given = {"K": K, "classes": classes, "affected": affected}
+    for name, value in read.items():
+        if given[name] is not None and shape[name] != value:
+            raise InvalidInput(name, shape[name], f"{value}, as in {subject}")
+    with options_named(**TOTAL, releases="queries", claim="SUBJECT", table="SUBJECT"):
+        claim = _claim(privacy, {**shape, **read}, number(total.queries), neighbours)
+        with ProgressDisplay("auditing"):
+            result = find(
+                found,
+                claim,
+                pairs=None if pairs is None else _pairs(pairs),
+                samples=number(samples),
+                confidence=number(confidence),
+                draws=None if command is None else _draws(command),
+            )
+    if json:
+        answer(as_json(result.as_dict()))
+    text = _text(result)
+    if result.verdict == "refuted" or (result.verdict == "not refuted" and result.sampled is None):
+        fail(text, ExitCode.NOT_PRIVATE)
+    if not json:
+        answer(text)
+
+
+def _claim(privacy: Privacy, shape: dict[str, Any], queries: Any, neighbours: Any) -> Claim:
+    from darrm_opt.audit import Claim
+
+    return Claim(privacy, releases=queries, neighbours=neighbours, **shape)
+
+
+def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) -> tuple[Any, dict[str, int]]:
+    """Return what is audited, and what it says of its voters itself."""
+    from darrm_opt.audit import read_table
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.mechanisms import mechanism_class, mechanism_names
+
+    if subject in mechanism_names():
+        kind = mechanism_class(subject)
+        if not parameters.is_given(kind):
+            raise InvalidInput(kind.parameter or "SUBJECT", None, f"the parameter of {subject}, or a file")
+        value = parameters.argument(kind)
+        made = kind.of(shape["K"], shape["classes"], value.pop("parameter"), shape["affected"], **value)
+        return made, _shape_of(made)
+    for name, text in vars(parameters).items():
+        if text is not None:
+            raise InvalidInput(name, text, "nothing without a mechanism's name")
+    module, colon, function = subject.rpartition(":")
+    if colon and not Path(subject).exists() and function.isidentifier():
+        return _function(module, function), {}
+    if Path(subject).suffix.lower() == ".csv":
+        table = read_table(subject)
+        counts = next(iter(table), ())
+        return table, {"K": max(map(sum, table), default=0), "classes": len(counts)}
+    return _recorded(subject)
+
+
+def _recorded(file: str) -> tuple[VoteMechanism, dict[str, int]]:
+    from darrm.cli.files import json_documents, read_text
+    from darrm_opt.mechanisms import mechanism_from_record
+
+    try:
+        (record,) = json_documents(read_text(file))
+    except ValueError as err:
+        fail(f"{file} is not one JSON value: {err}.", ExitCode.BAD_INPUT)
+    with options_named(mechanism="SUBJECT"):
+        mechanism = mechanism_from_record(record)
+    return mechanism, _shape_of(mechanism)
+
+
+def _shape_of(mechanism: VoteMechanism) -> dict[str, int]:
+    return {"K": mechanism.K, "classes": mechanism.classes, "affected": mechanism.affected}
+
+
+def _function(module: str, name: str) -> Callable[..., Any]:
+    """Import a function, of a module in this folder too."""
+    import sys
+    from importlib import import_module
+
+    from darrm_opt.errors import InvalidInput
+
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Callable[..., Any] = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as err:
+        raise InvalidInput("SUBJECT", f"{module}:{name}", "a function that can be imported", f"{err}.") from err
+    return found
+
+
+def _draws(command: str) -> Any:
+    from darrm_opt.audit import command_draws
+
+    return command_draws(command)
+
+
+def _pairs(file: str) -> list[tuple[Any, Any]]:
+    from json import loads
+
+    from darrm.cli.files import read_text
+    from darrm_opt.errors import InvalidInput
+
+    try:
+        pairs = [(before, after) for before, after in loads(read_text(file))]
+    except (TypeError, ValueError) as err:
+        raise InvalidInput("pairs", file, "a JSON list of pairs of inputs") from err
+    return pairs
+
+
+def _text(audit: Audit) -> str:
+    """Return what was found, in sentences."""
+    from darrm_opt.design.report import guarantee
+
+    claim, found, sampled = audit.claim, audit.counterexample, audit.sampled
+    releases = "1 release is" if claim.releases == 1 else f"{claim.releases:,} releases are together"
+    sentences = [f"That {releases} {guarantee(claim.privacy)} ({claim.neighbours}) is {audit.verdict}."]
+    if audit.verdict == "proved":
+        sentences.append(f"The account {audit.account} gives epsilon = {audit.epsilon:.6g}.")
+    elif audit.epsilon is not None:
+        sentences.append(f"What is proved, by the account {audit.account}, is epsilon = {audit.epsilon:.6g}.")
+    if audit.verdict == "refuted" and found is not None:
+        event = f"an answer in {{{', '.join('none' if each == -1 else str(each) for each in found.event)}}}"
+        if claim.releases > 1:
+            event += f" in at least {found.least:,} releases"
+        least, most = ("", "") if audit.exact else ("at least ", "at most ")
+        chances = f"{least}{found.chance_before:.6g}", f"{most}{found.chance_after:.6g}"
+        sentences.append(f"On {found.before} {event} has chance {chances[0]}, and on {found.after} {chances[1]}.")
+    if sampled is not None:
+        sentences.append(
+            f"With confidence {sampled.confidence:g}, epsilon is at least {sampled.epsilon:.4g} ({sampled.samples:,} "
+            "answers)."
+        )
+        if audit.verdict != "refuted":
+            least = "No epsilon" if sampled.detectable is None else f"An epsilon of {sampled.detectable:.4g}"
+            sentences.append(f"{least} at such an event would have been refuted with chance {sampled.power:g}.")
+            sentences.append("That is no proof.")
+    return " ".join(sentences)

@@ -1,0 +1,236 @@
+"""Audit of a black box: a lower bound of ε from samples, at an edge and an event that other samples chose.
+
+Half of the samples explore: every pair of neighbours gets a few, the better half of the pairs twice as many, and so on
+(successive halving). A pair is judged by what these samples alone would show. The other half is drawn afresh at the one
+pair that is left; Clopper and Pearson's bounds of the two chances of one event, each wrong with half of the allowed
+chance, bound ε from below. What was explored has no part in the bound, so nothing was chosen by what it is judged by.
+
+The idea is the field's (Ding and others 2018, StatDP; Bichsel and others 2021, DP-Sniper); code is our own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.audit.claim import Claim, Counterexample, Counts, SampledBound
+from darrm_opt.audit.exact import compositions
+from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.optional_packages import require
+from darrm_opt.search import least_fitting
+
+Draws = Callable[[Sequence[Any], int], Sequence[Sequence[Hashable]]]
+"""From inputs and a number to so many answers to each, every one with randomness of its own."""
+
+POWER = 0.9
+"""Chance with which a black box of the `SampledBound.detectable` ε would have been refuted."""
+
+MAX_EXPLORED, MAX_EVENTS, FEWEST = 400, 64, 50
+"""Most pairs of neighbours that are explored, most answers of an event, and fewest samples of an input at a time."""
+
+OUTWARD = 1e-9
+"""Relative distance by which bounds of chances are moved outwards, for the arithmetic of their quantiles."""
+
+GIVEN_UP = 0.1
+"""Chance with which a bound that only explores may be wrong."""
+
+
+@dataclass(frozen=True)
+class ChosenEvent:
+    """An event at a pair of inputs, as samples chose it."""
+
+    before: Any
+    after: Any
+    answers: tuple[Hashable, ...]
+    hits: int  # on the second input
+    trials: int
+    drawn: int = 0  # answers that were drawn to choose it
+
+
+def command_draws(command: str) -> Draws:
+    """Return the draws of a command: it reads an input a line and writes an answer a line.
+
+    Vote counts are separated by commas. It is started afresh several times and must not repeat its random numbers.
+    """
+    words = shlex.split(command)
+
+    def draw(inputs: Sequence[Any], count: int) -> list[list[str]]:
+        lines = "".join(f"{_line(given)}\n" * count for given in inputs)
+        done = subprocess.run(words, input=lines, capture_output=True, text=True, check=False)  # noqa: S603 — the user's command
+        answers = [answer.strip() for answer in done.stdout.splitlines()]
+        if done.returncode or len(answers) != count * len(inputs):
+            raise DarrmError(
+                f"{command}: {len(answers)} answers to {count * len(inputs)} inputs, exit code {done.returncode}. "
+                f"It must write a line for each line that it reads. {done.stderr[-200:]}"
+            )
+        return [answers[start : start + count] for start in range(0, len(answers), count)]
+
+    return draw
+
+
+def _line(given: Any) -> str:
+    plain = isinstance(given, tuple) and all(type(each) is int for each in given)
+    return ",".join(map(str, given)) if plain else json.dumps(given)
+
+
+def explored_pairs(claim: Claim, seed: int = 0) -> list[tuple[Counts, Counts]]:
+    """Return neighbouring vote counts to explore: all of them, or those near ties and unanimity and a random part.
+
+    Args:
+        claim: whose neighbours.
+        seed: of the random part, which has no effect on what a bound is worth.
+    """
+    if math.comb(claim.K + claim.classes - 1, claim.classes - 1) <= MAX_EXPLORED:
+        starts = compositions(claim.K, claim.classes)
+    else:
+        rng = np.random.default_rng(seed)
+        starts = [_near(claim, leaders, lead) for leaders in range(1, claim.classes + 1) for lead in range(4)]
+        shares = rng.dirichlet(np.full(claim.classes, 0.5), MAX_EXPLORED)
+        starts += [tuple(rng.multinomial(claim.K, each).tolist()) for each in shares]
+    pairs: dict[tuple[Counts, Counts], None] = {}
+    for counts in starts:
+        for other in claim.neighbours_of(counts):
+            pairs[counts, other] = None
+            pairs[other, counts] = None
+    found = list(pairs)
+    if len(found) <= 2 * MAX_EXPLORED:
+        return found
+    step = np.random.default_rng(seed).permutation(len(found))[: 2 * MAX_EXPLORED]
+    return [found[place] for place in sorted(step.tolist())]
+
+
+def _near(claim: Claim, leaders: int, lead: int) -> Counts:
+    """Return counts where so many classes share the votes nearly equally, the first with a few more."""
+    share, rest = divmod(claim.K, leaders)
+    counts = [share] * leaders + [0] * (claim.classes - leaders)
+    counts[0] += rest
+    moved = min(lead, counts[leaders - 1]) if leaders > 1 else 0
+    counts[0] += moved
+    counts[leaders - 1] -= moved
+    return tuple(counts)
+
+
+def sampled_bound(
+    draws: Draws,
+    claim: Claim,
+    pairs: Sequence[tuple[Any, Any]],
+    samples: int,
+    confidence: float,
+) -> tuple[SampledBound, Counterexample]:
+    """Return a lower bound of ε of all releases at the claimed δ, and the event that shows it.
+
+    Args:
+        draws: the black box, one release a draw.
+        claim: releases and δ of the bound; its ε decides the power.
+        pairs: neighbouring inputs, in the order of the bound: (before, after).
+        samples: answers to draw in all.
+        confidence: chance that the bound is true.
+
+    Guarantees:
+        True with chance ``confidence`` at least, if draws are independent and of one law for each input.
+    """
+    chosen = _explore(draws, claim, pairs, samples // 2)
+    trials = max(FEWEST, (samples - samples // 2) // 2)
+    event = set(chosen.answers)
+    drawn = draws([chosen.before, chosen.after], trials)
+    hits = [sum(answer in event for answer in answers) for answers in drawn]
+    wrong = (1 - confidence) / 2
+    low = float(_at_least(np.array(hits[0]), trials, wrong))
+    high = float(_at_most(np.array(hits[1]), trials, wrong))
+    epsilon, least, on_data, on_neighbour = shown_epsilon(low, high, claim)
+    detectable = _detectable(float(_at_most(np.array(chosen.hits), chosen.trials, 0.5)), trials, wrong, claim)
+    bound = SampledBound(epsilon, confidence, detectable, POWER, chosen.drawn + 2 * trials)
+    names = tuple(sorted(chosen.answers, key=str))
+    return bound, Counterexample(chosen.before, chosen.after, names, least, on_data, on_neighbour)
+
+
+def shown_epsilon(low: float, high: float, claim: Claim) -> tuple[float, int, float, float]:
+    """Return ε that an event of chance ≥ low, and ≤ high on the neighbour, shows; at how many hits, and both chances.
+
+    Both chances of k hits or more grow with the chance of one, so bounds of the one bound the other.
+    """
+    ks = np.arange(1, claim.releases + 1)
+    if claim.releases == 1:
+        on_data, on_neighbour = np.array([low]), np.array([high])
+    else:
+        stats: Any = require("scipy.stats", "an audit of several releases")
+        on_data = stats.binom.sf(ks - 1, claim.releases, low) * (1 - OUTWARD)
+        on_neighbour = stats.binom.sf(ks - 1, claim.releases, high) * (1 + OUTWARD)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        epsilons = np.log((on_data - claim.privacy.delta) / on_neighbour)
+    epsilons = np.nan_to_num(epsilons, nan=-1.0, neginf=-1.0)
+    best = int(np.argmax(epsilons))
+    return max(0.0, float(epsilons[best])), int(ks[best]), float(on_data[best]), float(on_neighbour[best])
+
+
+def _explore(draws: Draws, claim: Claim, pairs: Sequence[tuple[Any, Any]], samples: int) -> ChosenEvent:
+    """Return the pair and the event that look worst, by successive halving."""
+    if not pairs:
+        raise InvalidInput("pairs", [], "at least one pair of neighbouring inputs")
+    left = list(pairs)
+    rounds = max(1, math.ceil(math.log2(len(left))))
+    seen: dict[str, Counter[Hashable]] = {}
+    scored: list[tuple[float, ChosenEvent]] = []
+    for _ in range(rounds):
+        inputs = {repr(side): side for pair in left for side in pair}
+        each = max(FEWEST, samples // rounds // len(inputs))
+        for name, answers in zip(inputs, draws(list(inputs.values()), each), strict=True):
+            seen.setdefault(name, Counter()).update(answers)
+        scored = sorted((_scored(pair, seen, claim) for pair in left), key=lambda one: -one[0])
+        left = [(chosen.before, chosen.after) for _, chosen in scored[: max(1, len(left) // 2)]]
+    return replace(scored[0][1], drawn=sum(each.total() for each in seen.values()))
+
+
+def _scored(pair: tuple[Any, Any], seen: dict[str, Counter[Hashable]], claim: Claim) -> tuple[float, ChosenEvent]:
+    """Return what the samples so far would show at a pair, and at which event."""
+    first, second = (seen[repr(side)] for side in pair)
+    trials = first.total(), second.total()
+    answers = [answer for answer, _ in (first + second).most_common(MAX_EVENTS)]
+    answers.sort(key=lambda answer: -(first[answer] + 0.5) / trials[0] / ((second[answer] + 0.5) / trials[1]))
+    hits = [np.cumsum([side[answer] for answer in answers]) for side in (first, second)]
+    low, high = _at_least(hits[0], trials[0], GIVEN_UP), _at_most(hits[1], trials[1], GIVEN_UP)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if claim.releases == 1:
+            scores = np.log((low - claim.privacy.delta) / high)
+        else:  # of many releases: how many standard deviations apart the numbers of hits are
+            scores = (low - high) / np.sqrt(high * (1 - high) / claim.releases)
+    scores = np.nan_to_num(scores, nan=-math.inf)
+    best = int(np.argmax(scores[: max(1, len(answers) - 1)]))  # all answers together are no event
+    return float(scores[best]), ChosenEvent(*pair, tuple(answers[: best + 1]), int(hits[1][best]), trials[1])
+
+
+def _at_least(hits: Any, trials: int, wrong: float) -> Array:
+    """Return lower bounds of chances, each wrong with chance ``wrong`` at most (Clopper, Pearson 1934)."""
+    beta: Any = require("scipy.stats", "an audit by samples").beta
+    bound = beta.ppf(wrong, hits, trials - hits + 1)
+    return np.asarray(np.where(hits > 0, bound, 0.0) * (1 - OUTWARD))
+
+
+def _at_most(hits: Any, trials: int, wrong: float) -> Array:
+    """Return upper bounds of chances, each wrong with chance ``wrong`` at most."""
+    beta: Any = require("scipy.stats", "an audit by samples").beta
+    bound = beta.isf(wrong, hits + 1, trials - hits)
+    return np.minimum(1.0, np.where(hits < trials, bound, 1.0) * (1 + OUTWARD))
+
+
+def _detectable(chance: float, trials: int, wrong: float, claim: Claim) -> float | None:
+    """Return the least ε of all releases that would be refuted with chance `POWER` at this chance on the neighbour."""
+    binom: Any = require("scipy.stats", "an audit by samples").binom
+    high = float(_at_most(binom.ppf((1 + POWER) / 2, trials, chance), trials, wrong))
+
+    def refutes(likely: float) -> bool:
+        low = float(_at_least(binom.ppf((1 - POWER) / 2, trials, likely), trials, wrong))
+        return shown_epsilon(low, high, claim)[0] > claim.privacy.epsilon
+
+    if not refutes(1.0):
+        return None
+    return shown_epsilon(least_fitting(refutes, chance, 1.0, 1e-6), chance, claim)[0]

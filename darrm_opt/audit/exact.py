@@ -1,0 +1,262 @@
+"""Audit by known chances: those of a mechanism, or of a table that anyone wrote.
+
+What all neighbours can see are finitely many pairs of laws (`accounting.law_pairs`): the accounts of the house prove a
+claim from them, and the worst event of a pair refutes it. A table is read as fractions, and one release of it is
+decided in whole numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.accounting.cost import ReleaseBounds, cost_of_parts
+from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, BitPairs, LawPairs
+from darrm_opt.audit.claim import Claim, Counterexample, Counts
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.base import CHECKS, VoteMechanism
+from darrm_opt.noise import Array
+from darrm_opt.optional_packages import require
+from darrm_opt.tables.certificate import EXPONENT_BITS, exp_bounds
+from darrm_opt.tables.problem import ABSTENTION, Index, has_table, partitions
+
+MAX_LISTED, MAX_PAIRS, BLOCK = 3000, 100_000, 300
+"""Most vote counts up to the names of the classes, and pairs of neighbours, that are listed; counts at a time."""
+
+MARGIN = 1e-6
+"""Relative margin by which computed chances must refute: sums of binomial chances are a thousand times as precise."""
+
+SUM_ERROR = Fraction(1, 10**9)
+"""How far the chances of a row may add up to another number than 1: the last one is what the others leave."""
+
+
+@dataclass(frozen=True, eq=False)
+class Laws:
+    """Laws of one release on both sides of every pair of neighbours, in both orders."""
+
+    counts: Sequence[Counts]
+    pairs: Index  # places of (before, after), shape (pairs, 2)
+    chances: Array  # of each answer, shape (counts, answers)
+    outputs: tuple[int, ...]  # a class, or `ABSTENTION`
+    error: float = 0.0  # relative error of each chance, beside rounding
+    fractions: Sequence[Sequence[Fraction]] | None = None  # the chances exactly, where they are known
+
+    @property
+    def law_pairs(self) -> LawPairs:
+        """The same, for the accounts."""
+        on_data, on_neighbour = (self.chances[self.pairs[:, side]] for side in (0, 1))
+        return LawPairs(on_data, on_neighbour, error=self.error)
+
+
+def read_table(path: str) -> dict[Counts, list[Fraction]]:
+    """Return the rows of a CSV file: columns votes_0, …, votes_{C−1}, then chance_0, …, and perhaps chance_none.
+
+    A chance is a decimal number or a fraction such as 1/3, read exactly. The last chance of a row is what the others
+    leave of 1, and is stated to 1e-9.
+
+    Raises:
+        InvalidInput: not such a table.
+        OSError: it cannot be read.
+    """
+    with open(path, encoding="utf-8-sig", newline="") as file:  # noqa: PTH123 — csv wants its newlines as they are
+        rows = list(csv.reader(file))
+    head = [name.strip() for name in rows[0]] if rows else []
+    classes = sum(name.startswith("votes_") for name in head)
+    names = [f"{kind}_{place}" for kind in ("votes", "chance") for place in range(classes)]
+    accepted = "a CSV table with the columns votes_0, …, chance_0, … and perhaps chance_none"
+    if classes < 2 or head not in (names, [*names, "chance_none"]):
+        raise InvalidInput("table", ",".join(head), accepted)
+    table: dict[Counts, list[Fraction]] = {}
+    for number, row in enumerate(rows[1:], start=2):
+        if not row:
+            continue
+        try:
+            counts = tuple(int(text) for text in row[:classes])
+            chances = [Fraction(text.strip()) for text in row[classes:]]
+        except (ValueError, ZeroDivisionError) as err:
+            raise InvalidInput("table", f"row {number}", accepted) from err
+        rest = 1 - sum(chances[:-1], Fraction())
+        if len(row) != len(head) or min(counts) < 0 or counts in table or abs(rest - chances[-1]) > SUM_ERROR:
+            raise InvalidInput("table", f"row {number}", "counts that no other row has, and chances that add up to 1")
+        chances[-1] = rest
+        if min(chances) < 0:
+            raise InvalidInput("table", f"row {number}", "chances in [0, 1] that add up to 1")
+        table[counts] = chances
+    return table
+
+
+def table_laws(table: dict[Counts, list[Fraction]], claim: Claim) -> Laws:
+    """Return the laws of a table, all of whose vote counts must be there.
+
+    Raises:
+        InvalidInput: a vote count of the claim is missing.
+    """
+    places = {counts: place for place, counts in enumerate(table)}
+    starts = compositions(claim.K, claim.classes)
+    pairs = [(counts, other) for counts in starts for other in claim.neighbours_of(counts)]
+    for counts in dict.fromkeys(each for pair in pairs for each in pair):
+        if counts not in places:
+            raise InvalidInput("table", counts, "a row for every vote count of the claim")
+    if claim.neighbours == "add-remove":
+        pairs += [(after, before) for before, after in pairs]
+    fractions = list(table.values())
+    answers = len(fractions[0])
+    return Laws(
+        list(table),
+        np.array([(places[a], places[b]) for a, b in pairs], dtype=np.intp).reshape(-1, 2),
+        np.array([[float(chance) for chance in row] for row in fractions]),
+        (*range(claim.classes), *((ABSTENTION,) if answers > claim.classes else ())),
+        fractions=fractions,
+    )
+
+
+def compositions(K: int, classes: int) -> list[Counts]:
+    """Return every way in which K votes fall.
+
+    Raises:
+        InvalidInput: there are more than `MAX_PAIRS`.
+
+    >>> compositions(2, 2)
+    [(0, 2), (1, 1), (2, 0)]
+    """
+    if math.comb(K + classes - 1, classes - 1) > MAX_PAIRS:
+        raise InvalidInput("K", K, f"at most {MAX_PAIRS:,} vote counts")
+    if classes == 1:
+        return [(K,)]
+    return [(first, *rest) for first in range(K + 1) for rest in compositions(K - first, classes - 1)]
+
+
+def mechanism_laws(mechanism: VoteMechanism, claim: Claim) -> Laws | None:
+    """Return the laws of a mechanism that treats classes alike; None where they are too many, or not known.
+
+    One side of a pair has decreasing counts: relabelling the classes on both sides changes nothing.
+    """
+    if not has_table(claim.K, claim.classes, MAX_LISTED):
+        return None
+    found = ((counts, other) for counts in partitions(claim.K, claim.classes) for other in claim.neighbours_of(counts))
+    pairs = list(islice(found, MAX_PAIRS + 1))
+    if len(pairs) > MAX_PAIRS:
+        return None
+    both = pairs if claim.neighbours == "replace-one" else [*pairs, *((after, before) for before, after in pairs)]
+    counts = list(dict.fromkeys(each for pair in both for each in pair))
+    places = {each: place for place, each in enumerate(counts)}
+    rows: dict[Counts, Array] = {}
+    for K in sorted({sum(each) for each in counts}):
+        ordered = np.array(sorted({tuple(sorted(each, reverse=True)) for each in counts if sum(each) == K}))
+        chances = _chances(of_voters(mechanism, K), ordered)
+        if chances is None:
+            return None
+        rows |= dict(zip(map(tuple, ordered.tolist()), chances, strict=True))
+    laws = np.array([_unordered(each, rows) for each in counts])
+    outputs = (*range(claim.classes), *((ABSTENTION,) if laws.shape[1] > claim.classes else ()))
+    index = np.array([(places[a], places[b]) for a, b in both], dtype=np.intp)
+    return Laws(counts, index, laws, outputs, PROBABILITY_ERROR)
+
+
+def of_voters(mechanism: VoteMechanism, K: int) -> VoteMechanism:
+    """Return the mechanism for so many voters, where one of them comes or goes."""
+    if mechanism.K == K:
+        return mechanism
+    checks = {name: getattr(mechanism, name, None) for name in CHECKS} if mechanism.has_check else {}
+    return type(mechanism).of(K, mechanism.classes, mechanism.value, min(mechanism.affected, K), **checks)
+
+
+def _chances(mechanism: VoteMechanism, ordered: Index) -> Array | None:
+    """Return Pr[each answer] for decreasing counts."""
+    parts = [mechanism.class_chances(part) for part in np.array_split(ordered, -(-len(ordered) // BLOCK))]
+    known = [part for part in parts if part is not None]
+    if len(known) == len(parts):
+        return np.vstack(known)
+    bounds = mechanism.bounds(1)
+    laws = bounds[0][0].laws if len(bounds) == 1 and mechanism.classes == 2 else None
+    bits = None if laws is None else laws()
+    if not isinstance(bits, BitPairs):
+        return None
+    ones = np.array([float(chance) for chance in bits.chances])[ordered[:, 1]]
+    others = np.array([float(chance) for chance in bits.chances])[ordered[:, 0]]
+    return np.stack([others, ones], axis=1)
+
+
+def _unordered(counts: Counts, rows: dict[Counts, Array]) -> Array:
+    order = sorted(range(len(counts)), key=lambda place: -counts[place])
+    law = rows[tuple(counts[place] for place in order)].copy()
+    law[order] = law[: len(counts)].copy()
+    return law
+
+
+def proved_epsilon(laws: Laws, claim: Claim) -> tuple[float, str]:
+    """Return ε of all releases at the claimed δ [nats], proved from the laws, and the account; inf where none does."""
+    if not len(laws.pairs):
+        return 0.0, "no neighbours"
+    if claim.releases == 1 and laws.fractions is not None and _exact_excess(laws.fractions, laws, claim) <= 0:
+        return claim.privacy.epsilon, "laws"
+    pairs = laws.law_pairs
+    found = cost_of_parts([(ReleaseBounds(laws=lambda: pairs), claim.releases)], claim.privacy.delta)
+    return found.epsilon, found.account
+
+
+def _exact_excess(rows: Sequence[Sequence[Fraction]], laws: Laws, claim: Claim) -> Fraction:
+    """Return the largest excess over e^ε and δ of one release, never below the exact value."""
+    slope = Fraction(exp_bounds(claim.privacy.epsilon)[0], 1 << EXPONENT_BITS)
+    excesses = (
+        sum((max(p - slope * q, Fraction()) for p, q in zip(rows[before], rows[after], strict=True)), Fraction())
+        for before, after in laws.pairs.tolist()
+    )
+    return max(excesses) - Fraction(claim.privacy.delta)
+
+
+def worst_event(laws: Laws, claim: Claim) -> tuple[Counterexample, bool] | None:
+    """Return the event with the largest excess over e^ε and δ, and whether it refutes the claim; None without a pair.
+
+    The event is that at least k releases answer with one of the answers whose chances fall most: by Neyman and Pearson
+    the best one of a single release, and of several the best that counts such answers.
+
+    Guarantees: What refutes is true, with a margin of `MARGIN` for the arithmetic, or in whole numbers.
+    """
+    if not len(laws.pairs):
+        return None
+    p, q = (laws.chances[laws.pairs[:, side]] for side in (0, 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        order = np.argsort(-np.where(p > 0, p / q, -1.0), axis=1, kind="stable")
+    P, R = (np.minimum(np.cumsum(np.take_along_axis(side, order, axis=1), axis=1), 1.0) for side in (p, q))
+    least, tail_p, tail_q = tails(P, R, claim.releases, claim.privacy.epsilon)
+    excess = tail_p - math.exp(claim.privacy.epsilon) * tail_q
+    pair, last = np.unravel_index(int(np.argmax(excess)), excess.shape)
+    before, after = laws.pairs[pair].tolist()
+    places = order[pair, : last + 1].tolist()
+    if claim.releases == 1 and laws.fractions is not None:
+        rows = laws.fractions[before], laws.fractions[after]
+        places = [place for place in places if rows[0][place] > 0]
+        on_data, on_neighbour = (sum((row[place] for place in places), Fraction()) for row in rows)
+        slope = Fraction(exp_bounds(claim.privacy.epsilon)[1], 1 << EXPONENT_BITS)
+        refutes = on_data > slope * on_neighbour + Fraction(claim.privacy.delta)
+    else:
+        limit = math.exp(claim.privacy.epsilon) * tail_q[pair, last] + claim.privacy.delta
+        refutes = bool(tail_p[pair, last] * (1 - MARGIN) > limit * (1 + MARGIN))
+    event = tuple(sorted(laws.outputs[place] for place in places))
+    chances = float(tail_p[pair, last]), float(tail_q[pair, last])
+    counts = laws.counts[before], laws.counts[after]
+    return Counterexample(*counts, event, int(least[pair, last]), *chances), refutes
+
+
+def tails(P: Array, R: Array, releases: int, epsilon: float) -> tuple[Array, Array, Array]:
+    """Return the number k of hits from which P's law is e^ε times as likely as R's, and both chances of ≥ k hits.
+
+    ``P``, ``R``: chance of a hit in one of the releases on the two sides, of any shape.
+    """
+    if releases == 1:
+        return np.ones(P.shape, dtype=np.intp), P, R
+    stats: Any = require("scipy.stats", "an audit of several releases")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hit, miss = np.log(P) - np.log(R), np.log1p(-P) - np.log1p(-R)
+        # k·hit + (Q − k)·miss > ε; an answer that only one side can give decides with one hit, or with none missing
+        least = np.where(R <= 0, 1.0, np.where(P >= 1, releases, np.ceil((epsilon - releases * miss) / (hit - miss))))
+    least = np.clip(np.nan_to_num(least, nan=releases, posinf=releases, neginf=1), 1, releases).astype(np.intp)
+    return least, stats.binom.sf(least - 1, releases, P), stats.binom.sf(least - 1, releases, R)

@@ -1,0 +1,76 @@
+"""``darrm audit``: what it takes, what it answers, and its exit codes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from support.darrm_runner import refused, run, run_json
+
+FLIP = ("permute_and_flip", "--K", "7", "--classes", "3", "--rate", "0.5")
+BOX = """
+import random, sys
+source = random.Random(7)
+def vote(counts):
+    return int(source.random() < 0.1 + 0.5 * (counts[0] > 1))
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(vote(tuple(map(int, line.strip("[]\\n").split(",")))))
+"""
+
+
+def test_a_claim_is_proved_or_refuted_and_the_exit_code_says_which() -> None:
+    assert run_json("audit", *FLIP, "--total-epsilon", "1")["verdict"] == "proved"
+    result = run("audit", *FLIP, "--total-epsilon", "0.9", "--json")
+    assert (result.exit_code, '"private": false' in result.stdout) == (1, True)
+    text = run("audit", *FLIP, "--total-epsilon", "0.9").stderr
+    assert "refuted" in text
+    assert "epsilon = 1." in text or "epsilon = 0.99" in text
+    assert "proved" in run("audit", *FLIP, "--total-epsilon", "1").stdout
+
+
+def test_files_name_their_voters(tmp_path: Path) -> None:
+    table = tmp_path / "vote.csv"
+    table.write_text("votes_0,votes_1,chance_0,chance_1\n1,0,0.6,0.4\n0,1,0.4,0.6\n", encoding="utf-8")
+    found = run_json("audit", str(table), "--total-epsilon", "0.41")
+    assert (found["private"], found["claim"]["K"], found["account"]) == (True, 1, "laws")
+    assert "--K: 3" in refused("audit", str(table), "--total-epsilon", "1", "--K", "3")
+    record = tmp_path / "mechanism.json"
+    words = ("--K", "5", "--queries", "3", "--total-epsilon", "1", "--output", str(record))
+    assert run("cost", "laplace", *words).exit_code == 0
+    claim = ("--queries", "3", "--total-epsilon", "1")
+    assert run_json("audit", str(record), *claim)["private"] is True
+    assert run("audit", str(record), "--queries", "30", "--total-epsilon", "1").exit_code == 1
+
+
+def test_black_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("strange_vote.py").write_text(BOX, encoding="utf-8")
+    words = ("--K", "2", "--samples", "4000", "--total-epsilon")
+    found = run("audit", "strange_vote:vote", *words, "0.5")
+    assert (found.exit_code, "With confidence 0.99" in found.stderr) == (1, True)
+    passed = run("audit", "strange_vote:vote", *words, "3")
+    assert (passed.exit_code, "no proof" in passed.stdout) == (0, True)
+    command = f"{sys.executable} strange_vote.py"
+    assert run("audit", "--command", command, *words, "0.5").exit_code == 1
+    Path("pairs.json").write_text("[[[2, 0], [1, 1]]]", encoding="utf-8")
+    assert run("audit", "--command", command, *words, "0.5", "--pairs", "pairs.json").exit_code == 1
+    assert "It must write a line" in run("audit", "--command", "true", *words, "1").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--total-epsilon", "1"), "SUBJECT"),
+        (("laplace", "--total-epsilon", "1", "--K", "3"), "--scale"),
+        (("a.json", "--scale", "1", "--total-epsilon", "1"), "--scale"),
+        (("no_module_of_this_name:vote", "--total-epsilon", "1", "--K", "3"), "SUBJECT"),
+        (("laplace", "--scale", "1", "--K", "3"), "--total-epsilon"),
+        ((*FLIP, "--total-epsilon", "1", "--neighbours", "x"), "--neighbours"),
+        (("os:getcwd", "--total-epsilon", "1", "--K", "3", "--pairs", "/dev/null"), "--pairs"),
+    ],
+)
+def test_what_is_refused_names_the_option(words: tuple[str, ...], said: str) -> None:
+    assert said in refused("audit", *words)

@@ -78,6 +78,9 @@ PERIODS = 1e-6
 FIRST_ORDERS = 10
 """Every tenth order is computed for all members of the family; the others for those that may still be largest."""
 
+QUICK_ERROR = 2.0**-42
+"""Relative error of a sum of powers of probabilities, whose exponents are at most 200."""
+
 CHUNK = 20_000
 """Members of the family that are evaluated at a time."""
 
@@ -212,24 +215,51 @@ def tie_laws(noise: LatticeNoise, i: IntArray, j: IntArray) -> list[Array]:
 def _largest(p: Array, q: Array, orders: Array) -> Array:
     """Return the largest H_a over pairs of laws, shape (n, cells) each, at each order.
 
-    ln H_a is convex in a for each pair: pairs whose chord between two of the first orders is nowhere above what one
-    pair attains are left out between them.
+    As `pair_divergences` has it, which is asked only for pairs that may be largest.
     """
     first = np.unique([*range(0, orders.size, FIRST_ORDERS), orders.size - 1])
-    coarse = pair_divergences(p, q, orders[first])
-    leaders = np.unique(coarse.argmax(axis=0))
+    above = _quick_bounds(p, q, orders[first])
+    leaders = np.unique(above.argmax(axis=0))
     best = pair_divergences(p[leaders], q[leaders], orders).max(axis=0)
-    best[first] = np.maximum(best[first], coarse.max(axis=0))
+
+    def raise_best(places: Array, chosen: Array, above: Array) -> None:
+        """Raise ``best`` at some orders to the largest of the chosen pairs, of which bounds from above are known."""
+        chosen = chosen[np.any(above >= best[places], axis=1)]
+        if chosen.size:
+            best[places] = np.maximum(best[places], pair_divergences(p[chosen], q[chosen], orders[places]).max(axis=0))
+
+    for place, order in enumerate(first):
+        raise_best(np.array([order]), np.arange(p.shape[0]), above[:, [place]])
+    # ln H_a is convex in a for each pair: between two orders it is below its chord.
+    above = np.log(above)
     for place, (left, right) in enumerate(pairwise(first)):
-        between = slice(left + 1, right)
+        between = np.arange(left + 1, right)
+        if not between.size:
+            continue
         share = (orders[between] - orders[left]) / (orders[right] - orders[left])
-        chords = coarse[:, [place]] ** (1 - share) * coarse[:, [place + 1]] ** share
-        candidates = np.any(chords * (1 + MASS_ERROR) >= best[between], axis=1)
-        if np.any(candidates):
-            best[between] = np.maximum(
-                best[between], pair_divergences(p[candidates], q[candidates], orders[between]).max(axis=0)
-            )
+        least, ends = np.log(best[between]) - MASS_ERROR, np.log(best[[left, right]])
+        # A chord that is further below both ends than what is attained sags cannot reach it.
+        sag = np.max(ends[0] * (1 - share) + ends[1] * share - least)
+        near = np.flatnonzero(np.max(above[:, place : place + 2] - ends, axis=1) >= -sag)
+        chords = np.outer(above[near, place], 1 - share) + np.outer(above[near, place + 1], share)
+        near = near[np.any(chords >= least, axis=1)]
+        raise_best(between, near, _quick_bounds(p[near], q[near], orders[between]))
     return np.asarray(best)
+
+
+def _quick_bounds(p: Array, q: Array, orders: Array) -> Array:
+    """Return what is at least `pair_divergences`, by a formula without its roundings, shape (n, orders).
+
+    With η the error of a loss, χ_a(ℓ ± η) − χ_a(ℓ) ≤ η·(e^ℓ + e^(−(a−1)ℓ))/a up to a share of aη, which sums to η·(2 +
+    a(a−1)H_a)/a; the sums have terms of at most 2a + 1 + a(a−1)H_a in all.
+    """
+    b = orders - 1
+    with np.errstate(divide="ignore"):
+        losses = np.log(p / q)
+    powers = sum(p[:, [cell]] * np.exp(np.outer(losses[:, cell], b)) for cell in range(p.shape[1]))
+    totals = np.outer(q.sum(axis=1), b) - np.outer(p.sum(axis=1), orders)
+    rounding = QUICK_ERROR * (2 * orders + 1 + np.abs(powers)) / np.abs(orders * b)
+    return np.asarray((powers + totals) / (orders * b) + (8 * MASS_ERROR / orders) * (1 + powers) + rounding)
 
 
 def pair_divergences(p: Array, q: Array, orders: Array) -> Array:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -15,6 +17,9 @@ MAX_CHORD_COST = 2.0
 
 NEAR_GROWTH = 1.1
 """Least growth of a value that fits, where nothing is known of the guess."""
+
+SMOOTH_PROGRESS = 0.1
+"""A step that leaves at most this share of the distance from the budget is followed by one through three points."""
 
 MIN_SHARE = 2.0**-40
 """A parameter below this share of its largest value counts as 0: nothing fits."""
@@ -59,15 +64,18 @@ def calibrate(
     """
     lower: Calibration[T] | None = None
     upper: tuple[float, float] | None = None
-    value = min(guess, most)
+    third: tuple[float, float] | None = None  # an end of the interval whose place another value took
+    value, aim, nearest = min(guess, most), budget * (1 - precision / 2), math.inf
     for count in range(MAX_STEPS):
         result, cost = make(value)
         # Only a value that was evaluated and fits is ever returned, so nothing rests on the cost being monotone.
         if cost <= budget:
+            third = third if lower is None else (lower.value, lower.cost)
             lower = Calibration(value, cost, result)
             if value >= most or cost >= budget * (1 - precision):
                 break
         else:
+            third = upper or third
             upper = (value, cost)
         if stop():
             break
@@ -87,8 +95,13 @@ def calibrate(
         elif upper[0] - lower.value <= precision * upper[0]:
             break
         else:
-            # A chord may creep along a convex cost: every third step halves the interval instead.
-            value = _next_value(lower, upper, budget * (1 - precision / 2), halve=count % 3 == 2)
+            ends = [(lower.value, lower.cost), upper]
+            last, nearest = nearest, min(abs(cost / aim - 1) for _, cost in ends)
+            if third is not None and nearest <= SMOOTH_PROGRESS * last < math.inf:
+                value = _interpolated(ends, third, aim)
+            else:
+                # A chord may creep along a convex cost: every third step halves the interval instead.
+                value = _next_value(lower, upper, aim, halve=count % 3 == 2)
     return lower
 
 
@@ -99,3 +112,22 @@ def _next_value(lower: Calibration[T], upper: tuple[float, float], aim: float, *
     if not halve and lower.cost < upper[1] <= MAX_CHORD_COST * aim:
         share = min(0.95, max(0.05, (aim - lower.cost) / (upper[1] - lower.cost)))
     return low + share * (high - low)
+
+
+def _interpolated(ends: list[tuple[float, float]], third: tuple[float, float], aim: float) -> float:
+    """Return about where the cost is ``aim``, by (value, cost) at both ends and at a third value; between the ends."""
+    points = sorted([*ends, third])
+    (low, _), (high, _) = ends
+    costs = [0.0, *(cost for _, cost in points), math.inf]
+    if not all(left < right for left, right in pairwise(costs)):
+        return (low + high) / 2
+    places, heights = ([math.log(number) for number in column] for column in zip(*points, strict=True))
+    # Lagrange's formula for the logarithm of the value as a function of that of the cost.
+    at = math.log(aim)
+    place = math.exp(
+        sum(
+            places[i] * math.prod((at - other) / (heights[i] - other) for j, other in enumerate(heights) if j != i)
+            for i in range(3)
+        )
+    )
+    return place if low < place < high else (low + high) / 2

@@ -45,7 +45,7 @@ MAX_CLASSES = 2**20
 PRECISION, PURE_PRECISION = 1e-5, 1e-12
 """Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
 
-MANY_RELEASES, NEAR = 501, 2e-3
+MANY_RELEASES, NEAR = 50, 2e-3
 """Releases from which a calibration starts from an estimate, and how far that is from the parameter, as a share."""
 
 NEAR_STEPS, NEAR_GUESS = 8, 0.1
@@ -362,7 +362,6 @@ class VoteMechanism(ABC):
         if releases < MANY_RELEASES or not total.delta:
             return None
 
-        value = min(most, total.epsilon / affected / (5 * math.sqrt(releases)))
         try:
             # μ of the total, and then of the releases, which is nearly proportional to the information.
             whole: Calibration[float] | None = calibrate(
@@ -370,9 +369,13 @@ class VoteMechanism(ABC):
             )
         except BackendUnavailable:  # an estimate only saves time: without SciPy the accounts are asked more often
             return None
+        if whole is None:
+            return None
+        # A noisy label shows less of r moved votes than its noisy counts do, whose μ is √2·r/σ.
+        value = min(most, 1.25 * whole.result / (math.sqrt(2 * releases) * affected))
         for step in range(NEAR_STEPS):
             shift = estimated_shift(cls.of_information(K, classes, value, affected), releases)
-            if whole is None or not shift or shift == math.inf:
+            if not shift or shift == math.inf:
                 return None
             last, value = value, min(most, value * whole.result / shift)
             # A first step of less than a tenth leaves next to nothing: an estimate may take a second.

@@ -81,7 +81,7 @@ FIRST_ORDERS = 10
 QUICK_ERROR = 2.0**-42
 """Relative error of a sum of powers of probabilities, whose exponents are at most 200."""
 
-CHUNK = 20_000
+CHUNK = 8_192
 """Members of the family that are evaluated at a time."""
 
 
@@ -222,7 +222,7 @@ def _largest(p: Array, q: Array, orders: Array) -> Array:
     leaders = np.unique(above.argmax(axis=0))
     best = pair_divergences(p[leaders], q[leaders], orders).max(axis=0)
 
-    def raise_best(places: Array, chosen: Array, above: Array) -> None:
+    def raise_best(places: IntArray, chosen: IntArray, above: Array) -> None:
         """Raise ``best`` at some orders to the largest of the chosen pairs, of which bounds from above are known."""
         chosen = chosen[np.any(above >= best[places], axis=1)]
         if chosen.size:
@@ -254,12 +254,17 @@ def _quick_bounds(p: Array, q: Array, orders: Array) -> Array:
     a(a−1)H_a)/a; the sums have terms of at most 2a + 1 + a(a−1)H_a in all.
     """
     b = orders - 1
-    with np.errstate(divide="ignore"):
-        losses = np.log(p / q)
-    powers = sum(p[:, [cell]] * np.exp(np.outer(losses[:, cell], b)) for cell in range(p.shape[1]))
-    totals = np.outer(q.sum(axis=1), b) - np.outer(p.sum(axis=1), orders)
-    rounding = QUICK_ERROR * (2 * orders + 1 + np.abs(powers)) / np.abs(orders * b)
-    return np.asarray((powers + totals) / (orders * b) + (8 * MASS_ERROR / orders) * (1 + powers) + rounding)
+    above = np.empty((p.shape[0], orders.size))
+    for start in range(0, p.shape[0], CHUNK):
+        rows = slice(start, start + CHUNK)
+        losses = np.log(p[rows] / q[rows])
+        powers = np.sum(
+            [p[rows, cell, np.newaxis] * np.exp(losses[:, cell, np.newaxis] * b) for cell in range(p.shape[1])], axis=0
+        )
+        totals = q[rows].sum(axis=1, keepdims=True) * b - p[rows].sum(axis=1, keepdims=True) * orders
+        rounding = QUICK_ERROR * (2 * orders + 1 + powers) / np.abs(orders * b)
+        above[rows] = (powers + totals) / (orders * b) + (8 * MASS_ERROR / orders) * (1 + powers) + rounding
+    return above
 
 
 def pair_divergences(p: Array, q: Array, orders: Array) -> Array:

@@ -289,13 +289,13 @@ K, affected, shape = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 gamma = np.full(K + 1, 0.3) if shape == "monotone" else np.random.default_rng(1).random(K // 2 + 1)
 if shape == "free":
     gamma = np.concatenate([gamma, gamma[::-1][(K + 1) % 2:]])[: K + 1]
-threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT]).start()
+threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
 try:
     verify(Problem.from_allowance(K, 3, 0.1, float(sys.argv[4]), affected=affected), gamma)
 except KeyboardInterrupt:
     print("interrupted")
 """
-"""Searches of an hour and more, and the signal of ctrl-C after a second."""
+"""Searches of an hour and more, and the signal of ctrl-C after half a second."""
 
 
 @WITH_KERNEL

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from darrm_opt.design.inverse import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
-    from darrm_opt.tables.group_solver import GroupSolution
+    from darrm_opt.tables.group_solver import AnyGroupObjective, GroupSolution
     from darrm_opt.tables.groups import GroupProblem
     from darrm_opt.tables.problem import PluralityProblem
 
@@ -441,7 +441,7 @@ class DarrmClient:
     def table(
         self,
         problem: GroupProblem,
-        objective: str = "dirichlet(1)",
+        objective: str | AnyGroupObjective = "dirichlet(1)",
         *,
         price: float = 0.0,
         timeout: float | None = None,
@@ -450,18 +450,24 @@ class DarrmClient:
 
         Args:
             problem: classes, groups and the target of one release.
-            objective: what is maximised, as text (`darrm_opt.tables.group_solver.as_group_objective`).
-            price: cost of a wrong label.
+            objective: what is maximised, as text (`darrm_opt.tables.group_solver.as_group_objective`), or with ties and
+                weights of votes.
+            price: cost of a wrong label, where the objective is a text.
 
         Raises:
-            AnswerNotFound: the client reads a table file, which has no such tables.
+            AnswerNotFound: the client reads a table file, which has no table for these groups.
         """
         from darrm_opt.answers.library_types import group_solution_of
         from darrm_opt.answers.plurality import verify_group_answer
+        from darrm_opt.tables.group_record import objective_record
+        from darrm_opt.tables.group_solver import as_group_objective
         from darrm_opt.tables.group_table import problem_record as as_record
 
-        body = as_record(problem) | {"objective": objective, "price": price}
-        return group_solution_of(verify_group_answer(self._ask("table", body, timeout), problem), objective, price)
+        goal = as_group_objective(objective, price)
+        body, asked = as_record(problem), objective_record(goal)
+        for group, weight in zip(body["groups"], asked.pop("weights", ()), strict=False):
+            group["weight"] = weight
+        return group_solution_of(verify_group_answer(self._ask("table", body | asked, timeout), problem), goal)
 
     def plurality(
         self,

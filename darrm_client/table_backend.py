@@ -19,13 +19,15 @@ from typing import Any, NoReturn
 from darrm_client.errors import AnswerNotFound, ClientError
 from darrm_client.transport import Deadline
 from darrm_opt.answers import DRAW
-from darrm_opt.answers.plurality import design_plurality, plurality_to_dict, table_to_dict
+from darrm_opt.answers.plurality import design_plurality, group_spec, plurality_to_dict, stored_groups, table_to_dict
 from darrm_opt.answers.verification import certificate_to_dict, certify
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import CORE, DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
+from darrm_opt.tables.group_record import solution_record as group_solution_record
+from darrm_opt.tables.group_solver import GroupSolution
 from darrm_opt.tables.priors import PluralityObjective, parse_prior
 from darrm_opt.tables.record import TableSpec, objective_record, plurality_record
 from solver_cache.model import SHAPES, Row, SearchColumns, row_of, search_columns
@@ -123,6 +125,7 @@ class TableBackend:
             "plan": self._plan,
             "estimate": self._estimate,
             "plurality": self._plurality,
+            "table": self._group_table,
             "plurality/options": self._options,
             "least": self._least,
         }
@@ -146,6 +149,16 @@ class TableBackend:
         argument = {"problem": body, **objective_record(spec.objective), "time_limit": None}
         result = design_plurality({**argument, "known": [plurality_record(solution)]}, _no_report)
         return plurality_to_dict(argument, {**result, "cached": [True]})
+
+    def _group_table(self, body: dict[str, Any]) -> Any:
+        weights = [group.get("weight", 1.0) for group in body["groups"]]
+        spec = group_spec({"problem": body, **body, "weights": weights})
+        solution = recall(spec, self._store)
+        if solution is None:
+            raise AnswerNotFound(
+                f"The table {self._store.url} has no answer for these groups: darrm_opt.tables designs it here."
+            )
+        return stored_groups(spec.key, group_solution_record(solution))
 
     @staticmethod
     def _options(body: dict[str, Any]) -> Any:
@@ -184,6 +197,8 @@ class TableBackend:
         solution = None if row is None else validate_row(row).solution
         if solution is None:
             raise AnswerNotFound(f"The table {self._store.url} has no answer with the id {id}.")
+        if isinstance(solution, GroupSolution):
+            return stored_groups(id, group_solution_record(solution))
         if not isinstance(solution, Solution):
             return table_to_dict(id, plurality_record(solution))
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}

@@ -18,17 +18,21 @@ from typing import Any, Literal
 
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
+from darrm_opt.errors import DarrmError
 from darrm_opt.record import FORMAT, problem_record, solution_record
 from darrm_opt.reprove import read_solution, reprove
+from darrm_opt.tables import group_record, group_table
 from darrm_opt.tables import record as tables
+from darrm_opt.tables.group_record import GroupSpec, read_groups, reprove_groups
+from darrm_opt.tables.group_solver import GroupSolution
 from darrm_opt.tables.record import TableSpec, objective_record, read_table, reprove_table
 from darrm_opt.tables.solver import PluralitySolution
 from solver_cache.jobs import State
 
-Answer = Solution | PluralitySolution
+Answer = Solution | PluralitySolution | GroupSolution
 """What a row holds."""
 
-Spec = DesignSpec | TableSpec
+Spec = DesignSpec | TableSpec | GroupSpec
 """What was asked; its key is that of the row."""
 
 MAX_OBJECTIVE = 500
@@ -53,16 +57,24 @@ class Kind:
 
 def kind_of_record(record: Any) -> Kind:
     """Return the kind that a record says it is; that of γ where it says none."""
-    return TABLE if isinstance(record, dict) and record.get("kind") == tables.KIND else GAMMA
+    kinds = {tables.KIND: TABLE, group_table.KIND: GROUPS}
+    return kinds.get(str(record.get("kind")), GAMMA) if isinstance(record, dict) else GAMMA
 
 
 def is_table(record: dict[str, Any]) -> bool:
-    """Tell whether a record is that of a table, and not of a γ."""
-    return kind_of_record(record) is TABLE
+    """Tell whether a record is that of a table, of voters that are alike or of groups, and not of a γ."""
+    return kind_of_record(record) is not GAMMA
+
+
+def is_group_table(record: dict[str, Any]) -> bool:
+    """Tell whether a record is that of a table for groups of voters."""
+    return kind_of_record(record) is GROUPS
 
 
 def kind_of(item: Answer | Spec) -> Kind:
     """Return the kind of an answer or of a question."""
+    if isinstance(item, GroupSolution | GroupSpec):
+        return GROUPS
     return TABLE if isinstance(item, PluralitySolution | TableSpec) else GAMMA
 
 
@@ -75,6 +87,8 @@ def question_record(spec: Spec) -> dict[str, Any]:
     """Return a question as plain data: the problem, the objective, and the shape of a γ."""
     if isinstance(spec, TableSpec):
         return {"problem": tables.problem_record(spec.problem), **objective_record(spec.objective)}
+    if isinstance(spec, GroupSpec):
+        return {"problem": group_table.problem_record(spec.problem), **group_record.objective_record(spec.objective)}
     return {"problem": problem_record(spec.problem), "objective": str(spec.objective), "shape": spec.shape}
 
 
@@ -136,6 +150,54 @@ def _table_asked(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _groups_record(solution: GroupSolution, *, timed: bool = True) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    return {**group_record.solution_record(solution), "version": solution.certificate.version}
+
+
+def _groups_asked(record: dict[str, Any]) -> dict[str, Any]:
+    problem = group_table.problem_from_record(record["problem"])
+    goal = group_record.objective_record(group_record.objective_from_record(record))
+    groups = " ".join(str(group) for group in problem.groups)
+    objective = f"{canonical_json(goal)} groups {groups}"
+    return {
+        "voters": problem.K,
+        # of the least private of them, one by one
+        "voter_epsilon": max(group.voter.epsilon for group in problem.groups),
+        "voter_delta": max(group.voter.delta for group in problem.groups),
+        "affected": problem.affected,
+        "target_epsilon": problem.target.epsilon,
+        "target_delta": problem.target.delta,
+        "objective": objective if len(objective) <= MAX_OBJECTIVE else f"sha256:{digest(objective)}",
+        "shape": f"{problem.classes} classes" + (" or none" if problem.abstention else ""),
+        "utility": record["utility"],
+    }
+
+
+def _groups_columns(record: dict[str, Any]) -> dict[str, Any]:
+    asked, proof = _groups_asked(record), record["certificate"]
+    limit = asked["target_delta"]
+    return {
+        "K": asked["voters"],
+        "m": None,
+        "epsilon": asked["voter_epsilon"],
+        "Delta": asked["voter_delta"],
+        "affected": asked["affected"],
+        "target_epsilon": asked["target_epsilon"],
+        "delta": limit,
+        **{name: asked[name] for name in ("objective", "shape", "utility")},
+        "upper_bound": record["upper_bound"],
+        "gap": max(0.0, record["upper_bound"] - record["utility"]),
+        "gamma": record["values"],
+        "certificate": "corners",
+        "bound": limit - proof["margin"],
+        "limit": limit,
+        "margin": proof["margin"],
+        "error_bound": proof["error"],
+        "worst_value": limit - proof["margin"] - proof["error"],
+        "version": record["version"],
+    }
+
+
 def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
     asked, proof = _table_asked(record), record["certificate"]
     limit = record["problem"]["delta"]
@@ -164,6 +226,10 @@ def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
 
 GAMMA = Kind(FORMAT, DesignSpec.of, _gamma_record, read_solution, reprove, _gamma_asked, _gamma_columns)
 TABLE = Kind(tables.FORMAT, TableSpec.of, _table_record, read_table, reprove_table, _table_asked, _table_columns)
+
+GROUPS = Kind(
+    group_table.FORMAT, GroupSpec.of, _groups_record, read_groups, reprove_groups, _groups_asked, _groups_columns
+)
 
 
 Decision = Literal["hit", "miss", "damaged", "stale"]
@@ -291,7 +357,7 @@ def search_columns(record: str) -> SearchColumns | None:
         objective = asked["objective"]
         if not (isinstance(objective, str) and objective.isascii() and objective.isprintable()):
             return None
-    except (ValueError, LookupError, TypeError, RecursionError, OverflowError):  # anything may stand in a row
+    except (ValueError, LookupError, TypeError, RecursionError, OverflowError, DarrmError):  # anything may stand there
         return None
     return SearchColumns(**{**asked, **numbers, **counts})
 

@@ -15,6 +15,9 @@ from darrm_opt.design.solution import Solution, Status, Watcher
 from darrm_opt.design.solver import Method, Shape, check_choices, solve
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.problem import Problem
+from darrm_opt.tables.group_record import GroupSpec
+from darrm_opt.tables.group_solver import AnyGroupObjective, GroupSolution, solve_groups
+from darrm_opt.tables.groups import GroupProblem
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec
@@ -120,6 +123,34 @@ def cached_table(
     return _cached(spec, store, lambda: solve_plurality(problem, spec.objective, time_limit=time_limit))
 
 
+def cached_groups(
+    problem: GroupProblem,
+    objective: AnyGroupObjective | PluralityPrior | str = "dirichlet(1)",
+    *,
+    store: Store,
+    backend: str = "highs",
+    time_limit: float | None = None,
+) -> CachedSolution[GroupSolution]:
+    """Return the certified optimal table for groups of voters, from the store if it is there, else by solving.
+
+    Args:
+        problem: groups, classes and target.
+        objective: as for `darrm_opt.tables.group_solver.solve_groups`.
+        store: where answers are stored.
+        backend: how to solve if it has to be solved.
+        time_limit: [s]; what it cuts short is returned, and not stored.
+
+    Guarantees:
+        As `cached_solve`, for the table.
+
+    Raises:
+        InvalidInput: as `solve_groups`.
+        CacheError: the store cannot be read.
+    """
+    spec = GroupSpec(problem, objective)
+    return _cached(spec, store, lambda: solve_groups(problem, spec.objective, backend=backend, time_limit=time_limit))
+
+
 def _cached(spec: Spec, store: Store, solve_it: Callable[[], Any]) -> CachedSolution[Any]:
     row, validation = _look_up(spec, store)
     if validation.solution is not None:
@@ -133,6 +164,10 @@ def recall(spec: DesignSpec, store: Store) -> Solution | None: ...
 
 @overload
 def recall(spec: TableSpec, store: Store) -> PluralitySolution | None: ...
+
+
+@overload
+def recall(spec: GroupSpec, store: Store) -> GroupSolution | None: ...
 
 
 @overload

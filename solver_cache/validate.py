@@ -22,6 +22,8 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import CORE, DesignSpec, digest
 from darrm_opt.errors import NotPrivate
 from darrm_opt.reprove import ReproofFailed
+from darrm_opt.tables.group_record import GroupSpec
+from darrm_opt.tables.group_solver import GroupSolution
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import PluralitySolution
 from solver_cache.model import Answer, Decision, Row, Spec, kind_of, kind_of_record
@@ -52,6 +54,10 @@ def validate_row(row: Row | None, spec: DesignSpec) -> Validation[Solution]: ...
 
 @overload
 def validate_row(row: Row | None, spec: TableSpec) -> Validation[PluralitySolution]: ...
+
+
+@overload
+def validate_row(row: Row | None, spec: GroupSpec) -> Validation[GroupSolution]: ...
 
 
 @overload

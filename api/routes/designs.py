@@ -26,11 +26,11 @@ from api.schemas.designs import (
     comparison,
     summary,
 )
-from api.schemas.plurality import TableAnswer
+from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from api.service.design_service import DesignService
-from darrm_opt.answers.plurality import table_to_dict
+from darrm_opt.answers.plurality import stored_groups, table_to_dict
 from solver_cache.designs import StoredDesign
-from solver_cache.model import is_table
+from solver_cache.model import is_group_table, is_table
 from solver_cache.solve import load_record
 
 router = create_router("designs", "/v1/designs")
@@ -108,8 +108,10 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:
     record = None if stored is None else await service.run_in_reader(load_record, id, service.store)
     if stored is None or record is None:
         raise _unknown(id)
-    design: GammaAnswer | TableAnswer
-    if is_table(record):
+    design: GammaAnswer | TableAnswer | TableDesignAnswer
+    if is_group_table(record):
+        design = TableDesignAnswer.model_validate(stored_groups(id, record))
+    elif is_table(record):
         design = TableAnswer.model_validate(table_to_dict(id, record))
     else:
         design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})

@@ -29,10 +29,19 @@ from api.schemas.plurality import (
     TableRequest,
 )
 from api.service.work_limits import ACCOUNT_TIMES, check_voters
-from darrm_opt.answers.plurality import group_seconds, options_seconds, plurality_seconds, table_spec, table_to_dict
+from darrm_opt.answers.plurality import (
+    group_seconds,
+    group_spec,
+    options_seconds,
+    plurality_seconds,
+    stored_groups,
+    table_spec,
+    table_to_dict,
+)
+from darrm_opt.tables.group_record import objective_record
 from darrm_opt.tables.group_table import problem_record as group_record
 from darrm_opt.tables.record import problem_record
-from solver_cache.model import is_table
+from solver_cache.model import is_group_table, is_table
 from solver_cache.solve import load_record
 
 router = create_router("design")
@@ -104,7 +113,7 @@ async def get_plurality_by_id(id: DesignId, request: Request, service: Service) 
     require_json(request)
     audit.mention_question(id)
     record = await service.run_in_reader(load_record, id, service.store)
-    if record is None or not is_table(record):
+    if record is None or not is_table(record) or is_group_table(record):
         raise NotCached(f"No rule is stored under the id {id}. Ask for its problem at /v1/plurality.")
     answer = TableAnswer.model_validate(table_to_dict(id, record))
     return conditional_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request, IMMUTABLE)
@@ -120,12 +129,31 @@ async def post_table(params: TableRequest, request: Request, service: Service) -
     """Design the best private release of the votes of groups, each voter with the privacy of its group."""
     require_json(request)
     check_voters(sum(group.K for group in params.groups), service.settings)
+    goal = params.goal()
     problem = await service.run_in_thread(params.problem)
-    seconds = await service.run_in_thread(group_seconds, problem)
     argument = {
         "problem": group_record(problem),
-        "objective": params.objective,
-        "price": params.price,
+        **objective_record(goal),
         "time_limit": service.settings.max_work_seconds,
     }
+    is_stored = bool(await service.run_in_reader(service.store.present, {group_spec(argument).key}))
+    seconds = STORED_SECONDS if is_stored else await service.run_in_thread(group_seconds, problem)
     return await respond(request, service, "table", argument, seconds, params)
+
+
+@router.get(
+    "/table/{id}",
+    summary="A stored table for groups of voters, by its id",
+    openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
+    response_model=TableDesignAnswer,
+    responses={200: {"headers": ETAG_HEADER}, **NOT_MODIFIED_RESPONSE, **error_responses(404, 406, 422)},
+)
+async def get_table_by_id(id: DesignId, request: Request, service: Service) -> Response:
+    """Read a stored table; it is proved again, and nothing is solved."""
+    require_json(request)
+    audit.mention_question(id)
+    record = await service.run_in_reader(load_record, id, service.store)
+    if record is None or not is_group_table(record):
+        raise NotCached(f"No table for groups is stored under the id {id}. Ask for its problem at /v1/table.")
+    answer = TableDesignAnswer.model_validate(stored_groups(id, record))
+    return conditional_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request, IMMUTABLE)

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.schemas.design import GammaAnswer, ProblemAnswer, nats
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, described
-from api.schemas.plurality import TableAnswer
+from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from darrm_opt.errors import InvalidInput
 from solver_cache.designs import TAG_PATTERN, DesignFilter, StoredDesign
 from solver_cache.model import LARGEST
@@ -77,7 +77,9 @@ class DesignAnswer(AnswerModel):
     id: str = Field(description="Content key.")
     created: str = Field(description="When it was stored (UTC, ISO 8601).")
     tags: list[str] = Field(description="Its tags, in order.")
-    design: GammaAnswer | TableAnswer = Field(description="The certified γ, or the certified rule.")
+    design: GammaAnswer | TableAnswer | TableDesignAnswer = Field(
+        description="The certified γ, the certified rule, or the certified table for groups of voters."
+    )
 
 
 class PairAnswer(AnswerModel):

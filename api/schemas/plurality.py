@@ -16,7 +16,7 @@ from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior
 from darrm_opt.problem import Privacy
-from darrm_opt.tables.group_solver import as_group_objective
+from darrm_opt.tables.group_solver import AnyGroupObjective, as_group_objective
 from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup
 
 MAX_RULE_QUERIES = 10**6
@@ -220,6 +220,9 @@ class GroupFields(RequestModel):
     Delta: Annotated[
         FiniteFloat, described("Δ of one voter's answer [probability].", minimum=0, exclusiveMaximum=1)
     ] = 0.0
+    weight: Annotated[
+        FiniteFloat, described("Worth of one vote where the plurality is taken [votes].", exclusiveMinimum=0)
+    ] = 1.0
 
 
 class TableRequest(RequestModel):
@@ -256,15 +259,24 @@ class TableRequest(RequestModel):
             examples=["dirichlet(1)", "truth(0.6,0.9)"],
         ),
     ] = "dirichlet(1)"
+    ties: Annotated[
+        Literal["excluded", "any"],
+        Field(description="Votes without a single leader: left out, or any leader is right."),
+    ] = "excluded"
     price: Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)] = 0.0
     abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
 
+    def goal(self) -> AnyGroupObjective:
+        """Return the objective."""
+        weights = [group.weight for group in self.groups]
+        try:
+            return as_group_objective(self.objective, self.price, self.ties, weights)
+        except InvalidInput as err:
+            names = {"price": "price", "ties": "ties", "weights": "groups"}
+            raise FieldError(names.get(err.argument, "objective"), err) from err
+
     def problem(self) -> GroupProblem:
         """Return the problem."""
-        try:
-            as_group_objective(self.objective, self.price)
-        except InvalidInput as err:
-            raise FieldError("price" if err.argument == "price" else "objective", err) from err
         target, groups = target_of(self.target_epsilon, self.delta), []
         for place, group in enumerate(self.groups):
             epsilon = math.inf if group.epsilon == "inf" else group.epsilon
@@ -293,6 +305,8 @@ class CountsAnswer(AnswerModel):
 class TableDesignAnswer(AnswerModel):
     """The best table with its certificate."""
 
+    id: str = Field(description="Content key of the problem and the objective.")
+    cached: bool = Field(description="Whether the table was stored before.")
     classes: int = Field(description="Number of classes [classes].")
     groups: list[GroupAnswer] = Field(description="The voters.")
     target_epsilon: FiniteFloat = Field(description="ε of the release [nats].")
@@ -301,6 +315,12 @@ class TableDesignAnswer(AnswerModel):
     abstention: bool = Field(description="Whether no class may be released.")
     objective: str = Field(description="What was maximised.")
     price: FiniteFloat = Field(description="Cost of a wrong label [labels].")
+    ties: Literal["excluded", "any"] = Field(
+        default="excluded", description="What a vote without a single leader counts as."
+    )
+    weights: list[FiniteFloat] | None = Field(
+        default=None, description="Worth of one vote of each group; null: all alike."
+    )
     utility: FiniteFloat = Field(description="Pr[right] − price·Pr[wrong] of the table.")
     upper_bound: FiniteFloat = Field(description="No private table has a larger utility; proved.")
     gap: FiniteFloat = Field(description="upper_bound − utility.")

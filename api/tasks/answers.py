@@ -110,7 +110,14 @@ KINDS: dict[str, AnswerKind] = {
         lambda argument, _: [plurality.table_spec(argument)],
         lambda result: [result["rule"]],
     ),
-    "table": AnswerKind(TableDesignAnswer, plurality.design_groups, plurality.recheck_groups),
+    "table": AnswerKind(
+        TableDesignAnswer,
+        plurality.design_groups,
+        plurality.recheck_groups,
+        plurality.groups_to_dict,
+        lambda argument, _: [plurality.group_spec(argument)],
+        lambda result: [result["rule"]],
+    ),
     "plurality/options": AnswerKind(PluralityOptionsAnswer, plurality.design_options, plurality.recheck_options),
 }
 """Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""

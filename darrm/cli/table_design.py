@@ -11,7 +11,7 @@ from darrm_opt.problem import Privacy, Problem
 
 if TYPE_CHECKING:
     from darrm_opt.planning.baselines import MechanismComparison
-    from darrm_opt.tables.group_solver import GroupObjective, GroupSolution, GroupTruth
+    from darrm_opt.tables.group_solver import GroupSolution
     from darrm_opt.tables.groups import GroupProblem, VoterGroup
     from darrm_opt.tables.problem import PluralityProblem
 
@@ -25,11 +25,13 @@ LONG = 60.0
 """Seconds from which an expected time is told beforehand."""
 
 
-def table_problem(options: ProblemOptions, table: TableOptions) -> Problem | PluralityProblem | GroupProblem:
+def table_problem(
+    options: ProblemOptions, table: TableOptions, objective: str
+) -> Problem | PluralityProblem | GroupProblem:
     """Return the problem that the options name, as the special case that it is: of one group and two classes, a γ's."""
     from darrm.cli.ranking import DISJOINT
     from darrm_opt.problem import whole_number
-    from darrm_opt.tables.groups import general_problem, group_of
+    from darrm_opt.tables.groups import GroupProblem, general_problem, group_of
 
     classes = whole_number(number(table.classes), "classes", "a whole number of classes, at least 2", least=2)
     if not table.group:
@@ -51,23 +53,26 @@ def table_problem(options: ProblemOptions, table: TableOptions) -> Problem | Plu
             raise InvalidInput(
                 "target_epsilon", None, "a number of nats, at least 0", "Groups leave m without meaning."
             )
-        groups = [_group(text) for text in table.group]
+        groups = [_group(text)[0] for text in table.group]
         delta = max(one.voter.delta for one in groups) if options.delta is None else number(options.delta)
         target, affected = Privacy(number(options.target_epsilon), delta), number(options.affected)
+    if len({_group(text)[1] for text in table.group}) > 1 or objective.startswith("truth("):  # they are not alike
+        return GroupProblem(classes, groups, target, affected, abstention=table.abstention)
     return general_problem(groups, target, classes=classes, affected=affected, abstention=table.abstention)
 
 
-def _group(text: str) -> VoterGroup:
-    """Return the group that ``K=5,epsilon=0.5,Delta=1e-4`` names."""
+def _group(text: str) -> tuple[VoterGroup, float]:
+    """Return the group that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names, and what one of its votes is worth."""
+    from darrm_opt.problem import real_number
     from darrm_opt.tables.groups import group_of
 
-    accepted = "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY, separated by commas"
-    typed: dict[str, Any] = {
-        name: number(value) for name, value in named_values("group", text, ("K", "epsilon", "Delta"), accepted).items()
-    }
+    accepted = "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas"
+    given = named_values("group", text, ("K", "epsilon", "Delta", "weight"), accepted)
+    typed: dict[str, Any] = {name: number(value) for name, value in given.items()}
     if not {"K", "epsilon"} <= typed.keys():
         raise InvalidInput("group", text, accepted)
-    return group_of(**typed)
+    weight = real_number(typed.pop("weight", 1.0), "group", "a weight above 0", above=0, below=float("inf"))
+    return group_of(**typed), weight
 
 
 def show_table_design(
@@ -82,7 +87,9 @@ def show_table_design(
     """Solve, write and print."""
     from darrm_opt.tables.problem import PluralityProblem
 
-    of_gamma = {**unused, "shape": (design.shape, "free"), "cache": (design.cache or None, None)}
+    of_gamma = {**unused, "shape": (design.shape, "free")}
+    if isinstance(problem, PluralityProblem):
+        of_gamma["cache"] = design.cache or None, None
     for name, (value, default) in of_gamma.items():
         if value != default:
             raise InvalidInput(name, value, "nothing beside groups, classes or abstention: the answer is a table")
@@ -95,42 +102,63 @@ def show_table_design(
 
 
 def _objective(design: DesignOptions, table: TableOptions, problem: PluralityProblem | GroupProblem) -> Any:
-    """Return the prior of the votes, or an objective that has none."""
+    """Return the objective; of voters that are not private, the prior in one."""
     from darrm.cli.ranking import PRIOR, past_votes
     from darrm_opt.tables.group_solver import as_group_objective
 
-    text = DEFAULT_OBJECTIVE if design.objective == "rectangular" else design.objective
+    text: Any = DEFAULT_OBJECTIVE if design.objective == "rectangular" else design.objective
     if table.votes is not None:
         if text != DEFAULT_OBJECTIVE:
             raise InvalidInput("votes", table.votes, "nothing beside --objective", "The votes are the prior.")
-        return past_votes(table, str(problem.K), problem.classes)
-    with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective"):
-        return as_group_objective(text, number(table.price))
+        text = past_votes(table, str(problem.K), problem.classes)
+    weights = [_group(group)[1] for group in table.group] or None
+    with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective", weights="group"):
+        return as_group_objective(text, number(table.price), table.ties, weights)  # type: ignore[arg-type]
 
 
 def _show_groups(
     problem: GroupProblem, design: DesignOptions, table: TableOptions, output: str | None, *, json: bool
 ) -> None:
-    from dataclasses import replace
-
     from darrm.cli.files import write_json
-    from darrm_opt.tables.group_solver import GroupObjective, GroupTruth, solution_json, solution_record, solve_groups
+    from darrm_opt.answers.plurality import MAX_GROUP_VOTERS, group_seconds
+    from darrm_opt.tables.group_record import solution_json, solution_record
 
-    found = _objective(design, table, problem)
-    objective: GroupObjective | GroupTruth = (
-        found if isinstance(found, GroupObjective | GroupTruth) else GroupObjective(found, price=number(table.price))
-    )
-    if isinstance(objective, GroupObjective):
-        objective = replace(objective, ties=table.ties)  # type: ignore[arg-type]  # checked there
-    elif table.ties != "excluded":
-        raise InvalidInput("ties", table.ties, "nothing beside truth(…)")
-    time_limit = None if design.time_limit is None else number(design.time_limit)
+    objective = _objective(design, table, problem)
+    limit = None if design.time_limit is None else number(design.time_limit)
+    seconds = group_seconds(problem) if problem.K <= MAX_GROUP_VOTERS else 0.0  # else the count itself takes long
+    _say_if_long(seconds, limit)
     with ProgressDisplay("solving"):
-        solution = solve_groups(problem, objective, backend=design.backend, time_limit=time_limit)
+        solution = _solved_groups(problem, objective, design, limit, seconds)
     if output is not None:
         write_json(output, solution_record(solution))
     answer(as_json(solution_json(solution)) if json else _text(solution))
     end(exit_code_of(solution.status))
+
+
+def _say_if_long(seconds: float, limit: Any) -> None:
+    if seconds > LONG and limit is None:
+        say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
+
+
+def _solved_groups(
+    problem: GroupProblem, objective: Any, design: DesignOptions, limit: Any, seconds: float
+) -> GroupSolution:
+    """Return the table, through the store where that pays or is asked for, as `cached_solve.cached_solution`."""
+    import os
+
+    from darrm_opt.tables.group_solver import solve_groups
+
+    if design.cache is False or not (design.cache or os.environ.get("DARRM_CACHE_URL", "").strip() or seconds > 1):
+        return solve_groups(problem, objective, backend=design.backend, time_limit=limit)
+
+    from contextlib import closing
+
+    from solver_cache import cache_url, open_store
+    from solver_cache.solve import cached_groups
+
+    with closing(open_store(cache_url(os.environ))) as store:
+        options: dict[str, Any] = {"backend": design.backend, "time_limit": limit}
+        return cached_groups(problem, objective, store=store, **options).solution
 
 
 def _show_rule(
@@ -150,8 +178,7 @@ def _show_rule(
         raise InvalidInput("objective", design.objective, "a prior of votes where voters are not private")
     prior = getattr(found, "prior", found)
     objective = PluralityObjective(prior, table.ties, number(table.price))  # type: ignore[arg-type]  # checked there
-    if (seconds := plurality_seconds(problem)) > LONG and design.time_limit is None:
-        say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
+    _say_if_long(plurality_seconds(problem), design.time_limit)
     limit = None if design.time_limit is None else number(design.time_limit)
     with ProgressDisplay("designing the table"), options_named(prior="objective", chances="objective"):
         comparison = compare_mechanisms(problem, objective, time_limit=limit)

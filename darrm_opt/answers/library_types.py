@@ -26,7 +26,7 @@ from darrm_opt.planning.compare import Comparison, ComparisonRow
 from darrm_opt.planning.option import Option, Plan, Suggestion
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.tables.group_solver import GroupSolution, GroupStatistics, as_group_objective
+from darrm_opt.tables.group_solver import AnyGroupObjective, GroupSolution, GroupStatistics
 from darrm_opt.tables.group_table import table_from_record
 from darrm_opt.tables.problem import PluralityProblem
 
@@ -245,10 +245,9 @@ def _option_of(option: dict[str, Any], question: Question) -> Option:
 
 
 @_reads
-def group_solution_of(answer: dict[str, Any], objective: str, price: float) -> GroupSolution:
+def group_solution_of(answer: dict[str, Any], goal: AnyGroupObjective) -> GroupSolution:
     """Return the table of an answer that `verify_group_answer` let pass, its utility computed here."""
     problem, table, certificate = table_from_record(answer["rule"])
-    goal = as_group_objective(objective, price)
     utility = math.fsum((goal.worth(problem.cells) * table.chances).ravel().tolist())
     statistics = GroupStatistics(int(member(answer, "corners")), 0, 0, 0, float(member(answer, "seconds")))
     bound, status = max(utility, float(member(answer, "upper_bound"))), Status(member(answer, "status"))

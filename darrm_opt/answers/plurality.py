@@ -14,7 +14,15 @@ from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
 from darrm_opt.planning.votes import SAMPLED_NUMBERS
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.corners import check_reach, corner_count
-from darrm_opt.tables.group_solver import MAX_CELLS, as_group_objective, solution_json, solution_record, solve_groups
+from darrm_opt.tables.group_record import (
+    GroupSpec,
+    objective_from_record,
+    read_groups,
+    reprove_groups,
+    solution_json,
+    solution_record,
+)
+from darrm_opt.tables.group_solver import MAX_CELLS, solve_groups
 from darrm_opt.tables.group_table import problem_from_record as group_problem
 from darrm_opt.tables.group_table import table_from_record
 from darrm_opt.tables.groups import GroupProblem
@@ -194,34 +202,62 @@ def recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
 MAX_GROUP_VOTERS = 200
 """Most voters, of all groups, whose corners are counted before a service answers."""
 
-SWEEPS, NUMBER_SECONDS, CELLS_CUBED_SECONDS = 60, 2.5e-8, 8e-8
-"""Sweeps of a solve, and its time [s] over the losses that one computes and over the cube of the table's cells; 25 and
-25 voters, two classes: half a minute of each."""
+SWEEPS, LOSS_SECONDS, LAW_SECONDS, GROUP_CELLS_CUBED_SECONDS = 40, 8e-9, 1.6e-7, 1.6e-8
+"""Sweeps of a solve; and its time [s] over the losses that one computes, over the probabilities in the corners' laws,
+and over the cube of the table's cells, which the programs take."""
 
 
 def group_seconds(problem: GroupProblem) -> float:
-    """Return about how long a design takes [s], within a factor of three."""
+    """Return about how long a design takes [s], within a factor of about three; refuse what is out of reach."""
     if problem.K > MAX_GROUP_VOTERS:
         raise InvalidInput("groups", f"{problem.K} voters", f"at most {MAX_GROUP_VOTERS} voters in all groups")
     cells = len(problem.cells.owners)
     if cells > MAX_CELLS:
         raise InvalidInput("groups", f"{cells:,} cells", f"at most {MAX_CELLS:,} cells of a table")
-    check_reach(problem)
+    laws = check_reach(problem)
     losses = corner_count(problem, swept=True) * problem.outputs
-    return 0.1 + SWEEPS * NUMBER_SECONDS * losses + CELLS_CUBED_SECONDS * cells**3
+    return 0.05 + LAW_SECONDS * laws + SWEEPS * LOSS_SECONDS * losses + GROUP_CELLS_CUBED_SECONDS * cells**3
 
 
 def design_groups(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the best table of a ``problem`` for an ``objective``, at most ``time_limit`` seconds in the making."""
     report(None)
-    problem = group_problem(argument["problem"])
-    objective = as_group_objective(argument["objective"], argument["price"])
+    spec = group_spec(argument)
     try:
-        objective.worth(problem.cells)
+        spec.objective.worth(spec.problem.cells)
     except InvalidInput as err:  # a prior of other voters or classes
-        raise InvalidInput("objective", argument["objective"], err.accepted, err.advice) from err
-    solution = solve_groups(problem, objective, time_limit=argument["time_limit"])
-    return {**solution_json(solution), "price": objective.price, "rule": solution_record(solution)}
+        name = err.argument if err.argument == "weights" else "objective"
+        raise InvalidInput(name, argument.get(name), err.accepted, err.advice) from err
+    (known,) = argument.get("known", [None])
+    if known is not None:
+        return {**_shown_groups(known), "doubts": [""]}
+    solution = solve_groups(spec.problem, spec.objective, time_limit=argument["time_limit"])
+    record, doubt = solution_record(solution), ""
+    try:
+        reprove_groups(read_groups(record), spec)
+    except (ReproofFailed, NotPrivate) as err:
+        doubt = str(err)
+    return {**solution_json(solution), "rule": record, "doubts": [doubt]}
+
+
+def group_spec(argument: dict[str, Any]) -> GroupSpec:
+    """Return the table that an argument of `design_groups` asks for."""
+    return GroupSpec(group_problem(argument["problem"]), objective_from_record(argument))
+
+
+def groups_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a result of `design_groups`, with its id and whether it was stored before."""
+    fields = {name: value for name, value in result.items() if name not in ("doubts", "cached")}
+    return {"id": group_spec(argument).key, "cached": result.get("cached", [False])[0], **fields}
+
+
+def stored_groups(id: str, record: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored table of groups, given its proved record, as the answer to its id."""
+    return {"id": id, "cached": True, **_shown_groups(record)}
+
+
+def _shown_groups(record: dict[str, Any]) -> dict[str, Any]:
+    return {**solution_json(read_groups(record)), "certificate": record["certificate"], "rule": record}
 
 
 def recheck_groups(argument: dict[str, Any], result: dict[str, Any]) -> None:

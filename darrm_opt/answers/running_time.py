@@ -31,6 +31,7 @@ from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_record
+from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.record import TableSpec
 
 MAX_ESTIMATED_VOTERS = 100_000
@@ -107,12 +108,16 @@ def estimate_to_dict(spec: DesignSpec, cost: CostEstimate, *, stored: bool) -> d
     }
 
 
-def solve_seconds(request: DesignSpec | TableSpec) -> float:
+def solve_seconds(request: DesignSpec | TableSpec | GroupSpec) -> float:
     """Return the expected time of a solve by cuts on one processor [s], for any K that a grid may name."""
     if isinstance(request, TableSpec):
         from darrm_opt.answers.plurality import plurality_seconds
 
         return plurality_seconds(request.problem)
+    if isinstance(request, GroupSpec):
+        from darrm_opt.answers.plurality import group_seconds
+
+        return group_seconds(request.problem)
     return _cut_seconds(request.problem) + _scenario_seconds(request)
 
 

@@ -420,8 +420,8 @@ class Corners:
         return [law.multisets[corners[:, g]] for g, law in enumerate(self.laws)]
 
 
-def check_reach(problem: GroupProblem) -> None:
-    """Refuse a problem that is too large, before any work."""
+def check_reach(problem: GroupProblem) -> int:
+    """Refuse a problem that is too large, before any work; return how many probabilities its laws hold."""
     full = [voter_maps(voter, problem.classes) for voter in problem.strictest[0]]
     bound = [math.comb(group.K + len(side.maps) - 1, group.K) for group, side in zip(problem.groups, full, strict=True)]
     lead, orders = _reduced_group(problem), math.factorial(problem.classes)
@@ -445,6 +445,7 @@ def check_reach(problem: GroupProblem) -> None:
             f"corners and {memory >> 20:,} MiB",
             "Take fewer voters or classes, Delta = 0, or fewer affected voters.",
         )
+    return sum(size * width for size, width in zip(sizes, widths, strict=True))
 
 
 def count_bound(problem: GroupProblem, voters: tuple[Privacy, ...], moving: Collection[int]) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +28,6 @@ from darrm_opt.tables.group_table import (
     GroupTable,
     certify_groups,
     corners_of,
-    problem_record,
-    table_record,
 )
 from darrm_opt.tables.groups import GroupCells, GroupProblem, Index
 from darrm_opt.tables.priors import Dirichlet, FavouredBeta, PluralityPrior, Ties, parse_prior
@@ -153,16 +152,23 @@ class GroupTruth:
 
 
 def as_group_objective(
-    text: str | GroupObjective | GroupTruth | PluralityPrior, price: float = 0.0
-) -> GroupObjective | GroupTruth:
+    text: str | AnyGroupObjective | PluralityPrior,
+    price: float = 0.0,
+    ties: Ties = "excluded",
+    weights: Sequence[float] | None = None,
+) -> AnyGroupObjective:
     """Return an objective, given one, a prior, or a text: truth(a_1,…,a_G), shared(a,b), or a prior's.
 
-    shared(a,a) is dirichlet(a), as for γ; shared(a,b) is beta(a,b).
+    shared(a,a) is dirichlet(a), as for γ; shared(a,b) is beta(a,b). ``weights`` are what one vote of each group is
+    worth; equal ones are none. A truth has neither ties nor weights: its votes weigh what they tell.
     """
     if isinstance(text, GroupObjective | GroupTruth):
         return text
+    weigh = None if weights is None else tuple(weights)
+    if weigh is not None and len(set(weigh)) == 1 and 0 < weigh[0] < math.inf:
+        weigh = None
     if not isinstance(text, str):
-        return GroupObjective(text, price=price)
+        return GroupObjective(text, ties, price, weigh)
     name, _, inside = text.strip().removesuffix(")").partition("(")
     if name in ("truth", "shared"):
         accepted = "truth(a_1,…,a_G) or shared(a,b)"
@@ -171,12 +177,19 @@ def as_group_objective(
         except ValueError as err:
             raise InvalidInput("objective", text, accepted) from err
         if name == "truth":
+            for argument, value, default in (("ties", ties, "excluded"), ("weights", weigh, None)):
+                if value != default:
+                    raise InvalidInput(argument, value, "nothing beside truth(…): its votes weigh what they tell")
             return GroupTruth(numbers, price)
         if len(numbers) != 2:
             raise InvalidInput("objective", text, accepted)
         a, b = numbers
-        return GroupObjective(Dirichlet(a) if a == b else FavouredBeta(a, b), price=price)
-    return GroupObjective(parse_prior(text), price=price)
+        return GroupObjective(Dirichlet(a) if a == b else FavouredBeta(a, b), ties, price, weigh)
+    return GroupObjective(parse_prior(text), ties, price, weigh)
+
+
+AnyGroupObjective = GroupObjective | GroupTruth
+"""What can be maximised."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +208,7 @@ class GroupSolution:
     """A certified table."""
 
     problem: GroupProblem
-    objective: GroupObjective | GroupTruth
+    objective: AnyGroupObjective
     table: GroupTable  # the release
     utility: float  # of the table
     upper_bound: float  # proven bound on the utility of any private release that sees the counts of the groups alone
@@ -312,7 +325,7 @@ class _Program:
 
 def solve_groups(
     problem: GroupProblem,
-    objective: GroupObjective | GroupTruth | PluralityPrior | str = "dirichlet(1)",
+    objective: AnyGroupObjective | PluralityPrior | str = "dirichlet(1)",
     *,
     backend: str = "highs",
     time_limit: float | None = None,
@@ -381,52 +394,6 @@ def solve_groups(
     upper += 8 * UNIT_ROUNDOFF * worth.size * float(np.abs(worth).sum())  # of the weights' own sums
     statistics = GroupStatistics(len(corners), len(program), rounds, iterations, time.perf_counter() - start)
     return GroupSolution(problem, goal, table, utility, max(upper, utility), status, certificate, statistics)
-
-
-def solution_record(solution: GroupSolution) -> dict[str, Any]:
-    """Return a solution as plain data that `table_from_record` reads and proves again."""
-    certificate = solution.certificate
-    return {
-        **table_record(solution.problem, solution.table),
-        "objective": str(solution.objective),
-        "price": solution.objective.price,
-        "utility": solution.utility,
-        "upper_bound": solution.upper_bound,
-        "gap": solution.gap,
-        "status": solution.status.value,
-        "certificate": {
-            "margin": certificate.margin,
-            "error": certificate.error,
-            "worst": str(certificate.worst),
-            "corners": certificate.corners,
-        },
-    }
-
-
-def solution_json(solution: GroupSolution) -> dict[str, Any]:
-    """Return what the doors show: the answer, and the table as counts with the chance of each output."""
-    asked, cells = problem_record(solution.problem), solution.problem.cells
-    chances = solution.table.chances
-    return {
-        "classes": asked["classes"],
-        "groups": asked["groups"],
-        "target_epsilon": asked["target_epsilon"],
-        "delta": asked["delta"],
-        "affected": asked["affected"],
-        "abstention": asked["abstention"],
-        "objective": str(solution.objective),
-        "utility": solution.utility,
-        "upper_bound": solution.upper_bound,
-        "gap": solution.gap,
-        "status": solution.status.value,
-        "table": [
-            {"counts": cells.counts[place].tolist(), "probabilities": chances[place].tolist()}
-            for place in cells.first.tolist()
-        ],
-        "certificate": solution_record(solution)["certificate"],
-        "corners": solution.statistics.corners,
-        "seconds": solution.statistics.seconds,
-    }
 
 
 def _best(problem: GroupProblem, worth: Array, candidates: list[Array]) -> tuple[GroupTable, GroupCertificate, float]:

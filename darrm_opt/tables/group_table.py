@@ -128,9 +128,9 @@ class GroupCertificate:
     version: str = __version__  # of darrm-opt that made the certificate
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def corners_of(problem: GroupProblem) -> Corners:
-    """Return the corners of a problem's strictest reading; the last few are kept."""
+    """Return the corners of a problem's strictest reading; the last are kept, for table after table of one problem."""
     return Corners(problem, *problem.strictest)
 
 

@@ -17,6 +17,14 @@ delta, affected), each a value, a list, a range or a formula of the others (`axe
 With ``classes`` the problems are tables for so many classes, of voters that are not private: of the quantities K,
 classes, target_epsilon, delta and affected, and the price of a wrong label, for each ``prior``; ``ties`` and
 ``abstention`` are as for `darrm solve --classes`.
+
+With ``groups`` they are tables for groups of voters, one for each attendance: every group has its own K, an axis that
+may begin at 0, where nobody of the group takes part. Formulas and ``where`` call them K1, K2, ….
+
+    classes = 3
+    target_epsilon = 1
+    groups = [{ K = [0, 1, 2], epsilon = 0.1 }, { K = { from = 1, to = 4, step = 1 }, epsilon = 0.5, Delta = 1e-5 }]
+    where = "K1 + K2 >= 3"
 """
 
 from __future__ import annotations
@@ -25,7 +33,7 @@ import itertools
 import json
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -37,6 +45,9 @@ from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.number_text import double_in
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.tables.group_record import GroupSpec
+from darrm_opt.tables.group_solver import GroupTruth, as_group_objective
+from darrm_opt.tables.groups import GroupProblem, VoterGroup
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, Ties, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec
@@ -50,8 +61,17 @@ starts want."""
 _OF_TABLES = ("classes", "price")
 _NOT_OF_TABLES = ("epsilon", "Delta", "m")
 
-_OTHERS = ("objective", "shape", "where", "prior", "ties", "abstention")
+_OTHERS = ("objective", "shape", "where", "prior", "ties", "abstention", "groups")
+_OF_GROUPS = ("classes", "affected", "price", "target_epsilon", "delta")
 SHAPES = ("free", "monotone")
+
+
+@dataclass(frozen=True)
+class GroupAxis:
+    """Voters of a group, whose number varies."""
+
+    voter: Privacy
+    weight: float  # worth of one vote
 
 
 @dataclass(frozen=True)
@@ -60,10 +80,11 @@ class Part:
 
     path: str  # where it stands, for messages; empty for a file of one part
     axes: tuple[tuple[str, Axis], ...]  # the quantities in an order in which each formula finds what it needs
-    objectives: tuple[AnyObjective | PluralityPrior, ...]  # what is maximised; of tables, the priors
+    objectives: tuple[Any, ...]  # what is maximised; of tables, the priors; of groups, texts
     shapes: tuple[Shape | bool, ...]  # "free", "monotone"; of tables, whether no class may be released
     where: Expression | None  # which combinations count; None: all
     ties: Ties = "excluded"
+    groups: tuple[GroupAxis, ...] = ()  # voters whose numbers K1, K2, … are axes
 
     @property
     def size(self) -> int:
@@ -119,10 +140,12 @@ class Part:
 
     def _spec(self, values: Mapping[str, float], objective: Any, shape: Any) -> Spec:
         arguments: dict[str, Any] = {
-            name: _whole_number(value) if name in {"K", "affected", "classes"} else value
+            name: _whole_number(value) if name[0] == "K" or name in {"affected", "classes"} else value
             for name, value in values.items()
         }
         try:
+            if self.groups:
+                return _group_spec(arguments, self.groups, objective, self.ties, abstention=shape)
             if "classes" in arguments:
                 return _table_spec(arguments, objective, self.ties, abstention=shape)
             return DesignSpec(Problem.from_allowance(**{"m": None} | arguments), objective, shape)
@@ -188,6 +211,8 @@ def grid_of(content: Any, options: Mapping[str, Any] | None = None) -> Grid:
 def _part(content: Mapping[str, Any], path: str) -> Part:
     for name, value in content.items():
         _check_name(name, value, path)
+    if "groups" in content:
+        return _group_part(content, path)
     is_table = "classes" in content
     for name in ("K", "target_epsilon") if is_table else ("K", "epsilon"):
         if name not in content:
@@ -207,6 +232,55 @@ def _part(content: Mapping[str, Any], path: str) -> Part:
         priors, silent = _priors(content, path), _abstention(content, path)
         return Part(path, ordered_axes, priors, silent, where, _ties(content, path))
     return Part(path, ordered_axes, _objectives(content, path), _shapes(content, path), where)
+
+
+def _group_part(content: Mapping[str, Any], path: str) -> Part:
+    tables, where = content["groups"], _join(path, "groups")
+    if not (isinstance(tables, list) and tables and all(isinstance(table, Mapping) for table in tables)):
+        raise InvalidInput(where, tables, "a list of tables { K, epsilon, Delta }")
+    for name in content:
+        if name not in ("groups", "objective", "where", "ties", "abstention", *_OF_GROUPS):
+            raise InvalidInput(_join(path, name), content[name], f"no {name} with groups")
+    if "target_epsilon" not in content:
+        raise InvalidInput(_join(path, "target_epsilon"), None, "a value, a list, a range or a formula")
+    numbers = {f"K{i}": table.get("K") for i, table in enumerate(tables, 1)}
+    names = {*numbers, *(name for name in _OF_GROUPS if name in content)}
+    axes, groups = {}, []
+    for i, (name, table) in enumerate(zip(numbers, tables, strict=True)):
+        inside = f"{where}[{i}]"
+        if not {"K", "epsilon"} <= table.keys() <= {"K", "epsilon", "Delta", "weight"}:
+            raise InvalidInput(inside, dict(table), "K, epsilon, and perhaps Delta and weight")
+        axes[name] = read_axis(table["K"], _join(inside, "K"), names - {name})
+        epsilon = math.inf if table["epsilon"] == "inf" else table["epsilon"]
+        try:
+            groups.append(GroupAxis(Privacy(epsilon, table.get("Delta", 0.0)), table.get("weight", 1.0)))
+        except InvalidInput as err:
+            raise InvalidInput(_join(inside, err.argument), err.value, err.accepted, err.advice) from err
+    axes |= {name: read_axis(content[name], _join(path, name), names) for name in _OF_GROUPS if name in content}
+    ordered = tuple((name, axes[name]) for name in _order(axes, path))
+    condition = _where(content, path, names)
+    texts = read_texts(content.get("objective", "dirichlet(1)"), _join(path, "objective"))
+    return Part(path, ordered, texts, _abstention(content, path), condition, _ties(content, path), tuple(groups))
+
+
+def _group_spec(
+    values: dict[str, Any], groups: Sequence[GroupAxis], objective: str, ties: Ties, *, abstention: bool
+) -> GroupSpec:
+    present = [(axis, K) for i, axis in enumerate(groups, 1) if (K := values[f"K{i}"]) != 0]
+    if not present:
+        raise InvalidInput("groups", "nobody", "an attendance of at least one voter", "Leave it out by `where`.")
+    target = Privacy(values["target_epsilon"], values.get("delta", 0.0))
+    voters = [VoterGroup(K, axis.voter) for axis, K in present]
+    affected = values.get("affected")
+    if affected is not None:  # a record moves no more voters than there are
+        affected = min(affected, sum(K for _, K in present))
+    problem = GroupProblem(values.get("classes", 2), voters, target, affected, abstention=abstention)
+    weights = [axis.weight for axis, _ in present]
+    goal = as_group_objective(objective, values.get("price", 0.0), ties, weights)
+    if isinstance(goal, GroupTruth) and len(goal.chances) == len(groups):
+        chances = tuple(a for i, a in enumerate(goal.chances, 1) if values[f"K{i}"] != 0)
+        goal = GroupTruth(chances, goal.price)
+    return GroupSpec(problem, goal)
 
 
 def _table_spec(values: dict[str, Any], prior: PluralityPrior, ties: Ties, *, abstention: bool) -> TableSpec:
@@ -281,10 +355,15 @@ def _order(axes: Mapping[str, Axis], path: str) -> list[str]:
     order: list[str] = []
     ready: list[str] = []
     while sorter.is_active():
-        ready = sorted([*ready, *sorter.get_ready()], key=QUANTITIES.index)
+        ready = sorted([*ready, *sorter.get_ready()], key=_place)
         order.append(ready.pop(0))
         sorter.done(order[-1])
     return order
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Return what sorts quantities, the slowest first; voters of groups as K."""
+    return QUANTITIES.index(name if name in QUANTITIES else "K"), name
 
 
 def _check_name(name: str, value: Any, path: str) -> None:

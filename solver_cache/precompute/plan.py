@@ -21,7 +21,8 @@ from typing import Any, TypeGuard
 
 from darrm_opt.design.schedule import is_expensive
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.problem import Problem
+from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.record import TableSpec
 from solver_cache.model import Spec
 from solver_cache.precompute.grid import Grid
@@ -138,7 +139,7 @@ def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
 def warm_start_pays(group: tuple[Spec, ...]) -> TypeGuard[tuple[DesignSpec, ...]]:
     """Whether a group is solved from its lead's rows."""
     problem = group[0].problem
-    if isinstance(problem, PluralityProblem):
+    if not isinstance(problem, Problem):
         return False
     return len(group) >= MIN_GROUP and problem.voter.delta > 0 and problem.K >= MIN_WARM_K and not is_expensive(problem)
 
@@ -189,6 +190,8 @@ def _groups(specs: Iterable[Spec]) -> Iterator[tuple[Spec, ...]]:
     def kin(spec: Spec) -> object:
         if isinstance(spec, TableSpec):
             return spec.problem.K, spec.problem.classes
+        if isinstance(spec, GroupSpec):
+            return spec.problem.groups, spec.problem.classes
         problem = spec.problem
         return problem.K, problem.voter, problem.affected, str(spec.objective), spec.shape
 

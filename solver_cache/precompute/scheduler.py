@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 from darrm_opt.design.solver import check_backend
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import real_number, whole_number
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.problem import Problem, real_number, whole_number
 from solver_cache.errors import CacheError
 from solver_cache.jobs import MAX_LEASE_SECONDS
 from solver_cache.model import ClaimResult, Spec, question_record
@@ -392,9 +391,9 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
     for failure in failures:
         problem, columns = failure.spec.problem, question_record(failure.spec)
         voters = (
-            f"{problem.classes} classes"
-            if isinstance(problem, PluralityProblem)
-            else f"ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}"
+            f"ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}"
+            if isinstance(problem, Problem)
+            else f"{problem.classes} classes"
         )
         question = (
             f"K = {problem.K}, {voters}, affected = {problem.affected}, target ε = {problem.target.epsilon:g}, "

@@ -20,6 +20,8 @@ from darrm_opt.design.solver import solve, solve_warm
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem
+from darrm_opt.tables.group_record import GroupSpec
+from darrm_opt.tables.group_solver import solve_groups
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import solve_plurality
 from solver_cache.model import Answer as StoredAnswer
@@ -200,6 +202,9 @@ class _Solver:
     def _solve_from_lead(self, spec: Spec) -> StoredAnswer:
         if isinstance(spec, TableSpec):
             return solve_plurality(spec.problem, spec.objective, time_limit=self._task.time_limit)
+        if isinstance(spec, GroupSpec):
+            limit, backend = self._task.time_limit, self._task.backend
+            return solve_groups(spec.problem, spec.objective, backend=backend, time_limit=limit)
         lead = self._task.lead
         if lead is None:
             return self._cold(spec)

@@ -48,7 +48,8 @@ COLUMNS = (
 """Columns of a table, in order: the question, the answer, the certificate, where it comes from, the record itself.
 
 ``m`` is null where voters have none; ``certificate`` is its method, ``version`` that of the program that proved it.
-Of a table for any number of classes ``shape`` says how many, ``gamma`` its values, and ``certificate`` is "edges"."""
+Of a table for any number of classes ``shape`` says how many, ``gamma`` its values, and ``certificate`` is "edges", or
+"corners" of groups of voters, whose objective names them."""
 
 
 class TableError(DarrmError):
@@ -83,7 +84,7 @@ def columns_of(row: Row) -> dict[str, Any]:
     try:
         record = json.loads(row.record)
         values = kind_of_record(record).columns(record)
-    except (ValueError, LookupError, TypeError, RecursionError) as err:
+    except (ValueError, LookupError, TypeError, RecursionError, DarrmError) as err:
         raise TableError(f"its record cannot be read: {err!r:.200}") from err
     row_values = {"id": row.key, "core": row.core, "sha256": row.digest, "record": row.record}
     return {name: row_values[name] if name in row_values else _exact(name, values[name]) for name in COLUMNS}

@@ -48,7 +48,7 @@ def solve(
         from darrm_opt.errors import InvalidInput
         from darrm_opt.problem import Problem
 
-        asked = table_problem(options, table)
+        asked = table_problem(options, table, design.objective)
         if not isinstance(asked, Problem):
             of_gamma = {"plot": (plot, None), "method": (method, "auto")}
             show_table_design(asked, design, table, output, unused=of_gamma, json=json)

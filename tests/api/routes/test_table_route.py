@@ -12,10 +12,11 @@ from api.app import create_app
 from api.settings import Settings
 from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.answers.library_types import group_solution_of
-from darrm_opt.answers.plurality import group_seconds, verify_group_answer
+from darrm_opt.answers.plurality import group_seconds, plurality_seconds, verify_group_answer
 from darrm_opt.errors import VerificationFailed
-from darrm_opt.tables.group_solver import solve_groups
+from darrm_opt.tables.group_solver import as_group_objective, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.problem import PluralityProblem
 
 ASKED: dict[str, Any] = {
     "classes": 3,
@@ -37,7 +38,7 @@ def test_the_answer_is_that_of_the_core_and_is_proved_again(client: TestClient) 
     assert told["utility"] == pytest.approx(expected.utility, abs=1e-12)
     assert told["rule"]["values"] == expected.table.values.tolist()
     assert verify_group_answer(told, PROBLEM) == told
-    read = group_solution_of(told, "dirichlet(1)", 0.0)
+    read = group_solution_of(told, as_group_objective("dirichlet(1)"))
     assert (read.problem, read.status, read.certificate) == (PROBLEM, expected.status, expected.certificate)
     assert (read.utility, read.upper_bound) == pytest.approx((expected.utility, expected.upper_bound), abs=1e-12)
     assert read.table.values.tolist() == expected.table.values.tolist()
@@ -81,7 +82,35 @@ def test_what_is_no_question_is_refused_by_name(client: TestClient, change: dict
 
 def test_time_is_known_before_and_what_is_too_large_is_refused() -> None:
     assert group_seconds(PROBLEM) < 1
-    assert 10 < group_seconds(GroupProblem(2, [group_of(25, 0.1), group_of(25, 0.5)], Privacy(1.0))) < 120
+    assert 3 < group_seconds(GroupProblem(2, [group_of(25, 0.1), group_of(25, 0.5)], Privacy(1.0))) < 30
     with pytest.raises(InvalidInput) as refused:
         group_seconds(GroupProblem(4, [group_of(30, 0.5, 1e-3)], Privacy(1.0)))
     assert refused.value.argument == "groups"
+
+
+def test_a_table_is_stored_and_read_by_its_id(client: TestClient) -> None:
+    asked = {
+        **ASKED,
+        "target_epsilon": 0.7,
+        "groups": [{"K": 1, "epsilon": 0.7, "weight": 2}, {"K": 2, "epsilon": 0.1}],
+    }
+    first = client.post("/v1/table", json=asked).json()
+    again = client.post("/v1/table", json=asked).json()
+    assert (first["cached"], again["cached"], first["weights"]) == (False, True, [2.0, 1.0])
+    names = {"cached", "seconds"}
+    assert {k: v for k, v in first.items() if k not in names} == {k: v for k, v in again.items() if k not in names}
+    read = client.get(f"/v1/table/{first['id']}")
+    assert read.json()["table"] == first["table"]
+    assert client.get(f"/v1/table/{first['id']}", headers={"If-None-Match": read.headers["ETag"]}).status_code == 304
+    assert client.get(f"/v1/plurality/{first['id']}").status_code == 404
+    assert client.get(f"/v1/table/{'0' * 64}").status_code == 404
+    tagged = client.put(f"/v1/designs/{first['id']}/tags/clients")
+    assert tagged.status_code == 200
+    assert client.get(f"/v1/designs/{first['id']}").json()["design"]["table"] == first["table"]
+    truth = client.post("/v1/table", json={**asked, "objective": "truth(0.6,0.9)"})
+    assert (truth.status_code, "groups" in truth.text) == (422, True)  # its votes weigh what they tell
+
+
+def test_times_of_other_tables_are_their_own() -> None:
+    # Constants of one estimate must not stand in for those of the other.
+    assert 60 < plurality_seconds(PluralityProblem(30, 6, Privacy(1.0, 1e-5))) < 300

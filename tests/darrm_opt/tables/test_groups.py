@@ -13,12 +13,11 @@ from support.group_exact import Enumeration, exponential, random_problem
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
 from darrm_opt.design.solution import Status
 from darrm_opt.tables.corners import Corners, corner_count, voter_maps
+from darrm_opt.tables.group_record import solution_json, solution_record
 from darrm_opt.tables.group_solver import (
     GroupObjective,
     GroupTruth,
     as_group_objective,
-    solution_json,
-    solution_record,
     solve_groups,
 )
 from darrm_opt.tables.group_table import (

@@ -86,6 +86,7 @@ _FROM_JOBS = (("submit_job", "200"), ("submit_job", "202"), ("get_gamma", "202")
 _LINKS = {
     "get_gamma_by_id": (("get_gamma", "200"), ("post_gamma", "200")),
     "get_plurality_by_id": (("get_plurality", "200"), ("post_plurality", "200")),
+    "get_table_by_id": (("post_table", "200"),),
     **dict.fromkeys(
         ("get_design", "compare_designs", "tag_design", "untag_design"), (("get_gamma", "200"), ("post_gamma", "200"))
     ),

@@ -169,15 +169,11 @@ def _show_rule(
     from darrm_opt.answers.plurality import plurality_seconds
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.planning.baselines import compare_mechanisms
-    from darrm_opt.tables.group_solver import GroupTruth
     from darrm_opt.tables.priors import PluralityObjective
     from darrm_opt.tables.record import plurality_record
 
     found = _objective(design, table, problem)
-    if isinstance(found, GroupTruth):
-        raise InvalidInput("objective", design.objective, "a prior of votes where voters are not private")
-    prior = getattr(found, "prior", found)
-    objective = PluralityObjective(prior, table.ties, number(table.price))  # type: ignore[arg-type]  # checked there
+    objective = PluralityObjective(found.prior, found.ties, found.price)
     _say_if_long(plurality_seconds(problem), design.time_limit)
     limit = None if design.time_limit is None else number(design.time_limit)
     with ProgressDisplay("designing the table"), options_named(prior="objective", chances="objective"):

@@ -132,7 +132,6 @@ def test_every_option_within_a_total_by_past_votes() -> None:
         (("solve", "--K", "5", "--classes", "3", "--target-epsilon", "1"), "--affected is missing"),
         ((*SMALL, "--objective", "nothing"), "objective = 'nothing'"),
         ((*SMALL, "--objective", "favoured(0.1)"), "objective = 0.1"),
-        ((*SMALL, "--objective", "truth(0.9)"), "objective = 'truth(0.9)'"),
         ((*SMALL, "--ties", "some"), "--ties: 'some'"),
         ((*SMALL, "--votes", "past.csv", "--objective", "beta(2,1)"), "--votes: 'past.csv'"),
         ((*SMALL, "--shape", "monotone"), "--shape: 'monotone'"),

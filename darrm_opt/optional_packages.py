@@ -26,6 +26,7 @@ EXTRAS = {
     "httptools": ("httptools", "serve"),
     "httpx": ("httpx", "client"),
     "matplotlib": ("matplotlib", "plot"),
+    "mcp": ("mcp", "mcp"),
     "opentelemetry": ("opentelemetry-sdk", "otel"),
     "platformdirs": ("platformdirs", "store"),
     "prometheus_client": ("prometheus-client", "serve"),

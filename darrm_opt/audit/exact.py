@@ -55,18 +55,16 @@ class Laws:
         return LawPairs(on_data, on_neighbour, error=self.error)
 
 
-def read_table(path: str) -> dict[Counts, list[Fraction]]:
-    """Return the rows of a CSV file: columns votes_0, …, votes_{C−1}, then chance_0, …, and perhaps chance_none.
+def read_table(text: str) -> dict[Counts, list[Fraction]]:
+    """Return the rows of a CSV table: columns votes_0, …, votes_{C−1}, then chance_0, …, and perhaps chance_none.
 
     A chance is a decimal number or a fraction such as 1/3, read exactly. The last chance of a row is what the others
     leave of 1, and is stated to 1e-9.
 
     Raises:
         InvalidInput: not such a table.
-        OSError: it cannot be read.
     """
-    with open(path, encoding="utf-8-sig", newline="") as file:  # noqa: PTH123 — csv wants its newlines as they are
-        rows = list(csv.reader(file))
+    rows = list(csv.reader(text.removeprefix("\ufeff").splitlines()))
     head = [name.strip() for name in rows[0]] if rows else []
     classes = sum(name.startswith("votes_") for name in head)
     names = [f"{kind}_{place}" for kind in ("votes", "chance") for place in range(classes)]

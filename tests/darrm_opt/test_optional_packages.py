@@ -45,6 +45,7 @@ USES = {
         "arithmetic = 'ball' needs the package python-flint",
     ),
     "gurobi": (f"{PROBLEM}solve(problem, backend='gurobi')", "backend = 'gurobi' needs the package gurobipy"),
+    "mcp": ("from darrm.cli.verbs.mcp import mcp\nmcp()", "darrm mcp needs the package mcp"),
     "parquet": (
         "from solver_cache.tables.formats import write_table\nwrite_table('x.parquet', [])",
         "A table in Parquet needs the package pyarrow",

@@ -11,7 +11,7 @@ GROUPS = {
     "Design and verify": ("solve", "least", "verify", "curve"),
     "Release": ("label",),
     "Account": ("cost", "audit"),
-    "Serve": ("serve", "keys add", "keys ls", "keys revoke"),
+    "Serve": ("serve", "mcp", "keys add", "keys ls", "keys revoke"),
     "Store": (
         "precompute",
         "cache ls",
@@ -75,6 +75,7 @@ EXAMPLES = {
         "darrm audit table.csv --total-epsilon 1.2 --queries 2",
     ),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
+    "mcp": ("darrm mcp",),
     "keys add": (
         "darrm keys add 'training cluster' --file keys.json",
         "darrm keys add dashboard --file keys.json --role reader --expires 90d",

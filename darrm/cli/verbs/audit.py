@@ -27,7 +27,8 @@ def audit(
         Argument(
             "SUBJECT",
             "A mechanism's name, with its parameter; a file: a mechanism that darrm wrote, or a CSV table with the "
-            "columns votes_0, …, chance_0, … (and chance_none); or module:function, from vote counts to an answer.",
+            "columns votes_0, …, chance_0, … (and chance_none); - is stdin; or module:function, from vote counts to an "
+            "answer.",
         ),
     ] = None,
     command: Annotated[
@@ -85,7 +86,8 @@ def audit(
         raise InvalidInput("SUBJECT", subject, "a mechanism, a file or module:function, or else --command")
     privacy = total_privacy(total.total_epsilon, total.total_delta or "0")
     shape = {"K": number(K), "classes": number(classes or "2"), "affected": number(affected or "1")}
-    found, read = _subject(subject, shape, parameters) if subject is not None else (print, {})
+    with options_named(table="SUBJECT", FILE="SUBJECT"):
+        found, read = _subject(subject, shape, parameters) if subject is not None else (print, {})
     given = {"K": K, "classes": classes, "affected": affected}
     for name, value in read.items():
         if given[name] is not None and shape[name] != value:
@@ -118,6 +120,7 @@ def _claim(privacy: Privacy, shape: dict[str, Any], queries: Any, neighbours: An
 
 def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) -> tuple[Any, dict[str, int]]:
     """Return what is audited, and what it says of its voters itself."""
+    from darrm.cli.files import read_text
     from darrm_opt.audit import read_table
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms import mechanism_class, mechanism_names
@@ -135,19 +138,20 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
     module, colon, function = subject.rpartition(":")
     if colon and not Path(subject).exists() and function.isidentifier():
         return _function(module, function), {}
-    if Path(subject).suffix.lower() == ".csv":
-        table = read_table(subject)
+    text = read_text(subject)
+    if not text.lstrip().startswith(("{", "[")):
+        table = read_table(text)
         counts = next(iter(table), ())
         return table, {"K": max(map(sum, table), default=0), "classes": len(counts)}
-    return _recorded(subject)
+    return _recorded(subject, text)
 
 
-def _recorded(file: str) -> tuple[VoteMechanism, dict[str, int]]:
-    from darrm.cli.files import json_documents, read_text
+def _recorded(file: str, text: str) -> tuple[VoteMechanism, dict[str, int]]:
+    from darrm.cli.files import json_documents
     from darrm_opt.mechanisms import mechanism_from_record
 
     try:
-        (record,) = json_documents(read_text(file))
+        (record,) = json_documents(text)
     except ValueError as err:
         fail(f"{file} is not one JSON value: {err}.", ExitCode.BAD_INPUT)
     with options_named(mechanism="SUBJECT"):

@@ -36,6 +36,8 @@ def test_files_name_their_voters(tmp_path: Path) -> None:
     found = run_json("audit", str(table), "--total-epsilon", "0.41")
     assert (found["private"], found["claim"]["K"], found["account"]) == (True, 1, "laws")
     assert "--K: 3" in refused("audit", str(table), "--total-epsilon", "1", "--K", "3")
+    given = run_json("audit", "-", "--total-epsilon", "0.41", given=table.read_text(encoding="utf-8"))
+    assert given == found
     record = tmp_path / "mechanism.json"
     words = ("--K", "5", "--queries", "3", "--total-epsilon", "1", "--output", str(record))
     assert run("cost", "laplace", *words).exit_code == 0

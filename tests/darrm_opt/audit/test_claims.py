@@ -185,28 +185,24 @@ def test_a_table_is_proved_only_where_no_event_speaks_against_it(
         assert verdict == ("refuted" if worst > 0 else "proved")
 
 
-def test_a_table_is_read_as_fractions(tmp_path: Any) -> None:
-    path = tmp_path / "table.csv"
-    path.write_text("votes_0,votes_1,chance_0,chance_1,chance_none\n1,0,0.6,0.1,0.3\n0,1,1/10,6/10,3/10\n")
-    table = read_table(str(path))
+HEAD = "votes_0,votes_1,chance_0,chance_1,chance_none\n"
+
+
+def test_a_table_is_read_as_fractions() -> None:
+    table = read_table(f"{HEAD}1,0,0.6,0.1,0.3\n0,1,1/10,6/10,3/10\n")
     assert table[0, 1] == [Fraction(1, 10), Fraction(3, 5), Fraction(3, 10)]
     assert audit(table, Claim(Privacy(math.nextafter(math.log(6), 2)), 1, 2)).verdict == "proved"
     found = audit(table, Claim(Privacy(1.7), 1, 2))
     assert found.counterexample is not None
-    assert (found.verdict, found.counterexample.chance_before, found.counterexample.chance_after) == (
-        "refuted",
-        0.6,
-        0.1,
-    )
+    chances = found.counterexample.chance_before, found.counterexample.chance_after
+    assert (found.verdict, chances) == ("refuted", (0.6, 0.1))
     with refused("table", "(0, 2)"):
         audit(table, Claim(Privacy(1.7), 2, 2))
     for row in ("1,0,0.5,0.4,0.2", "1,0,x,0.4,0.6", "1,0,1.5,-0.5,0", "0,1,0.5,0.5,0\n0,1,0.5,0.5,0"):
-        path.write_text(f"votes_0,votes_1,chance_0,chance_1,chance_none\n{row}\n")
         with refused("table"):
-            read_table(str(path))
-    path.write_text("a,b\n1,2\n")
+            read_table(f"{HEAD}{row}\n")
     with refused("table", "'a,b'"):
-        read_table(str(path))
+        read_table("a,b\n1,2\n")
 
 
 # ---------------------------------------------------------------------------------------- black boxes

@@ -1,0 +1,169 @@
+"""Verb ``darrm mcp``: verbs of this command as tools for assistants, by the Model Context Protocol on stdio.
+
+A tool takes what its verb takes, by the names of the options, and runs it in a process of its own; its answer is what
+``--json`` prints. Nothing that a verb can do to files or programs is offered: what it reads it is given as text.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from darrm.cli.parser import Parameter
+
+TOOLS = {"plan": "plan", "design": "solve", "verify": "verify", "cost": "cost", "audit": "audit"}
+"""The verb of each tool."""
+
+LEFT_OUT = {"command", "pairs", "output", "plot", "votes", "solution", "cache", "unpublished", "checker", "json"}
+"""Parameters that read or write files, run programs, or tell what is not for publication."""
+
+GIVEN = {"verify": "file", "audit": "subject"}
+"""Argument of a verb whose file a tool is given as text, by the name of `CONTENT`."""
+
+CONTENT = "content"
+
+MAX_SECONDS = 300.0
+"""Time after which a tool is stopped [s]."""
+
+INSTRUCTIONS = (
+    "Design, prove and account for private votes: K voters, each (epsilon, Delta)-differentially private, or not (inf), "
+    "and one released label. Every epsilon and delta in an answer is proved, unless it says otherwise. Ask plan "
+    "first where it is open which mechanism to use; cost says what a mechanism costs or which parameter fits; verify "
+    "proves an answer again; audit tests a claim about somebody else's vote."
+)
+
+
+def mcp() -> None:
+    """Offer plan, design, verify, cost and audit to an assistant, by the Model Context Protocol on stdin and stdout.
+
+    For programs that start it themselves: name `darrm mcp` as a server in their settings. It serves until its input
+    ends, answers from this machine alone, and neither reads nor writes a file. It needs the extra `mcp`.
+    """
+    from darrm_opt.optional_packages import require
+
+    require("mcp", "darrm mcp")
+    require("anyio", "darrm mcp").run(_serve)
+
+
+def _parameters(verb: str) -> tuple[Parameter, ...]:
+    from darrm.cli.parser import Command
+    from darrm.cli.verbs import load
+
+    return Command.of(load(verb)).parameters
+
+
+@cache
+def tools() -> dict[str, dict[str, Any]]:
+    """Return what each tool does, and the schema of its arguments."""
+    from darrm.cli.parser import CommandOption
+
+    found = {}
+    for tool, verb in TOOLS.items():
+        properties: dict[str, Any] = {}
+        for each in _parameters(verb):
+            if each.name in LEFT_OUT or not isinstance(each.declared, CommandOption):
+                continue
+            kind: dict[str, Any] = {"type": ["number", "string"]}
+            if each.is_flag:
+                kind = {"type": "boolean"}
+            elif each.declared.several:
+                kind = {"type": "array", "items": {"type": "string"}}
+            metavar = each.declared.metavar
+            if "|" in metavar and metavar == metavar.lower():
+                kind = {"enum": metavar.split("|")}
+            properties[each.name] = kind | {"description": f"{each.declared.help} [{metavar or 'flag'}]"}
+        if verb == "cost":
+            properties["mechanism"] = {"type": "string", "description": "The mechanism, such as laplace; or bagging."}
+        if verb == "audit":
+            properties["subject"] = {"type": "string", "description": "The name of a mechanism."}
+        if verb in GIVEN:
+            properties[CONTENT] = {"type": "string", "description": "The file's text, in place of its name."}
+        found[tool] = {"type": "object", "properties": properties, "additionalProperties": False}
+    return found
+
+
+def words_of(tool: str, arguments: Mapping[str, Any]) -> tuple[list[str], str]:
+    """Return the words of the command that a tool runs, and its standard input.
+
+    Raises:
+        ValueError: an argument that the tool does not have, or one that names a file.
+    """
+    known, verb = tools()[tool]["properties"], TOOLS[tool]
+    flags = {each.name: each.flags for each in _parameters(verb)}
+    words, given = [verb, "--json"], ""
+    for name, value in arguments.items():
+        if name not in known:
+            raise ValueError(f"{tool} takes no {name}; it takes {', '.join(known)}")
+        if value is None:
+            continue
+        if name == CONTENT:
+            words, given = [*words, "--", "-"], str(value)
+        elif not flags[name]:
+            if verb == "audit":
+                from darrm_opt.mechanisms import mechanism_names
+
+                if value not in mechanism_names():
+                    raise ValueError(f"{name} must be one of {', '.join(mechanism_names())}")
+            words += ["--", str(value)]
+        elif isinstance(value, bool):
+            words[1:1] = [flags[name][0]] if value else flags[name][1:]
+        else:
+            words[1:1] = [f"{flags[name][0]}={each}" for each in (value if isinstance(value, list) else [value])]
+    return words, given
+
+
+async def _serve() -> None:
+    from darrm_opt._version import __version__
+    from darrm_opt.optional_packages import require
+
+    server, stdio, types = (require(f"mcp.{name}", "darrm mcp") for name in ("server", "server.stdio", "types"))
+
+    async def list_tools(context: Any, request: Any) -> Any:  # noqa: ARG001 — the protocol's
+        about = {tool: _about(verb) for tool, verb in TOOLS.items()}
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(name=tool, description=about[tool], input_schema=schema) for tool, schema in tools().items()
+            ]
+        )
+
+    async def call_tool(context: Any, request: Any) -> Any:  # noqa: ARG001 — the protocol's
+        said, content = await _run(request.name, request.arguments or {})
+        text = types.TextContent(type="text", text=said)
+        return types.CallToolResult(content=[text], structured_content=content, is_error=content is None)
+
+    made = server.Server(
+        "darrm", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+    async with stdio.stdio_server() as (read, write):
+        await made.run(read, write, made.create_initialization_options())
+
+
+def _about(verb: str) -> str:
+    from inspect import getdoc
+
+    from darrm.cli.verbs import load
+
+    return getdoc(load(verb)) or ""
+
+
+async def _run(tool: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """Return what a tool says, and its answer; None where it has none."""
+    import anyio
+
+    if tool not in TOOLS:
+        return f"There is no tool {tool!r}: there are {', '.join(TOOLS)}.", None
+    try:
+        words, given = words_of(tool, arguments)
+    except ValueError as err:
+        return str(err), None
+    program = [sys.executable, "-c", "from darrm.cli import main; main()", *words]
+    with anyio.move_on_after(MAX_SECONDS):
+        done = await anyio.run_process(program, input=given.encode(), check=False)
+        said, answer = done.stderr.decode().strip(), done.stdout.decode().strip()
+        content = json.loads(answer) if answer else None
+        return "\n".join(filter(None, (answer, said))), content
+    return f"{tool} was stopped after {MAX_SECONDS:g} s: ask for less.", None

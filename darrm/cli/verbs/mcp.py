@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from darrm_opt.optional_packages import require
+
 if TYPE_CHECKING:
     from darrm.cli.parser import Parameter
 
@@ -30,7 +32,7 @@ MAX_SECONDS = 300.0
 """Time after which a tool is stopped [s]."""
 
 INSTRUCTIONS = (
-    "Design, prove and account for private votes: K voters, each (epsilon, Delta)-differentially private, or not (inf), "
+    "Design, prove and account for private votes: K voters, each (epsilon, Delta)-differentially private or not (inf), "
     "and one released label. Every epsilon and delta in an answer is proved, unless it says otherwise. Ask plan "
     "first where it is open which mechanism to use; cost says what a mechanism costs or which parameter fits; verify "
     "proves an answer again; audit tests a claim about somebody else's vote."
@@ -43,8 +45,6 @@ def mcp() -> None:
     For programs that start it themselves: name `darrm mcp` as a server in their settings. It serves until its input
     ends, answers from this machine alone, and neither reads nor writes a file. It needs the extra `mcp`.
     """
-    from darrm_opt.optional_packages import require
-
     require("mcp", "darrm mcp")
     require("anyio", "darrm mcp").run(_serve)
 
@@ -118,7 +118,6 @@ def words_of(tool: str, arguments: Mapping[str, Any]) -> tuple[list[str], str]:
 
 async def _serve() -> None:
     from darrm_opt._version import __version__
-    from darrm_opt.optional_packages import require
 
     server, stdio, types = (require(f"mcp.{name}", "darrm mcp") for name in ("server", "server.stdio", "types"))
 
@@ -152,14 +151,13 @@ def _about(verb: str) -> str:
 
 async def _run(tool: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
     """Return what a tool says, and its answer; None where it has none."""
-    import anyio
-
     if tool not in TOOLS:
         return f"There is no tool {tool!r}: there are {', '.join(TOOLS)}.", None
     try:
         words, given = words_of(tool, arguments)
     except ValueError as err:
         return str(err), None
+    anyio = require("anyio", "darrm mcp")  # that of the SDK
     program = [sys.executable, "-c", "from darrm.cli import main; main()", *words]
     with anyio.move_on_after(MAX_SECONDS):
         done = await anyio.run_process(program, input=given.encode(), check=False)

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from darrm_opt.optional_packages import require
-
 if TYPE_CHECKING:
     from darrm.cli.parser import Parameter
 
@@ -45,6 +43,8 @@ def mcp() -> None:
     For programs that start it themselves: name `darrm mcp` as a server in their settings. It serves until its input
     ends, answers from this machine alone, and neither reads nor writes a file. It needs the extra `mcp`.
     """
+    from darrm_opt.optional_packages import require
+
     require("mcp", "darrm mcp")
     require("anyio", "darrm mcp").run(_serve)
 
@@ -118,6 +118,7 @@ def words_of(tool: str, arguments: Mapping[str, Any]) -> tuple[list[str], str]:
 
 async def _serve() -> None:
     from darrm_opt._version import __version__
+    from darrm_opt.optional_packages import require
 
     server, stdio, types = (require(f"mcp.{name}", "darrm mcp") for name in ("server", "server.stdio", "types"))
 
@@ -151,6 +152,8 @@ def _about(verb: str) -> str:
 
 async def _run(tool: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
     """Return what a tool says, and its answer; None where it has none."""
+    from darrm_opt.optional_packages import require
+
     if tool not in TOOLS:
         return f"There is no tool {tool!r}: there are {', '.join(TOOLS)}.", None
     try:
@@ -159,9 +162,9 @@ async def _run(tool: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, 
         return str(err), None
     anyio = require("anyio", "darrm mcp")  # that of the SDK
     program = [sys.executable, "-c", "from darrm.cli import main; main()", *words]
-    with anyio.move_on_after(MAX_SECONDS):
+    with anyio.move_on_after(MAX_SECONDS) as scope:
         done = await anyio.run_process(program, input=given.encode(), check=False)
-        said, answer = done.stderr.decode().strip(), done.stdout.decode().strip()
-        content = json.loads(answer) if answer else None
-        return "\n".join(filter(None, (answer, said))), content
-    return f"{tool} was stopped after {MAX_SECONDS:g} s: ask for less.", None
+    if scope.cancelled_caught:
+        return f"{tool} was stopped after {MAX_SECONDS:g} s: ask for less.", None
+    said, answer = done.stderr.decode().strip(), done.stdout.decode().strip()
+    return "\n".join(filter(None, (answer, said))), json.loads(answer) if answer else None

@@ -15,38 +15,38 @@ if TYPE_CHECKING:
     from darrm_opt.answers.cost import MechanismCost
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.release import ReleaseLog
+    from darrm_opt.tables.votes import VoteTable
 
 VOTE_ROWS = 4096
 """Rows of a file of votes that are read at a time."""
 
 
-def count_queries(path: str, K: str | None, classes: str, queries: str) -> int:
-    """Return the number of rows of a file of votes, which is that of the queries; the rest is as typed."""
-    from darrm.cli.vote_files import count_rows
-    from darrm_opt.problem import whole_number
-
-    voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
-    rows = count_rows(path, voters, VOTE_ROWS, whole_number(number(classes), "classes", "at least 2", least=2))
-    if rows == 0:
-        raise InvalidInput("votes", path, "a file with at least one row of votes")
-    if queries not in ("1", str(rows)):
-        raise InvalidInput("queries", queries, f"{rows}, the rows of {path}", "Each row is a query.")
-    return rows
-
-
-def earned_cost(found: MechanismCost, options: BatchOptions, queries: int) -> dict[str, Any]:
-    """Return what labels of these votes reveal, in numbers that may be published, and what they can earn."""
+def read_batch(path: str, K: str | None, classes: str, queries: str) -> VoteTable:
+    """Return the votes for each class of each query of a file, whose rows are the queries; the rest is as typed."""
     import numpy as np
 
     from darrm.cli.vote_files import blocks
-    from darrm_opt.accounting.propose_test_release import PASS_CHANCE, earned_epsilon
-    from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
+    from darrm_opt.problem import whole_number
     from darrm_opt.tables.votes import count_votes
 
-    mechanism, delta = found.mechanism, found.delta
-    batch, leader_share = mechanism.batch(queries), number(options.leader_share)
-    tables = blocks(str(options.votes), mechanism.K, VOTE_ROWS, mechanism.classes)
-    counts = np.concatenate([count_votes(table, mechanism.K, mechanism.classes) for table in tables])
+    voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
+    labels = whole_number(number(classes), "classes", "at least 2", least=2)
+    counts = [count_votes(table, voters, labels) for table in blocks(path, voters, VOTE_ROWS, labels)]
+    if not counts:
+        raise InvalidInput("votes", path, "a file with at least one row of votes")
+    batch = np.concatenate(counts)
+    if queries not in ("1", str(len(batch))):
+        raise InvalidInput("queries", queries, f"{len(batch)}, the rows of {path}", "Each row is a query.")
+    return batch
+
+
+def earned_cost(found: MechanismCost, options: BatchOptions, counts: VoteTable) -> dict[str, Any]:
+    """Return what labels of these votes reveal, in numbers that may be published, and what they can earn."""
+    from darrm_opt.accounting.propose_test_release import PASS_CHANCE, earned_epsilon
+    from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
+
+    delta, leader_share = found.delta, number(options.leader_share)
+    batch = found.mechanism.batch(len(counts))
     published = publish_loss(batch, counts, delta, leader_share=leader_share)
     earned: dict[str, Any] = {"published": asdict(published), "stated": None}
     with suppress(InvalidInput):  # it does not pay

@@ -88,12 +88,19 @@ def smooth_loss(loss: UnpublishedLoss, smoothness: float) -> float:
 
 
 def _smooth(renyi: Callable[[int], float], voters: int, smoothness: float) -> float:
-    most, largest = 0.0, renyi(voters)
-    for moved in range(voters + 1):
-        if math.exp(-smoothness * moved) * largest <= most:
-            break  # no later one can be larger
-        most = max(most, math.exp(-smoothness * moved) * renyi(moved))
-    return most * (1 + 8 * ULP)
+    bounds = {moved: renyi(moved) for moved in (0, voters)}
+    most = max(math.exp(-smoothness * moved) * bound for moved, bound in bounds.items())
+    intervals = [(0, voters)]
+    while intervals:
+        low, high = intervals.pop()
+        # B_k grows with k: none of those between is larger than this.
+        if high - low <= 1 or math.exp(-smoothness * (low + 1)) * bounds[high] * (1 + 8 * ULP) <= most:
+            continue
+        middle = (low + high) // 2
+        bounds[middle] = renyi(middle)
+        most = max(most, math.exp(-smoothness * middle) * bounds[middle])
+        intervals += [(middle, high), (low, middle)]
+    return most * (1 + 16 * ULP)
 
 
 def publish_loss(

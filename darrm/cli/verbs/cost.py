@@ -231,7 +231,7 @@ def _cost_of_mechanism(
     *,
     json: bool,
 ) -> None:
-    from darrm.cli.earned import count_queries, earned_cost, earned_text
+    from darrm.cli.earned import earned_cost, earned_text, read_batch
     from darrm.cli.files import check_writable, write_json
     from darrm_opt.answers.cost import find_cost
     from darrm_opt.design.report import guarantee
@@ -244,7 +244,7 @@ def _cost_of_mechanism(
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
     options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
-    queries, total = number(options.queries), None
+    queries, total, counts = number(options.queries), None, None
     if batch.votes is None:
         batch.refuse()
     else:
@@ -252,7 +252,8 @@ def _cost_of_mechanism(
             raise InvalidInput(
                 "votes", batch.votes, "nothing without the mechanism's parameter, and nothing beside --records"
             )
-        queries = count_queries(batch.votes, options.K, options.classes, options.queries)
+        counts = read_batch(batch.votes, options.K, options.classes, options.queries)
+        queries = len(counts)
     if parameters.is_given(found):
         for name, text in (("total_epsilon", options.total_epsilon), ("total_delta", options.total_delta)):
             if text is not None:
@@ -276,7 +277,7 @@ def _cost_of_mechanism(
         options_named(**named, releases="queries", mechanism="NAME"),
     ):
         found_cost = find_cost(argument, sampling)
-        earned = None if batch.votes is None else earned_cost(found_cost, batch, queries)
+        earned = None if counts is None else earned_cost(found_cost, batch, counts)
     drawn = found_cost.mechanism
     if output is not None:
         proved = total or Privacy(found_cost.epsilon, found_cost.delta)

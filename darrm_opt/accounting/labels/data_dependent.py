@@ -50,8 +50,8 @@ END = 30.0
 MIN_SIGMA, MAX_SIGMA = 1.0, 120.0
 """Range of σ [votes] with tables of their own; beyond, a label is charged what it costs for any votes."""
 
-BLOCK = 2_000_000
-"""Numbers of an array of (queries, distances) that are worked on at a time."""
+BLOCK = 100_000
+"""Numbers of an array of (queries, distances) that are worked on at a time: arrays of that size stay in the cache."""
 
 CountRows = NDArray[np.int64]
 
@@ -216,18 +216,26 @@ class LabelEnvelope:
 
     def _with_leader(self, margins: CountRows) -> Array:
         """Return the largest H_λ of a vote that the leader loses to another class, or gains from it."""
-        distances = np.arange(-self._reach, self._far + 1)  # of the leader's count from M
-        not_above = [self._noise.below(gap[:, np.newaxis] + 1 - distances) for gap in margins.T]
+        size, rivals = self._reach + self._far + 1, margins.shape[1]  # distances of the leader's count from M
+        largest = int(margins.max())
+        reversed_chances = self._noise.below(largest + 1 + self._reach - np.arange(largest + size))
+        # Row g: Pr[a noisy count g behind the leader's is not above it by more than a distance], at each distance.
+        rows = np.lib.stride_tricks.sliding_window_view(reversed_chances, size)[::-1]
+        not_above = [rows[gap] for gap in margins.T]
+        others = [np.ones((len(margins), size))]  # products over the rivals behind one: the last, the last two, …
+        for chance in not_above[:0:-1]:
+            others.append(others[-1] * chance)
+        before = np.ones((len(margins), size))  # over those before it
         most = np.zeros(len(margins))
-        for rival in range(margins.shape[1]):
-            if rival and np.array_equal(margins[:, rival], margins[:, rival - 1]):
-                continue  # the same margins have the same mean
+        for rival in range(rivals):
+            behind = others.pop()
+            if rival:
+                before *= not_above[rival - 1]
+                if np.array_equal(margins[:, rival], margins[:, rival - 1]):
+                    continue  # the same margins have the same mean
             # Pr[leader − M ≥ distance]: no other class has a noisy count above that. Where there is no other class
             # than the two, M is −∞, and all of it is at the last distance.
-            chances = np.ones((len(margins), distances.size))
-            for other, chance in enumerate(not_above):
-                if other != rival:
-                    chances *= chance
+            chances = before * behind
             masses = chances.copy()
             masses[:, :-1] -= chances[:, 1:]
             np.maximum(masses, 0.0, out=masses)

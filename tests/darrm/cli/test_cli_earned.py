@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from support.darrm_runner import refused, run, run_json
 
+from darrm.cli import vote_files
+from darrm.cli.vote_files import blocks
 from darrm_opt.accounting.propose_test_release import VoteBatch, earned_epsilon
 from darrm_opt.accounting.published_loss import unpublished_epsilon
 
@@ -40,6 +44,18 @@ def test_what_is_published_is_private_and_the_rest_is_on_request(votes: str) -> 
     published += [run_json("cost", "gnmax", *SHAPE, "--votes", votes)["votes"]["published"] for _ in range(3)]
     assert len({each["renyi"] for each in published}) > 1  # drawn anew each time
     assert all(each["spent"]["epsilon"] > 0 for each in published)
+
+
+def test_the_votes_are_read_once(votes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(path: str, *more: Any) -> Iterator[Any]:
+        read.append(path)
+        return blocks(path, *more)
+
+    monkeypatch.setattr(vote_files, "blocks", counted)
+    assert run("cost", "gnmax", *SHAPE, "--votes", votes).exit_code == 0
+    assert read == [votes]
 
 
 def test_the_sentences_say_what_is_no_guarantee(votes: str) -> None:

@@ -166,6 +166,22 @@ def test_a_smooth_bound_changes_by_its_smoothness() -> None:
         assert smooth_loss(losses[0], SMOOTHNESS) >= losses[0].renyi()
 
 
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
+def test_a_smooth_bound_is_the_largest_of_all_and_looks_at_few(level: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = UnpublishedLoss(np.random.default_rng(3).multinomial(100, [level, *2 * [(1 - level) / 2]], 20), 8.0, 6.0)
+    bounds = [loss.renyi(moved) for moved in range(101)]
+    every = max(math.exp(-SMOOTHNESS * moved) * bound for moved, bound in enumerate(bounds))
+    looked_at: list[int] = []
+
+    def looked_up(_: UnpublishedLoss, moved: int = 0) -> float:
+        looked_at.append(moved)
+        return bounds[moved]
+
+    monkeypatch.setattr(UnpublishedLoss, "renyi", looked_up)
+    assert every <= smooth_loss(loss, SMOOTHNESS) <= every * (1 + 1e-12)
+    assert len(looked_at) < 50
+
+
 def test_a_published_bound_holds_as_often_as_it_says() -> None:
     batch = VoteBatch(20, 3, 10, 3.0)
     counts = np.tile([18, 1, 1], (10, 1))

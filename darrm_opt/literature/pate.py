@@ -182,6 +182,23 @@ def sensitive_rdp(
     )
 
 
+def sensitive_check_rdp(pass_chance: float, sigma: float, order: float) -> float:
+    """Return the data-dependent RDP of a check "largest count + N(0, σ²) ≥ T", as the authors' code charges it.
+
+    A check moves by one vote, and labels by two: Theorem 6 with σ√2, of the likelier outcome.
+
+    Source: Papernot et al. 2018, Theorem 6 and the analysis code of its Confident-GNMax.
+
+    >>> sensitive_check_rdp(0.5, 150.0, 5.0) == 5.0 / (2 * 150.0**2) * GUARD
+    True
+    """
+    variance = 2 * float(positive_fraction(sigma, "sigma")) ** 2
+    data_independent = order / variance * GUARD
+    rarer = min(pass_chance, 1 - pass_chance)
+    formula = _theorem_6(math.log(rarer) if rarer > 0 else -math.inf, variance, order)
+    return data_independent if formula is None else min(formula, data_independent)
+
+
 def sensitive_epsilon(
     counts: Sequence[Sequence[int]] | NDArray[Any],
     sigma: float,

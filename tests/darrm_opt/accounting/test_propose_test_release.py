@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from campaigns import earned
-from support.label_laws import label_law
+from support.label_laws import checked_law, label_law
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
 from darrm_opt.accounting.propose_test_release import (
@@ -49,28 +49,39 @@ def pass_chance(proposal: Proposal, distance: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("K", "classes", "sigma", "test_sigma", "order", "total"),
+    ("K", "classes", "sigma", "test_sigma", "order", "total", "check"),
     [
-        (6, 2, 1.5, 2.0, 3.0, Privacy(2.0, 0.3)),
-        (6, 2, 1.3, 2.0, 2.5, Privacy(2.6, 0.15)),
-        (4, 3, 1.5, 2.0, 3.0, Privacy(2.2, 0.4)),
-        (6, 2, 1.0, 3.0, 2.0, Privacy(4.0, 0.05)),
+        (6, 2, 1.5, 2.0, 3.0, Privacy(2.0, 0.3), None),
+        (6, 2, 1.3, 2.0, 2.5, Privacy(2.6, 0.15), None),
+        (4, 3, 1.5, 2.0, 3.0, Privacy(2.2, 0.4), None),
+        (6, 2, 1.0, 3.0, 2.0, Privacy(4.0, 0.05), None),
+        (5, 2, 1.5, 2.0, 2.5, Privacy(2.4, 0.15), (2.0, 1.2)),
+        (6, 2, 1.3, 2.0, 2.5, Privacy(2.6, 0.15), (2.0, 2.5)),
+        (4, 3, 1.2, 2.0, 2.5, Privacy(2.8, 0.3), (2.0, 2.5)),
     ],
 )
 def test_it_is_private_on_every_data_set_and_neighbour(
-    K: int, classes: int, sigma: float, test_sigma: float, order: float, total: Privacy
+    K: int,
+    classes: int,
+    sigma: float,
+    test_sigma: float,
+    order: float,
+    total: Privacy,
+    check: tuple[float, float] | None,
 ) -> None:
     queries = 2
     # The largest target, and the least threshold, that a proposal takes: nothing is left in hand.
     threshold, target = least_threshold(total, test_sigma), largest_target(total, order, test_sigma)
-    proposal = Proposal(VoteBatch(K, classes, queries, sigma), total, order, test_sigma, threshold, target)
+    batch = VoteBatch(K, classes, queries, sigma, *(check or ()))
+    proposal = Proposal(batch, total, order, test_sigma, threshold, target)
     answers = list(product(range(classes), repeat=queries))
     laws, distances = {}, set()
     for votes in combinations_with_replacement(answers, K):
         counts = counted(votes, classes)
         distance = proposal.unpublished_distance(counts)
         passes = pass_chance(proposal, distance)
-        labels = np.outer(*(label_law(tuple(map(int, row)), sigma) for row in counts)).ravel()
+        each = [tuple(map(int, row)) for row in counts]
+        labels = np.outer(*(checked_law(n, sigma, *check) if check else label_law(n, sigma) for n in each)).ravel()
         laws[votes] = np.append(passes * labels, 1 - passes)
         distances.add(distance)
     assert min(distances) == 0 < max(distances)  # both sides of the proof are met
@@ -123,7 +134,8 @@ def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert earned.main(["--sets", "1", "--labels", "286", "--write", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
     assert [line.split(" |")[0] for line in text.splitlines() if line.endswith(f"{row.seconds:.1f} |")] == [
-        *("| 75% agree", "| 85% agree", "| 92% agree", "| 96% agree", "| digits")
+        *("| 75% agree", "| 85% agree", "| 92% agree", "| 96% agree", "| digits"),
+        *("| 75% agree, checked", "| 85% agree, checked", "| 92% agree, checked", "| 96% agree, checked"),
     ]
     assert "`make earned ARGS='--sets 1 --seed 0 --labels 286'`" in text
 
@@ -151,14 +163,15 @@ def test_a_failed_test_costs_less_than_the_labels() -> None:
     assert spent.delta == pytest.approx(1.1e-5)
 
 
-def test_a_smooth_bound_changes_by_its_smoothness() -> None:
+@pytest.mark.parametrize("check", [(), (18.5, 3.0)], ids=["labels", "checked"])
+def test_a_smooth_bound_changes_by_its_smoothness(check: tuple[float, ...]) -> None:
     random = np.random.default_rng(8)
     for _ in range(25):
         votes = random.choice(3, p=[0.8, 0.1, 0.1], size=(6, 25))
         changed = votes.copy()
         changed[:, random.integers(25)] = random.integers(3, size=6)
         losses = [
-            UnpublishedLoss(np.stack([(v == c).sum(axis=1) for c in range(3)], axis=1), 2.0, 5.0)
+            UnpublishedLoss(np.stack([(v == c).sum(axis=1) for c in range(3)], axis=1), 2.0, 5.0, *check)
             for v in (votes, changed)
         ]
         here, there = (math.log(smooth_loss(loss, SMOOTHNESS)) for loss in losses)
@@ -182,8 +195,9 @@ def test_a_smooth_bound_is_the_largest_of_all_and_looks_at_few(level: float, mon
     assert len(looked_at) < 50
 
 
-def test_a_published_bound_holds_as_often_as_it_says() -> None:
-    batch = VoteBatch(20, 3, 10, 3.0)
+@pytest.mark.parametrize("check", [(), (14.0, 3.0)], ids=["labels", "checked"])
+def test_a_published_bound_holds_as_often_as_it_says(check: tuple[float, ...]) -> None:
+    batch = VoteBatch(20, 3, 10, 3.0, *check)
     counts = np.tile([18, 1, 1], (10, 1))
     source = SeededRandomnessForTestsOnly(9)
     published = [publish_loss(batch, counts, 1e-3, source=source) for _ in range(25)]

@@ -10,7 +10,7 @@ GROUPS = {
     "Decide": ("plan", "compare"),
     "Design and verify": ("solve", "least", "verify", "curve"),
     "Release": ("label",),
-    "Account": ("cost", "audit"),
+    "Account": ("cost", "audit", "statement"),
     "Serve": ("serve", "mcp", "keys add", "keys ls", "keys revoke"),
     "Store": (
         "precompute",
@@ -74,6 +74,7 @@ EXAMPLES = {
         "darrm audit permute_and_flip --K 11 --classes 3 --rate 0.5 --total-epsilon 1",
         "darrm audit table.csv --total-epsilon 1.2 --queries 2",
     ),
+    "statement": ("darrm statement releases.log", "darrm statement mechanism.json --json"),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
     "mcp": ("darrm mcp",),
     "keys add": (

@@ -85,7 +85,7 @@ def verify(
     if _is_table(file):
         _refuse_beside("a table", options, arithmetic, checker)
         proofs = [_table_proof(file)]
-    elif _is_release_log(file):
+    elif is_release_log(file):
         _refuse_beside("a release log", options, arithmetic, checker)
         proofs = [_log_proof(file)]
     else:
@@ -307,7 +307,7 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
     return Proof(private=True, content=content, text="\n".join([f"{voters}.", *lines]))
 
 
-def _is_release_log(file: str) -> bool:
+def is_release_log(file: str) -> bool:
     """Return whether a file begins as a release log does: a checksum, and a record that says so."""
     from darrm_opt.release.journal import CHECKSUM
     from darrm_opt.release.log import KINDS
@@ -323,18 +323,22 @@ def _is_release_log(file: str) -> bool:
 def _log_proof(file: str) -> Proof:
     """Return the proof of what a release log releases by, and of its total."""
     from darrm.cli.verbs.label import assumption, budget_fields
+    from darrm_opt.design.report import guarantee
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.release import ReleaseLog
 
     log = ReleaseLog(file)
     record = log.mechanism.record()
-    if log.budget is not None:
+    if log.budget is not None and log.proposal is None:
         record |= planned_fields(log.limit, log.budget)
     if log.sampling is not None:
         record["sampling"] = log.sampling.record()
     proof, fields = _mechanism_proof(file, record), budget_fields(log)
     state = f"{fields['spent']:,} of {fields['limit']:,} releases are spent; every line is as it was written"
-    lines = [proof.text, f"log        {state}", f"assumed    {assumption(log)}"]
+    text = proof.text
+    if log.proposal is not None:
+        text = f"{text.partition(chr(10))[0]}\ntest       {guarantee(log.proposal.total)} with its batch: proved again"
+    lines = [text, f"log        {state}", f"assumed    {assumption(log)}"]
     return replace(proof, content=proof.content | fields, text="\n".join(lines))
 
 

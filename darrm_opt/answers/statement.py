@@ -1,0 +1,331 @@
+"""Privacy statement of a release: what is claimed, for whom, by which proof and on which assumptions, to be filed.
+
+The fields answer what NIST SP 800-226 asks of a differential privacy guarantee: ε and δ, the unit of privacy, the
+neighbouring relation, the mechanism, what leaves, the trust model, how totals were accounted for, and what is not
+covered. Everything that can be proved is proved again when a statement is made; the rest is named as an assumption.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+from darrm_opt._version import __version__
+from darrm_opt.accounting.release_profile import Release
+from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.design.report import count_text, text_above, voters_text
+from darrm_opt.errors import InvalidInput, VerificationFailed
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
+from darrm_opt.mechanisms.group_table import GroupTableMechanism
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+from darrm_opt.mechanisms.plain_vote import PlainVote
+from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import FRESH, Privacy
+from darrm_opt.record import problem_from_record
+from darrm_opt.release.log import ReleaseLog
+from darrm_opt.reprove import read_solution
+
+KIND, FORMAT = "darrm privacy statement", 1
+"""Kind of the record of a statement, and its version."""
+
+SINGLE_DELTA = 1e-6
+"""δ at which an ε is stated where a file names no total."""
+
+ACCOUNTS = {
+    "certificate": "the certificate of one release, over every pair of neighbouring votes or voters",
+    "simple": "basic composition of the (ε, δ) of each release",
+    "general": "the closed form of Kairouz, Oh and Viswanath, of the (ε, δ) of each release",
+    "optimal": "the optimal composition of the (ε, δ) of each release",
+    "pld": "a privacy loss distribution of the (ε, δ) of each release",
+    "profile": "a privacy loss distribution of the exact profile of one release",
+    "bits": "an exact account of released bits against every adaptive adversary",
+    "laws": "the laws of the answer on all neighbouring votes",
+    "renyi": "Rényi divergences of the answers, at every order",
+    "gaussian": "a Gaussian mechanism that dominates the answers",
+    "models": "the models that one record reaches, charged once for all that is computed from them",
+    "propose-test-release": "a noisy test of the votes, and the Rényi loss of the batch that passes it, both included",
+    "queries": "none: the number of releases was given, and its total is the one below",
+    "none": "none proves a finite ε at this δ",
+}
+"""What proves a total, by the name of the account."""
+
+NOT_COVERED = (
+    "What else is computed from the same records or votes and leaves: it adds to this total.",
+    "Time, memory, swap files and core dumps of the machine that holds the votes.",
+    "How well the released labels serve a purpose, and whether they are fair.",
+)
+"""What no statement covers."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A privacy statement, as plain data and as a page.
+
+    Attributes:
+        fields: plain data, ready for JSON, in the order of the page.
+    """
+
+    fields: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the statement as plain data."""
+        return self.fields
+
+    def markdown(self) -> str:
+        """Return the statement as a page in Markdown."""
+        f = self.fields
+        lines = [f"# Privacy statement: {_pair(f['epsilon'], f['delta'])}", ""]
+        rows = [
+            ("mechanism", f["mechanism"]["description"]),
+            ("unit of privacy", f["privacy_unit"]),
+            ("neighbouring data sets", f["neighbours"]),
+            ("what leaves", f["transcript"]),
+            ("guarantee", f"{_pair(f['epsilon'], f['delta'])} of all that leaves together"),
+            ("account", f"{f['account']}: {ACCOUNTS.get(f['account'], 'see docs/accounting.md')}"),
+        ]
+        if (any_votes := f.get("data_independent")) is not None:
+            rows.append(("the same labels, whatever the votes are", _pair(any_votes["epsilon"], any_votes["delta"])))
+        if (test := f.get("test")) is not None:
+            outcome = {None: "not drawn yet", True: "passed: the labels left", False: "not passed: nothing else left"}
+            chosen = f"τ = {test['test_sigma']:g}, threshold {test['test_threshold']:g}, order {test['order']:g}"
+            rows.append(
+                ("test of the votes", f"{chosen}, Rényi target {test['target']:.6g}; {outcome[test['passed']]}")
+            )
+        if (spent := f["releases"].get("spent")) is not None:
+            rows.append(("released so far", f"{spent:,} of {f['releases']['allowed']:,}"))
+        rows += [
+            ("trust model", f["trust"]),
+            ("software", f"{f['software']['name']} {f['software']['version']}"),
+            ("hash of the design", f"`{f['design_hash']}`"),
+            ("date", f["date"]),
+        ]
+        lines += ["| | |", "|---|---|", *(f"| {name} | {_cell(text)} |" for name, text in rows), ""]
+        for title, name in (("Assumptions", "assumptions"), ("Not covered", "not_covered")):
+            lines += [f"## {title}", "", *(f"- {text}" for text in f[name]), ""]
+        return "\n".join(lines).rstrip() + "\n"
+
+
+def statement_of_log(log: ReleaseLog) -> Statement:
+    """Return the statement of a release log: of all that it may release, whatever is released so far.
+
+    Raises:
+        VerificationFailed: its total cannot be proved by this version.
+
+    >>> import tempfile
+    >>> from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = ReleaseLog.create(f"{folder}/log", NoisyMaximum(50, 3, 20.0), budget=Privacy(1.0, 1e-5))
+    ...     statement_of_log(log).fields["releases"]["spent"]
+    0
+    """
+    mechanism, sampling, proposal = log.mechanism, log.sampling, log.proposal
+    earned: dict[str, Any] = {}
+    if proposal is not None:  # proved when the log was opened
+        total = proposal.total
+        any_votes = {"epsilon": proposal.batch.epsilon(total.delta), "delta": total.delta}
+        earned = {"data_independent": any_votes, "test": {**proposal.record(), "passed": log.passed}}
+    else:
+        total = _proved_total(mechanism, log.limit, log.budget, sampling)
+    releases = {"allowed": log.limit, "spent": log.spent}
+    design: dict[str, Any] = {}
+    if proposal is not None:
+        design["proposal"] = proposal.record()
+    account = log.account if log.budget is not None else log.cost(log.limit, total.delta).account
+    return _statement("release log", mechanism, total, account, releases, sampling, design, earned)
+
+
+def statement_of_record(record: Any) -> Statement:
+    """Return the statement of what a file of darrm designs or ranks: an answer, a plan, a table, a mechanism.
+
+    A file that names queries and their total is stated as a whole; any other one as a single release.
+
+    Raises:
+        InvalidInput: nothing of the kind, or a plan whose choice is in another file.
+        NotPrivate: its γ or table is not private.
+        VerificationFailed: its total cannot be proved.
+
+    >>> from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+    >>> statement = statement_of_record(NoisyMaximum(50, 3, 20.0).record())
+    >>> statement.fields["releases"], statement.fields["epsilon"] < 0.5
+    ({'allowed': 1}, True)
+    """
+    sampling = None
+    if isinstance(record, dict) and record.get("kind") in mechanism_kinds():
+        subject, mechanism = "mechanism", mechanism_from_record(record)
+        planned = planned_total(record)
+        sampling = Sampling.from_record(record["sampling"]) if "sampling" in record else None
+    elif isinstance(record, dict) and isinstance(record.get("options"), list):
+        subject, mechanism, planned = "plan", *_planned(record)
+    elif isinstance(record, dict) and "gamma" in record:
+        solution = read_solution(record)
+        subject, mechanism, planned = "gamma", CertifiedNoiseFunction(Release(solution.noise, solution.problem)), None
+    else:
+        accepted = "a release log, or a γ, plan, table or mechanism as darrm writes them"
+        raise InvalidInput("FILE", type(record).__name__, accepted)
+    target = getattr(getattr(mechanism, "problem", None), "target", None)
+    if planned is None and target is not None and sampling is None:
+        return _statement(subject, mechanism, target, "certificate", {"allowed": 1}, None, {}, {})
+    queries, total = planned if planned is not None else (1, None)
+    total = _proved_total(mechanism, queries, total, sampling)
+    account = mechanism.cost(queries, total.delta, sampling).account
+    return _statement(subject, mechanism, total, account, {"allowed": queries}, sampling, {}, {})
+
+
+def _planned(plan: dict[str, Any]) -> tuple[VoteMechanism, tuple[int, Privacy]]:
+    """Return what a plan recommends, its queries and its total; only the γ of a plan is in it."""
+    try:
+        options = [option for option in plan["options"] if option["fits"]]
+        best = options[0]
+        if best.get("gamma") is None:
+            accepted = "a plan that recommends a γ, or the file of `darrm plan --output`"
+            raise InvalidInput("FILE", best.get("mechanism", best.get("name")), accepted)
+        problem = problem_from_record(best["problem"])
+        release = Release(NoiseFunction(best["gamma"], problem.K), problem)
+        total = Privacy(plan["total"]["epsilon"], plan["total"]["delta"])
+        return CertifiedNoiseFunction(release, fresh=plan["fresh"]), (plan["queries"], total)
+    except (LookupError, TypeError) as err:
+        raise InvalidInput("FILE", "a plan", "the JSON of `darrm plan`") from err
+
+
+def _proved_total(mechanism: VoteMechanism, releases: int, total: Privacy | None, sampling: Sampling | None) -> Privacy:
+    """Return the total of so many releases, proved here; where none is named, at `SINGLE_DELTA`."""
+    if total is None:
+        return Privacy(mechanism.epsilon(releases, SINGLE_DELTA, sampling), SINGLE_DELTA)
+    if not mechanism.fits(total, releases, sampling):
+        raise VerificationFailed(f"{releases} releases are not proved to be within {_pair(total.epsilon, total.delta)}")
+    return total
+
+
+def _statement(
+    subject: str,
+    mechanism: VoteMechanism,
+    total: Privacy,
+    account: str,
+    releases: dict[str, int],
+    sampling: Sampling | None,
+    design: dict[str, Any],
+    earned: dict[str, Any],
+) -> Statement:
+    record = mechanism.record()
+    epsilon = total.epsilon if total.epsilon < math.inf else None
+    design = {
+        "mechanism": record,
+        "sampling": None if sampling is None else sampling.record(),
+        "budget": [epsilon, total.delta],
+        "releases": releases["allowed"],
+        **design,
+    }
+    fields = {
+        "kind": KIND,
+        "format": FORMAT,
+        "subject": subject,
+        "mechanism": {"name": mechanism.name, "description": mechanism.description, "record": record},
+        "privacy_unit": _unit(mechanism, sampling),
+        "neighbours": _neighbours(mechanism, sampling),
+        "transcript": _transcript(mechanism, releases["allowed"], is_batch=bool(earned)),
+        "releases": releases,
+        "epsilon": epsilon,
+        "delta": total.delta,
+        "account": "none" if epsilon is None else account,
+        **earned,
+        "trust": "central: whoever runs the mechanism sees the votes; whoever receives what leaves is not trusted",
+        "assumptions": _assumptions(mechanism, releases["allowed"], sampling, is_batch=bool(earned)),
+        "not_covered": [*NOT_COVERED],
+        "software": {"name": "darrm-opt", "version": __version__},
+        "design": {name: value for name, value in design.items() if name != "mechanism"},
+        "design_hash": design_hash(design),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return Statement(fields)
+
+
+def design_hash(design: dict[str, Any]) -> str:
+    """Return the SHA-256 of a design as JSON: keys in order, no spaces, numbers as Python writes them.
+
+    ``design``: the fields ``design`` of a statement, with ``mechanism`` its mechanism's record.
+    """
+    text = json.dumps(design, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{sha256(text.encode()).hexdigest()}"
+
+
+def _unit(mechanism: VoteMechanism, sampling: Sampling | None) -> str:
+    if sampling is not None and sampling.scheme in EACH_VOTER:
+        return "one record, which may be drawn by any number of voters of a query"
+    reached = f"at most {count_text(mechanism.affected, 'vote')} of {mechanism.K} in a query"
+    if isinstance(mechanism, GroupTableMechanism):
+        return f"one record, which moves {reached}; voters: {'; '.join(map(str, mechanism.problem.groups))}"
+    if isinstance(mechanism, CertifiedNoiseFunction):
+        return f"one record, which moves {reached}; {voters_text(mechanism.problem)}"
+    return f"one record, which moves {reached}"
+
+
+def _neighbours(mechanism: VoteMechanism, sampling: Sampling | None) -> str:
+    if sampling is not None:
+        what = "one record more" if sampling.neighbours == "add-remove" else "one record replaced by another"
+        return f"data sets of which one has {what} ({sampling.neighbours})"
+    moved = count_text(mechanism.affected, "voter")
+    return (
+        f"data sets that differ in one record, so that the votes of at most {moved} change: one record replaced; or "
+        "added or removed, where that moves no other record to another voter"
+    )
+
+
+def _transcript(mechanism: VoteMechanism, releases: int, *, is_batch: bool) -> str:
+    may_abstain = mechanism.cap is not None or getattr(mechanism, "threshold", None) is not None
+    rule = mechanism.problem.abstention if isinstance(mechanism, RuleMechanism) else False
+    label = f"a class 0 to {mechanism.classes - 1}" + (", or ⊥" if may_abstain or rule else "")
+    if is_batch:
+        return f"whether the test passed, and if so {count_text(releases, 'answer')} of one fixed batch, each {label}"
+    if isinstance(mechanism, PlainVote):
+        return f"any number of answers, each {label}, of the models of {count_text(releases, 'training')}"
+    chosen = ", each query chosen freely in view of earlier answers" if releases > 1 else ""
+    cap = "" if mechanism.cap is None else f"; at most {mechanism.cap:,} classes, then ⊥ alone"
+    return f"at most {count_text(releases, 'answer')}, each {label}{chosen}{cap}; no counts and no margins"
+
+
+def _assumptions(mechanism: VoteMechanism, releases: int, sampling: Sampling | None, *, is_batch: bool) -> list[str]:
+    voters = []
+    if isinstance(mechanism, GroupTableMechanism):
+        voters = [group.voter for group in mechanism.problem.groups]
+    elif isinstance(mechanism, CertifiedNoiseFunction):
+        voters = [mechanism.problem.voter]
+    elif isinstance(mechanism, PlainVote):
+        voters = [mechanism.model]
+    private = any(voter.epsilon < math.inf for voter in voters)
+    found = []
+    if sampling is None or sampling.scheme not in EACH_VOTER:
+        moved = count_text(mechanism.affected, "vote")
+        found.append(f"One record moves at most {moved} of a query, by how the data are laid out.")
+    if private:
+        found.append(
+            "Each voter is as private as is said, and voters answer independently of each other, given the data."
+        )
+        if releases > 1:
+            found.append(f"Voters {'are fresh' if mechanism.fresh else 'were trained once'}. {FRESH}")
+    if sampling is not None:
+        found.append(f"Of the records, {sampling.words}: in secret, and independently of everything before.")
+        if sampling.labels > 1:
+            found.append(f"One sample serves {sampling.labels} labels, which are charged together.")
+    if is_batch:
+        found.append("All queries were fixed, and the test was chosen, before any of the votes were looked at.")
+    return [
+        *found,
+        "Noise and coins come from the operating system; each answer has exactly the chances of the stated numbers.",
+        "Nobody but who runs the mechanism reads votes, unreleased noise, or samples of records.",
+    ]
+
+
+def _pair(epsilon: float | None, delta: float) -> str:
+    if epsilon is None:
+        return f"no finite ε at δ = {text_above(delta)}"
+    return f"({text_above(epsilon)}, {text_above(delta)})-DP" if delta else f"{text_above(epsilon)}-DP"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,165 @@
+"""`darrm statement`: what is claimed of every file that darrm writes, proved again, in words and as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.darrm_runner import refused, run, run_json
+
+from darrm_opt import Privacy, Problem, __version__, solve
+from darrm_opt.accounting import Release
+from darrm_opt.accounting.propose_test_release import propose
+from darrm_opt.answers.statement import ACCOUNTS, statement_of_record
+from darrm_opt.mechanisms import mechanism_class
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.mechanisms.plain_vote import PlainVote
+from darrm_opt.record import solution_record
+from darrm_opt.release import BatchWithheld, PrivateVote, ReleaseLog
+
+SOLUTION = solve(Problem.from_allowance(K=5, m=2, epsilon=0.5))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def stated(path: str) -> dict[str, Any]:
+    """The statement of a file, as plain data, after what every statement has was looked at."""
+    found: dict[str, Any] = run_json("statement", path)
+    page = run("statement", path).stdout
+    assert found["software"] == {"name": "darrm-opt", "version": __version__}
+    assert abs(datetime.fromisoformat(found["date"]) - datetime.now(UTC)) < timedelta(minutes=5)
+    assert found["account"] in ACCOUNTS
+    design = {**found["design"], "mechanism": found["mechanism"]["record"]}
+    canonical = json.dumps(design, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert found["design_hash"] == f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
+    for field in ("privacy_unit", "neighbours", "transcript", "design_hash", "trust"):
+        assert found[field] in page
+    for text in (*found["assumptions"], *found["not_covered"]):
+        assert f"- {text}" in page
+    return found
+
+
+def test_a_log_is_stated_as_a_whole() -> None:
+    log = ReleaseLog.create("log", NoisyMaximum(50, 3, 20.0), budget=Privacy(1.0, 1e-5))
+    PrivateVote(log.mechanism, log).release_many(np.zeros((2, 50), dtype=int))
+    found = stated("log")
+    assert (found["subject"], found["epsilon"], found["delta"]) == ("release log", 1.0, 1e-5)
+    assert found["releases"] == {"allowed": log.limit, "spent": 2}
+    assert found["account"] == log.account
+    assert found["privacy_unit"] == "one record, which moves at most 1 vote of 50 in a query"
+    assert "test" not in found
+
+
+def test_a_log_without_a_total_is_accounted_for() -> None:
+    log = ReleaseLog.create("log", NoisyMaximum(50, 3, 20.0), queries=7)
+    found = stated("log")
+    assert (found["epsilon"], found["delta"]) == (log.cost(7, 1e-6).epsilon, 1e-6)
+    assert found["account"] == log.cost(7, 1e-6).account
+
+
+@pytest.mark.parametrize("agreeing", [60, 30])
+def test_a_total_that_is_earned_has_that_of_any_votes_beside_it(agreeing: int) -> None:
+    mechanism = NoisyMaximum(60, 3, 5.0)
+    proposal = propose(mechanism.batch(30), Privacy(4.5, 1e-4))
+    log = ReleaseLog.create("log", mechanism, proposal=proposal)
+    assert stated("log")["test"]["passed"] is None
+    votes = np.tile((np.arange(60) >= agreeing).astype(int), (30, 1))
+    try:
+        PrivateVote(mechanism, log).release_many(votes)
+    except BatchWithheld:
+        assert agreeing == 30
+    found = stated("log")
+    assert (found["epsilon"], found["delta"], found["account"]) == (4.5, 1e-4, "propose-test-release")
+    assert found["data_independent"] == {"epsilon": mechanism.epsilon(30, 1e-4), "delta": 1e-4}
+    assert found["test"] == proposal.record() | {"passed": agreeing == 60}
+    assert found["transcript"].startswith("whether the test passed")
+    assert run_json("verify", "log")["private"] is True
+
+
+def written(record: Any) -> str:
+    Path("file.json").write_text(json.dumps(record), encoding="utf-8")
+    return "file.json"
+
+
+def test_a_gamma_is_one_release() -> None:
+    found = stated(written(solution_record(SOLUTION)))
+    assert (found["epsilon"], found["delta"], found["releases"]) == (1.0, 0.0, {"allowed": 1})
+    assert found["account"] == "certificate"
+    assert "5 voters, each 0.5-DP" in found["privacy_unit"]
+    assert any("answer independently" in text for text in found["assumptions"])
+
+
+def test_trained_voters_and_fresh_ones_are_told_apart() -> None:
+    texts = []
+    for fresh in (False, True):
+        ReleaseLog.create(f"log {fresh}", SOLUTION, queries=3, fresh=fresh)
+        texts.append(" ".join(stated(f"log {fresh}")["assumptions"]))
+    assert "were trained once" in texts[0]
+    assert "Voters are fresh." in texts[1]
+
+
+def test_a_plan_is_stated_with_its_queries() -> None:
+    plan = run(
+        *("plan", "--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "5"),
+        *("--total-epsilon", "3", "--total-delta", "1e-3", "--json"),
+    )
+    found = stated(written(json.loads(plan.stdout)))
+    assert (found["subject"], found["epsilon"], found["delta"]) == ("plan", 3.0, 1e-3)
+    assert found["releases"] == {"allowed": 5}
+
+
+def test_what_was_planned_with_a_sampling_says_so() -> None:
+    run(
+        *("cost", "gnmax", "--K", "10", "--classes", "4", "--queries", "20", "--sigma", "2", "--delta", "1e-5"),
+        *("--records", "5452", "--sample", "40", "--output", "file.json"),
+    )
+    found = stated("file.json")
+    assert "one record more" in found["neighbours"]
+    assert any("in secret" in text for text in found["assumptions"])
+    assert found["design"]["sampling"]["records"] == 5452
+
+
+@pytest.mark.parametrize("name", ["gnmax", "laplace", "permute_and_flip", "exponential"])
+def test_a_mechanism_without_a_total_is_one_release(name: str) -> None:
+    mechanism = mechanism_class(name).of(11, 3, 2.0)
+    found = stated(written(mechanism.record()))
+    assert (found["epsilon"], found["delta"]) == (mechanism.epsilon(1, 1e-6), 1e-6)
+
+
+def test_a_table_and_a_plain_vote_are_stated() -> None:
+    run(*("solve", "--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "1", "--output", "file.json"))
+    assert stated("file.json")["epsilon"] == 1.0
+    found = stated(written(PlainVote(5, 3, Privacy(0.5)).record()))
+    assert "models of 1 training" in found["transcript"]
+
+
+def test_another_design_has_another_hash() -> None:
+    def hashed(mechanism: NoisyMaximum) -> str:
+        return str(statement_of_record(mechanism.record()).fields["design_hash"])
+
+    one = NoisyMaximum(50, 3, 20.0)
+    assert hashed(one) == hashed(NoisyMaximum(50, 3, 20.0)) != hashed(NoisyMaximum(50, 3, 20.5))
+
+
+def test_what_is_not_proved_is_not_stated() -> None:
+    record = NoisyMaximum(50, 3, 20.0).record() | {"queries": 100, "total_epsilon": 0.5, "total_delta": 1e-5}
+    result = run("statement", written(record))
+    assert (result.exit_code, result.stdout) == (1, "")
+    gamma = CertifiedNoiseFunction(Release.of(SOLUTION)).record()
+    gamma["gamma"] = [1.0] * 6
+    assert run("statement", written(gamma)).exit_code == 1
+
+
+@pytest.mark.parametrize("content", ["no JSON", "[1, 2]", '{"a": 1}', '{"options": []}'])
+def test_another_file_is_refused(content: str) -> None:
+    Path("file.json").write_text(content, encoding="utf-8")
+    assert "FILE" in refused("statement", "file.json")

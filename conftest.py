@@ -41,14 +41,14 @@ collect_ignore = ["tests/support/additions"]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run two processes more than there are processors: tests of servers wait more than they compute."""
-    return (os.cpu_count() or 1) + 2
+    """Run one process more than there are processors: tests of servers wait more than they compute."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files of the service, whose tests wait, among the others, whose tests compute."""
-    files = dict.fromkeys(item.nodeid.partition("::")[0] for item in items)
+    """Spread the files of the service, whose tests wait, among the others, whose tests compute; both by their names."""
+    files = sorted({item.nodeid.partition("::")[0] for item in items}, key=lambda file: file.rpartition("/")[2])
     places: dict[str, float] = {}
     for waits in (True, False):
         group = [file for file in files if file.startswith("tests/api/") == waits]

@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import json
-import os
 import platform
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from support.served import serving
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 
 BOUNDS = {
     "DARRM_CACHE_URL": "memory",
@@ -72,27 +70,6 @@ class Report:
     log: str
 
 
-@contextmanager
-def service() -> Iterator[tuple[str, Path]]:
-    """Run the service on loopback, at any free port; yield its URL and its log."""
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("DARRM_")}
-        command = [sys.executable, "-c", "from darrm.cli import main; main()", "serve", "--port", "0", "--json"]
-        with log.open("w", encoding="utf-8") as errors:
-            server = subprocess.Popen(
-                command, cwd=ROOT, env=environment | BOUNDS, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-        try:
-            assert server.stdout is not None
-            line = server.stdout.readline()
-            assert line, log.read_text(encoding="utf-8")
-            yield json.loads(line)["url"], log
-        finally:
-            server.terminate()
-            server.communicate(timeout=60)
-
-
 def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str = "") -> Report:
     """Run Schemathesis against a service of its own.
 
@@ -103,26 +80,19 @@ def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str 
         only: a regular expression for the paths; "" for all of them.
     """
     script = Path(sys.executable).with_name("schemathesis")
-    with service() as (url, log):
-        command = [str(script), "--config-file", str(HERE / "schemathesis.toml"), "run", f"{url}/openapi.json"]
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder), **BOUNDS) as server:
+        command = [str(script), "--config-file", str(HERE / "schemathesis.toml"), "run", f"{server.url}/openapi.json"]
         options = ["--checks", "all", "--phases", ",".join(phases), "--max-examples", str(examples), "--workers", "1"]
         patient = ["--max-response-time", str(PATIENCE), "--request-timeout", str(2 * PATIENCE)]
         steady = ["--seed", str(seed), "--generation-database", "none", "--continue-on-failure", "--no-color"]
         path_options = ["--include-path-regex", only] if only else []
-        with tempfile.TemporaryDirectory() as folder:
-            process = subprocess.run(
-                command + options + patient + steady + path_options,
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        service_log = log.read_text(encoding="utf-8")
+        command += options + patient + steady + path_options
+        process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     generated = re.search(r"([\d,]+) generated", process.stdout)
     tested = re.search(r"Tested: (\d+)", process.stdout)
     cases = int(generated[1].replace(",", "")) if generated else 0
     text = "\n".join(line[:WIDTH] for line in (process.stdout + process.stderr).splitlines()) + "\n"
-    return Report(seed, cases, int(tested[1]) if tested else 0, process.returncode == 0, text, service_log)
+    return Report(seed, cases, int(tested[1]) if tested else 0, process.returncode == 0, text, "".join(server.log))
 
 
 _ROW = re.compile(r"^(\| [0-9-]{10} \| `[^`]*` \|).*$", re.MULTILINE)

@@ -22,8 +22,9 @@ from typing import Any
 import pytest
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]  # ships no types
 from support import docstrings
-from support.documented import HERE, Block, blocks_of, served, session, shell_in
+from support.documented import HERE, Block, blocks_of, session, shell_in
 from support.paths import ROOT
+from support.served import serving
 
 from api.settings import PREFIX, Settings
 from darrm.cli.parser import Command, CommandOption
@@ -83,8 +84,8 @@ def shell(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    with served(tmp_path) as url:
-        yield url
+    with serving(tmp_path) as service:
+        yield service.url
 
 
 # ------------------------------------------------------------------------------------------------ blocks

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.darrm_runner import start
 from support.paths import ROOT
+from support.served import serving
 
 from darrm_opt import Problem, solve
 from darrm_opt.record import solution_record
@@ -122,20 +122,14 @@ def test_a_training_job_gets_its_gamma_from_the_service_or_else_from_a_table(tmp
     solution = solve(problem)
     table = tmp_path / "gammas.jsonl"
     table.write_text(json.dumps(solution_record(solution)) + "\n")
-    process = start("serve", "--port", "0", "--json", cwd=tmp_path, DARRM_CACHE_URL="memory")
-    assert process.stdout is not None
-    with process:
-        try:
-            url = json.loads(process.stdout.readline())["url"]
-            served = printed("training_job.py", DARRM_URL=url)
-        finally:
-            process.kill()
+    with serving(tmp_path, DARRM_CACHE_URL="memory") as service:
+        served = printed("training_job.py", DARRM_URL=service.url)
     assert served.startswith(f"γ from http, designed for this very problem; utility {solution.utility:.4f}")
     assert served.endswith("done\n")
-    fallen = printed("training_job.py", "--table", str(table), DARRM_URL=url)  # nobody listens there any more
+    fallen = printed("training_job.py", "--table", str(table), DARRM_URL=service.url)  # nobody listens there any more
     assert fallen.startswith("no γ from http: ServiceUnreachable")
     assert f"γ from file, designed for this very problem; utility {solution.utility:.4f}" in fallen
-    refused = printed("training_job.py", code=1, DARRM_URL=url)
+    refused = printed("training_job.py", code=1, DARRM_URL=service.url)
     assert "no γ, so nothing is released" in refused
     assert "weight" not in refused
 

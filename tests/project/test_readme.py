@@ -12,8 +12,9 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 from support.darrm_runner import run
-from support.documented import HERE, Block, blocks_of, served, session, shell_in
+from support.documented import HERE, Block, blocks_of, session, shell_in
 from support.paths import ROOT
+from support.served import serving
 
 from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve
@@ -34,8 +35,8 @@ def shell(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    with served(tmp_path) as url:
-        yield url
+    with serving(tmp_path) as service:
+        yield service.url
 
 
 def test_every_block_is_run_or_says_why_not() -> None:

@@ -11,6 +11,7 @@ from contextlib import closing
 
 import pytest
 from support import postgres
+from support.waiting import until
 
 from darrm_opt import Problem, verify
 from darrm_opt.design_spec import digest
@@ -183,12 +184,12 @@ def test_a_server_that_goes_and_comes_back_under_load_loses_nothing_it_acknowled
     try:
         for _ in range(2):
             seen, failed = len(finished), len(refused)
-            wait_for(lambda seen=seen: len(finished) > seen + 20)
+            until(lambda seen=seen: len(finished) > seen + 20)
             running.stop() if ending == "stop" else running.kill()
-            wait_for(lambda failed=failed: len(refused) > failed)
+            until(lambda failed=failed: len(refused) > failed)
             running.start()
         seen = len(finished)
-        wait_for(lambda: len(finished) > seen + 20)
+        until(lambda: len(finished) > seen + 20)
     finally:
         enough.set()
         for thread in threads:
@@ -203,15 +204,6 @@ def test_a_server_that_goes_and_comes_back_under_load_loses_nothing_it_acknowled
         assert (job.state, job.result) == ("done", name)
     assert verify(PROBLEM, cached_solve(PROBLEM, store=store).solution.gamma).margin >= 0
     assert {finding.key for finding in check(store)} == set(kept)  # none of these is an answer, and all are seen
-
-
-def wait_for(what: object, seconds: float = 60) -> None:
-    """Wait until something is true; that it becomes true is the test, when is not."""
-    assert callable(what)
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])

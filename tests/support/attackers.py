@@ -23,8 +23,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 
-MEBIBYTE = 2**20
-
 BIND_ADDRESS_NO_PORT = 24
 """Linux's option IP_BIND_ADDRESS_NO_PORT: ports are chosen for each destination, so one address has thousands."""
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import uvicorn
 
 from api.app import create_app
 from api.settings import Settings
+from support.live import serving
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -40,16 +38,8 @@ def server() -> Iterator[str]:
 
 def serve(settings: Settings) -> Generator[str, None, None]:
     """Yield the address of a server with these settings."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    uvicorn_server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
-    thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        uvicorn_server.should_exit = True
-        thread.join()
-        listener.close()
+    with serving(create_app(settings)) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import doctest
-import json
 import os
 import re
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.darrm_runner import PROGRAM, start
+from support.darrm_runner import PROGRAM
 from support.paths import ROOT
 
 HERE = "http://127.0.0.1:8000"
@@ -63,16 +61,3 @@ def shell_in(folder: Path) -> dict[str, str]:
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Run ``darrm serve`` at a free port; yield its address."""
-    patience = "60"  # on a busy machine a small solve may take seconds
-    process = start("serve", "--port", "0", "--json", cwd=folder, DARRM_WAIT_SECONDS=patience)
-    assert process.stdout is not None
-    with process:
-        try:
-            yield json.loads(process.stdout.readline())["url"]
-        finally:
-            process.kill()

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from solver_cache.process_pool.process import _BOOTSTRAP
+from support import waiting
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT
 
@@ -77,13 +78,14 @@ class Service:
 
     def job(self, id: str, *, until: str | tuple[str, ...] = (), seconds: float = 300) -> dict[str, Any]:
         """Return a job, once it is in one of these states."""
-        end = time.monotonic() + seconds
-        while True:
-            job: dict[str, Any] = self.client.get(f"/v1/jobs/{id}").raise_for_status().json()
-            if not until or job["state"] in until:
-                return job
-            assert time.monotonic() < end, job
-            time.sleep(0.02)
+
+        def job() -> dict[str, Any] | None:
+            found: dict[str, Any] = self.client.get(f"/v1/jobs/{id}").raise_for_status().json()
+            return found if not until or found["state"] in until else None
+
+        found = waiting.until(job, seconds)
+        assert found is not None
+        return found
 
     def kill(self) -> None:
         """End it as a power cut does, with all its workers: none has time for anything."""
@@ -129,10 +131,7 @@ def alive(pid: int) -> bool:
 
 def gone(pids: list[int], seconds: float = 30) -> None:
     """Wait until none of these processes runs."""
-    end = time.monotonic() + seconds
-    while any(alive(pid) for pid in pids):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    waiting.until(lambda: not any(alive(pid) for pid in pids), seconds)
 
 
 def children() -> dict[int, list[int]]:

@@ -165,12 +165,6 @@ def without_solver(argument: tuple[DesignTask, float], _report: Report) -> dict[
     return {}
 
 
-def infinite_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
-    """Solve, and come to a number that is none; in place of `api.tasks.design.design_gamma`."""
-    answer = design_gamma(argument, report)
-    return {**answer, "record": {**answer["record"], "utility": float("inf")}}
-
-
 def highs_alone(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
     """Solve where no other solver than HiGHS is installed; in place of `api.tasks.design.design_gamma`."""
     if argument[0].backend == "highs":

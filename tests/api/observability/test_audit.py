@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from support.darrm_runner import run
 from support.paths import ROOT
 from support.served import serving
+from support.waiting import until
 
 from api.access.keys import create_key
 from api.observability import audit, metrics
@@ -21,14 +21,6 @@ from api.observability.audit import AuditEntry, AuditFile
 
 GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"
 ENTRY = AuditEntry("t", "r", "key 1", "alice", "user", "10.0.0.1", "GET", "/v1/gamma", ["q"], [], 200, 0.1)
-
-
-def until(look: Callable[[], Any], seconds: float = 30.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from support.waiting import until
 
 from api.app import create_app
 from api.observability import traces
@@ -92,10 +92,7 @@ def test_the_link_outlives_the_server_that_was_asked(tmp_path: Path) -> None:
         id = client.post("/v1/jobs", json=body, headers={"traceparent": PARENT}).json()["id"]
     memory = InMemorySpanExporter()
     with traces.traced(memory), TestClient(create_app(settings)) as client:
-        end = time.monotonic() + 60
-        while client.get(f"/v1/jobs/{id}").json()["state"] != "done":
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: client.get(f"/v1/jobs/{id}").json()["state"] == "done")
     (job,) = [span for span in memory.get_finished_spans() if span.name == "job gamma"]
     assert [format(link.context.trace_id, "032x") for link in job.links] == [PARENT.split("-")[1]]
 

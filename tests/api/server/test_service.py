@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from support.service import Service, alive, gone, service
+from support.waiting import until
 
 from api.schemas import DesignRequest
 from darrm_client import DarrmClient
@@ -58,10 +59,7 @@ def proved(answer: dict[str, Any]) -> dict[str, Any]:
 
 def at_work(opened: Service, id: str) -> list[int]:
     """Wait until a job has told of its first round, then return the solver processes."""
-    end = time.monotonic() + 300
-    while opened.job(id, until="running")["progress"] is None:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: opened.job(id, until="running")["progress"])
     return opened.solvers
 
 
@@ -258,9 +256,7 @@ def test_events_end_when_the_server_does_and_go_on_at_the_next(url: str, tmp_pat
 # ------------------------------------------------------------------------------------------------ a rolling restart
 
 
-def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(  # noqa: C901 — one story
-    url: str, tmp_path: Path
-) -> None:
+def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str, tmp_path: Path) -> None:
     settings = {
         "DARRM_SOLVERS": "1",
         "DARRM_STOP_SECONDS": "1",
@@ -290,9 +286,7 @@ def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(  # noqa
             asking = [clients.submit(ask, which) for which in (0, 1)]
             try:
                 for which in (0, 1):
-                    before, end = verified[which], time.monotonic() + 120
-                    while verified[which] < before + 3 and time.monotonic() < end:
-                        time.sleep(0.05)
+                    until(lambda which=which, least=verified[which] + 3: verified[which] >= least)
                     port = int(servers[which].url.rpartition(":")[2])
                     assert servers[which].stop()[0] == 0
                     servers[which] = Service(url, tmp_path, port, **settings)
@@ -340,22 +334,16 @@ def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, 
     with service(url, tmp_path, **settings) as opened:
         id = submitted(opened, SECONDS)
         opened.job(id, until="running")
-        end = time.monotonic() + 300
-        while not opened.solvers:  # the job is claimed first, and the process started then
-            assert time.monotonic() < end
-            time.sleep(0.005)
-        [pid] = opened.solvers
+        [pid] = until(lambda: opened.solvers)  # the job is claimed first, and the process started then
         worker = int(Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
         assert worker != opened.process.pid
         os.kill(worker, signal.SIGKILL)
         gone([pid])
-        told: dict[str, Any] = {"state": ""}
-        end = time.monotonic() + 300
-        while told["state"] != "done":
-            assert time.monotonic() < end
-            try:
-                told = httpx.get(f"{opened.url}/v1/jobs/{id}", timeout=10).json()
-            except httpx.TransportError:  # a connection that the killed worker had accepted
-                time.sleep(0.05)
-        assert told["attempts"] >= 2
+
+        def told() -> Any:
+            with suppress(httpx.TransportError):  # a connection that the killed worker had accepted
+                job = opened.client.get(f"/v1/jobs/{id}").json()
+                return job if job["state"] == "done" else None
+
+        assert until(told)["attempts"] >= 2
         assert not alive(pid)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ import httpx
 import pytest
 from support import postgres
 from support.service import Service, service
+from support.waiting import until
 from test_service import asked_until_there
 
 from darrm_opt import verify
@@ -129,10 +129,3 @@ def test_the_database_is_stopped_killed_and_started_under_load(running: postgres
                 assert kept.get(id_, answer["gamma"]) == pytest.approx(answer["gamma"], abs=1e-9)
     finally:
         store.close()
-
-
-def until(true: Any, seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -9,7 +9,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from support.darrm_runner import refused, run
 from support.paths import ROOT
 from support.served import Answer, Served, connected_from, received, serving, status_from
 from support.service import alive, children, command_line, gone
+from support.waiting import until
 
 from api.access.keys import create_key, revoke_key
 from api.observability import metrics
@@ -79,7 +80,7 @@ def logged(service: Served, *names: str) -> dict[str, dict[str, Any]]:
     def there() -> bool:
         return all(any(f'"{name}"' in line for line in service.log) for name in names)
 
-    assert awaited(there, True)
+    until(there)
     events = [json.loads(line) for line in service.log if line.startswith("{")]
     return {event["request_id"]: event for event in events if event.get("request_id") in names}
 
@@ -232,19 +233,9 @@ def test_a_key_that_is_revoked_is_refused_at_once_and_a_new_one_opens(
 ) -> None:
     service, _, _ = guarded
     key, text = create_key(folder / "keys.json", "bob")
-    assert awaited(lambda: service.ask(GAMMA, X_API_Key=text).status, 200) == 200
+    until(lambda: service.ask(GAMMA, X_API_Key=text).status == 200)
     revoke_key(folder / "keys.json", key.id)
-    assert awaited(lambda: service.ask(GAMMA, X_API_Key=text).status, 401) == 401
-
-
-def awaited(look: Callable[[], T], wanted: T) -> T:
-    """Look until what is wanted is there, for half a minute at most."""
-    for _ in range(300):
-        found = look()
-        if found == wanted:
-            break
-        time.sleep(0.1)
-    return found
+    until(lambda: service.ask(GAMMA, X_API_Key=text).status == 401)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -342,16 +333,16 @@ def test_who_goes_away_is_not_waited_for(tmp_path: Path) -> None:
                 connection.sendall(sent)
                 time.sleep(0.5)
         gone = 'route="/v1/compare",status="499"} 1.0'
-        assert awaited(lambda: gone in service.ask("/metrics").body.decode(), True)
+        until(lambda: gone in service.ask("/metrics").body.decode())
         assert service.ask("/v1/gamma?K=5&m=1&epsilon=0.1").status in {200, 202}
-        assert awaited(lambda: "darrm_requests_open 1.0" in service.ask("/metrics").body.decode(), True)
+        until(lambda: "darrm_requests_open 1.0" in service.ask("/metrics").body.decode())
     assert not [line for line in service.log if "unexpected" in line or "Exception" in line]
 
 
 def test_connections_that_hang_leave_room_for_others_soon(guarded: tuple[Served, str, str]) -> None:
     service, _, _ = guarded
     hanging = [service.connect() for _ in range(60)]
-    assert awaited(lambda: service.ask("/healthz").status, 200) == 200
+    until(lambda: service.ask("/healthz").status == 200)
     for connection in hanging:
         connection.close()
 
@@ -385,14 +376,14 @@ def test_workers_count_together_log_their_loop_and_are_replaced(tmp_path: Path) 
     with serving(tmp_path, "--workers", "2") as service:
         for _ in range(20):
             assert service.ask("/healthz", X_Request_ID="counted").status == 200
-        assert awaited(lambda: 'route="/healthz",status="200"} 20.0' in service.ask("/metrics").body.decode(), True)
+        until(lambda: 'route="/healthz",status="200"} 20.0' in service.ask("/metrics").body.decode())
         ready = {"database": "ok", "solver": "ok", "queue": "ok"}
-        assert awaited(lambda: service.ask("/readyz").json()["checks"], ready) == ready
+        until(lambda: service.ask("/readyz").json()["checks"] == ready)
         first = {event["pid"] for event in map(json.loads, service.log) if event["event"] == "worker starts"}
         assert len(first) == 2
         os.kill(min(first), signal.SIGKILL)
-        assert awaited(lambda: sum("worker starts" in line for line in service.log), 3) == 3
-        assert awaited(lambda: {service.ask("/healthz").status for _ in range(8)}, {200}) == {200}
+        until(lambda: sum("worker starts" in line for line in service.log) == 3)
+        until(lambda: {service.ask("/healthz").status for _ in range(8)} == {200})
         assert (
             'route="/healthz",status="200"} ' in service.ask("/metrics").body.decode()
         )  # the dead worker's counts stay
@@ -423,7 +414,7 @@ def test_workers_share_the_rate_of_a_client_and_none_outlives_the_process_that_s
                 return False
             return True
 
-        assert awaited(listening, False) is False
+        until(lambda: not listening())
 
 
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, "1"), (signal.SIGINT, "1"), (signal.SIGINT, "2")])
@@ -438,7 +429,7 @@ def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
     with serving(tmp_path, DARRM_WAIT_SECONDS="60") as service, service.connect() as waiting:
         assert service.ask("/healthz").status == 200
         waiting.sendall(f"GET {SLOW} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        assert awaited(lambda: b"darrm_jobs_running 1.0" in service.ask("/metrics").body, True) is True
+        until(lambda: b"darrm_jobs_running 1.0" in service.ask("/metrics").body)
         service.process.send_signal(signal.SIGTERM)
         found = b""
         while more := waiting.recv(65536):
@@ -475,10 +466,10 @@ def test_connections_that_are_all_answered_at_the_moment_make_no_room(tmp_path: 
         with service.connect() as beyond:
             assert received(beyond).startswith(b"HTTP/1.1 503 ")
         streams[0].close()
-        assert awaited(lambda: status_from(service, "127.0.0.2", "/healthz"), 200) == 200
+        until(lambda: status_from(service, "127.0.0.2", "/healthz") == 200)
         for stream in streams:
             stream.close()
-        assert awaited(lambda: b'route="wire",status="429"' in service.ask("/metrics").body, True)
+        until(lambda: b'route="wire",status="429"' in service.ask("/metrics").body)
         follow("127.0.0.3", 5)  # many clients behind one proxy
         service.ask(f"/v1/jobs/{id}", "DELETE")
     assert {"refused on the wire: busy", "refused on the wire: too-many-requests"} <= {
@@ -511,7 +502,7 @@ def test_one_client_has_half_of_the_event_streams(tmp_path: Path) -> None:
             with follow(keys[0]) as connection:
                 return connection.recv(12)
 
-        assert awaited(again, b"HTTP/1.1 200") == b"HTTP/1.1 200"
+        until(lambda: again() == b"HTTP/1.1 200")
         service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=keys[0])
 
 
@@ -604,17 +595,12 @@ def test_what_is_open_is_counted(tmp_path: Path) -> None:
             sending.sendall(
                 b"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + b" " * 50_000
             )
-            end = time.monotonic() + 60
-            while counted("darrm_connections_open") != 3 or counted("darrm_received_bytes") < 50_000:
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            until(lambda: counted("darrm_connections_open") == 3 and counted("darrm_received_bytes") >= 50_000)
         assert counted("process_resident_memory_bytes") > 2**25
         assert counted("process_cpu_seconds_total") > 0.1
         assert 10 < counted("process_open_fds") < counted("process_max_fds")
         assert abs(counted("process_start_time_seconds") - time.time()) < 3600
-        while not counted("darrm_loop_lag_seconds_count"):  # it is measured from time to time
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: counted("darrm_loop_lag_seconds_count"))  # it is measured from time to time
         assert counted("darrm_unread_bytes") == counted("darrm_streams_open") == 0
 
 
@@ -653,7 +639,7 @@ def test_a_request_longer_than_the_stop_time_is_answered_503_and_can_be_sent_aga
     with serving(tmp_path, DARRM_STOP_SECONDS="1", DARRM_BODY_SECONDS="60") as service, service.connect() as waiting:
         assert service.ask("/healthz").status == 200
         waiting.sendall(request_)
-        assert awaited(lambda: b"darrm_requests_open 2.0" in service.ask("/metrics").body, True) is True
+        until(lambda: b"darrm_requests_open 2.0" in service.ask("/metrics").body)
         service.process.send_signal(signal.SIGTERM)
         found = b""
         while more := waiting.recv(65536):

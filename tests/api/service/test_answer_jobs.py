@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 from support import solver_tasks as tasks
 from support.live import serving
+from support.waiting import until
 
 from api.access.keys import create_key
 from api.app import create_app
@@ -53,16 +53,15 @@ def client_of(url: str = "memory", **more: Any) -> Iterator[TestClient]:
 def followed(
     client: TestClient,
     id: str,
-    until: tuple[str, ...] = ("done", "failed"),
+    states: tuple[str, ...] = ("done", "failed"),
     **headers: Any,
 ) -> dict[str, Any]:
-    end = time.monotonic() + 300
-    while True:
-        told = dict(client.get(f"/v1/jobs/{id}", headers=headers).raise_for_status().json())
-        if told["state"] in until:
-            return told
-        assert time.monotonic() < end, told
-        time.sleep(0.02)
+
+    def told() -> Any:
+        job = client.get(f"/v1/jobs/{id}", headers=headers).raise_for_status().json()
+        return job["state"] in states and job
+
+    return dict(until(told))
 
 
 def as_new(answer: Any) -> Any:
@@ -213,7 +212,7 @@ def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch)
             client.app.state.service.settings.__dict__["wait_seconds"] = 0.0  # type: ignore[attr-defined]
             jobs.append(client.post("/v1/compare", json=long).json()["id"])
         client.app.state.service.settings.__dict__["wait_seconds"] = 30.0  # type: ignore[attr-defined]
-        followed(client, jobs[0], until=("running",))
+        followed(client, jobs[0], states=("running",))
         assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
         assert client.post("/v1/compose", json=ASKED["compose"]).status_code == 200
         assert client.get("/v1/gamma", params={"K": 5, "m": 2, "epsilon": 0.1}).status_code == 200  # a small γ, solved
@@ -250,10 +249,7 @@ def test_a_certificate_does_not_wait_for_work_of_a_second(monkeypatch: pytest.Mo
         resources = client.app.state.service.resources  # type: ignore[attr-defined]
         question = {"K": 101, "epsilon": 0.1, "Delta": 1e-5, "ms": [3, 4]}
         short = threads.submit(client.post, "/v1/tradeoff", json=question)
-        end = time.monotonic() + 300
-        while not resources.pools["quick"].tasks:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(lambda: resources.pools["quick"].tasks)
         for _ in range(3):
             assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
         assert (resources.pools["quick"].busy, short.done()) == (1, False)
@@ -366,9 +362,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
         client_of(url, solve="off") as other,
     ):  # stopped through a server that does not solve it
         id = client.post("/v1/jobs", json=LARGE).json()["id"]
-        end = time.monotonic() + 60
-        while (followed(client, id, ("running",))["progress"] or {}).get("incumbent") is None:
-            assert time.monotonic() < end
+        until(lambda: (followed(client, id, ("running",))["progress"] or {}).get("incumbent"))
         shown = client.get(f"/v1/jobs/{id}").json()["progress"]["incumbent"]
         assert shown["gap"] == pytest.approx(shown["upper_bound"] - shown["utility"])
         stopped = other.post(f"/v1/jobs/{id}/stop")
@@ -379,10 +373,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
             assert result["status"] == "interrupted"
             assert verify(problem_from_record(result["problem"]), result["gamma"]).margin >= 0
         service = client.app.state.service  # type: ignore[attr-defined]
-        end = time.monotonic() + 60
-        while service.resources.pools["solvers"].busy:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: not service.resources.pools["solvers"].busy)
         monkeypatch.undo()
         again = client.post("/v1/gamma", json=LARGE)
         assert again.status_code == 202  # who asks for the optimum has it solved

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from support import solver_tasks as tasks
+from support.waiting import until_in_loop
 
 from api.access.client_shares import ClientQuota
 from api.access.clients import Client, set_current_client
@@ -55,14 +56,6 @@ def url(tmp_path: Path) -> str:
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(test())
-
-
-async def until(true: Callable[[], bool], seconds: float = 300) -> float:
-    began = time.monotonic()
-    while not true():
-        assert time.monotonic() - began < seconds
-        await asyncio.sleep(0.01)
-    return time.monotonic() - began
 
 
 def solves(*services: DesignService) -> int:
@@ -220,7 +213,7 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
             job = await (other if elsewhere else opened).cancel(ASKED.spec().key)
             assert job is not None
             assert job.state == "cancelled"
-            await until(
+            await until_in_loop(
                 lambda: opened.resources.pools["solvers"].busy == 0, 10
             )  # two seconds, where the machine is not busy
             with pytest.raises(JobCancelled, match="was cancelled; ask again"):
@@ -430,7 +423,7 @@ def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
             await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
         store.close()
         async with service(settings(url)) as opened:
-            await until(lambda: store_state(url, request.key) == "failed")
+            await until_in_loop(lambda: store_state(url, request.key) == "failed")
             job = await opened.get_job(request.key)
             assert job is not None
             assert job.reason == f"It was begun {MAX_ATTEMPTS} times, and each time the server died."

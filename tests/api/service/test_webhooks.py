@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from support.darrm_runner import refused
 from support.served import Served, serving
+from support.waiting import until
 
 from api.access.keys import _write, create_key, list_keys
 from api.service import webhook_delivery
@@ -53,11 +54,8 @@ class Receiver:
     statuses: list[int] = field(default_factory=list)
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
-    def wait(self, count: int = 1, seconds: float = 60.0) -> list[tuple[dict[str, str], bytes]]:
-        end = time.monotonic() + seconds
-        while len(self.got) < count:
-            assert time.monotonic() < end, self.got
-            time.sleep(0.02)
+    def wait(self, count: int = 1) -> list[tuple[dict[str, str], bytes]]:
+        until(lambda: len(self.got) >= count)
         return self.got
 
 
@@ -113,13 +111,6 @@ def ask(served: Served, path: str, content: Any = None, method: str = "POST", **
 def states(served: Served, job: str, **headers: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = served.ask(f"/v1/jobs/{job}/webhooks", "GET", None, **headers).json()["webhooks"]
     return found
-
-
-def until(look: Any, wanted: Any, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while (found := look()) != wanted:
-        assert time.monotonic() < end, found
-        time.sleep(0.05)
 
 
 # ------------------------------------------------------------------------------------------------------- signatures
@@ -526,7 +517,7 @@ def test_the_end_of_a_job_is_told_signed_and_the_client_verifies_it(tmp_path: Pa
         assert event.data["result"] == f"/v1/jobs/{job.id}/result"
         assert headers["content-type"] == "application/json"
         assert len(body) < 2000
-        until(lambda: [each["state"] for each in states(served, job.id)], ["delivered"])
+        until(lambda: [each["state"] for each in states(served, job.id)] == ["delivered"])
         assert states(served, job.id)[0]["secret"] is None
         late = client.jobs.add_webhook(job.id, f"{receiver.url}/late")  # the job is over: told at once
         receiver.wait(2)
@@ -553,10 +544,8 @@ def test_a_webhook_outlives_the_server_that_was_asked_and_is_tried_again(tmp_pat
         with serving(tmp_path, **settings_of(tmp_path, DARRM_LEASE_SECONDS="1")) as served:
             ask(served, f"/v1/jobs/{job}", None, "DELETE")
             receiver.wait(1)
-            until(
-                lambda: [(each["attempts"], each["reason"]) for each in states(served, job)],
-                [(1, "the receiver answered 500")],
-            )
+            refused = [(1, "the receiver answered 500")]
+            until(lambda: [(each["attempts"], each["reason"]) for each in states(served, job)] == refused)
             served.process.kill()  # between two attempts
         with serving(tmp_path, **settings_of(tmp_path)) as served:
             told = receiver.wait(2)

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from support.counted_work import counted, counts
 from support.paths import ROOT
+from support.waiting import until
 
 from darrm_opt import InvalidInput, solve
 from darrm_opt.answers.running_time import solve_seconds
@@ -307,10 +308,7 @@ def test_tasks_shrink_towards_the_end_and_hold_every_problem_once() -> None:
 
 def test_processes_start_before_there_is_a_task() -> None:
     with closing(Processes(2)) as executor:
-        end = time.monotonic() + 60
-        while len(executor.processes) < 2 and time.monotonic() < end:
-            time.sleep(0.01)
-        assert len(executor.processes) == 2
+        until(lambda: len(executor.processes) == 2)
 
 
 def test_a_process_that_dies_while_it_rests_loses_nothing() -> None:
@@ -321,10 +319,7 @@ def test_a_process_that_dies_while_it_rests_loses_nothing() -> None:
             assert (outcome.progress.solved, outcome.progress.losses) == (plan.missing, 0)
             (pid,) = executor.processes
             os.kill(pid, signal.SIGKILL)
-            end = time.monotonic() + 60
-            while executor.processes and time.monotonic() < end:
-                time.sleep(0.01)
-            assert executor.processes == ()
+            until(lambda: executor.processes == ())
 
 
 def test_what_cannot_be_handed_to_a_process_is_told_and_the_next_one_does_what_can() -> None:
@@ -426,9 +421,7 @@ def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[
     command += ["--url", url, "--workers", "1", "--lease", "2"]
     with closing(open_store(url)) as store:
         driver = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        end = time.monotonic() + 120
-        while len(rows(store)) < 2 and driver.poll() is None and time.monotonic() < end:
-            time.sleep(0.005)
+        until(lambda: len(rows(store)) >= 2 or driver.poll() is not None)
         with contextlib.suppress(ProcessLookupError):
             driver.send_signal(how)
         _, said = driver.communicate(timeout=60)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any
 import pytest
 from support import solver_tasks as tasks
 from support.paths import TESTS
+from support.service import gone
+from support.waiting import until_in_loop
 
 from darrm_opt.errors import InvalidInput, NotPrivate, SolveFailed
 from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
@@ -43,13 +44,6 @@ def there(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-async def until(true: Callable[[], bool], seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
 
 
 def begun(path: Path) -> Callable[[], bool]:
@@ -172,12 +166,12 @@ def test_what_is_cancelled_stops(tmp_path: Path, task: Any, survives: bool) -> N
         async with pool() as solvers:
             file = tmp_path / "pid"
             running = asyncio.create_task(solvers.run(task, str(file)))
-            await until(begun(file))
+            await until_in_loop(begun(file))
             pid = int(file.read_text(encoding="ascii"))
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-            await until(lambda: solvers.state.busy == 0, 10)
+            await until_in_loop(lambda: solvers.state.busy == 0, 10)
             assert there(pid) == survives
             assert await solvers.run(tasks.double, 1) == 2
             assert (solvers.state.killed, solvers.state.started) == ((0, 1) if survives else (1, 2))
@@ -221,7 +215,7 @@ def test_a_process_killed_at_rest_is_replaced() -> None:
         async with pool() as solvers:
             first = await solvers.run(tasks.who, None)
             os.kill(first, signal.SIGKILL)
-            await until(lambda: not there(first))  # not even as a zombie
+            await until_in_loop(lambda: not there(first))  # not even as a zombie
             assert await solvers.run(tasks.who, None) != first
             assert solvers.state.crashed == 1
 
@@ -275,14 +269,14 @@ def test_a_process_that_has_served_long_goes_on_until_its_successor_is_ready(mon
             assert {await solvers.run(tasks.who, None) for _ in range(9)} == {first}
             assert (starts.count, solvers.state.retired) == (2, 0)
             starts.go.set()
-            await until(lambda: solvers.state.retired == 1)
+            await until_in_loop(lambda: solvers.state.retired == 1)
             second = await solvers.run(tasks.who, None)
             assert second != first
-            await until(lambda: solvers.processes == (second,))
+            await until_in_loop(lambda: solvers.processes == (second,))
             while solvers.state.retired == 1:  # also one whose successor is ready in the middle of a task
                 pid = await solvers.run(tasks.who, None)
                 assert pid == second or solvers.state.retired == 2
-            await until(lambda: solvers.state.alive == 1)
+            await until_in_loop(lambda: solvers.state.alive == 1)
             assert (solvers.state.started, solvers.state.crashed, solvers.state.killed) == (3, 0, 0)
 
     run(test)
@@ -314,16 +308,16 @@ def test_one_process_stays_where_an_old_one_dies_before_its_successor_takes_over
                 await solvers.run(tasks.who, None)
             first = await solvers.run(tasks.who, None)
             busy = asyncio.create_task(solvers.run(tasks.deaf, str(file), retries=0))
-            await until(begun(file))
+            await until_in_loop(begun(file))
             if late:
                 starts.go.set()
-                await until(lambda: [*solvers._successors.values()] != [None])
+                await until_in_loop(lambda: [*solvers._successors.values()] != [None])
             os.kill(first, signal.SIGKILL)
             with pytest.raises(ProcessLost):
                 await busy
             assert await solvers.run(tasks.who, None) != first
             starts.go.set()
-            await until(lambda: solvers.state.alive == 1 and not solvers._successors)
+            await until_in_loop(lambda: solvers.state.alive == 1 and not solvers._successors)
             assert await solvers.run(tasks.double, 3) == 6
             assert (solvers.state.started, solvers.state.crashed) == (2 if late else 3, 1)
 
@@ -335,7 +329,7 @@ def test_closing_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
         solvers = ProcessPool(1)
         file = tmp_path / "pid"
         running = [asyncio.create_task(solvers.run(tasks.deaf, str(file))) for _ in range(3)]
-        await until(begun(file))
+        await until_in_loop(begun(file))
         [pid] = solvers.processes
         await solvers.close()
         assert not there(pid)
@@ -395,7 +389,4 @@ def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
         assert len(pids) == 2
         assert all(there(pid) for pid in pids)
         parent.kill()
-    end = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    gone(pids)

@@ -1,0 +1,31 @@
+"""Waiting for what other threads and processes do, for minutes at most: a busy machine is not a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PAUSE = 0.03
+"""Between two looks [s]: to ask a server more often takes more of the processor than what is waited for."""
+
+
+def until(look: Callable[[], T], seconds: float = 300) -> T:
+    """Look until what is seen is true, and return it."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"it did not come about: {found}"
+        time.sleep(PAUSE)
+    return found
+
+
+async def until_in_loop(look: Callable[[], T], seconds: float = 300) -> T:
+    """The same in an event loop, which goes on meanwhile."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"it did not come about: {found}"
+        await asyncio.sleep(PAUSE)
+    return found

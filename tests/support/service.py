@@ -83,9 +83,7 @@ class Service:
             found: dict[str, Any] = self.client.get(f"/v1/jobs/{id}").raise_for_status().json()
             return found if not until or found["state"] in until else None
 
-        found = waiting.until(job, seconds)
-        assert found is not None
-        return found
+        return dict(waiting.until(job, seconds))
 
     def kill(self) -> None:
         """End it as a power cut does, with all its workers: none has time for anything."""

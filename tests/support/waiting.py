@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 PAUSE = 0.03
 """Between two looks [s]: to ask a server more often takes more of the processor than what is waited for."""
 
 
-def until(look: Callable[[], T], seconds: float = 300) -> T:
+def until(look: Callable[..., Any], seconds: float = 300) -> Any:
     """Look until what is seen is true, and return it."""
     end = time.monotonic() + seconds
     while not (found := look()):
@@ -22,7 +20,7 @@ def until(look: Callable[[], T], seconds: float = 300) -> T:
     return found
 
 
-async def until_in_loop(look: Callable[[], T], seconds: float = 300) -> T:
+async def until_in_loop(look: Callable[..., Any], seconds: float = 300) -> Any:
     """The same in an event loop, which goes on meanwhile."""
     end = time.monotonic() + seconds
     while not (found := look()):

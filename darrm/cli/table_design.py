@@ -11,6 +11,7 @@ from darrm_opt.problem import Privacy, Problem
 
 if TYPE_CHECKING:
     from darrm_opt.planning.baselines import MechanismComparison
+    from darrm_opt.planning.group_baselines import GroupBaseline
     from darrm_opt.tables.group_solver import GroupSolution
     from darrm_opt.tables.groups import GroupProblem, VoterGroup
     from darrm_opt.tables.problem import PluralityProblem
@@ -20,6 +21,9 @@ DEFAULT_OBJECTIVE = "dirichlet(1)"
 
 MAX_ROWS = 40
 """Vote counts that the text shows; --json has them all."""
+
+QUICK = 1.0
+"""Expected seconds of a solve up to which the mechanisms that people use are shown beside it."""
 
 LONG = 60.0
 """Seconds from which an expected time is told beforehand."""
@@ -131,8 +135,20 @@ def _show_groups(
         solution = _solved_groups(problem, objective, design, limit, seconds)
     if output is not None:
         write_json(output, solution_record(solution))
-    answer(as_json(solution_json(solution)) if json else _text(solution))
+    baselines = _baselines(problem, objective) if seconds <= QUICK else ()
+    if json:
+        utilities = {one.name: one.utility for one in baselines}
+        answer(as_json(solution_json(solution) | ({"utilities": utilities} if baselines else {})))
+    else:
+        answer(_text(solution, baselines))
     end(exit_code_of(solution.status))
+
+
+def _baselines(problem: GroupProblem, objective: Any) -> tuple[GroupBaseline, ...]:
+    from darrm_opt.planning.group_baselines import group_baselines
+
+    with ProgressDisplay("comparing mechanisms"):
+        return group_baselines(problem, objective)
 
 
 def _say_if_long(seconds: float, limit: Any) -> None:
@@ -201,9 +217,12 @@ def _rule_text(comparison: MechanismComparison) -> str:
     )
 
 
-def _text(solution: GroupSolution) -> str:
+def _text(solution: GroupSolution, baselines: tuple[GroupBaseline, ...]) -> str:
+    from darrm_opt.design.report import columns
+
     problem, cells, chances = solution.problem, solution.problem.cells, solution.table.chances
     groups = "; ".join(map(str, problem.groups))
+    rows = [[one.name.replace("_", " "), f"{one.utility:.6f}", one.parameter] for one in baselines]
     lines = [
         f"{problem.classes} classes, voters {groups}, affected {problem.affected}.",
         f"the released class is ({problem.target.epsilon:g}, {problem.target.delta:g})-private",
@@ -213,6 +232,7 @@ def _text(solution: GroupSolution) -> str:
         f"private    proved for these very numbers over {solution.certificate.corners:,} corners",
         f"status     {solution.status.value}: {solution.status.advice}",
         "",
+        *([columns(["at the same privacy", "utility", ""], rows), ""] if rows else []),
         "votes of each class, group by group, and the chance of each class (other orders follow by symmetry):",
     ]
     for place in cells.first[:MAX_ROWS].tolist():

@@ -151,6 +151,23 @@ class GroupTruth:
         return f"truth({','.join(repr(a) for a in self.chances)})"
 
 
+@dataclass(frozen=True, eq=False)
+class GroupWorth:
+    """Utility of each output by its counts, times their probability, as numbers."""
+
+    values: Array  # shape (counts, outputs)
+    price: float = 0.0
+
+    def worth(self, cells: GroupCells) -> Array:
+        """Return the numbers."""
+        if self.values.shape != (len(cells.counts), cells.outputs):
+            raise InvalidInput("values", self.values.shape, f"shape {(len(cells.counts), cells.outputs)}")
+        return self.values
+
+    def __str__(self) -> str:
+        return "worth(…)"
+
+
 def as_group_objective(
     text: str | AnyGroupObjective | PluralityPrior,
     price: float = 0.0,
@@ -162,7 +179,7 @@ def as_group_objective(
     shared(a,a) is dirichlet(a), as for γ; shared(a,b) is beta(a,b). ``weights`` are what one vote of each group is
     worth; equal ones are none. A truth has neither ties nor weights: its votes weigh what they tell.
     """
-    if isinstance(text, GroupObjective | GroupTruth):
+    if isinstance(text, GroupObjective | GroupTruth | GroupWorth):
         return text
     weigh = None if weights is None else tuple(weights)
     if weigh is not None and len(set(weigh)) == 1 and 0 < weigh[0] < math.inf:
@@ -188,7 +205,7 @@ def as_group_objective(
     return GroupObjective(parse_prior(text), ties, price, weigh)
 
 
-AnyGroupObjective = GroupObjective | GroupTruth
+AnyGroupObjective = GroupObjective | GroupTruth | GroupWorth
 """What can be maximised."""
 
 

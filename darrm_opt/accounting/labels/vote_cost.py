@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
@@ -33,7 +33,7 @@ from darrm_opt.accounting.labels.three_cells import label_divergence
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import real_number, whole_number
-from darrm_opt.rounding import ULP, up
+from darrm_opt.rounding import ULP, down, up
 
 MIN_DISCRETE_SIGMA = 1.0
 """Least σ [votes] of discrete noise: below, it is no longer close to a Gaussian."""
@@ -131,7 +131,12 @@ class VoteCost:
 
 
 def vote_cost(
-    releases: Sequence[VoteReleases], delta: float, *, classes: int | None = None, affected: int = 1
+    releases: Sequence[VoteReleases],
+    delta: float,
+    *,
+    classes: int | None = None,
+    affected: int = 1,
+    weight: float = 1.0,
 ) -> VoteCost:
     """Return what labels and checks of a noisy vote cost together.
 
@@ -140,6 +145,8 @@ def vote_cost(
         delta: δ of all together [probability], in (0, 1).
         classes: number of classes, ≥ 2; None for any number.
         affected: votes r ≥ 1 that one record can move from their classes to others.
+        weight: what each of these votes counts, where voters have weights of their own, > 0 [votes]: their records have
+            an ε of their own. The noise is then continuous.
 
     Returns:
         ε at ``delta`` by each account.
@@ -161,7 +168,12 @@ def vote_cost(
     if classes is not None:
         whole_number(classes, "classes", "a number of classes, at least 2", least=2)
     whole_number(affected, "affected", "a number of votes, at least 1")
+    weight = real_number(weight, "weight", "a number of votes above 0", above=0, below=math.inf)
     transcript = [release for release in releases if release.count]
+    if weight != 1.0:  # in units of the votes that move, the noise is σ/w, and the other counts are any real numbers
+        if any(release.noise == "discrete" for release in transcript):
+            raise InvalidInput("weight", weight, "1 where the noise is discrete")
+        transcript = [replace(release, sigma=down(release.sigma / weight, 2)) for release in transcript]
     if not transcript:
         return VoteCost(delta, 0.0, 0.0, 0.0, EpsilonBound(0.0, "nothing is released"))
     variance = sum(release.count * release.shift(affected) ** 2 for release in transcript) * (

@@ -1,0 +1,74 @@
+"""What else groups can release: private by enumeration, below the bound, and what is known of each."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+from support.group_exact import Enumeration, random_problem
+from support.refusals import refused
+
+from darrm_opt import Privacy
+from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
+from darrm_opt.planning.group_baselines import group_baselines, subsampled
+from darrm_opt.tables.group_solver import GroupObjective, solve_groups
+from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.priors import Dirichlet
+from darrm_opt.tables.problem import histograms
+
+
+@pytest.mark.parametrize("seed", range(200, 208))
+def test_all_are_private_and_none_is_above_the_bound(seed: int) -> None:
+    case = random_problem(np.random.default_rng(seed))
+    target = Privacy(case["epsilon"], case["delta"])
+    groups = [group_of(*group) for group in case["groups"]]
+    problem = GroupProblem(case["classes"], groups, target, case["affected"], abstention=case["abstention"])
+    bound = solve_groups(problem).upper_bound
+    every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
+    for baseline in group_baselines(problem):
+        assert baseline.utility <= bound
+        assert every.worst_excess(baseline.table.probabilities, case["epsilon"], case["delta"], 1) <= 0
+
+
+def test_known_answers() -> None:
+    alike = {one.name: one.utility for one in group_baselines(GroupProblem(3, [group_of(5, 0.5)], Privacy(1.0)))}
+    assert alike["one_voter"] == pytest.approx(0.7333, abs=5e-5)
+    assert "worst_group" not in alike
+    two = GroupProblem(2, [group_of(6, 0.1), group_of(5, 0.5)], Privacy(0.6))
+    utilities = {one.name: one.utility for one in group_baselines(two)}
+    assert 2 * utilities["worst_group"] - 1 == pytest.approx(0.677, abs=1e-3)
+    assert utilities["best_subset"] > utilities["worst_group"]
+    weighted = group_baselines(two, GroupObjective(Dirichlet(1.0), weights=(1.0, 2.0)))
+    assert "worst_group" not in {one.name for one in weighted}
+
+
+@pytest.mark.parametrize(("K", "classes", "m"), [(4, 3, 2), (5, 2, 3), (4, 4, 3)])
+def test_a_subsample_is_the_plurality_of_every_draw(K: int, classes: int, m: int) -> None:
+    cells = histograms(K, classes, 1, abstention=False)
+    chances = subsampled(cells, m)
+    for number, partition in enumerate(cells.partitions):
+        voters = [c for c, votes in enumerate(partition) for _ in range(votes)]
+        exact = [Fraction(0)] * classes
+        for drawn in combinations(voters, m):
+            counts = [drawn.count(c) for c in range(classes)]
+            leaders = [c for c in range(classes) if counts[c] == max(counts)]
+            for c in leaders:
+                exact[c] += Fraction(1, math.comb(K, m) * len(leaders))
+        for cell in np.flatnonzero(cells.owners == number).tolist():
+            assert chances[cell] == pytest.approx(float(exact[partition.index(int(cells.values[cell]))]), abs=1e-12)
+
+
+@pytest.mark.parametrize(("weight", "epsilon"), [(0.5, 0.935), (1.0, 2.013), (1.5, 3.18), (2.0, 4.425)])
+def test_weights_give_each_group_an_epsilon_of_its_own(weight: float, epsilon: float) -> None:
+    # Individualised PATE: 286 labels at 40 votes, 640 checks at 150.
+    releases = [VoteReleases("check", 150, 640), VoteReleases("label", 40, 286)]
+    assert vote_cost(releases, 1e-5, weight=weight).epsilon == pytest.approx(epsilon, abs=1e-3)
+    assert vote_cost(releases, 1e-5, weight=weight).epsilon >= vote_cost(releases, 1e-5, weight=weight / 2).epsilon
+
+
+def test_discrete_noise_has_no_weights() -> None:
+    with refused("weight"):
+        vote_cost([VoteReleases("label", 40, 10, "discrete")], 1e-5, weight=2.0)

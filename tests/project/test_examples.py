@@ -85,6 +85,15 @@ def test_stronger_than_a_voter() -> None:
     assert "Every answer has fresh randomness" in out
 
 
+def test_federated_groups() -> None:
+    out = printed("federated_groups.py")
+    assert out.startswith("23 tables, one for each attendance.")
+    chances = [float(found) for found in re.findall(r"class [012], right with chance (0\.\d+)$", out, re.MULTILINE)]
+    assert len(chances) == 6
+    assert min(chances) > 0.85  # what any hospital alone knows
+    assert re.search(r"epsilon = 2\.40 for everybody;\n  records of phones: 2\.40;   records of hospitals: 1\.20", out)
+
+
 def test_class_votes() -> None:
     out = printed("class_votes.py")
     shown = {name.strip(): float(value) for name, value in re.findall(r"^  ([a-z_ ]+?) +(0\.\d+)$", out, re.MULTILINE)}

@@ -54,7 +54,8 @@ def main() -> None:
         groups = [VoterGroup(K, CLIENTS[name][1]) for name, K in present.items()]
         problem = GroupProblem(CLASSES, groups, Privacy(0.4), 1)
         found = cached_groups(problem, GroupTruth(tuple(CLIENTS[name][2] for name in present)), store=store)
-        assert found.hit  # nothing is solved while clients wait
+        if not found.hit:
+            raise RuntimeError("no table for this attendance: clients would wait for a solve")
         mechanism = GroupTableMechanism(problem, found.solution.table, fresh=True)
         chances = np.concatenate([np.full(K, CLIENTS[name][2]) for name, K in present.items()])
         wrong = (truth + rng.integers(1, CLASSES, len(chances))) % CLASSES

@@ -79,6 +79,9 @@ class DarrmClient:
         retries: how often a request is sent again after a failure that may pass.
         tls: what is trusted for ``https``; None for the system's certificates.
         proxy: URL of an HTTP proxy; None for none. Proxies and passwords in the environment are not used.
+        fallback: ``file:///…`` of a table that is asked where a service cannot be reached, is busy, late or at fault,
+            after its ``retries``; None for none. What neither has raises the service's error. Jobs and stored designs
+            are the service's alone.
 
     Guarantees:
         Every γ that it returns was proved private by this process, for the problem that was asked, from its bits.
@@ -111,13 +114,14 @@ class DarrmClient:
         retries: int = RETRIES,
         tls: ssl.SSLContext | None = None,
         proxy: str | None = None,
+        fallback: str | None = None,
     ) -> None:
         address = os.environ.get(URL_VARIABLE, "") if url is None else url
         if timeout is not None and not real_number(timeout, "timeout", SECONDS) > 0:
             raise InvalidInput("timeout", timeout, SECONDS)
         retries = whole_number(retries, "retries", "a whole number of tries after the first, at least 0", least=0)
         key = os.environ.get(KEY_VARIABLE) or None if key is None else key
-        self._backend, self._timeout = connect(address, key, timeout, retries, tls, proxy), timeout
+        self._backend, self._timeout = connect(address, key, timeout, retries, tls, proxy, fallback), timeout
         self.jobs = JobsClient(self._backend, timeout)
         self.designs = DesignsClient(self._backend, timeout)
 

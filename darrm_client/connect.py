@@ -18,11 +18,21 @@ _ACCEPTED = "http://HOST:PORT or https://HOST of a service, or file:///PATH of a
 
 
 def connect(
-    url: str, key: str | None, timeout: float | None, retries: int, tls: ssl.SSLContext | None, proxy: str | None
+    url: str,
+    key: str | None,
+    timeout: float | None,
+    retries: int,
+    tls: ssl.SSLContext | None,
+    proxy: str | None,
+    fallback: str | None = None,
 ) -> ClientBackend:
-    """Return the backend for a URL; nothing is sent yet."""
+    """Return the backend for a URL; nothing is sent yet. ``fallback``: the file URL of a table."""
     if not url:
         raise InvalidInput("url", url, _ACCEPTED, "Set DARRM_URL, or give the URL.")
+    if fallback is not None and (url.startswith("file:") or not fallback.startswith("file:")):
+        raise InvalidInput(
+            "fallback", _without_password(fallback), "file:///PATH of a table, behind the URL of a service"
+        )
     key = None if key is None else header_key(key)
     if url.startswith("file:"):
         from darrm_client.table_backend import TableBackend, open_table
@@ -33,7 +43,12 @@ def connect(
 
     if proxy is not None:
         check_proxy(proxy)
-    return HttpBackend(Transport(service_url(url), key, timeout, retries, tls, proxy))
+    transport = Transport(service_url(url), key, timeout, retries, tls, proxy)
+    if fallback is None:
+        return HttpBackend(transport)
+    from darrm_client.table_backend import FallbackBackend, open_table
+
+    return FallbackBackend(transport, open_table(table_path(fallback)))
 
 
 def header_key(key: str) -> str:

@@ -16,8 +16,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
-from darrm_client.errors import AnswerNotFound, ClientError
-from darrm_client.transport import Deadline
+from darrm_client.errors import (
+    AnswerNotFound,
+    ClientError,
+    DeadlineExceeded,
+    ServiceBusy,
+    ServiceFailed,
+    ServiceUnreachable,
+)
+from darrm_client.http_backend import HttpBackend
+from darrm_client.transport import Deadline, Transport
 from darrm_opt.answers import DRAW
 from darrm_opt.answers.plurality import design_plurality, group_spec, plurality_to_dict, stored_groups, table_to_dict
 from darrm_opt.answers.verification import certificate_to_dict, certify
@@ -432,3 +440,28 @@ READERS: dict[str, Reader] = {
     ".json": _records,
 }
 """By the end of a file's name."""
+
+
+class FallbackBackend(HttpBackend):
+    """A service, and a table that answers where the service does not: a client proves both alike."""
+
+    def __init__(self, transport: Transport, store: Store) -> None:
+        super().__init__(transport)
+        self._table = TableBackend(store)
+
+    def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Return the service's answer, or the table's where the service is away, busy, late or at fault."""
+        try:
+            return super().ask(verb, body, deadline)
+        except (ServiceUnreachable, ServiceBusy, ServiceFailed, DeadlineExceeded) as err:
+            try:
+                answer = self._table.ask(verb, body, deadline)
+            except ClientError as missing:
+                raise err from missing  # what the service said is what the caller can do something about
+            _LOG.warning("%s The answer to %s is that of the table.", err, verb)
+            return answer
+
+    def close(self) -> None:
+        """Let go of both."""
+        super().close()
+        self._table.close()

@@ -21,6 +21,7 @@ EXTRAS = {
     "fastapi": ("fastapi", "serve"),
     "filelock": ("filelock", "store"),
     "flint": ("python-flint", "exact"),
+    "flwr": ("flwr", ""),
     "gurobipy": ("gurobipy", "gurobi"),
     "httpcore": ("httpcore", "serve"),
     "httptools": ("httptools", "serve"),
@@ -40,7 +41,8 @@ EXTRAS = {
     "sqlalchemy": ("SQLAlchemy", "store"),
     "uvicorn": ("uvicorn", "serve"),
 }
-"""By the name that is imported: the package, and the extra of darrm-opt that brings it."""
+"""By the name that is imported: the package, and the extra of darrm-opt that brings it; none where it pins versions of
+what the service runs on, so that no lock could hold both."""
 
 
 def require(module: str, feature: str) -> Any:
@@ -79,6 +81,10 @@ def missing_package(err: ImportError, feature: str) -> BackendUnavailable | None
     if entry is None:
         return None
     package, extra = entry
+    if not extra:
+        return BackendUnavailable(
+            f"{feature} needs the package {package}, which is not installed: pip install {package}."
+        )
     return BackendUnavailable(
         f"{feature} needs the package {package}, which is not installed: pip install 'darrm-opt[{extra}]'."
     )

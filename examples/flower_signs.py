@@ -1,75 +1,29 @@
-"""Flower: a strategy that releases only private majorities of the clients' signs.
+"""Signs: a server that learns from nothing but private majorities of its clients' signs, as with Flower.
 
-Each round, each client answers for every coordinate whether its weight should grow, and randomises that bit with fresh
-coins (`randomised`), so each answer is ε-DP by itself. The server keeps no answer: it releases the majority of each
-coordinate through one proved γ, charges it to a budget, and moves every weight by one step. One record may be at every
-client.
+Each round, each client answers for every coordinate whether its weight should grow, and randomises that sign with fresh
+coins, so each answer is ε-DP by itself. The server keeps no answer: it releases the majority of each coordinate through
+one proved γ, charges it to a budget, and moves every weight by one step. One record may be at every client.
 
-    strategy = private_sign_strategy(release, weights, step=0.1)      # needs flwr
-    flwr.server.ServerAppComponents(strategy=strategy, config=...)
-
-`majority_step` is the whole of it and needs NumPy alone; run as a program this file trains with it, without Flower.
+With Flower, the server's part is a strategy, `darrm_opt.integrations.flower.private_signs`; run as a program this file
+trains the same way without it.
 """
 
 from __future__ import annotations
 
-import math
 import tempfile
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt import Privacy, PrivateVote, plan
-from darrm_opt.release import ReleaseLog
+from darrm_opt.release import ReleaseLog, SeededRandomnessForTestsOnly, randomised_signs, release_signs
 
 CLIENTS, ROUNDS, EPSILON, TOTAL = 15, 6, 0.8, Privacy(8.0, 1e-3)
 
+REPEATED = SeededRandomnessForTestsOnly(5)
+"""So that the example repeats itself; clients and servers leave it out, and use the operating system's."""
+
 Array = NDArray[np.float64]
-
-
-def randomised(signs: NDArray[np.bool_], chance: np.random.Generator) -> NDArray[np.uint8]:
-    """Return the bits as a client sends them: each kept with probability e^ε/(1 + e^ε).
-
-    A real client draws from the operating system's randomness; this generator is seeded so that the example repeats
-    itself.
-    """
-    is_kept = chance.random(signs.shape) < 1 / (1 + math.exp(-EPSILON))
-    return np.where(is_kept, signs, ~signs).astype(np.uint8)
-
-
-def majority_step(weights: list[Array], answers: list[list[Array]], release: PrivateVote, step: float) -> list[Array]:
-    """Return the weights, each moved by one step in the direction of its private majority.
-
-    ``answers`` has, for each of exactly K clients, 0 or 1 for every weight.
-    """
-    if len(answers) != release.mechanism.K:
-        raise ValueError(f"{len(answers)} clients answered; γ was designed for {release.mechanism.K}")
-    votes = np.stack([np.concatenate([part.ravel() for part in answer]) for answer in answers], axis=1)
-    up = iter(np.asarray(release.release_many(votes), dtype=np.float64))  # a row of votes, and a bit, for each weight
-    return [w + step * (2.0 * np.array([next(up) for _ in range(w.size)]).reshape(w.shape) - 1.0) for w in weights]
-
-
-def private_sign_strategy(release: PrivateVote, weights: list[Array], *, step: float, **options: Any) -> Any:
-    """Return a Flower strategy; a round in which not exactly K clients answer releases nothing and changes nothing."""
-    from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
-    from flwr.server.strategy import FedAvg
-
-    class PrivateSigns(FedAvg):  # type: ignore[misc,unused-ignore]  # flwr may be missing
-        weights: list[Array]
-
-        def aggregate_fit(self, _round: int, results: list[Any], failures: list[Any]) -> tuple[Any, dict[str, Any]]:
-            if failures or len(results) != release.mechanism.K:
-                return ndarrays_to_parameters(self.weights), {"released": 0}
-            answers = [parameters_to_ndarrays(result.parameters) for _, result in results]
-            self.weights = majority_step(self.weights, answers, release, step)
-            return ndarrays_to_parameters(self.weights), {"released": sum(w.size for w in self.weights)}
-
-    K = release.mechanism.K
-    settings = {"fraction_fit": 1.0, "min_fit_clients": K, "min_available_clients": K, **options}
-    strategy = PrivateSigns(initial_parameters=ndarrays_to_parameters(weights), **settings)
-    strategy.weights = weights
-    return strategy
 
 
 def main() -> None:
@@ -79,22 +33,22 @@ def main() -> None:
     best = plan(CLIENTS, Privacy(EPSILON), bits, TOTAL, fresh=True, mechanisms=("majority", "optimal")).best
     if best is None or best.release is None:
         raise SystemExit("nothing to release")
-    print(f"{best.mechanism}: each of {bits} bits is the majority with probability {best.accuracy:.3f}")
+    print(f"{best.name}: each of {bits} bits is the majority with probability {best.accuracy:.3f}")
     with tempfile.TemporaryDirectory() as folder:  # a real server keeps its release log: it survives restarts
         log = ReleaseLog.create(f"{folder}/releases.log", best.release, budget=TOTAL, fresh=True)
-        train(PrivateVote(best.release, log), truth)
+        train(PrivateVote(best.release, log, source=REPEATED), truth)
         print(f"{log.spent} of {log.limit} releases are spent, within ({TOTAL.epsilon:g}, {TOTAL.delta:g})")
 
 
 def train(release: PrivateVote, truth: Array) -> None:
     """Train, and say how far the weights are from the truth."""
-    rng, weights = np.random.default_rng(3), [np.zeros(2)]
+    rng, weights = np.random.default_rng(3), np.zeros(2)
     features = rng.normal(size=(CLIENTS, 40, 2))
     for number in range(ROUNDS):
-        gradients = [x.T @ (x @ weights[0] - x @ truth) for x in features]
-        answers = [[randomised(gradient < 0, rng).astype(np.float64)] for gradient in gradients]
-        weights = majority_step(weights, answers, release, 0.6 / (1 + number / 3))
-    print(f"distance to the truth: {np.linalg.norm(truth):.2f} before, {np.linalg.norm(weights[0] - truth):.2f} after")
+        gradients = [x.T @ (x @ weights - x @ truth) for x in features]
+        answers = [randomised_signs(-gradient, EPSILON, REPEATED) for gradient in gradients]  # at each client
+        weights = weights + 0.6 / (1 + number / 3) * release_signs(release, answers)
+    print(f"distance to the truth: {np.linalg.norm(truth):.2f} before, {np.linalg.norm(weights - truth):.2f} after")
 
 
 if __name__ == "__main__":

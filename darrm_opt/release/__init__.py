@@ -5,6 +5,7 @@ log      `ReleaseLog`: the releases of one mechanism on such a file, charged onc
 sampler  `EnsembleSampler`: fresh and secret samples of the records, for queries that are charged the sampled price
 counter  `ReleaseCounter`: the same in the memory of one process
 vote     `PrivateVote`: any mechanism, charged before an answer leaves
+signs    vectors of ±1: randomised by clients, and the private majority of each coordinate
 """
 
 from darrm_opt.accounting.cost import Quota
@@ -13,6 +14,7 @@ from darrm_opt.randomness import ExactCoins, RandomSource, SeededRandomnessForTe
 from darrm_opt.release.errors import BatchWithheld, BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
 from darrm_opt.release.log import ReleaseLog
 from darrm_opt.release.sampler import EnsembleSampler, Sample
+from darrm_opt.release.signs import randomised_signs, release_signs
 from darrm_opt.release.vote import PrivateVote, ReleaseCounter
 
 __all__ = [
@@ -32,4 +34,6 @@ __all__ = [
     "SeededRandomnessForTestsOnly",
     "SystemRandomness",
     "most_releases",
+    "randomised_signs",
+    "release_signs",
 ]

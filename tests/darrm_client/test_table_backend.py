@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.refusals import refused
 
-from darrm_client import AnswerNotFound, ClientError, DarrmClient, VerifiedAnswer
+from darrm_client import AnswerNotFound, ClientError, DarrmClient, ServiceUnreachable, VerifiedAnswer
 from darrm_client.table_backend import READERS
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
 from darrm_opt.answers.accounting import plan_to_dict
@@ -268,3 +269,18 @@ def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
             client.plurality(problem, "dirichlet(3)")
         cost = client.cost("laplace", 11, 20, total=Privacy(1.0, 1e-5))
         assert cost.mechanism.epsilon(20, 1e-5) == cost.epsilon <= 1.0
+
+
+def test_a_table_answers_where_the_service_does_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    away, table = "http://127.0.0.1:1", written(tmp_path, ".jsonl")
+    with DarrmClient(away, retries=0, fallback=table) as client, caplog.at_level(logging.WARNING, "darrm_client"):
+        answer = client.gamma(PROBLEM)
+        assert (answer.exact, answer.gamma.tolist()) == (True, SOLUTIONS[PROBLEM].gamma.tolist())
+        assert "The answer to gamma is that of the table" in caplog.text
+        with pytest.raises(ServiceUnreachable):
+            client.gamma(MISSING)
+        with pytest.raises(ServiceUnreachable):
+            client.jobs.submit(PROBLEM)
+    for url, fallback in ((table, table), (away, away)):
+        with refused("fallback"):
+            DarrmClient(url, fallback=fallback)

@@ -49,7 +49,7 @@ LAYERS = (
     {"bagging", "release"},
     {"audit", "planning", "plurality"},
     {"figures"},
-    {"learning"},
+    {"learning", "integrations"},
     {"literature"},
     {"answers"},
     {""},  # darrm_opt/__init__.py, which re-exports

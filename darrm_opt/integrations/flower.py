@@ -27,7 +27,7 @@ _FEATURE = "A strategy for Flower"
 
 
 def private_signs(votes: PrivateVote | Mapping[int, PrivateVote], step: float, **options: Any) -> Any:
-    """Return a Flower strategy (`flwr.serverapp.strategy`, its message API) that releases majorities of signs.
+    """Return a strategy for the message API of Flower that releases majorities of signs.
 
     Args:
         votes: what releases the majority of K clients; or one for each K that may answer, each designed for the same

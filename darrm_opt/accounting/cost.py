@@ -30,7 +30,7 @@ from darrm_opt.accounting.cheapest import evaluate, event_accounts
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
+from darrm_opt.accounting.law_pairs import AnyVotes, BitPairs, LawPairs
 from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.problem import Privacy, real_number, whole_number
@@ -67,6 +67,8 @@ class ReleaseBounds:
     laws: Callable[[], LawPairs] | None = None
     # a bound on the power divergences, or None where it follows from ``laws`` or is not known; likewise
     divergence: Callable[[], PowerDivergence | None] | None = None
+    # pairs of laws of any votes, for a privacy loss distribution, or None where ``laws`` or ``privacy`` serve; likewise
+    any_votes: Callable[[], AnyVotes] | None = None
 
     def event(self) -> Privacy | None:
         """Return an (ε, δ) of one release: the one that is proved, or the largest loss of all pairs of laws."""

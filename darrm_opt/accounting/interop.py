@@ -1,31 +1,41 @@
-"""Conversion of releases of a γ for other libraries: a ``dp_accounting`` PLD or event, and an OpenDP privacy map.
+"""Conversion of releases for other libraries: a ``dp_accounting`` PLD or event, and an OpenDP privacy map.
 
-The conversion uses the exact profile of the release (`release_profile`), not its (mε, δ), and is never optimistic: the
-bound on rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library knows
-of it. That is sound under composition: masses that err by g in sum, composed with anything, err by at most g times the
-finite mass of the other, and an infinite loss larger by g raises the composed one by exactly that.
+The conversion of a γ uses the exact profile of the release (`release_profile`), not its (mε, δ); that of another
+mechanism the laws of its answer, of these votes or of any, also where the records are sampled. It is never optimistic:
+the bound on rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library
+knows of it. That is sound under composition: masses that err by g in sum, composed with anything, err by at most g
+times the finite mass of the other, and an infinite loss larger by g raises the composed one by exactly that.
 
 The result will be composed with others, so voters that were trained once are taken as not private (`freshness`). The
 models together enter another accountant only as ``affected`` events of one voter's (ε, Δ).
 
 Neighbours are datasets whose difference changes the voters as their (ε, Δ) and ``affected`` say, so the other
-accountant must use the same neighbouring relation.
+accountant must use the same neighbouring relation. Sampled releases name theirs, and another accountant refuses them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, reduce
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.optimal import non_negative
+from darrm_opt.accounting.cost import Accountable, Parts
 from darrm_opt.accounting.freshness import check_fresh
+from darrm_opt.accounting.labels.composition import table_divergence
+from darrm_opt.accounting.pld import Pld, pld_of
 from darrm_opt.accounting.release_profile import Release, Released
+from darrm_opt.accounting.sampled import direction_pld, renyi_of_pairs
+from darrm_opt.accounting.sampling import EACH_VOTER, Sampling, amplify_by_subsampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by, require
 from darrm_opt.problem import whole_number
-from darrm_opt.rounding import up
+from darrm_opt.rounding import ULP, up
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -36,66 +46,146 @@ DISCRETISATION = 1e-4
 COMPOSED_QUERIES = 2
 """Queries assumed for a single converted release: others of the same voters may be composed with it."""
 
+Releasing = Accountable | Released | Release
+"""What is converted: a mechanism, a `Solution`, or a pair (gamma, problem)."""
+
 Profile = Callable[[float], float]
 """ε [nats] → δ [probability], never below the exact one."""
 
 
 def as_pld(
-    released: Released | Release, *, queries: int = 1, fresh: bool = False, discretisation: float = DISCRETISATION
+    released: Releasing,
+    *,
+    queries: int = 1,
+    fresh: bool = False,
+    discretisation: float = DISCRETISATION,
+    sampling: Sampling | None = None,
 ) -> PrivacyLossDistribution:
-    """Return releases of a γ as a ``dp_accounting`` PrivacyLossDistribution, to be composed with others.
+    """Return releases as a ``dp_accounting`` PrivacyLossDistribution, to be composed with others.
 
     Args:
-        released: a `Solution`, or a pair (gamma, problem), which is verified first.
+        released: a mechanism (`darrm_opt.mechanisms`), a `Solution`, or a pair (gamma, problem), which is verified
+            first.
         queries: releases Q ≥ 1, each chosen freely in view of the earlier answers.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
             answer; False where the voters were trained once (`freshness.FRESH`), which are taken as not private,
-            also for a single release.
+            also for a single release. Of a γ only.
         discretisation: h [nats], > 0: the ``value_discretization_interval`` of what it will be composed with.
+        sampling: how the records are drawn anew for every query, one label a sample; None: every record is in every
+            query.
 
     Guarantees:
-        Dominates the releases, rounding included, up to what the library's own later arithmetic rounds.
+        Dominates the releases, rounding included, up to what the library's own later arithmetic rounds. Labels of more
+        than two classes with σ above some 20 votes are taken as their noisy counts, which `rdp_accountant` does not.
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a number is outside its range, or a mechanism or sampling without known laws.
         NotPrivate: a bare γ is not private for its problem.
         TooMuchWork: the distribution would be too long: take a coarser h.
         BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
 
-    Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022 (connect the dots); the guard is ours.
+    Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022 (connect the dots); Zhu, Dong, Wang 2022 (a profile
+    defines a dominating pair); the guard is ours.
     """
-    from darrm_opt.accounting.pld import Pld
-
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    pld: Pld = Release.of(released).effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)
     privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
+    subject = _subject(released, fresh=fresh)
+    if isinstance(subject, Release):
+        if sampling is not None:
+            raise InvalidInput("sampling", sampling.words, "None with a γ of private voters")
+        plds = [subject.effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)]
+    elif sampling is None:
+        plds = [reduce(Pld.then, _parts(subject.bounds(queries), discretisation))]
+    else:
+        plds = _sampled(subject, queries, sampling, discretisation)
+    answer: PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution(*map(_guarded, plds))
+    return answer
+
+
+def _subject(released: Releasing, *, fresh: bool) -> Release | Accountable:
+    """Return a γ with its problem, or a mechanism whose releases are all charged alike."""
+    check_fresh(fresh)
+    certified = getattr(released, "release", None)
+    if isinstance(certified, Release):
+        return certified
+    if hasattr(released, "bounds"):
+        return cast("Accountable", released)
+    return Release.of(cast("Released", released))
+
+
+def _parts(parts: Parts, step: float) -> list[Pld]:
+    """Return the PLDs of releases of several kinds."""
+    plds = []
+    for bounds, count in parts:
+        if not count:
+            continue
+        if bounds.laws is not None:
+            plds.append(direction_pld([bounds.laws()], 0.0, count, step))
+        elif bounds.any_votes is not None:
+            known = bounds.any_votes()
+            plds.append(direction_pld([known.pairs], known.missing, count * known.times, step))
+        elif (event := bounds.event()) is not None:
+            plds.append(pld_of(event, step).repeated(count))
+        else:
+            raise InvalidInput(
+                "released", "a mechanism without known laws", "one with laws, or an (ε, δ), of a release"
+            )
+    return plds
+
+
+def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: float) -> list[Pld]:
+    """Return the PLDs of sampled releases: of a record removed and of one added, or one of both."""
+    if sampling.scheme in EACH_VOTER or sampling.labels > 1:
+        raise InvalidInput("sampling", sampling.words, "poisson or without-replacement, and one label of a sample")
+    families = mechanism.triples(sampling)
+    if families is None:
+        release = mechanism.moved(mechanism.affected)
+        event = None if release is None else release.event()
+        if event is None:
+            raise InvalidInput("released", "a mechanism without known laws", "one whose laws in a sample are known")
+        return [pld_of(amplify_by_subsampling(event, sampling.chance), step).repeated(queries)]
+    missing = max(family.missing for family in families)
+    directions = zip(*(family.pairs(sampling.chance) for family in families), strict=True)
+    plds = [direction_pld(list(each), missing, queries, step) for each in directions]
+    return plds[::-1]  # first that of a record that is removed
+
+
+def _guarded(pld: Pld) -> Any:
+    """Return the library's masses of a PLD, whose guard is added to the infinite loss."""
     dense: Any = pld.mass.to_dense_pmf()
-    guarded_pmf = type(dense)(
+    return type(dense)(
         dense._discretization,  # noqa: SLF001 - the library offers no other way to raise the infinite loss
         dense._lower_loss,  # noqa: SLF001
         dense._probs,  # noqa: SLF001
         min(1.0, up(dense._infinity_mass + pld.guard, 2)),  # noqa: SLF001
         pessimistic_estimate=True,
     )
-    answer: PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution(guarded_pmf)
-    return answer
 
 
-def as_event(released: Released | Release, *, fresh: bool = False) -> Any:
-    """Return one release as a ``dp_accounting`` DpEvent, for the accountant of `pld_accountant`.
+def as_event(released: Releasing, *, fresh: bool = False, sampling: Sampling | None = None) -> Any:
+    """Return one release as a ``dp_accounting`` DpEvent, for the accountants of `pld_accountant` and `rdp_accountant`.
 
     Compose it (``SelfComposedDpEvent(event, 100)``) and combine it with the library's own events, such as those of
     DP-SGD. Other accountants of the library reject this event.
 
     Args:
-        released: a `Solution`, or a pair (gamma, problem), which is verified first.
+        released: as in `as_pld`; for `rdp_accountant` a mechanism of voters that are not private.
         fresh: as in `as_pld`.
+        sampling: as in `as_pld`.
 
     Raises:
         NotPrivate: a bare γ is not private for its problem.
         BackendUnavailable: dp_accounting is not installed.
+
+    >>> from dp_accounting import dp_event
+    >>> from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+    >>> labels = dp_event.SelfComposedDpEvent(as_event(NoisyMaximum(250, 10, 40.0)), 286)
+    >>> step = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.5))
+    >>> both = rdp_accountant().compose(step, 500).compose(labels)
+    >>> bool(2.2 < both.get_epsilon(1e-5) < 2.3)  # the labels alone cost 2.06, as noisy counts 2.64
+    True
     """
-    return _event_and_accountant()[0](Release.of(released), check_fresh(fresh))
+    return _event_and_accountants()[0](_subject(released, fresh=fresh), fresh, sampling)
 
 
 def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "ADD_OR_REMOVE_ONE") -> Any:
@@ -108,8 +198,48 @@ def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "AD
     Raises:
         BackendUnavailable: dp_accounting is not installed.
     """
-    relation = require("dp_accounting.privacy_accountant", "The conversion").NeighboringRelation[neighbours]
-    return _event_and_accountant()[1](relation, discretisation)
+    return _event_and_accountants()[1](_relation(neighbours), discretisation)
+
+
+def rdp_accountant(neighbours: str = "ADD_OR_REMOVE_ONE") -> Any:
+    """Return a ``dp_accounting`` RdpAccountant that also accepts `as_event`, of mechanisms with known divergences.
+
+    Of labels of a noisy vote among any number of classes and any σ, the divergences are those of labels and not of
+    counts, which are larger by a third.
+
+    Args:
+        neighbours: as in `pld_accountant`.
+
+    Raises:
+        BackendUnavailable: dp_accounting is not installed.
+    """
+    return _event_and_accountants()[2](None, _relation(neighbours))
+
+
+def _relation(name: str) -> Any:
+    return require("dp_accounting.privacy_accountant", "The conversion").NeighboringRelation[name]
+
+
+def renyi_divergences(subject: Release | Accountable, sampling: Sampling | None, orders: Array) -> Array:
+    """Return bounds on the Rényi divergences of one release at each order above 1, inf where none is known."""
+    if isinstance(subject, Release):
+        raise InvalidInput("released", "a γ of private voters", "a mechanism of voters that are not private")
+    if sampling is not None:
+        families = subject.triples(sampling)
+        if sampling.labels > 1 or families is None or any(family.missing for family in families):
+            raise InvalidInput("sampling", sampling.words, "None, or one for `pld_accountant`")
+        pairs = [laws for family in families for laws in family.pairs(sampling.chance)]
+        return renyi_of_pairs(pairs, orders)
+    total = np.zeros(orders.size)
+    for bounds, count in subject.bounds(1):
+        bound, event = bounds.bound(), bounds.event()
+        if bound is None and event is not None and not event.delta:
+            truth = 1 / (1 + math.exp(-event.epsilon))
+            bound = table_divergence([[truth, 1 - truth]], [[1 - truth, truth]])  # the least private of its ε
+        if bound is None:
+            raise InvalidInput("released", "a mechanism without known divergences", "one for `pld_accountant`")
+        total += count * bound.renyi(orders)
+    return total * (1 + 8 * ULP)
 
 
 def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool = False) -> Callable[[int], Profile]:
@@ -167,36 +297,59 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
 
 
 @cache
-def _event_and_accountant() -> tuple[Any, Any]:
-    """Return the event class and the accountant class that accepts it, defined when the library is first used."""
+def _event_and_accountants() -> tuple[Any, Any, Any]:
+    """Return the event class and the accountants that accept it, defined when the library is first used."""
     with needed_by("The conversion"):
         import attrs
 
     dp_event: Any = require("dp_accounting.dp_event", "The conversion")
-    accountant: Any = require("dp_accounting.pld.pld_privacy_accountant", "The conversion")
+    pld: Any = require("dp_accounting.pld.pld_privacy_accountant", "The conversion")
+    rdp: Any = require("dp_accounting.rdp.rdp_privacy_accountant", "The conversion")
 
     class DarrmDpEvent(dp_event.DpEvent):  # type: ignore[misc]  # the library has no types
-        """One release of a γ, by its exact privacy profile."""
+        """One release, by the laws of its answer."""
 
-        release: Release = attrs.field()
+        release: Release | Accountable = attrs.field()
         fresh: bool = attrs.field()
+        sampling: Sampling | None = attrs.field(default=None)
 
     event_class = attrs.frozen(DarrmDpEvent)
 
-    class DarrmPldAccountant(accountant.PLDAccountant):  # type: ignore[misc]  # the library has no types
-        """The library's accountant, which also takes releases of a γ."""
+    class Neighbours:
+        """What both accountants have in common."""
+
+        def check(self, event: Any) -> None:
+            """Refuse a sampling for other neighbours than those of the accountant."""
+            if event.sampling is None:
+                return
+            wanted = "REPLACE_ONE" if event.sampling.neighbours == "replace-one" else "ADD_OR_REMOVE_ONE"
+            if self._neighboring_relation.name != wanted:  # type: ignore[attr-defined]  # of the library's class
+                raise InvalidInput("neighbours", self._neighboring_relation.name, wanted)  # type: ignore[attr-defined]
+
+    class DarrmPldAccountant(Neighbours, pld.PLDAccountant):  # type: ignore[misc]  # the library has no types
+        """The library's accountant, which also takes our releases."""
 
         def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # noqa: FBT001 - the library's
             if not isinstance(event, event_class):
                 return super()._maybe_compose(event, count, do_compose)
+            self.check(event)
             if do_compose and count:
-                pld = as_pld(
-                    event.release,
-                    queries=count,
-                    fresh=event.fresh,
-                    discretisation=self._value_discretization_interval,
+                step = self._value_discretization_interval
+                converted = as_pld(
+                    event.release, queries=count, fresh=event.fresh, discretisation=step, sampling=event.sampling
                 )
-                self._pld: Any = self._pld.compose(pld)
+                self._pld: Any = self._pld.compose(converted)
             return None
 
-    return event_class, DarrmPldAccountant
+    class DarrmRdpAccountant(Neighbours, rdp.RdpAccountant):  # type: ignore[misc]  # the library has no types
+        """The library's accountant, which also takes our releases."""
+
+        def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # noqa: FBT001 - the library's
+            if not isinstance(event, event_class):
+                return super()._maybe_compose(event, count, do_compose)
+            self.check(event)
+            if do_compose and count:
+                self._rdp: Any = self._rdp + count * renyi_divergences(event.release, event.sampling, self._orders)
+            return None
+
+    return event_class, DarrmPldAccountant, DarrmRdpAccountant

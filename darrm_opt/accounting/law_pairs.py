@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -101,6 +102,15 @@ class LawPairs:
         p, q = self._bounds
         excess = np.maximum(p * (1 + ULP) - slope * q * (1 - ULP), 0.0).sum(axis=1)
         return min(1.0, float(np.max(excess) * (1 + 2 * p.shape[1] * ULP)))
+
+
+@dataclass(frozen=True, eq=False)
+class AnyVotes:
+    """Pairs of laws that dominate one release whatever the votes are."""
+
+    pairs: LawPairs  # in both orders
+    missing: float = 0.0  # total variation by which each law may differ from the one that is drawn
+    times: int = 1  # how many such independent pairs the release reveals at most
 
 
 class BitPairs(LawPairs):

@@ -31,7 +31,7 @@ import numpy as np
 from darrm_opt.accounting.cheapest import event_accounts
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.law_pairs import LawPairs
-from darrm_opt.accounting.pld import pld_from_profile, profile_of_event, symmetric_profile
+from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile
 from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling, amplify_by_subsampling
 from darrm_opt.noise import Array
@@ -184,6 +184,15 @@ def _renyi(direction: Direction, queries: int, delta: float) -> float:
     return min(first, second)
 
 
+def renyi_of_pairs(pairs: Direction, orders: Array) -> Array:
+    """Return bounds on the largest Rényi divergence of the pairs at each order above 1, inf where a loss is."""
+    if not all(laws.finite for laws in pairs):
+        return np.full(orders.size, np.inf)
+    logs = [_logarithms(laws, 0.0) for laws in pairs]
+    largest = np.maximum(np.max([_log_moments(*each, orders) for each in logs], axis=0), 0.0)
+    return np.asarray(largest / (orders - 1) * (1 + 16 * ULP * orders / (orders - 1)))
+
+
 def _rare(direction: Direction, queries: int, delta: float) -> float:
     """Return the chance up to which an answer is left out, so that δ pays `SLACK_SHARE` for all of them."""
     answers = int(max(laws.on_data.shape[1] for laws in direction))
@@ -220,6 +229,24 @@ def _convolution(direction: Direction, queries: int, delta: float) -> float:
     knots = _knots(direction, rare)
     deltas = np.max([laws.deltas(knots, rare) for laws in direction], axis=0)
     return _composed(_chords(knots, deltas), knots, deltas, queries, delta * (1 - SLACK_SHARE) * (1 - 8 * ULP))
+
+
+TAIL = 1e-14
+"""Chance of larger losses that a distribution for other libraries counts as infinite, in all."""
+
+
+def direction_pld(direction: Direction, missing: float, queries: int, step: float) -> Pld:
+    """Return the PLD of so many releases whose pairs are in one direction, on multiples of ``step``.
+
+    A law that differs by ``missing`` on either side has δ(ε) larger by (1 + e^ε)·missing at most.
+    """
+    knots = _knots(direction, 0.0)
+    deltas = np.max([laws.deltas(knots) for laws in direction], axis=0)
+    above = knots[(deltas - deltas[-1]) * queries <= TAIL]
+    below = -knots[(deltas + np.expm1(knots)) * queries <= RARE_BELOW]
+    largest = max(float(above.min(initial=knots[-1])), float(below[below > 0].min(initial=-knots[0])), 1e-6)
+    deltas = np.minimum(1.0, (deltas + (1 + np.exp(knots)) * missing) * (1 + 4 * ULP))
+    return pld_from_profile(_chords(knots, deltas), discretisation=step, max_loss=largest).repeated(queries)
 
 
 def _knots(direction: Direction, rare: float) -> Array:

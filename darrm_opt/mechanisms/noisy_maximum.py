@@ -22,7 +22,7 @@ from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.cost import Parts, ReleaseBounds
 from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.labels.sampled_cells import sampled_cells
+from darrm_opt.accounting.labels.sampled_cells import check_of_any_votes, label_of_any_votes, sampled_cells
 from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
@@ -223,12 +223,18 @@ class NoisyMaximum(VoteMechanism):
         laws = None
         if self.threshold is None and _is_bit(self, self.noise):
             laws = partial(_bit_pairs, self.noise, self.K, self.affected)
-        label = ReleaseBounds(laws=laws, divergence=partial(self._divergence, "label", self.sigma))
+        divergence, of_any = partial(self._divergence, "label", self.sigma), None
+        if laws is None:
+            of_any = partial(label_of_any_votes, self.sigma, self.classes, self.affected)
+        label = ReleaseBounds(laws=laws, divergence=divergence, any_votes=of_any)
         if laws is not None and self.sigma >= FEW_VOTERS * self.K:
             label = ReleaseBounds(laws=laws)  # of these votes, and not of any: tighter, and sooner known
         if self.check_sigma is None:
             return [(label, labels)]
-        check = ReleaseBounds(divergence=partial(self._divergence, "check", self.check_sigma))
+        check = ReleaseBounds(
+            divergence=partial(self._divergence, "check", self.check_sigma),
+            any_votes=partial(check_of_any_votes, self.check_sigma, self.affected),
+        )
         return [(label, labels), (check, releases)]
 
     def batch(self, queries: int) -> VoteBatch:

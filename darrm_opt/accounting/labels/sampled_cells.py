@@ -23,6 +23,7 @@ import numpy as np
 
 from darrm_opt.accounting.labels.lattice_cells import MASS_ERROR
 from darrm_opt.accounting.labels.three_cells import IntArray
+from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Neighbours
 from darrm_opt.noise import Array
@@ -64,6 +65,41 @@ def sampled_cells(sigma: float, classes: int, neighbours: Neighbours | None) -> 
     if classes > 3:
         families.append(_four_cells(noise, classes - 3))
     return [LawTriples(*laws, error=error, missing=missing) for laws in families]
+
+
+def label_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
+    """Return the pairs of a label whose record moves so many votes: its cells, or else its two noisy counts."""
+    cells = sampled_cells(sigma, classes, "add-remove") if affected == 1 else None
+    if cells is None:
+        return count_of_any_votes(sigma, affected, times=2)
+    off, on = (
+        np.concatenate([np.pad(getattr(each, side), ((0, 0), (0, 3 - each.off.shape[1]))) for each in cells])
+        for side in ("off", "on")
+    )
+    pairs = LawPairs(np.concatenate([off, on]), np.concatenate([on, off]), error=cells[0].error)
+    return AnyVotes(pairs, cells[0].missing)
+
+
+def count_of_any_votes(sigma: float, affected: int, *, times: int = 1) -> AnyVotes:
+    """Return the pair of a noisy count that a record moves by at most ``affected``, in both orders.
+
+    Moving by less shows less: the noise is log-concave.
+    """
+    noise = _CutNoise(sigma, math.ceil(END * sigma))
+    at, moved = (np.pad(noise.masses, sides) for sides in ((0, affected), (affected, 0)))
+    return AnyVotes(LawPairs(np.stack([at, moved]), np.stack([moved, at]), error=4 * MASS_ERROR), CUT, times)
+
+
+def check_of_any_votes(sigma: float, affected: int) -> AnyVotes:
+    """Return the pairs of "largest count + noise ≥ T", for every largest count."""
+    noise = _CutNoise(sigma, math.ceil(END * sigma))
+    places = np.arange(2 * noise.reach + 2 * affected + 2) - affected  # of thresholds, from below all noise to above it
+    sums = [np.concatenate([[0.0], np.cumsum(masses)]) for masses in (noise.masses, noise.masses[::-1])]
+    last = sums[0].size - 1
+    below = sums[0][places.clip(0, last)]
+    laws = np.minimum(np.stack([sums[1][(last - places).clip(0, last)], below], axis=1), 1.0)
+    here, there = laws[:-affected], laws[affected:]
+    return AnyVotes(LawPairs(np.concatenate([here, there]), np.concatenate([there, here]), error=4 * MASS_ERROR), CUT)
 
 
 class _CutNoise:

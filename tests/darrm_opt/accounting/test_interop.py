@@ -5,21 +5,36 @@ from __future__ import annotations
 import inspect
 import math
 import sys
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
+from numpy.typing import NDArray
 from support.enumeration import exp_fraction
+from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem, solve
+from darrm_opt.accounting import Sampling
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.interop import DISCRETISATION, as_event, as_pld, pld_accountant, privacy_map
+from darrm_opt.accounting.interop import (
+    DISCRETISATION,
+    as_event,
+    as_pld,
+    pld_accountant,
+    privacy_map,
+    rdp_accountant,
+    renyi_divergences,
+)
 from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
 from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
 SOLUTION = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
 PROFILE = release_profile(SOLUTION.gamma, SOLUTION.problem)
@@ -189,3 +204,113 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "dp_accounting.privacy_accountant", None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[accounting\]'"):
         pld_accountant()
+
+
+# ------------------------------------------------------------------------------------------ any mechanism
+
+SMALL = NoisyMaximum(4, 3, 1.5)
+CHECKED = NoisyMaximum(4, 3, 1.5, threshold=2.5, check_sigma=1.2)
+SELECTION = mechanism_class("permute_and_flip").of(4, 3, 0.6)
+
+
+def law(mechanism: VoteMechanism, counts: tuple[int, ...]) -> NDArray[np.float64]:
+    """The law of one answer, by code that shares nothing with the account."""
+    if isinstance(mechanism, NoisyMaximum):
+        if mechanism.threshold is None or mechanism.check_sigma is None:
+            return label_law(counts, mechanism.sigma)
+        return checked_law(counts, mechanism.sigma, mechanism.threshold, mechanism.check_sigma)
+    lags = np.array(counts) - max(counts)
+    chances = np.zeros(len(counts))
+    for order in permutations(range(len(counts))):  # permute and flip, tried in every order
+        left = 1.0
+        for label in order:
+            chances[label] += left * math.exp(0.6 * lags[label])
+            left *= 1 - math.exp(0.6 * lags[label])
+    return chances / math.factorial(len(counts))
+
+
+def moves(K: int, classes: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    return [(here, there) for here in vote_counts(K, classes) for there in one_vote_moved(here)]
+
+
+def same_voter(K: int, classes: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Counts where one voter votes a, b and c."""
+    for rest in vote_counts(K - 1, classes):
+        for votes in product(range(classes), repeat=3):
+            yield tuple(tuple(n + (c == vote) for c, n in enumerate(rest)) for vote in votes)
+
+
+def excess(p: NDArray[np.float64], q: NDArray[np.float64], epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+@pytest.mark.parametrize("mechanism", [SMALL, CHECKED, SELECTION], ids=["labels", "checked", "permute and flip"])
+def test_a_converted_mechanism_is_never_below_any_pair_of_votes(mechanism: VoteMechanism) -> None:
+    laws = {counts: law(mechanism, counts) for counts in vote_counts(4, 3)}
+    one, two = (as_pld(mechanism, queries=queries, discretisation=1e-3) for queries in (1, 2))
+    for epsilon in (0.0, 0.2, 0.5, 1.0):
+        worst = max(excess(laws[here], laws[there], epsilon) for here, there in moves(4, 3))
+        assert worst <= one.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
+        twice = max(
+            excess(np.outer(laws[a], laws[b]).ravel(), np.outer(laws[x], laws[y]).ravel(), epsilon)
+            for (a, x), (b, y) in product(moves(4, 3)[::7], repeat=2)
+        )
+        assert twice <= two.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
+        if mechanism is SMALL:  # and close above: any votes are not much worse than these
+            assert one.get_delta_for_epsilon(epsilon) <= worst + 0.08
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("mechanism", [SMALL, SELECTION], ids=["labels", "permute and flip"])
+def test_a_converted_sampled_mechanism_is_never_below_its_pairs(mechanism: VoteMechanism, neighbours: str) -> None:
+    scheme = "poisson" if neighbours == "add-remove" else "without-replacement"
+    sampling, rate = Sampling(20, 5, scheme=scheme), 0.25  # type: ignore[arg-type]  # both are schemes
+    laws = {counts: law(mechanism, counts) for counts in vote_counts(4, 3)}
+    one = as_pld(mechanism, discretisation=1e-3, sampling=sampling)
+    for epsilon in (0.0, 0.1, 0.4):
+        for off, *in_sample in same_voter(4, 3):
+            mixed = [(1 - rate) * laws[off] + rate * laws[on] for on in in_sample]
+            pairs = [(laws[off], mixed[0]), (mixed[0], laws[off])] if neighbours == "add-remove" else [mixed]
+            worst = max(excess(p, q, epsilon) for p, q in pairs)
+            assert worst <= one.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
+    many = as_pld(mechanism, queries=50, discretisation=1e-3, sampling=sampling)
+    assert many.get_epsilon_for_delta(1e-5) < as_pld(mechanism, queries=50).get_epsilon_for_delta(1e-5)
+
+
+@pytest.mark.parametrize("mechanism", [SMALL, CHECKED, SELECTION], ids=["labels", "checked", "permute and flip"])
+def test_rdp_of_a_mechanism_is_never_below_that_of_its_pairs(mechanism: VoteMechanism) -> None:
+    orders = np.array([1.5, 2.0, 6.0, 30.0])
+    bound = renyi_divergences(mechanism, None, orders)
+    laws = {counts: law(mechanism, counts) for counts in vote_counts(4, 3)}
+    for place, order in enumerate(orders.tolist()):
+        worst = max(renyi(laws[here], laws[there], order) for here, there in moves(4, 3))
+        assert worst <= bound[place] * (1 + 1e-9)
+
+
+def test_labels_join_dp_sgd_in_the_librarys_accountants() -> None:
+    labels, step = (
+        as_event(NoisyMaximum(250, 10, 40.0)),
+        dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.5)),
+    )
+    makers: tuple[Callable[[], Any], ...] = (rdp_accountant, lambda: pld_accountant(1e-3))
+    for make in makers:
+        alone, both = make().compose(step, 500), make().compose(step, 500).compose(labels, 286)
+        only = make().compose(labels, 286)
+        assert max(alone.get_epsilon(1e-5), only.get_epsilon(1e-5)) < both.get_epsilon(1e-5)
+        assert both.get_epsilon(1e-5) < alone.get_epsilon(5e-6) + only.get_epsilon(5e-6)
+    labels_cost = rdp_accountant().compose(labels, 286).get_epsilon(1e-5)
+    counts_cost = rdp_accountant().compose(dp_event.GaussianDpEvent(40 / math.sqrt(2)), 286).get_epsilon(1e-5)
+    assert labels_cost < 0.8 * counts_cost
+
+
+def test_what_cannot_be_converted_is_refused() -> None:
+    with refused("sampling"):
+        as_pld(SMALL, sampling=Sampling(20, 5, labels=3))
+    with refused("sampling"):
+        as_pld(SOLUTION, sampling=Sampling(20, 5))
+    with refused("released"):
+        rdp_accountant().compose(as_event(SOLUTION))
+    with refused("neighbours"):
+        pld_accountant(1e-3, "REPLACE_ONE").compose(as_event(SMALL, sampling=Sampling(20, 5)))
+    with refused("released"):
+        as_pld(NoisyMaximum(250, 10, 40.0, threshold=200.0, check_sigma=150.0), sampling=Sampling(2000, 500))

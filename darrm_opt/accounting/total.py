@@ -52,7 +52,7 @@ from darrm_opt.design.privacy_profile import ProfileSearch
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
-from darrm_opt.rounding import float_above
+from darrm_opt.rounding import float_above, up
 
 MAX_BITS_WORK = MAX_WORK / 10
 """Updates that `bits` may take, some seconds; the grid is coarser where more would be needed."""
@@ -160,6 +160,8 @@ def compose_profiles(counts: Counts) -> Pld:
 
 def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) -> Privacy:
     """Return the total by the exact adaptive recursion, on at most ``most_points`` grid points."""
+    if not total_delta:
+        return _pure_total(counts)
     if sum(counts.values()) == 1:  # no grid needed
         return Privacy(next(iter(counts)).profile.epsilon(total_delta), total_delta)
     parts = [(release.profile.outer, count) for release, count in sorted(counts.items(), key=_sort_key)]
@@ -189,6 +191,25 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
     return Privacy(compose_bits_any_order(parts, points=points).epsilon(total_delta), total_delta)
 
 
+def _pure_total(counts: Counts) -> Privacy:
+    """Return the total at a δ of 0: the largest losses add up, which no grid finds more exactly."""
+    losses = [(_largest_loss(_without_tip(majority)), count) for majority, count in counts.items()]
+    if any(loss == math.inf for loss, _ in losses):
+        floor = max(majority.profile.delta(majority.profile.max_loss) for majority in counts)
+        raise DeltaTooSmall(0.0, floor, "one release may leak with that probability, rounding included")
+    return Privacy(float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0))), 0.0)
+
+
+def _largest_loss(region: BitRegion) -> float:
+    """Return a bound on ln p/q over a region, rounded up: a vertex has the largest."""
+    p, p_rest, q, q_rest = region.moves.T
+    above, below = np.concatenate([p, p_rest]), np.concatenate([q, q_rest])
+    possible = above > 0
+    if np.any(below[possible] <= 0):
+        return math.inf
+    return up(float(np.log(above[possible] / below[possible]).max()), 16)
+
+
 def cheapest_total(
     majority: NoisyMajority, queries: int, total_delta: float, points: int = POINTS, *, quick: bool = False
 ) -> tuple[float, str]:
@@ -202,6 +223,8 @@ def cheapest_total(
     counts = Counter({majority: queries})
     accounts = {"optimal": partial(optimal_total_of_profile, majority, queries, total_delta)}
     compared = {"gaussian": partial(_gaussian_total, majority, queries, total_delta)} if total_delta > 0 else {}
+    if not total_delta:
+        return cheapest({**accounts, "bits": partial(bits_total, counts, total_delta)})
     if quick:
         return cheapest(compared | accounts)
     try:
@@ -231,6 +254,7 @@ def _divergence(majority: NoisyMajority) -> PowerDivergence | None:
     return table_divergence(on_data, on_neighbour)
 
 
+@lru_cache(maxsize=64)
 def _without_tip(majority: NoisyMajority) -> BitRegion:
     """Return the region without the tiny pairs of large losses that its lines leave next to (0, 0)."""
     profile, problem = majority.profile, majority.problem

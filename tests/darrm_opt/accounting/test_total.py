@@ -15,22 +15,24 @@ import pytest
 from support.exact import Voters, mean, multisets, precise, signed
 from support.paths import ROOT
 from support.refusals import refused
+from support.transcripts import shown_pairs
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
+from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile, release_profile
 from darrm_opt.accounting.total import (
     GRID_PRECISION,
     METHODS,
     ReleaseTotal,
     bits_total,
+    cheapest_total,
     total_delta_of,
     total_privacy,
     total_privacy_of_sequence,
 )
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, NoiseFunction
 
 SLACK = 1e-4
 GRID_ERROR = 5e-5
@@ -192,6 +194,33 @@ def test_pure_privacy_at_delta_zero() -> None:
     assert total.best.epsilon == pytest.approx(1.5, rel=1e-9)
     assert total.best.epsilon >= 1.5 * (1 - 1e-15)
     assert isinstance(total.refused["profile"], DeltaTooSmall)
+
+
+@pytest.mark.parametrize(("K", "m", "voter"), [(3, 3, 0.5), (5, 5, 0.5), (5, 2, 0.5), (7, 6, 0.2)])
+def test_largest_losses_add_up_at_delta_zero(K: int, m: int, voter: float) -> None:
+    """Of a γ that is more private than its target: against the pairs of every placing of the voters, in fractions."""
+    solution = solve(Problem.from_allowance(K=K, m=m, epsilon=voter))
+    pairs = shown_pairs(solution.noise, solution.problem)
+    loss = max(math.log(a / b) for p, q in pairs for a, b in ((p, q), (1 - p, 1 - q), (q, p)) if min(a, b) > 0)
+    for queries in (1, 10, 1000):
+        total = total_privacy(solution, queries, 0.0, fresh=True)
+        assert (
+            queries * loss * (1 - 1e-12) <= total.best.epsilon <= min(queries * loss, queries * m * voter) * (1 + 2e-6)
+        )
+        assert total.best.delta == 0
+        epsilon, _ = cheapest_total(NoisyMajority(solution.noise, solution.problem), queries, 0.0)
+        assert epsilon == pytest.approx(total.best.epsilon, rel=1e-12)
+
+
+def test_a_gamma_with_an_infinite_loss_has_no_total_at_delta_zero() -> None:
+    voters = Problem(3, Privacy(math.inf), Privacy(1.0, 0.5), 1)
+    sure, unsure = (NoiseFunction(np.array([edge, 0.2, 0.2, edge])) for edge in (1.0, 0.5))
+    with pytest.raises(DeltaTooSmall):
+        bits_total(Counter({NoisyMajority(sure, voters): 2}), 0.0)
+    total = bits_total(Counter({NoisyMajority(unsure, voters): 2}), 0.0)
+    # with l = 0 and 1 ones the bit is 1 with probability ¼ and ⅖; with 1 and 2 it is so with ⅖ and ⅗
+    assert total.epsilon == pytest.approx(2 * math.log(0.4 / 0.25), rel=1e-9)
+    assert total.epsilon >= 2 * math.log(0.4 / 0.25)
 
 
 def test_totals_below_every_floor_are_rejected() -> None:

@@ -15,7 +15,7 @@ MAX_STEPS = 60
 MAX_CHORD_COST = 2.0
 """A chord is drawn only to a cost within this multiple of the budget."""
 
-NEAR_GROWTH = 1.1
+FREE_GROWTH = 1.1
 """Least growth of a value that fits, where nothing is known of the guess."""
 
 SMOOTH_PROGRESS = 0.1
@@ -45,15 +45,16 @@ def calibrate(
     *,
     guess: float,
     precision: float,
-    growth: float = NEAR_GROWTH,
+    guess_error: float | None = None,
     stop: Callable[[], bool] = never_stop,
 ) -> Calibration[T] | None:
     """Return the largest value found whose cost fits; None if none above `MIN_SHARE` does.
 
     The cost grows with the value (where it does not, the answer fits and may not be the largest). The search ends where
-    the cost is within ``precision`` of the budget, or the value within it of one that does not fit; a value that fits
-    is raised by ``growth`` at least while none is known that does not. Where ``growth`` is below `NEAR_GROWTH`, the
-    guess is nearly right, and one that does not fit is lowered by as little.
+    the cost is within ``precision`` of the budget, or the value within it of one that does not fit.
+
+    ``guess_error``: share by which the guess may be off: steps from it are no larger than the costs say, and no smaller
+    than this share. None: nothing is known of the guess, and steps are long until the result is between two values.
 
     Guarantees: The value returned was itself evaluated and fits.
     Source: regula falsi between a value that fits and one that does not, by bisection where that is slow.
@@ -66,6 +67,7 @@ def calibrate(
     upper: tuple[float, float] | None = None
     third: tuple[float, float] | None = None  # an end of the interval whose place another value took
     value, aim, nearest = min(guess, most), budget * (1 - precision / 2), math.inf
+    growth = FREE_GROWTH if guess_error is None else 1 + guess_error
     for count in range(MAX_STEPS):
         result, cost = make(value)
         # Only a value that was evaluated and fits is ever returned, so nothing rests on the cost being monotone.
@@ -82,16 +84,11 @@ def calibrate(
         if lower is None:
             if value < MIN_SHARE * most:
                 break
-            # By the ratio of budget and cost, with a margin; by half at least unless the guess is nearly right, and not
-            # to 0 where the cost is infinite.
-            value *= max(0.01, min(0.5, 0.9 * budget / cost) if growth >= NEAR_GROWTH else budget / cost / growth)
+            # By the ratio of budget and cost, with a margin, and not to 0 where the cost is infinite.
+            value *= max(0.01, min(0.5, 0.9 * budget / cost) if guess_error is None else budget / cost / growth)
         elif upper is None:
-            value = min(
-                most,
-                value * min(4.0, max(growth, (1.05 if growth >= NEAR_GROWTH else 1.0) * budget / cost))
-                if cost > 0
-                else 4 * value,
-            )
+            margin = 1.05 if guess_error is None else 1.0
+            value = min(most, value * (min(4.0, max(growth, margin * budget / cost)) if cost > 0 else 4.0))
         elif upper[0] - lower.value <= precision * upper[0]:
             break
         else:

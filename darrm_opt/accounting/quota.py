@@ -139,7 +139,7 @@ def _by_comparison(majority: NoisyMajority, fitting: int, budget: Privacy) -> tu
         MAX_RELEASES,
         guess=max(1, fitting, largest_count(near, MAX_RELEASES)),
         precision=PRECISION / 4,
-        growth=1 + PRECISION,
+        guess_error=PRECISION,
     )
     return (fitting, "optimal") if found is None or found.result[0] <= fitting else found.result
 

@@ -342,12 +342,12 @@ class VoteMechanism(ABC):
                     return near.result
                 share = share if near is None else near.value
                 precision = max(precision, SAMPLED_PRECISION)
-        growth = 1.1
+        guess_error = None
         near_value = None if sampling is not None else cls._near(K, classes, total, releases, affected, most)
         if near_value is not None:
-            share, growth = near_value * (1 - NEAR), 1 + 2 * NEAR
+            share, guess_error = near_value * (1 - NEAR), 2 * NEAR
         found: Calibration[Self] | None = calibrate(
-            make, total.epsilon, most, guess=min(most, share), precision=precision, growth=growth
+            make, total.epsilon, most, guess=min(most, share), precision=precision, guess_error=guess_error
         )
         if found is None:
             accepted = f"a total within which {releases} releases of {cls.name} are proved"

@@ -21,7 +21,7 @@ import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
-from darrm_opt.accounting.calibrate import NEAR_GROWTH, Calibration, calibrate, never_stop
+from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.release_profile import Release
@@ -54,8 +54,8 @@ SHARES = (1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.0, 1.0)
 QUICK_SHARES = (0.0, 0.2, 0.6)
 """The same of a quick search."""
 
-QUICK_GROWTH = 1.02
-"""Growth of a quick search from an estimate."""
+QUICK_GUESS_ERROR = 0.02
+"""Share by which the estimate that a quick search starts from may be off."""
 
 END_PRECISION = 0.1
 """Relative precision of that largest δ: it only says where to look."""
@@ -274,11 +274,11 @@ class _TargetSearch:
         for _ in range(1 if self._quick else MAX_REFINEMENTS):
             if not self._stop():
                 self._explore(self._next_delta())
-        best, growth = self._equal_share(), QUICK_GROWTH if self._steady else NEAR_GROWTH
+        best, guess_error = self._equal_share(), QUICK_GUESS_ERROR if self._steady else None
         for delta in self._finalists():
             if not self._stop():
                 calibration, _ = self._largest_epsilon(
-                    delta, self._proved_cost, self._curve[delta].epsilon, PRECISION, best.utility, growth
+                    delta, self._proved_cost, self._curve[delta].epsilon, PRECISION, best.utility, guess_error
                 )
                 best = max(
                     best, best if calibration is None else calibration.result, key=lambda solution: solution.utility
@@ -330,7 +330,7 @@ class _TargetSearch:
         guess: float,
         precision: float,
         best: float,
-        growth: float = NEAR_GROWTH,
+        guess_error: float | None = None,
     ) -> tuple[Calibration[Solution] | None, float | None]:
         """Return the largest ε at a δ, by an account, and an ε that costs too much, if one was seen.
 
@@ -340,7 +340,7 @@ class _TargetSearch:
             guess: about what is returned.
             precision: as in `calibrate`.
             best: utility of the best target so far: where no larger one can be had at this δ, the search ends early.
-            growth: as in `calibrate`.
+            guess_error: as in `calibrate`.
         """
         too_large, max_utility = None, math.inf  # an ε that costs too much; no smaller one is more useful than this
 
@@ -352,7 +352,7 @@ class _TargetSearch:
             return solution, cost
 
         calibration = self._calibrate(
-            make, self._total.epsilon, guess, precision, lambda: max_utility <= best, growth=growth
+            make, self._total.epsilon, guess, precision, lambda: max_utility <= best, guess_error=guess_error
         )
         return calibration, too_large
 
@@ -363,7 +363,7 @@ class _TargetSearch:
         guess: float,
         precision: float,
         stop: Callable[[], bool] = never_stop,
-        growth: float = NEAR_GROWTH,
+        guess_error: float | None = None,
     ) -> Calibration[Solution] | None:
         return calibrate(
             make,
@@ -371,7 +371,7 @@ class _TargetSearch:
             most,
             guess=guess,
             precision=precision,
-            growth=growth,
+            guess_error=guess_error,
             stop=lambda: self._stop() or stop(),
         )
 

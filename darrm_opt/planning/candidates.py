@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from darrm_opt.accounting.calibrate import NEAR_GROWTH, calibrate
+from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.accounting.cost import cost as account_cost
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
@@ -35,7 +35,7 @@ from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import certify_unscaled
-from darrm_opt.planning.best_target import POINTS, QUICK_GROWTH, best_target, equal_share
+from darrm_opt.planning.best_target import POINTS, QUICK_GUESS_ERROR, best_target, equal_share
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, Question
 from darrm_opt.planning.sequence_design import MAX_SHARE, design_sequence, heaviest_count
@@ -219,7 +219,7 @@ def calibrated(name: str, question: Question) -> Option:
     def noise_of(information: float) -> NoiseFunction:
         return kind.of_information(question.K, 2, information).gamma
 
-    growth, voters, queries, total = NEAR_GROWTH, question.released, question.queries, question.total
+    guess_error, voters, queries, total = None, question.released, question.queries, question.total
     if question.affected_distribution is not None:
         distribution, precision = question.affected_distribution, MIXTURE_PRECISION
         check_draw(voters, queries, total, distribution)
@@ -233,14 +233,20 @@ def calibrated(name: str, question: Question) -> Option:
             return nothing_fits(name, question)
         guess = ADAPTIVITY_MARGIN * first.value
     elif question.quick and (near := _quick_estimate(noise_of, question, most)) is not None:
-        guess, precision, growth = near, QUICK_PRECISION, QUICK_GROWTH
+        guess, precision, guess_error = near, QUICK_PRECISION, QUICK_GUESS_ERROR
 
     def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
         noise = noise_of(information)
         return noise, cost(noise, question)[0]
 
     best = calibrate(
-        noise_and_cost, total.epsilon, most, guess=guess, precision=precision, growth=growth, stop=question.stop
+        noise_and_cost,
+        total.epsilon,
+        most,
+        guess=guess,
+        precision=precision,
+        guess_error=guess_error,
+        stop=question.stop,
     )
     if best is None:
         return nothing_fits(name, question)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -33,6 +34,13 @@ DONE, OUT_OF_TIME, OUT_OF_MEMORY = range(3)
 
 CHOICES = ("auto", "c", "numpy")
 """What ``DARRM_KERNEL`` may say."""
+
+STALE = (
+    "The compiled kernel was made from other sources than those beside it, so NumPy searches: the same answers, ten to "
+    "a hundred times slower. Compile it again: make setup, or python -m pip install --editable . in the checkout. "
+    "DARRM_KERNEL=numpy says that NumPy is to search."
+)
+"""Warning of a checkout whose sources have changed since it was installed."""
 
 MIN_THREADED_WORK = 1e7
 """Additions from which a call of the library has a thread: some 10 ms of one."""
@@ -72,7 +80,7 @@ class Search(ctypes.Structure):
 
 @cache
 def kernel() -> ctypes.CDLL | None:
-    """Return the library; None where NumPy is to search. Looked for once in a process."""
+    """Return the library; None where NumPy is to search. Looked for once in a process, and a stale one is warned of."""
     choice = os.environ.get("DARRM_KERNEL", "auto") or "auto"
     if choice not in CHOICES:
         raise InvalidInput("DARRM_KERNEL", choice, "auto, c or numpy")
@@ -102,6 +110,7 @@ def _load() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(LIBRARY))
         library.source_checksum.restype = ctypes.c_uint32
         if library.source_checksum() != _source_checksum():
+            warnings.warn(STALE, RuntimeWarning, stacklevel=3)
             return None
     except (OSError, AttributeError):  # not built, or for another machine
         return None

@@ -29,7 +29,7 @@ def test_a_guess_that_is_nearly_right_is_not_left_far_behind() -> None:
         asked.append(value)
         return None, value * value
 
-    found = calibrate(make, 1.0, 9.0, guess=1.003, precision=1e-6, growth=1.004)
+    found = calibrate(make, 1.0, 9.0, guess=1.003, precision=1e-6, guess_error=0.004)
     assert found is not None
     assert 1 - 1e-6 <= found.cost <= 1
     assert min(asked) > 0.98

@@ -1,15 +1,15 @@
 """Suggestions: fewer queries or a larger total that make an option useful if none is. Each is proved, none a guess.
 
-Each given γ is scaled up until it is accurate enough, and the accounts give its total of all queries. How many queries
-fit the total is that of its mechanism at the parameter that is accurate enough. γ_opt made for that many queries is
-scaled likewise, as its shape depends on their number. All hold; another γ may need slightly less.
+The parameter of each mechanism, or a factor of γ_opt, is raised until it is just accurate enough. The accounts say what
+all queries cost then, and how many fit the total; γ_opt made for that many is another proposal, as its shape depends on
+their number. All hold; another γ may need slightly less.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,11 +28,8 @@ from darrm_opt.planning.question import Question
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
 from darrm_opt.search import least_fitting
 
-Shape = Callable[[float], NoiseFunction]
-"""γ by a factor: more of it is more useful and less private."""
-
 MAX_SHAPES = 3
-"""Options whose γ are scaled where accounts are quick; elsewhere one."""
+"""Options whose γ are made accurate enough where accounts are quick; elsewhere one."""
 
 MAX_RAISES = 4
 """Times that a total is raised because a search within it finds too little."""
@@ -44,63 +41,55 @@ MAX_FACTOR = 2.0**60
 """Largest factor by which a γ is scaled."""
 
 
+@dataclass(frozen=True)
+class _Proposal:
+    """A γ that is just accurate enough, and the option that comes to it: a mechanism with a parameter, or optimal."""
+
+    name: str
+    release: Release
+
+
 def suggestions(question: Question, options: Sequence[Option]) -> tuple[Suggestion, ...]:
     """Return changes of the request that give the wanted accuracy."""
     with_gamma = [option for option in options if option.fits and option.noise is not None]
-    with_gamma = with_gamma[: MAX_SHAPES if question.quick else 1]
-    scaled = [_accurate_release(_scaled(option.noise), question) for option in with_gamma if option.noise is not None]
-    # with fewer queries a mechanism is used at another parameter, whose γ is not that one scaled
-    tuned = [_accurate_release(_tuned(option, question), question) for option in with_gamma]
-    accurate, found = _cheapest(scaled, question), _cheapest(tuned, question)
-    fewer = [_fewer_queries(release, question) for release in found]
-    if (question.quick or not question.total.delta) and (
-        most := max(
-            (
-                each.queries or 0
-                for each in [*fewer, *(_fewer_queries(release, question) for release in accurate)]
-                if each is not None
-            ),
-            default=0,
-        )
-    ):
-        design = _quick_design(question, most, question.total)
-        if (release := _accurate_release(_scaled(design.noise), question)) is not None:
-            accurate.append(release)
-            fewer.append(_fewer_queries(release, question))
-    least = _least([_larger_total(release, question) for release in accurate])
-    if question.quick:
-        proposed = [(least, "optimal")] + [
-            (_larger_total(release, question), option.name)
-            for option, release in zip(with_gamma, tuned, strict=True)
-            if release is not None and option.name in calibrated_names() and any(release is each for each in found)
-        ]
-        least = None
-        for total, name in sorted(
-            ((each, name) for each, name in proposed if each is not None), key=lambda pair: pair[0].total.epsilon
-        ):
-            if least is None or total.total.epsilon < least.total.epsilon:
-                least = _least([least, _confirmed(total, question, name)])
+    found = [_tuned(option, question) for option in with_gamma[: MAX_SHAPES if question.quick else 1]]
+    proposals = _cheapest([each for each in found if each is not None], question)
+    fewer = [_fewer_queries(each.release, question) for each in proposals]
+    most = max((each.queries or 0 for each in fewer if each is not None), default=0)
+    if most and (question.quick or not question.total.delta):
+        # γ_opt has another shape for fewer queries
+        designed = _scaled(_quick_design(question, most, question.total).noise, question)
+        proposals += [] if designed is None else [designed]
+        fewer += [] if designed is None else [_fewer_queries(designed.release, question)]
     candidates = [
         _private_models_total(question),
         max((each for each in fewer if each is not None), key=lambda each: each.queries or 0, default=None),
-        least,
+        _least_total(proposals, question),
     ]
     return tuple(suggestion for suggestion in candidates if suggestion is not None)
 
 
-def _least(larger: Sequence[Suggestion | None]) -> Suggestion | None:
-    return min((each for each in larger if each is not None), key=lambda each: each.total.epsilon, default=None)
+def _least_total(proposals: Sequence[_Proposal], question: Question) -> Suggestion | None:
+    """Return the least total of a proposal; where searches are quick, one within which a search comes to it."""
+    totals = [(_larger_total(each.release, question), each.name) for each in proposals]
+    found = sorted(((each, name) for each, name in totals if each is not None), key=lambda pair: pair[0].total.epsilon)
+    least: Suggestion | None = None
+    for total, name in found if question.quick else found[:1]:
+        if least is None or total.total.epsilon < least.total.epsilon:
+            confirmed = _confirmed(total, question, name) if question.quick else total
+            least = min(least or confirmed, confirmed, key=lambda each: each.total.epsilon)
+    return least
 
 
-def _cheapest(releases: Sequence[Release | None], question: Question) -> list[Release]:
-    """Return the release of which all queries cost least by an estimate; all of them where there is none."""
-    accurate = [release for release in releases if release is not None]
+def _cheapest(proposals: list[_Proposal], question: Question) -> list[_Proposal]:
+    """Return the proposal of which all queries cost least by an estimate; all of them where there is none."""
     if question.quick:  # each account takes a tenth of a second
-        estimates = [_estimate(release, question) for release in accurate]
+        majorities = [each.release.effective(question.queries, fresh=question.fresh) for each in proposals]
+        estimates = [estimated_total(each, question.queries, question.total.delta) for each in majorities]
         known = [estimate for estimate in estimates if estimate is not None]
-        if known and len(known) == len(accurate):
-            return [accurate[estimates.index(min(known))]]
-    return accurate
+        if known and len(known) == len(proposals):
+            return [proposals[estimates.index(min(known))]]
+    return proposals
 
 
 def _quick_design(question: Question, queries: int, total: Privacy) -> Solution:
@@ -141,37 +130,33 @@ def _of_total(epsilon: float, question: Question, accuracy: float) -> Suggestion
     return Suggestion("total", question.queries, larger, accuracy, words)
 
 
-def _estimate(release: Release, question: Question) -> float | None:
-    majority = release.effective(question.queries, fresh=question.fresh)
-    return estimated_total(majority, question.queries, question.total.delta)
-
-
-def _scaled(noise: NoiseFunction) -> Shape:
-    return lambda factor: NoiseFunction(np.minimum(noise.values * factor, 1.0), noise.K)
-
-
-def _tuned(option: Option, question: Question) -> Shape:
-    """Return the γ of an option's mechanism with its parameter changed by a factor; scaled where it has none."""
+def _tuned(option: Option, question: Question) -> _Proposal | None:
+    """Return the γ of an option's mechanism at the parameter that is accurate enough; scaled where it has none."""
     assert option.noise is not None  # noqa: S101 - for the type checker: those without are left out
     if option.name not in calibrated_names():
-        return _scaled(option.noise)
+        return _scaled(option.noise, question)
     kind, K = mechanism_class(option.name), question.K
     value, most = option.parameters[kind.parameter], kind.most_information(K, 2)
     information = value if kind.increases else 1 / value
-    return lambda factor: kind.of_information(K, 2, min(most, information * factor)).gamma
+    return _accurate(
+        option.name, lambda factor: kind.of_information(K, 2, min(most, information * factor)).gamma, question
+    )
 
 
-def _accurate_release(shape: Shape, question: Question) -> Release | None:
+def _scaled(noise: NoiseFunction, question: Question) -> _Proposal | None:
+    return _accurate("optimal", lambda factor: NoiseFunction(np.minimum(noise.values * factor, 1.0), noise.K), question)
+
+
+def _accurate(name: str, shape: Callable[[float], NoiseFunction], question: Question) -> _Proposal | None:
     """Return the first γ of a shape that is accurate enough, if one release of it can be proved private."""
     low, high = 0.0, 1.0
     while question.accuracy(shape(high)) < question.least_accuracy:
         low, high = high, 2 * high
         if high > MAX_FACTOR:
             return None
-    high = least_fitting(lambda factor: question.accuracy(shape(factor)) >= question.least_accuracy, low, high)
-    accurate_noise = shape(high)
-    problem = provable_problem(accurate_noise, question)
-    return None if problem is None else Release(accurate_noise, problem)
+    noise = shape(least_fitting(lambda factor: question.accuracy(shape(factor)) >= question.least_accuracy, low, high))
+    problem = provable_problem(noise, question)
+    return None if problem is None else _Proposal(name, Release(noise, problem))
 
 
 def _fewer_queries(release: Release, question: Question) -> Suggestion | None:

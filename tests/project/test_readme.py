@@ -40,7 +40,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 
 def test_every_block_is_run_or_says_why_not() -> None:
-    assert {b.language for b in BLOCKS} == {"sh", "pycon"}
+    assert {b.language for b in BLOCKS} == {"sh", "pycon", "bibtex"}
     assert [b.code for b in BLOCKS if b.left_out] == ["make run\n", "make test\n"]
     assert README.count("```") == 2 * len(BLOCKS)
     assert "darrm serve\n" in [b.code for b in BLOCKS]  # the fixture `server`
@@ -108,7 +108,7 @@ def test_the_headline_is_what_is_computed() -> None:
 
 
 def test_the_readme_is_short_and_says_early_how_to_install_it() -> None:
-    words = re.sub(r"^(<!--.*-->|```.*)$", "", README, flags=re.MULTILINE)
+    words = re.sub(r"^(```bibtex.*?```|<!--[^\n]*-->|```[^\n]*)$", "", README, flags=re.MULTILINE | re.DOTALL)
     assert len(words.split()) <= 750
     assert "pip install ." in "\n".join(README.splitlines()[:20])
     assert README.count("![") == 1
@@ -128,6 +128,20 @@ def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     assert [float(x) for x in number.findall(shown)] == pytest.approx(
         [float(x) for x in number.findall(fresh)], abs=0.01
     )
+
+
+def test_the_bibtex_says_what_the_citation_file_does() -> None:
+    (entry,) = (block.code for block in BLOCKS if block.language == "bibtex")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    fields = {
+        name: value.strip("{}") for name, value in re.findall(r"(\w+) += ({.*}),", entry.partition("@article")[0])
+    }
+    assert f'title: "{fields["title"]}"\n' in citation
+    assert f"version: {fields['version']}\n" in citation
+    assert f"date-released: {fields['year']}-" in citation
+    assert f"  - name: {fields['author']}\n" in citation
+    for field in re.findall(r"family-names: (\w+)", citation):
+        assert f"{field}, " in entry
 
 
 def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,20 +7,24 @@ from typing import Annotated
 from darrm.cli.output import answer
 from darrm.cli.parser import Argument
 
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = ("bash", "zsh", "fish", "powershell")
 
 
-def completion(shell: Annotated[str, Argument("bash|zsh|fish", "The shell.")]) -> None:
+def completion(shell: Annotated[str, Argument("bash|zsh|fish|powershell", "The shell.")]) -> None:
     """Print a script that completes commands, options and their choices in a shell.
 
     bash, zsh: add `eval "$(darrm completion bash)"` (or zsh) to ~/.bashrc (or ~/.zshrc, behind compinit). fish: write
-    it to ~/.config/fish/completions/darrm.fish.
+    it to ~/.config/fish/completions/darrm.fish. PowerShell: add `darrm completion powershell | Out-String |
+    Invoke-Expression` to $PROFILE.
     """
     from darrm_opt.errors import InvalidInput
 
     if shell not in SHELLS:
         raise InvalidInput("SHELL", shell, "one of " + ", ".join(SHELLS))
-    answer(_fish() if shell == "fish" else _bash(zsh=shell == "zsh"))
+    if shell == "powershell":
+        answer(_powershell())
+    else:
+        answer(_fish() if shell == "fish" else _bash(zsh=shell == "zsh"))
 
 
 def _options() -> dict[str, dict[str, tuple[str, ...]]]:
@@ -113,3 +117,44 @@ def _fish() -> str:
             values = f' -x -a "{" ".join(choices)}"' if choices else ""
             lines.append(f'complete -c darrm -n "{condition}" -l {flag.removeprefix("--")}{values}')
     return "\n".join(lines)
+
+
+def _powershell() -> str:
+    """Return a completer for every command line up to the word that is typed."""
+
+    def listed(words: tuple[str, ...] | list[str]) -> str:
+        return "@(" + ", ".join(f"'{word}'" for word in words) + ")"
+
+    verbs = "\n".join(f"  '{verb}' = {listed(list(options))}" for verb, options in _options().items())
+    choices = "\n".join(
+        f"  '{verb} {flag}' = {listed(values)}"
+        for verb, options in _options().items()
+        for flag, values in options.items()
+        if values
+    )
+    groups = "\n".join(f"  '{name}' = {listed(_subcommands(name))}" for name in _first_words() if _subcommands(name))
+    return f"""Register-ArgumentCompleter -Native -CommandName darrm -ScriptBlock {{
+param($word, $line, $position)
+$options = @{{
+{verbs}
+}}
+$choices = @{{
+{choices}
+}}
+$groups = @{{
+{groups}
+}}
+$typed = @($line.CommandElements | Select-Object -Skip 1 | ForEach-Object {{ $_.ToString() }})
+if ($word -ne '' -and $typed.Count) {{ $typed = @($typed | Select-Object -First ($typed.Count - 1)) }}
+if ($typed.Count -eq 0) {{ $found = {listed([*_first_words(), "--help", "--version"])} }}
+elseif ($typed.Count -eq 1 -and $groups.ContainsKey($typed[0])) {{ $found = $groups[$typed[0]] }}
+else {{
+  $verb = $typed[0]
+  if ($groups.ContainsKey($verb)) {{ $verb = "$verb $($typed[1])" }}
+  $found = $choices["$verb $($typed[-1])"]
+  if (-not $found) {{ $found = $options[$verb] }}
+}}
+$found | Where-Object {{ $_ -like "$word*" }} | ForEach-Object {{
+  [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)
+}}
+}}"""

@@ -95,6 +95,13 @@ def test_other_shells_have_the_same_options() -> None:
     assert "bashcompinit" in run("completion", "zsh").stdout
     fish = run("completion", "fish").stdout
     assert all(f"-l {flag}" in fish for flag in ("target-epsilon", "time-limit", "prove"))
+    powershell = run("completion", "powershell").stdout
+    assert all(f"'--{flag}'" in powershell for flag in ("target-epsilon", "time-limit", "prove"))
+    assert "  'solve --shape' = @('free', 'monotone')\n" in powershell
+    assert "  'keys' = @('add', 'ls', 'revoke')\n" in powershell
+    for left, right in ("()", "{}", "[]"):
+        assert powershell.count(left) == powershell.count(right)
+    assert powershell.count("'") % 2 == 0
     assert run("completion", "tcsh").exit_code == 2
 
 

@@ -24,6 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.live import Flaky, Ruled, Switch, raw, serving
+from support.refusals import refused as refused_input
 
 from darrm_client import (
     AccessDenied,
@@ -173,20 +174,20 @@ def test_a_closed_client_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "text"),
+    "url",
     [
-        ("", "Set DARRM_URL"),
-        ("localhost:8000", "expected http://HOST:PORT"),
-        ("ftp://host", "expected http://HOST:PORT"),
-        ("http://", "expected http://HOST:PORT"),
-        ("http://host:port", "expected http://HOST:PORT"),
-        ("http://host?query=1", "expected http://HOST:PORT"),
-        ("http://me:secret@host", r"'http://…@host' .* key="),
-        ("file://host/table.jsonl", "Three slashes"),
+        "",
+        "localhost:8000",
+        "ftp://host",
+        "http://",
+        "http://host:port",
+        "http://host?query=1",
+        "http://me:secret@host",
+        "file://host/table.jsonl",
     ],
 )
-def test_a_url_that_is_none_is_refused(url: str, text: str) -> None:
-    with pytest.raises(InvalidInput, match=text) as refused:
+def test_a_url_that_is_none_is_refused(url: str) -> None:
+    with refused_input("url") as refused:
         DarrmClient(url)
     assert "secret" not in str(refused.value)
 
@@ -224,7 +225,7 @@ def test_a_key_that_is_none_is_refused_by_name_and_not_shown(
         return  # which is unset, or cannot be set
     if by == "environment":
         monkeypatch.setenv("DARRM_KEY", key)
-    with pytest.raises(InvalidInput, match=r"^key = '…' is not valid: expected an API key") as refused:
+    with refused_input("key", "'…'") as refused:
         DarrmClient("http://localhost:9", key=key if by == "argument" else None, retries=0)
     assert "5ecre7" not in hints(refused.value)
 

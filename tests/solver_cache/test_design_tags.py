@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.refusals import refused
 from support.stores import STORE_URLS
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve
@@ -157,7 +158,7 @@ def test_a_design_has_so_many_tags_and_no_more(filled: Store) -> None:
     for number in range(MAX_TAGS):
         filled.designs.tag(key, f"t{number}")
     assert filled.designs.tag(key, "t0") == filled.designs.get(key)  # it has that one
-    with pytest.raises(InvalidInput, match=f"at most {MAX_TAGS} tags of one design"):
+    with refused("tag", "'more'"):
         filled.designs.tag(key, "more")
 
 
@@ -183,7 +184,7 @@ def test_what_is_no_tag_is_refused(filled: Store, tag: str) -> None:
     for use in (filled.designs.tag, filled.designs.untag):
         with pytest.raises(InvalidInput, match=r"tag = .*1 to 64 letters"):
             use(ROWS[0].key, tag)
-    with pytest.raises(InvalidInput, match="tag = "):
+    with refused("tag"):
         DesignFilter(tag=tag)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import postgres
+from support.refusals import refused
 
 from darrm_opt import InvalidInput
 from solver_cache import CacheError, Job, Store, open_store
@@ -181,9 +182,9 @@ def test_a_lease_has_a_length(jobs: Jobs, lease: float) -> None:
     submitted(jobs, "a")
     with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid: expected seconds above 0, at most 3600"):
         jobs.take("me", lease)
-    with pytest.raises(InvalidInput, match="lease_seconds"):
+    with refused("lease_seconds"):
         jobs.renew("a", "me", lease)
-    with pytest.raises(InvalidInput, match="owner = '' is not valid: expected a name that is not empty"):
+    with refused("owner", "''"):
         jobs.take("", LONG)
     assert claimed(jobs) == "a"
 
@@ -299,9 +300,9 @@ def test_jobs_are_listed_by_page_the_newest_first(jobs: Jobs) -> None:
 
 
 def test_a_list_that_cannot_be(jobs: Jobs) -> None:
-    with pytest.raises(InvalidInput, match=r"after = 'gone' is not valid: .* Start from the first page again\."):
+    with refused("after", "'gone'"):
         jobs.list(after="gone")
-    with pytest.raises(InvalidInput, match="state = 'lost' is not valid: expected one of queued, running, done"):
+    with refused("state", "'lost'"):
         jobs.list("lost")  # type: ignore[arg-type]  # what a route may be given
     with pytest.raises(InvalidInput, match="limit = 0 is not valid: expected a whole number, at least 1"):
         jobs.list(limit=0)

@@ -18,9 +18,10 @@ import pyarrow.csv  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from support.darrm_runner import run
+from support.refusals import refused as refused_input
 
 from darrm_client import AnswerNotFound, DarrmClient
-from darrm_opt import InvalidInput, Privacy, Problem, verify
+from darrm_opt import Privacy, Problem, verify
 from darrm_opt.design_spec import canonical_json, digest
 from solver_cache import DesignSpec, Row, Store, cached_solve, open_store, validate_row
 from solver_cache.tables import formats
@@ -288,9 +289,9 @@ def test_formats_are_found_by_name() -> None:
         "jsonl",
         "sqlite",
     ]
-    with pytest.raises(InvalidInput, match=r"whose name ends in \.parquet"):
+    with refused_input("format"):
         format_of("table.txt")
-    with pytest.raises(InvalidInput, match="one of parquet, csv, jsonl, sqlite"):
+    with refused_input("format", "'xml'"):
         format_of("table.csv", "xml")
 
 
@@ -335,7 +336,7 @@ def test_the_client_leaves_out_what_was_changed(tmp_path: Path, rows: list[Row],
     with DarrmClient(path.as_uri()) as client:
         assert sum(job.state == "done" for job in client.jobs.list()) == len(rows) - 1
     path.write_text(path.read_text()[:-200])
-    with pytest.raises(InvalidInput, match=r"was cut|cannot be read"):
+    with refused_input("url"):
         DarrmClient(path.as_uri())
 
 

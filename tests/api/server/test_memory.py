@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.refusals import refused as refused_input
 
 from api.errors.problem_types import WorkLimitExceeded
 from api.server.container_limits import (
@@ -19,7 +20,7 @@ from api.server.container_limits import (
 )
 from api.service.work_limits import check_design
 from api.settings import Settings, read_settings
-from darrm_opt import InvalidInput, Problem
+from darrm_opt import Problem
 from darrm_opt.design_spec import DesignSpec
 
 MEMINFO = "MemTotal:       16384000 kB\nMemFree: 1 kB\n"
@@ -111,7 +112,7 @@ def _write(root: Path, files: dict[str, str]) -> None:
 @pytest.mark.parametrize("solvers", [1, 2, 4, 8])
 def test_all_processes_together_stay_within_the_limit(limit: int, workers: int, solvers: int) -> None:
     if workers * (WORKER_MEMORY + process_count(solvers) * MIN_MEMORY) > limit:
-        with pytest.raises(InvalidInput, match="DARRM_SOLVERS"):
+        with refused_input("DARRM_SOLVERS"):
             solver_memory(None, workers, solvers, limit)
         return
     each = solver_memory(None, workers, solvers, limit)
@@ -131,7 +132,7 @@ def test_the_default_fits_however_many_processors_there_are(limit: int | None) -
 def test_the_least_memory_of_a_solver_process_solves_small_problems() -> None:
     spec = DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.1))
     check_design(spec, "cuts", read_settings(max_solver_memory=MIN_MEMORY))
-    with pytest.raises(InvalidInput, match="DARRM_MAX_SOLVER_MEMORY = 159 is not valid"):
+    with refused_input("DARRM_MAX_SOLVER_MEMORY", "159"):
         read_settings(max_solver_memory=MIN_MEMORY - 1)
 
 

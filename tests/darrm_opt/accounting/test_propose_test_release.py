@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from campaigns import earned
 from support.label_laws import checked_law, label_law
+from support.refusals import refused as refused_input
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
 from darrm_opt.accounting.propose_test_release import (
@@ -232,9 +233,9 @@ def test_what_does_not_pay_is_said() -> None:
         earned_epsilon(few, 1e-5)
     assert refused.value.argument == "leader_share"
     dear = Privacy(PATE.epsilon(1e-5), 1e-5)
-    with pytest.raises(InvalidInput, match="release them without a test"):
+    with refused_input("epsilon"):
         check_that_it_pays(propose(PATE, dear))
-    with pytest.raises(InvalidInput, match="the test passes with chance"):
+    with refused_input("epsilon", "0.6"):
         check_that_it_pays(propose(PATE, Privacy(0.6, 1e-5)))
 
 

@@ -147,7 +147,7 @@ def test_numbers_outside_their_ranges_are_named(argument: str, values: list[Any]
         with pytest.raises(InvalidInput, match=rf"^{argument} = {value!r} is not valid: expected {accepted}"):
             gaussian_rdp_epsilon(**(good | {argument: value}))
     for epsilon in (-1.0, math.inf, math.nan):
-        with pytest.raises(InvalidInput, match=rf"^epsilon = {epsilon} is not valid: expected a finite number of nats"):
+        with refused("epsilon"):
             rdp_delta([1.0], epsilon, [2.0])
     for delta in (0.0, 1.0, -0.5, math.nan):
         with pytest.raises(

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from support.refusals import refused
 
-from darrm_opt import InvalidInput, Privacy, Problem, solve, verify
+from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.design.solution import Status
 from darrm_opt.design.sweep import solve_sweep, tradeoff
 
@@ -42,11 +43,9 @@ def test_voters_without_an_allowance_are_asked_by_target() -> None:
     assert line.utilities[0] > line.utilities[1] > 0
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"), [([], "at least one allowance"), ([1, -1], "m = -1 is not valid"), ([math.nan], "m = nan")]
-)
-def test_what_is_no_allowance_is_refused(ms: list[float], text: str) -> None:
-    with pytest.raises(InvalidInput, match=text):
+@pytest.mark.parametrize(("ms", "argument"), [([], "ms"), ([1, -1], "m"), ([math.nan], "m")])
+def test_what_is_no_allowance_is_refused(ms: list[float], argument: str) -> None:
+    with refused(argument):
         tradeoff(Problem.from_allowance(5, 1, 0.1), ms)
 
 

@@ -225,7 +225,7 @@ def test_votes_are_counted_by_their_ones() -> None:
         vote_histogram([[[2, 0, 1]]])
     with pytest.raises(InvalidInput, match="Another has 5 columns"):
         vote_histogram([votes, votes[:, :3]])
-    with pytest.raises(InvalidInput, match="That is the shape of one"):
+    with refused_input("votes", "(5,)"):
         vote_histogram([votes[0]])
     with refused_input("votes"):
         vote_histogram([])

@@ -229,7 +229,7 @@ def test_only_what_is_proved_private_is_taken() -> None:
     edge = solved(PUBLIC_TEACHERS).noise.values * (1 + 5e-13)
     with pytest.raises(NotProven, match="cannot be shown to be private"):
         PrivateVote((edge, PUBLIC_TEACHERS))
-    with pytest.raises(InvalidInput, match="a Solution, or a pair"):
+    with refused("release"):
         PrivateVote(np.ones(12))  # type: ignore[arg-type]  # refused
 
 
@@ -272,8 +272,7 @@ def test_votes_of_another_shape_are_refused() -> None:
         release.release_many(np.zeros(6))
     with refused("votes", "(5,)"):
         release.release(np.zeros(5))
-    expected = r"expected an array of shape \(N, 2\), one column for each voter\.$"
-    with pytest.raises(InvalidInput, match=rf"^votes = 'rows of different lengths' is not valid: {expected}"):
+    with refused("votes", "'rows of different lengths'"):
         checked_votes([[1, 0], [1]], 2)
     text = r"^votes = 'int64, not all 0 or 1' is not valid: expected votes that are 0 or 1\. They are not shown here\. "
     with pytest.raises(InvalidInput, match=text):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.paths import ROOT
+from support.refusals import refused as refused_input
 
 from darrm_opt import InvalidInput, Problem
 from solver_cache import CORE, DesignSpec, Row, open_store
@@ -185,20 +186,20 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content"),
     [
-        ("grid.toml", "K = [", "a file in TOML"),
-        ("grid.json", "{", "a file in JSON"),
-        ("grid.json", "[1]", "a table of quantities"),
-        ("grid.toml", "K = \xff", "can be read"),
+        ("grid.toml", "K = ["),
+        ("grid.json", "{"),
+        ("grid.json", "[1]"),
+        ("grid.toml", "K = \xff"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, content: str) -> None:
     path = tmp_path / name
     path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(InvalidInput, match=said):
+    with refused_input("GRID"):
         read_grid(path)
-    with pytest.raises(InvalidInput, match="can be read"):
+    with refused_input("GRID"):
         read_grid(tmp_path / "none.toml")
 
 

@@ -326,7 +326,7 @@ def test_the_number_of_terms_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_an_epsilon_is_asked_for_at_a_probability() -> None:
     for wrong in (1.0, -0.1, "0.2"):
-        with pytest.raises(InvalidInput, match=f"delta = {wrong!r} is not valid"):
+        with refused("delta"):
             epsilon_at_delta(lambda epsilon: 0.0 * epsilon, wrong, 1.0, "why")  # type: ignore[arg-type]
     with pytest.raises(DeltaTooSmall, match="why"):
         epsilon_at_delta(lambda epsilon: max(0.2, 1 - epsilon), 0.1, 1.0, "why")
@@ -347,5 +347,5 @@ def test_so_many_mechanisms_that_their_losses_do_not_fit_in_memory_are_refused(m
     monkeypatch.setattr(optimal, "MAX_WINDOW", 4095)
     with refused("k"):
         optimal_delta(1e-3, 0.0, 987_654, 0.5)
-    with pytest.raises(InvalidInput, match="few enough mechanisms"):
+    with refused("k", "1000000000000000"):
         optimal_delta(1e-12, 0.0, 10**15, 0.5)

@@ -209,7 +209,7 @@ def test_labelling_is_checked() -> None:
         label_pool(votes, partition, LaplacePlan(6, 0.5, 3))
     with refused("n_chunks", "3"):
         label_pool(votes, partition, LaplacePlan(2, 0.5, 4))
-    with pytest.raises(InvalidInput, match="expected 'add_remove', as the plan says"):
+    with refused("adjacency", "'replace'"):
         label_pool(votes, partition, LaplacePlan(2, 0.5, 3, adjacency="add_remove"))
     with pytest.raises(InvalidInput, match=r"expected plan\.n_classes = 2 classes"):
         label_with_teachers(

@@ -8,9 +8,10 @@ import sys
 import numpy as np
 import pytest
 from support.darrm_runner import refused, run
+from support.refusals import refused as refused_input
 
 from darrm_opt import Privacy
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import BackendUnavailable
 from darrm_opt.literature.dpbag import (
     DATASETS,
     MODELS,
@@ -127,5 +128,5 @@ def test_without_scikit_learn_the_way_to_install_it_is_named(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[sklearn\]'"):
         load_dataset("digits", 5)
-    with pytest.raises(InvalidInput, match="one of naive-bayes, logistic, tree"):
+    with refused_input("model", "'oracle'"):
         teacher("oracle")

@@ -64,6 +64,7 @@ ACCEPTED = {
     "gamma": "a list of K + 1 probabilities, symmetric",
     "arithmetic": _choice(get_args(Arithmetic)),
     "fresh": "true (fresh randomness in every answer) or false (trained once)",
+    "curve": "true or false",
     "least_accuracy": "a probability in [0.5, 1)",
     "time_limit": "null, or seconds above 0",
     "gap": "null, or a number from 0 to below 1",

@@ -16,10 +16,10 @@ from api.routes.requests import (
 )
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, ReleasePlanRequest
 from api.schemas.accounts import TotalRequest
-from api.schemas.cost import CostAnswer, CostRequest
+from api.schemas.cost import CalibrateRequest, CostAnswer, CostRequest, MechanismRequest
 from api.service.design_service import Pending
 from api.service.work_limits import ACCOUNT_TIMES, check_voters
-from darrm_opt.answers.cost import CALIBRATION_SECONDS, COST_SECONDS, SAMPLED_SHARE
+from darrm_opt.answers.cost import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
     comparison_account_seconds,
@@ -88,10 +88,29 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
 )
 async def cost(params: CostRequest, request: Request, service: Service) -> Response:
     """Account for Q releases of a mechanism by the least of all accounts, or calibrate its parameter to a total."""
+    return await _cost(params, request, service, COST_SECONDS if params.parameter is not None else CALIBRATION_SECONDS)
+
+
+@get_and_post(
+    router,
+    "/calibrate",
+    CalibrateRequest,
+    summary="Which parameter of a mechanism fits in a total",
+    response_model=CostAnswer,
+    responses=JOB_RESPONSES,
+)
+async def calibrate(params: CalibrateRequest, request: Request, service: Service) -> Response:
+    """Find the most useful parameter with which Q releases of a mechanism are within a total."""
+    return await _cost(params, request, service, CALIBRATION_SECONDS)
+
+
+async def _cost(params: MechanismRequest, request: Request, service: Service, seconds: float) -> Response:
+    """Return the answer of both: a cost, of a parameter that is given or found."""
     require_json(request)
     check_voters(params.K, service.settings, ACCOUNT_TIMES)
     argument = await service.run_in_thread(params.argument)
-    seconds = COST_SECONDS if params.parameter is not None else CALIBRATION_SECONDS
+    if params.curve:
+        seconds += CURVE_POINTS * COST_SECONDS
     if params.records is not None:
         seconds *= SAMPLED_SHARE
     return await respond(request, service, "cost", argument, seconds, params)

@@ -14,7 +14,53 @@ from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import MAX_CLASSES
 
 
-class CostRequest(SampledRequest):
+class MechanismRequest(SampledRequest):
+    """Releases of a mechanism, and whether their curve is wanted."""
+
+    mechanism: Annotated[
+        str,
+        Field(
+            max_length=100,
+            description=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server.",
+        ),
+    ]
+    K: Voters
+    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_CLASSES)] = 2
+    affected: Annotated[int, described("How many votes one record can move [votes].", minimum=1)] = 1
+    queries: Queries = 1
+    total_epsilon: Annotated[
+        FiniteFloat | None,
+        described("ε of all releases together: find the parameter [nats].", exclusiveMinimum=0, maximum=500),
+    ] = None
+    total_delta: Annotated[
+        FiniteFloat | None,
+        described(
+            "δ of all releases together, with total_epsilon; by default 0 [probability].", minimum=0, exclusiveMaximum=1
+        ),
+    ] = None
+    curve: Annotated[
+        bool, Field(description="Whether ε over δ and over the number of releases is wanted too: some 20 accounts.")
+    ] = False
+
+    def argument(self) -> dict[str, Any]:
+        """Return the argument of the computation (`darrm_opt.answers.cost.find_cost`)."""
+        check_queries(self.queries)
+        try:
+            mechanism_class(self.mechanism)
+        except InvalidInput as err:
+            raise FieldError("mechanism", err) from err
+        total = self.total_epsilon
+        if total is not None and not 0 < total <= MAX_TOTAL:
+            raise InvalidInput("total_epsilon", total, f"a number of nats above 0, at most {MAX_TOTAL:g}")
+        for name in ("delta", "total_delta"):
+            value = getattr(self, name, None)
+            if value is not None and not 0 <= value < 1:
+                raise InvalidInput(name, value, "a probability in [0, 1)")
+        self.drawn()
+        return {name: getattr(self, name, None) for name in CostRequest.model_fields}
+
+
+class CostRequest(MechanismRequest):
     """What do releases of a mechanism cost together, or which parameter fits in a total?
 
     Give `parameter` and `delta`, or `total_epsilon` and `total_delta`. Voters are not private.
@@ -46,17 +92,6 @@ class CostRequest(SampledRequest):
         }
     )
 
-    mechanism: Annotated[
-        str,
-        Field(
-            max_length=100,
-            description=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server.",
-        ),
-    ]
-    K: Voters
-    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_CLASSES)] = 2
-    affected: Annotated[int, described("How many votes one record can move [votes].", minimum=1)] = 1
-    queries: Queries = 1
     parameter: Annotated[
         FiniteFloat | None,
         Field(
@@ -67,16 +102,6 @@ class CostRequest(SampledRequest):
         FiniteFloat | None,
         described("δ of all releases together, with parameter [probability].", minimum=0, exclusiveMaximum=1),
     ] = None
-    total_epsilon: Annotated[
-        FiniteFloat | None,
-        described("ε of all releases together: find the parameter [nats].", exclusiveMinimum=0, maximum=500),
-    ] = None
-    total_delta: Annotated[
-        FiniteFloat | None,
-        described(
-            "δ of all releases together, with total_epsilon; by default 0 [probability].", minimum=0, exclusiveMaximum=1
-        ),
-    ] = None
     threshold: Annotated[
         FiniteFloat | None, described("Least noisy count for which a class is released, with parameter [votes].")
     ] = None
@@ -85,26 +110,41 @@ class CostRequest(SampledRequest):
     ] = None
     cap: Annotated[int | None, described("Most classes that are released [labels].", minimum=1)] = None
 
-    def argument(self) -> dict[str, Any]:
-        """Return the argument of the computation (`darrm_opt.answers.cost.find_cost`)."""
-        check_queries(self.queries)
-        try:
-            mechanism_class(self.mechanism)
-        except InvalidInput as err:
-            raise FieldError("mechanism", err) from err
-        if self.total_epsilon is not None and not 0 < self.total_epsilon <= MAX_TOTAL:
-            raise InvalidInput("total_epsilon", self.total_epsilon, f"a number of nats above 0, at most {MAX_TOTAL:g}")
-        for name in ("delta", "total_delta"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise InvalidInput(name, value, "a probability in [0, 1)")
-        argument = {name: getattr(self, name) for name in CostRequest.model_fields}
-        self.drawn()
-        return argument
+
+class CalibrateRequest(MechanismRequest):
+    """Which parameter of a mechanism fits in a total? The most useful one; voters are not private."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "mechanism": "gnmax",
+                    "K": 250,
+                    "classes": 10,
+                    "queries": 286,
+                    "total_epsilon": 2,
+                    "total_delta": 1e-5,
+                }
+            ]
+        }
+    )
+
+    total_epsilon: Annotated[
+        FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
+    ]
 
 
 MAX_TOTAL = 500.0
 """Largest ε of all releases together [nats]."""
+
+
+class CostPoint(AnswerModel):
+    """Point of a curve."""
+
+    queries: int = Field(description="Releases.")
+    delta: FiniteFloat = Field(description="δ of all of them together [probability].")
+    epsilon: FiniteFloat | None = Field(description="Their least ε that is proved [nats]; null where none is.")
+    account: str = Field(description="The account that proves it.")
 
 
 class CostAnswer(AnswerModel):
@@ -119,4 +159,7 @@ class CostAnswer(AnswerModel):
     account: str = Field(description="The account that proves it; none where none does.")
     sampling: SamplingAnswer | None = Field(
         default=None, description="How records are drawn anew for every query; null where all are in every query."
+    )
+    curve: list[CostPoint] | None = Field(
+        default=None, description="ε over δ, and over the number of releases; null where it was not asked."
     )

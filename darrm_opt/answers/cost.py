@@ -19,6 +19,14 @@ COST_SECONDS = 0.5
 CALIBRATION_SECONDS = 5.0
 """About how long a calibration takes [s]: 1 to 13, most where bits are accounted for."""
 
+CURVE_DELTAS = tuple(float(f"1e-{power}") for power in range(12, 1, -1))
+"""δ of the points of a curve."""
+
+CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+"""Numbers of releases of the points of a curve, in multiples of the number that is asked."""
+
+CURVE_POINTS = len(CURVE_DELTAS) + len(CURVE_SHARES)
+
 SAMPLED_SHARE = 4.0
 """The same where records are sampled, in multiples: most of them take less, and labels with four cells up to this."""
 
@@ -78,10 +86,28 @@ def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> Mec
     return MechanismCost(mechanism, cost.epsilon, cost.delta, cost.account, sampling)
 
 
+def cost_curve(found: MechanismCost, queries: int) -> list[dict[str, Any]]:
+    """Return ε over δ for so many releases, and over the number of releases at the δ of a cost.
+
+    A point has ``queries``, ``delta``, ``epsilon`` (None where nothing is proved) and ``account``. The curve over δ is
+    a profile of the same releases: all of its points hold at once.
+    """
+    counts = sorted({max(1, round(queries * share)) for share in CURVE_SHARES})
+    places = [(queries, delta) for delta in CURVE_DELTAS] + [(count, found.delta) for count in counts]
+    points = []
+    for count, delta in sorted({*places}):
+        cost = found.mechanism.cost(count, delta, found.sampling)
+        epsilon = cost.epsilon if cost.epsilon < math.inf else None
+        points.append({"queries": count, "delta": delta, "epsilon": epsilon, "account": cost.account})
+    return points
+
+
 def compute_cost(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the cost of a mechanism as plain data; the argument is that of `find_cost`."""
+    """Return the cost of a mechanism as plain data; the argument is that of `find_cost`, with ``curve``."""
     report(None)
-    return find_cost(argument).as_dict()
+    found = find_cost(argument)
+    curve = {"curve": cost_curve(found, argument["queries"])} if argument.get("curve") else {}
+    return found.as_dict() | curve
 
 
 def verify_cost(answer: Any, argument: dict[str, Any]) -> MechanismCost:

@@ -28,6 +28,7 @@ from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release, Sampling
+    from darrm_opt.answers.cost import MechanismCost
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy
 
@@ -182,7 +183,12 @@ def cost(
     drawn: SampleOptions,
     mechanism: Annotated[str | None, Argument("NAME", "The mechanism, such as laplace; or bagging.")] = None,
     output: Annotated[
-        str | None, CommandOption("--output", "Write the mechanism to this file, for `darrm label`.", "FILE")
+        str | None,
+        CommandOption(
+            "--output",
+            "Write the mechanism to this file, for `darrm label`; to a .csv, ε over δ and over the number of releases.",
+            "FILE",
+        ),
     ] = None,
     *,
     json: AsJson = False,
@@ -232,12 +238,11 @@ def _cost_of_mechanism(
     json: bool,
 ) -> None:
     from darrm.cli.earned import earned_cost, earned_text, read_batch
-    from darrm.cli.files import check_writable, write_json
+    from darrm.cli.files import check_writable
     from darrm_opt.answers.cost import find_cost
     from darrm_opt.design.report import guarantee
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms import mechanism_class
-    from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.problem import Privacy
 
     check_writable(output, "output")
@@ -280,11 +285,7 @@ def _cost_of_mechanism(
         earned = None if counts is None else earned_cost(found_cost, batch, counts)
     drawn = found_cost.mechanism
     if output is not None:
-        proved = total or Privacy(found_cost.epsilon, found_cost.delta)
-        fields = planned_fields(queries, proved) if proved.epsilon < float("inf") else {}
-        if sampling is not None:
-            fields |= {"sampling": sampling.record()}
-        write_json(output, drawn.record() | fields)
+        _write(output, found_cost, queries, total)
     if json:
         answer(as_json(found_cost.as_dict() | ({} if earned is None else {"votes": earned})))
     elif found_cost.account == "none":
@@ -296,6 +297,26 @@ def _cost_of_mechanism(
             f"{drawn.words}{sampled} {queries} releases are {together} together, by the account {found_cost.account}."
             f"{'' if earned is None else chr(10) + earned_text(earned)}"
         )
+
+
+def _write(output: str, found: MechanismCost, queries: int, total: Privacy | None) -> None:
+    """Write the mechanism with its total, or as CSV ε over δ and over the number of releases."""
+    from darrm.cli.files import write_json, write_whole
+    from darrm_opt.answers.cost import cost_curve
+    from darrm_opt.mechanisms.base import planned_fields
+    from darrm_opt.problem import Privacy
+
+    if output.lower().endswith(".csv"):
+        with ProgressDisplay("accounting"):
+            points = cost_curve(found, queries)
+        rows = [",".join("" if value is None else str(value) for value in point.values()) for point in points]
+        write_whole(output, "\n".join([",".join(points[0]), *rows, ""]).encode())
+        return
+    proved = total or Privacy(found.epsilon, found.delta)
+    fields = planned_fields(queries, proved) if proved.epsilon < float("inf") else {}
+    if found.sampling is not None:
+        fields |= {"sampling": found.sampling.record()}
+    write_json(output, found.mechanism.record() | fields)
 
 
 _PROBLEM = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")

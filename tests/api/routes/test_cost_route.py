@@ -48,9 +48,32 @@ def test_the_cost_of_a_parameter_is_that_of_the_core(client: TestClient) -> None
         "delta": 1e-5,
         "account": cost.account,
         "sampling": None,
+        "curve": None,
     }
     assert client.get("/v1/cost", params=GIVEN).json() == told
     assert verify_cost(told, argument(GIVEN)).epsilon == cost.epsilon
+
+
+def test_a_curve_has_the_cost_of_the_core_at_every_point(client: TestClient) -> None:
+    told = client.post("/v1/cost", json=GIVEN | {"curve": True}).json()
+    mechanism = mechanism_class("gnmax").of(11, 2, 20.0)
+    assert {(point["queries"], point["delta"]) for point in told["curve"]} >= {(20, 1e-12), (20, 1e-2), (60, 1e-5)}
+    for point in told["curve"]:
+        cost = mechanism.cost(point["queries"], point["delta"])
+        assert (point["epsilon"], point["account"]) == (cost.epsilon, cost.account)
+    at_delta = [point["epsilon"] for point in told["curve"] if point["queries"] == 20]
+    assert at_delta == sorted(at_delta, reverse=True)
+    assert verify_cost(told, argument(GIVEN)).epsilon == told["epsilon"]
+
+
+def test_calibrate_is_the_cost_of_a_total(client: TestClient) -> None:
+    told = client.post("/v1/cost", json=TOTAL).json()
+    assert client.post("/v1/calibrate", json=TOTAL).json() == told
+    assert client.get("/v1/calibrate", params=TOTAL).json() == told
+    for change in ({"parameter": 2.0}, {"delta": 1e-5}):
+        assert client.post("/v1/calibrate", json=TOTAL | change).status_code == 422
+    refused = client.post("/v1/calibrate", json={name: TOTAL[name] for name in TOTAL if name != "total_epsilon"})
+    assert (refused.status_code, "total_epsilon" in refused.text) == (422, True)
 
 
 def test_a_total_is_calibrated_to(client: TestClient) -> None:

@@ -17,7 +17,7 @@ from api.errors.accepted import ACCEPTED
 from api.errors.problem_details import MEDIA_TYPE
 from api.responses import CSV, JSON, NPZ
 from api.routes import ROUTERS
-from api.schemas.cost import CostRequest
+from api.schemas.cost import CalibrateRequest, CostRequest
 from api.settings import Settings
 from api.tasks.answers import KINDS
 from tools import openapi
@@ -33,6 +33,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/profile": schemas.ProfileRequest,
     "/v1/compose": schemas.ComposeRequest,
     "/v1/cost": CostRequest,
+    "/v1/calibrate": CalibrateRequest,
     "/v1/compare": schemas.CompareRequest,
     "/v1/plan": schemas.ReleasePlanRequest,
     "/v1/plurality": schemas.PluralityRequest,
@@ -69,6 +70,7 @@ WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "
     "mechanism",
     "utility",
     "digits",
+    "curve",
 }
 
 

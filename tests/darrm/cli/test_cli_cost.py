@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -64,3 +65,17 @@ def test_the_answer_in_words() -> None:
 )
 def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("cost", *arguments)
+
+
+def test_the_curve_is_a_csv_of_the_same_accounts(tmp_path: Path) -> None:
+    output = tmp_path / "curve.csv"
+    words = ("cost", "gnmax", "--K", "11", "--sigma", "20", "--queries", "20", "--delta", "1e-5")
+    told = run_json(*words, "--output", str(output))
+    with output.open(encoding="utf-8") as file:
+        points = list(csv.DictReader(file))
+    assert list(points[0]) == ["queries", "delta", "epsilon", "account"]
+    mechanism = mechanism_class("gnmax").of(11, 2, 20.0)
+    for point in points:
+        assert float(point["epsilon"]) == mechanism.cost(int(point["queries"]), float(point["delta"])).epsilon
+    asked = next(point for point in points if (point["queries"], point["delta"]) == ("20", "1e-05"))
+    assert (float(asked["epsilon"]), asked["account"]) == (told["epsilon"], told["account"])

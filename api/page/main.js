@@ -9,6 +9,7 @@ import { draw } from "./draw.js";
 import { byId, make } from "./elements.js";
 import * as fields from "./fields.js";
 import { Cancelled, answered, stop } from "./follow.js";
+import * as groups from "./groups.js";
 import * as inverse from "./inverse.js";
 import { count, percent, plain } from "./numbers.js";
 import * as objective from "./objective.js";
@@ -33,6 +34,7 @@ function start() {
   compare.prepare(() => state, change);
   plan.prepare(compare.request);
   classes.prepare(() => state, change);
+  groups.prepare(() => state, change);
   tradeoff.prepare();
   designs.prepare();
   inverse.prepare(() => read(state), (next) => {
@@ -108,6 +110,7 @@ function arrive(next) {
   arrange();
   design();
   classes.arrive(state);
+  groups.arrive(state);
 }
 
 /** Asks for another problem, and makes the URL say so. */

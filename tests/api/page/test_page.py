@@ -810,3 +810,41 @@ def test_where_solving_is_off_the_nearest_answer_is_labelled(visiting: Visiting,
         _expected_complaint(visit, 404)
     finally:
         keeping.close()
+
+
+# ---------------------------------------------------------------------------- groups of private voters
+
+
+def test_a_group_is_added_and_its_table_is_a_heat_map(visit: Visit) -> None:
+    visit.go()
+    visit.tab.fill("#group_epsilon", "0.6")
+    visit.tab.click("#group-add")
+    for name, value in {"K": "1", "epsilon": "inf"}.items():
+        visit.tab.fill(f"#group-rows .group:last-child [data-name={name}]", value)
+    visit.tab.click("#group-rows .group:first-child button")  # two groups are left
+    visit.tab.click("#group-form [type=submit]")
+    visit.tab.wait_for_selector("#group-figure")
+    assert visit.query()["groups"] == "K=5,epsilon=0.5;K=1,epsilon=inf"
+    asked = {"groups": [{"K": 5, "epsilon": 0.5}, {"K": 1, "epsilon": "inf"}], "target_epsilon": 0.6}
+    told = visit.tab.request.post(f"{visit.server}/v1/table", data=asked).json()
+    assert visit.tab.locator("#group-figure rect:not(.frame)").count() == 12
+    assert f"{told['corners']:,}" in visit.tab.inner_text("#group-answer")
+    visit.go("?groups=K%3D3%2Cepsilon%3D0.5&group_classes=3&group_epsilon=1")
+    visit.tab.wait_for_selector("#group-figure")
+    assert visit.tab.locator("#group-figure g").count() == 10  # every vote count of three voters among three classes
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("group_epsilon", "-1", "at least 0"),
+        ("group_classes", "9", "2 to 6"),
+        ("group_objective", "x", "prior = 'x'"),
+    ],
+)
+def test_bad_input_of_groups_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
+    form.tab.fill("#group_epsilon", "0.6")
+    form.tab.fill(f"#{name}", value)
+    form.tab.click("#group-form [type=submit]")
+    assert_error_at(form, name, said)
+    form.tab.fill(f"#{name}", "")

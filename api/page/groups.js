@@ -1,0 +1,235 @@
+// Groups of private voters among classes: the best table, the answer of /v1/table, and what it does as a picture.
+
+import { byId, make, scrolling, svg, table } from "./elements.js";
+import * as fields from "./fields.js";
+import { answered } from "./follow.js";
+import { count, guarantee, percent, plain } from "./numbers.js";
+
+/** Fields of the page (and of its URL) with the API's name of each; the groups stand in one field, as on the command line. */
+const FIELDS = {
+  group_classes: "classes", group_epsilon: "target_epsilon", group_delta: "delta", group_affected: "affected", group_objective: "objective",
+};
+
+const FIRST = "K=6,epsilon=0.1;K=5,epsilon=0.5"; // groups where nothing is asked
+const MAX_GROUPS = 8;
+const MAX_ROWS = 200; // of the table; the API has all
+const COLOURS = ["--curve-first", "--curve-second", "--curve-double_subsampling"];
+
+let controller = null; // of the request under way
+let requestText = ""; // the request whose answer is on the page, or on its way
+
+/** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
+export function prepare(state, change) {
+  byId("group-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const texts = Object.keys(FIELDS).map((name) => [name, byId(name).value.trim()]);
+    change({ ...state(), groups: groupsText(), ...Object.fromEntries(texts) });
+    workOut();
+  });
+  byId("group-add").addEventListener("click", () => {
+    add({});
+    byId("group-rows").lastElementChild.querySelector("input").focus();
+  });
+  rows("");
+}
+
+/** Shows what a link asks for, if it asks for groups, and brings it into view. */
+export async function arrive(state) {
+  rows(state.groups);
+  if (!state.groups) return forget();
+  if (JSON.stringify(request()) !== requestText) await workOut();
+  byId("group-panel").scrollIntoView({ behavior: "instant" });
+}
+
+function forget() {
+  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
+  controller = null;
+  requestText = "";
+  fields.clear(byId("group-form"));
+  byId("group-answer").replaceChildren();
+  byId("group-status").textContent = "";
+}
+
+/** Makes a row of inputs for each group of a text. */
+function rows(text) {
+  byId("group-rows").replaceChildren();
+  for (const group of (text || FIRST).split(";")) add(Object.fromEntries(group.split(",").map((part) => part.trim().split("="))));
+}
+
+function add(group) {
+  const number = byId("group-rows").childElementCount + 1;
+  const input = (name, words, usual) =>
+    make("label", {}, `${words} `, make("input", { "data-name": name, value: group[name] ?? "", placeholder: usual, autocomplete: "off", "aria-label": `${words} of group ${number}` }));
+  const remove = make("button", { type: "button", class: "quiet", "aria-label": `Remove group ${number}` }, "Remove");
+  const row = make("div", { class: "group" }, input("K", "Voters K", ""), input("epsilon", "ε", ""), input("Delta", "Δ", "0"), input("weight", "Weight", "1"), remove);
+  remove.addEventListener("click", () => {
+    row.remove();
+    several();
+  });
+  byId("group-rows").append(row);
+  several();
+}
+
+/** A table has one to eight groups. */
+function several() {
+  const made = [...byId("group-rows").children];
+  byId("group-add").disabled = made.length >= MAX_GROUPS;
+  for (const row of made) row.querySelector("button").disabled = made.length === 1;
+}
+
+function groupsOf() {
+  return [...byId("group-rows").children].map((row) =>
+    Object.fromEntries([...row.querySelectorAll("input")].map((input) => [input.dataset.name, input.value.trim()]).filter(([, text]) => text)),
+  );
+}
+
+/** Returns the groups as the URL has them. */
+function groupsText() {
+  return groupsOf().map((group) => Object.entries(group).map((part) => part.join("=")).join(",")).join(";");
+}
+
+/** Returns what the form asks, as the API has it; an empty field is left out. */
+function request() {
+  const entries = Object.entries(FIELDS).map(([field, name]) => [name, byId(field).value.trim()]).filter(([, text]) => text);
+  const groups = groupsOf().map((group) => Object.fromEntries(Object.entries(group).map(([name, text]) => [name, number(text)])));
+  return { groups, ...Object.fromEntries(entries.map(([name, text]) => [name, name === "objective" ? text : number(text)])) };
+}
+
+/** Returns the number that a text is; what is none goes to the server as it is, which says what is wrong with it. */
+function number(text) {
+  return Number.isFinite(Number(text)) ? Number(text) : text;
+}
+
+async function workOut() {
+  forget();
+  const body = request();
+  const own = (controller = new AbortController());
+  const say = (text) => (byId("group-status").textContent = text);
+  requestText = JSON.stringify(body);
+  say("Working …");
+  try {
+    const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
+    const answer = await (await answered("v1/table", options)).json();
+    say("");
+    present(answer);
+  } catch (error) {
+    if (own === controller) refuse(error);
+  } finally {
+    if (own === controller) controller = null;
+  }
+}
+
+function refuse(error) {
+  requestText = "";
+  const fieldOf = Object.fromEntries(Object.entries(FIELDS).map(([field, name]) => [name, field]));
+  const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [fieldOf[name] ?? name, text]);
+  const { first, rest } = fields.show(byId("group-form"), Object.fromEntries(complaints));
+  byId("group-status").textContent = [...rest, ...(first || rest.length ? [] : [error.message])].join(" ");
+  first?.focus();
+}
+
+function present(answer) {
+  const { classes, groups, target_epsilon: epsilon, delta, affected, utility, upper_bound: bound, gap, corners } = answer;
+  const tiles = [
+    ["Release", guarantee(epsilon, delta), `${classes} classes; a record reaches ${count(affected, "voter")}`],
+    ["Right", percent(utility, 2), `the objective: ${answer.objective}`],
+    ["Proven gap", plain(gap, 2), `no private table of these votes comes to more than ${percent(bound, 2)}`],
+    ["Proof", corners.toLocaleString("en"), "corners of the voters’ privacy, each looked at for these very numbers"],
+  ];
+  const voters = groups.map(({ K, epsilon: each, Delta }) => `${K} with ε = ${plain(each)}${Delta ? `, Δ = ${plain(Delta)}` : ""}`).join("; ");
+  const caption = `Chance of each class by the votes of ${voters}`;
+  const heads = ["Votes of each class, group by group", ...Array.from({ length: classes }, (_, c) => `Class ${c + 1}`), ...(answer.abstention ? ["⊥"] : [])];
+  const cells = answer.table.slice(0, MAX_ROWS).map(({ counts, probabilities }) => [counts.map((row) => row.join(" ")).join(" | "), ...probabilities.map((p) => plain(p))]);
+  const more = answer.table.length - cells.length;
+  const picture = drawing(answer);
+  byId("group-answer").replaceChildren(
+    make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
+      make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
+    )),
+    ...(picture ? [picture] : []),
+    make("p", { class: "about" }, `${caption}; other orders of the classes follow by symmetry.${more > 0 ? ` ${count(more, "row")} more are in the API’s answer.` : ""}`),
+    make("details", {}, make("summary", {}, "The table"), scrolling(caption, table(caption, heads, cells))),
+  );
+}
+
+/** Returns a heat map for two groups and two classes, a triangle for one group and three classes, and nothing else. */
+function drawing({ classes, groups, table: rows }) {
+  if (classes === 2 && groups.length === 2) return heatMap(groups, rows);
+  if (classes === 3 && groups.length === 1) return triangle(groups[0].K, rows);
+  return null;
+}
+
+function heatMap([one, other], rows) {
+  const size = Math.max(10, Math.min(40, 480 / (Math.max(one.K, other.K) + 1)));
+  const [left, top] = [70, 16];
+  const cells = new Map();
+  for (const { counts, probabilities } of rows) {
+    cells.set(`${counts[0][1]} ${counts[1][1]}`, probabilities[1]);
+    cells.set(`${counts[0][0]} ${counts[1][0]}`, probabilities[0]); // the classes exchanged
+  }
+  const [width, height] = [(one.K + 1) * size, (other.K + 1) * size];
+  const squares = [...cells].map(([place, chance]) => {
+    const [x, y] = place.split(" ").map(Number);
+    const square = svg("rect", { x: left + x * size, y: top + height - (y + 1) * size, width: size - 1, height: size - 1 });
+    square.append(svg("title", {}, `${x} of ${one.K} and ${y} of ${other.K} votes for class 2: released with chance ${plain(chance)}`));
+    square.style.fill = "var(--curve-second)";
+    square.style.fillOpacity = String(chance);
+    return square;
+  });
+  const text = (x, y, words, anchor = "middle") => svg("text", { x, y, "text-anchor": anchor }, words);
+  const about = "Chance that class 2 is released: none where a square is empty, certain where it is full.";
+  return figure(about, left + width + 16, top + height + 56, [
+    ...squares,
+    svg("rect", { class: "frame", x: left - 1, y: top - 1, width: width + 1, height: height + 1 }),
+    ...[0, one.K].map((x) => text(left + (x + 0.5) * size, top + height + 18, x)),
+    ...[0, other.K].map((y) => text(left - 8, top + height - (y + 0.5) * size + 5, y, "end")),
+    text(left + width / 2, top + height + 42, `votes for class 2, ε = ${plain(one.epsilon)}`),
+    svg("g", { transform: `translate(16 ${top + height / 2}) rotate(-90)` }, text(0, 0, `ε = ${plain(other.epsilon)}`)),
+  ]);
+}
+
+function triangle(K, rows) {
+  const [side, left, top] = [440, 50, 40];
+  const height = (side * Math.sqrt(3)) / 2;
+  const radius = Math.min(24, side / (2.4 * (K + 1)));
+  const found = new Map();
+  for (const { counts: [votes], probabilities } of rows) {
+    for (const order of [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]) {
+      found.set(order.map((c) => votes[c]).join(" "), order.map((c) => probabilities[c]));
+    }
+  }
+  const dots = [...found].flatMap(([place, chances]) => {
+    const [, b, c] = place.split(" ").map(Number);
+    const [x, y] = [left + ((b + c / 2) / K) * side, top + (1 - c / K) * height];
+    // Shares of the three classes as the sectors of a disc.
+    let angle = -Math.PI / 2;
+    const sectors = chances.map((chance, index) => {
+      const sector = slice(x, y, radius, angle, chance);
+      angle += 2 * Math.PI * chance;
+      sector.style.fill = `var(${COLOURS[index]})`;
+      return sector;
+    });
+    const words = `votes ${place}: classes 1, 2 and 3 with chances ${chances.map((chance) => plain(chance, 3)).join(", ")}`;
+    return [svg("g", {}, svg("title", {}, words), ...sectors)];
+  });
+  const text = (x, y, words) => svg("text", { x, y, "text-anchor": "middle" }, words);
+  return figure("Votes at their place in the triangle, each a disc of the chances of the three classes.", side + 2 * left, height + top + 50, [
+    ...dots,
+    text(left, top + height + radius + 20, "all for class 1"),
+    text(left + side - 10, top + height + radius + 20, "all for class 2"),
+    text(left + side / 2, 14, "all for class 3"),
+  ]);
+}
+
+function slice(x, y, radius, angle, chance) {
+  if (chance > 1 - 1e-9) return svg("circle", { cx: x, cy: y, r: radius });
+  const at = (turn) => `${x + radius * Math.cos(turn)} ${y + radius * Math.sin(turn)}`;
+  const end = angle + 2 * Math.PI * chance;
+  return svg("path", { d: `M${x} ${y}L${at(angle)}A${radius} ${radius} 0 ${chance > 0.5 ? 1 : 0} 1 ${at(end)}Z` });
+}
+
+function figure(about, width, height, content) {
+  const chart = svg("svg", { class: "groups", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": about }, ...content);
+  chart.style.maxWidth = `${width}px`;
+  return make("figure", { id: "group-figure" }, chart, make("figcaption", { class: "about" }, about));
+}

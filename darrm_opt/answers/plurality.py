@@ -202,7 +202,7 @@ def recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
 MAX_GROUP_VOTERS = 200
 """Most voters, of all groups, whose corners are counted before a service answers."""
 
-SWEEPS, LOSS_SECONDS, LAW_SECONDS, GROUP_CELLS_CUBED_SECONDS = 40, 8e-9, 1.6e-7, 1.6e-8
+SWEEPS, LOSS_SECONDS, LAW_SECONDS, GROUP_CELLS_CUBED_SECONDS = 40, 8e-9, 1.6e-7, 4e-8
 """Sweeps of a solve; and its time [s] over the losses that one computes, over the probabilities in the corners' laws,
 and over the cube of the table's cells, which the programs take."""
 

@@ -1,4 +1,4 @@
-"""Verb ``darrm reproduce``: figures and tables of the DaRRM paper."""
+"""Verb ``darrm reproduce``: figures and tables of the DaRRM paper and of its three companions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 def reproduce(
     name: Annotated[
-        str | None, Argument("NAME", "A figure or table of the paper, such as figure-2 or table-1.")
+        str | None,
+        Argument(
+            "NAME",
+            "A figure or table of the paper, such as figure-2 or table-1, or of a companion, such as dpbag-labels.",
+        ),
     ] = None,
     output: Annotated[
         str | None,
@@ -27,7 +31,8 @@ def reproduce(
         str | None,
         CommandOption(
             "--data",
-            "Folder with the IDX files of MNIST or Fashion-MNIST, for the experiments beside scikit-learn's digits.",
+            "Folder with the IDX files of MNIST or Fashion-MNIST, for the experiments beside scikit-learn's digits; or "
+            "with adult.data, for bagging-figures and sign-sgd.",
             "DIR",
             otherwise="digits alone",
         ),
@@ -41,7 +46,7 @@ def reproduce(
     quick: Annotated[bool, CommandOption("--quick", "A small part of it, to see that it works.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Compute figures and tables of the DaRRM paper again, the paper's numbers beside ours.
+    """Compute figures and tables of the DaRRM paper and its companions again, the paper's numbers beside ours.
 
     Where a number of the paper is not at hand the output says "not printed here". Experiments run on public data with
     seeded noise: they measure accuracy, and release nothing.

@@ -1,4 +1,4 @@
-"""Reproduction of the figures and tables of the paper: `reproduce` computes one, `REPRODUCTIONS` lists them.
+"""Reproduction of the figures and tables of the four papers: `reproduce` computes one, `REPRODUCTIONS` lists them.
 
     result               the result of a reproduction
     printed              the setting of the paper's experiments, and its own numbers as far as they are available
@@ -8,6 +8,7 @@
     knowledge_transfer   Tables 1, 6, 8, 10: the accuracy of the released labels
     plots                the figures
 
+Those of the companion papers are in `darrm_opt.literature.companions`.
 Printed theorems of other papers that are false are in `darrm_opt.literature.he_wang_tao.printed`.
 
 Source: S. Jiang, Q. Zhang, G. Joshi,
@@ -20,6 +21,7 @@ import re
 from typing import TYPE_CHECKING
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.darrm.result import COMPANIONS
 from darrm_opt.problem import whole_number
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ REPRODUCTIONS = {
     "table-8": "accuracy of released labels, m = 5: experiment",
     "table-9": "total privacy, m = 7: accounting",
     "table-10": "accuracy of released labels, m = 7: experiment",
+    **COMPANIONS,
 }
 """Name → what it is, and in what sense it is reproduced."""
 
@@ -54,6 +57,8 @@ def canonical(name: str) -> str:
     >>> canonical("Table 10")
     'table-10'
     """
+    if name in COMPANIONS:
+        return str(name)
     match = re.fullmatch(r"(figure|fig\.?|table|tab\.?)[\s_-]*0*(\d+)", str(name).strip().lower())
     if match is not None:
         label = f"{'figure' if match[1].startswith('f') else 'table'}-{match[2]}"
@@ -68,8 +73,12 @@ def reproduce(name: str, *, data: str | Path | None = None, quick: bool = False,
     >>> reproduce("table-3").tables[0].rows[0][2:]
     (6.4521, 6.452..., 'yes')
     """
-    kind, _, number = canonical(name).partition("-")
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
+    if canonical(name) in COMPANIONS:
+        from darrm_opt.literature.companions import reproduce_companion
+
+        return reproduce_companion(name, data=None if data is None else str(data), quick=quick, seed=seed)
+    kind, _, number = canonical(name).partition("-")
     index = int(number)
     if kind == "figure":
         return _figure(index, quick=quick, seed=seed)

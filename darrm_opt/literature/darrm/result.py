@@ -21,6 +21,18 @@ NOT_HERE = "not printed here"
 """What stands for a number of the paper that is not at hand."""
 
 
+COMPANIONS = {
+    "bagging-tables": "Bagging, Tables 2 to 5, budget columns: accounting",
+    "bagging-figures": "Bagging, Figures 1 and 2, at digits size: experiment",
+    "pate-column": "Bagging, Tables 4 and 5, what PATE costs: accounting",
+    "dpbag-labels": "DPBag, labels of SAA in Table 2 and the supplement: accounting",
+    "hwt-composition": "He, Wang, Tao, composition theorems: accounting",
+    "hwt-training": "He, Wang, Tao, Theorems 7 (SGLD) and 8 (federated): accounting",
+    "sign-sgd": "DaRRM's earlier version, sign-SGD at digits size: experiment",
+}
+"""Reproductions of the companion papers: name → what it is, and in what sense it is reproduced."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows under heads."""

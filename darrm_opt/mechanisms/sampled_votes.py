@@ -45,7 +45,7 @@ def listed_triples(
     ``chances``: from decreasing vote counts to the probability of each class (and of ⊥ last).
     """
     three = neighbours == "replace-one"
-    places = _places(K, classes, affected, three=three)
+    places = vote_triples(K, classes, affected, three=three)
     if places is None:
         return None
     counts, triples = places
@@ -62,8 +62,11 @@ def listed_triples(
 
 
 @lru_cache(maxsize=8)
-def _places(K: int, classes: int, affected: int, *, three: bool) -> tuple[CountTable, CountTable] | None:
-    """Return vote counts, shape (N, C), and triples of their places, shape (triples, 3)."""
+def vote_triples(K: int, classes: int, affected: int, *, three: bool) -> tuple[CountTable, CountTable] | None:
+    """Return vote counts, shape (N, C), and triples of their places, shape (triples, 3); None: too many.
+
+    ``three``: whether a record has a vote of its own in each of two values, as for replace-one.
+    """
     if not has_table(K, classes, MAX_PARTITIONS) or math.comb(classes + affected - 1, affected) > MAX_MOVES:
         return None
     votes = [np.bincount(move, minlength=classes) for move in combinations_with_replacement(range(classes), affected)]

@@ -133,13 +133,13 @@ class PluralityProgram:
         check_status(self._highs.addRows(*sums), "addRows")
         self._partition_count, self._cell_count = partition_count, cell_count
 
-    def add(self, rows: sparse.csr_array, limit: float) -> None:
-        """Add rows · x ≤ limit."""
+    def add(self, rows: sparse.csr_array, limit: float | Array) -> None:
+        """Add rows · x ≤ limit, one for all or one each."""
         count = rows.shape[0]
         status = self._highs.addRows(
             count,
             np.full(count, -highspy.kHighsInf),
-            np.full(count, limit * ROW_SCALE),
+            np.broadcast_to(np.asarray(limit, dtype=np.float64) * ROW_SCALE, count),
             rows.nnz,
             rows.indptr[:-1].astype(np.int32),
             rows.indices.astype(np.int32),

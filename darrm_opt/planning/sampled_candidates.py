@@ -154,7 +154,7 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
         return mechanism, _cost(mechanism, question, sampling).epsilon
 
     found: Calibration[RuleMechanism] | None = calibrate(
-        make, total.epsilon, MAX_SHARE, guess=1.0, precision=PRECISION, growth=GROWTH, stop=question.stop
+        make, total.epsilon, MAX_SHARE, guess=1.0, precision=PRECISION, guess_error=GUESS_ERROR, stop=question.stop
     )
     if found is None:
         return Option.unfit("optimal", question, NOTHING_FITS)
@@ -163,8 +163,8 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
     return _fitting("optimal", question, sampling, mechanism, law.rule_shares(mechanism.rule), parameters)
 
 
-MAX_SHARE, GROWTH = 4.0, 1.01
-"""Most of the divergence that is estimated, as a multiple, and how much it is raised while it fits."""
+MAX_SHARE, GUESS_ERROR = 4.0, 0.01
+"""Most of the divergence that is estimated, as a multiple, and the share by which that may be off."""
 
 
 def _cost(mechanism: VoteMechanism, question: Question, sampling: Sampling) -> Cost:

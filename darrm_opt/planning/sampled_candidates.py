@@ -24,7 +24,6 @@ from darrm_opt.mechanisms.base import SLOW
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
-from darrm_opt.planning.renyi_tables import RenyiTables
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
 from darrm_opt.tables.problem import PluralityProblem, has_table
 from darrm_opt.tables.solver import PluralitySolution, solve_plurality
@@ -118,6 +117,8 @@ ORDERS, ORDER_STEP = 4, 1.5
 
 def _composed_table(question: Question, sampling: Sampling) -> Option:
     """Return the best table by the Rényi divergence of all queries together, at the best order."""
+    from darrm_opt.planning.renyi_tables import RenyiTables
+
     total, queries, law = question.total, question.queries, question.vote_law
     problem = PluralityProblem(
         question.K, question.classes, Privacy(1.0), question.affected, abstention=question.price > 0

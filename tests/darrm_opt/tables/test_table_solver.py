@@ -272,9 +272,11 @@ def test_a_vocabulary_is_refused_with_what_takes_it() -> None:
     assert error.value.advice == ""
 
 
-def test_too_many_neighbours_are_refused() -> None:
-    with refused("affected", "40"):
-        solve_plurality(PluralityProblem(40, 4, Privacy(1.0), 40), "dirichlet(1)")
+def test_too_many_neighbours_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm_opt.tables.problem.MAX_EDGES", 500)
+    assert solve_plurality(PluralityProblem(9, 4, Privacy(1.0), 1), "dirichlet(1)").gap <= 1e-6
+    with refused("affected", "9"):
+        solve_plurality(PluralityProblem(9, 4, Privacy(1.0), 9), "dirichlet(1)")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import { ask, forgetKey, hasKey, useKey } from "./ask.js";
 import * as classes from "./classes.js";
 import * as compare from "./compare.js";
+import * as cost from "./cost.js";
 import { label, swatch } from "./curves.js";
 import * as designs from "./designs.js";
 import { draw } from "./draw.js";
@@ -15,6 +16,7 @@ import { count, percent, plain } from "./numbers.js";
 import * as objective from "./objective.js";
 import * as plan from "./plan.js";
 import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, toQuery } from "./state.js";
+import * as statement from "./statement.js";
 import * as take from "./take.js";
 import * as tradeoff from "./tradeoff.js";
 import { MEASURE_NAMES, aboutErrors, aboutGamma, headline, proof, tiles } from "./words.js";
@@ -35,6 +37,8 @@ function start() {
   plan.prepare(compare.request);
   classes.prepare(() => state, change);
   groups.prepare(() => state, change);
+  cost.prepare(() => state, change);
+  statement.prepare();
   tradeoff.prepare();
   designs.prepare();
   inverse.prepare(() => read(state), (next) => {
@@ -108,6 +112,8 @@ function arrive(next) {
   state = next;
   fill(state);
   arrange();
+  cost.arrive(state);
+  if (state.tab === "cost") return;
   design();
   classes.arrive(state);
   groups.arrive(state);
@@ -118,7 +124,8 @@ function change(next, { focus = false } = {}) {
   const isNew = toQuery(next) !== toQuery(state);
   state = next;
   if (isNew) history.pushState(null, "", toQuery(state));
-  if (isNew || focus) design(focus);
+  cost.tabs(state);
+  if ((isNew || focus) && state.tab !== "cost") design(focus);
 }
 
 /** Shows the same answer in another way. */
@@ -306,6 +313,7 @@ function present() {
   byId("certificate").replaceChildren(...proof(answer).flatMap(([title, sentence]) => [make("dt", {}, title), make("dd", {}, sentence)]));
   legend(Object.keys(current.curves.curves));
   take.offer(answer, text, state);
+  statement.offer(answer, text);
   designs.list();
   tradeoff.offer(answer, state, hidden());
   compare.offer(answer, state);

@@ -10,6 +10,7 @@ import json
 import re
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,8 @@ from support.browser import PATIENT, Visit, Visiting, browser, form, serve, serv
 from api.access import keys
 from api.settings import Settings
 from api.tasks import design
+from darrm_opt import Privacy
+from darrm_opt.mechanisms import mechanism_class
 
 PAPER_QUERY = "K=11&m=3&epsilon=0.1"
 
@@ -245,8 +248,8 @@ def test_keyboard_alone(visit: Visit) -> None:
     keys = visit.tab.keyboard
     keys.press("Tab")
     assert visit.text(":focus") == "Skip to the result"
-    for _ in range(7):
-        keys.press("Tab")  # past the paper and the examples
+    for _ in range(9):
+        keys.press("Tab")  # past the paper, the examples and the tabs
     assert visit.tab.evaluate("document.activeElement.id") == "K"
     keys.type("7")  # replaces what is there: a field that is tabbed to is selected
     order = ["K"]
@@ -556,6 +559,61 @@ def test_print_is_black_on_white_and_whole(visiting: Visiting, scheme: str) -> N
     assert cut == []
     assert visit.tab.locator("button:visible, input:visible").count() == 0
     assert len(visit.text("#table tbody").splitlines()) == 36
+
+
+def test_a_statement_is_one_sheet_with_its_date_version_link_and_hash(visiting: Visiting, tmp_path: Path) -> None:
+    visit = visiting(viewport={"width": 720, "height": 1000})
+    visit.tab.add_init_script("window.print = () => {}")
+    visit.go("?K=11&m=3&epsilon=0.1")
+    visit.wait_for_curves()
+    visit.tab.click("#print-statement")
+    visit.tab.wait_for_selector("body.statement")
+    visit.tab.emulate_media(media="print")
+    text = visit.text("body")
+    with urllib.request.urlopen(f"{visit.server}/v1/gamma?K=11&m=3&epsilon=0.1") as answer:  # noqa: S310 — our own server
+        content = json.load(answer)
+    for said in ("0.3-DP", "11 voters", f"darrm-opt {content['certificate']['version']}", visit.tab.url, "sha256:"):
+        assert said in text
+    assert f"{datetime.now(UTC):%Y-%m-%d}" in text
+    assert "Comparison" not in text
+    pages = visit.tab.pdf(path=str(tmp_path / "statement.pdf"), format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", pages)) == 1
+
+
+COST = "?tab=cost&cost_mechanism=gnmax&cost_K=11&cost_queries=20&cost_parameter=20&cost_delta=1e-5"
+
+
+def test_the_second_tab_says_what_it_costs(visit: Visit) -> None:
+    visit.tab.goto(f"{visit.server}/{COST}")
+    visit.tab.wait_for_selector("#cost-queries-figure .series .line", state="attached")
+    expected = mechanism_class("gnmax").of(11, 2, 20.0).cost(20, 1e-5)
+    assert f"{expected.epsilon:.3f}"[:4] in visit.text("#cost-figures")
+    assert expected.account in visit.text("#cost-figures")
+    assert not visit.tab.is_visible("#problem")
+    assert visit.tab.get_attribute("#cost-tab", "aria-current") == "page"
+    visit.tab.fill("#cost_parameter", "")
+    visit.tab.fill("#cost_epsilon", "1")
+    visit.tab.click("#cost-form button")
+    sigma = mechanism_class("gnmax").calibrated(11, 2, Privacy(1.0, 1e-5), 20).value
+    visit.until(lambda: f"{sigma:.6g}"[:6] in visit.text("#cost-figures"))
+    assert visit.query()["cost_epsilon"] == "1"
+    visit.tab.fill("#cost_delta", "2")
+    visit.tab.click("#cost-form button")
+    visit.tab.wait_for_selector("#cost_delta-error:visible")
+    _expected_complaint(visit, 422)
+    visit.tab.click("#design-tab")
+    visit.wait_for_curves()
+    assert visit.tab.is_visible("#problem")
+    assert not visit.tab.is_visible("#cost-panel")
+
+
+def test_the_second_tab_begins_with_a_published_setting_and_fits_every_window(visit: Visit) -> None:
+    visit.tab.goto(f"{visit.server}/?tab=cost")
+    visit.tab.wait_for_selector("#cost-queries-figure .series .line", state="attached")
+    assert visit.tab.input_value("#cost_K") == "250"
+    for width in (320, 390, 768, 1024, 1600):
+        visit.tab.set_viewport_size({"width": width, "height": 800})
+        assert visit.tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_nothing_is_fetched_from_elsewhere(visit: Visit) -> None:

@@ -1,0 +1,131 @@
+// The second tab, what does it cost?: ε of many releases of a mechanism, or the parameter that fits in a total, and its curves.
+
+import { label } from "./curves.js";
+import { draw } from "./draw.js";
+import { byId, make } from "./elements.js";
+import * as fields from "./fields.js";
+import { answered } from "./follow.js";
+import { count, guarantee, plain, roundedUp } from "./numbers.js";
+import { toQuery } from "./state.js";
+
+/** Fields of the form (and of the URL) with the API's names. */
+const FIELDS = {
+  cost_mechanism: "mechanism", cost_K: "K", cost_classes: "classes", cost_affected: "affected", cost_queries: "queries", cost_parameter: "parameter",
+  cost_epsilon: "total_epsilon", cost_delta: "delta", cost_threshold: "threshold", cost_check_sigma: "check_sigma", cost_records: "records",
+  cost_sample: "sample",
+};
+
+const PARAMETERS = { gnmax: "σ", laplace: "scale", permute_and_flip: "rate", exponential: "rate" };
+
+/** What is asked where nothing is filled in: a published setting of PATE. */
+const FIRST = { cost_mechanism: "gnmax", cost_K: "250", cost_classes: "10", cost_queries: "286", cost_parameter: "40", cost_delta: "1e-5" };
+
+let controller = null; // of the request under way
+let requestText = ""; // the request whose answer is on the page, or on its way
+
+/** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
+export function prepare(state, change) {
+  byId("cost_mechanism").append(...Object.keys(PARAMETERS).map((name) => make("option", { value: name }, label(name))));
+  byId("cost-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    change({ ...state(), ...Object.fromEntries(Object.keys(FIELDS).map((name) => [name, byId(name).value.trim()])) });
+    if (JSON.stringify(request()) !== requestText) workOut();
+  });
+}
+
+/** Shows the tab that a state names, and what it asks. */
+export function arrive(state) {
+  const here = state.tab === "cost";
+  byId("cost-panel").hidden = !here;
+  document.querySelector(".columns").hidden = here;
+  tabs(state);
+  if (!here) return;
+  if (!Object.keys(FIELDS).some((name) => state[name])) for (const [name, text] of Object.entries(FIRST)) byId(name).value = text;
+  byId("cost_mechanism").value ||= FIRST.cost_mechanism;
+  if (JSON.stringify(request()) !== requestText) workOut();
+}
+
+/** Has each tab lead to its question, and the other fields stay as they are. */
+export function tabs(state) {
+  for (const [id, tab] of [["design-tab", ""], ["cost-tab", "cost"]]) {
+    byId(id).href = toQuery({ ...state, tab });
+    if (state.tab === tab) byId(id).setAttribute("aria-current", "page");
+    else byId(id).removeAttribute("aria-current");
+  }
+}
+
+/** Returns what the form asks, as the API has it; an empty field is left out. */
+function request() {
+  const texts = Object.entries(FIELDS).map(([field, name]) => [name, byId(field).value.trim()]).filter(([, text]) => text);
+  const body = Object.fromEntries(texts.map(([name, text]) => [name, Number.isFinite(Number(text)) ? Number(text) : text]));
+  if (body.total_epsilon !== undefined && body.parameter === undefined) {
+    body.total_delta = body.delta;
+    delete body.delta;
+  }
+  return { ...body, curve: true };
+}
+
+async function workOut() {
+  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
+  const own = (controller = new AbortController());
+  const body = request();
+  const say = (text) => (byId("cost-status").textContent = text);
+  requestText = JSON.stringify(body);
+  fields.clear(byId("cost-form"));
+  say("Working …");
+  try {
+    const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
+    const answer = await (await answered("v1/cost", options)).json();
+    say("");
+    present(answer, body);
+  } catch (error) {
+    if (own === controller) refuse(error);
+  } finally {
+    if (own === controller) controller = null;
+  }
+}
+
+function refuse(error) {
+  requestText = "";
+  byId("cost-result").hidden = true;
+  const fieldOf = { ...Object.fromEntries(Object.entries(FIELDS).map(([field, name]) => [name, field])), total_delta: "cost_delta" };
+  const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [fieldOf[name] ?? name, text]);
+  const { first, rest } = fields.show(byId("cost-form"), Object.fromEntries(complaints));
+  byId("cost-status").textContent = first ? rest.join(" ") : error.message;
+  first?.focus();
+}
+
+function present({ mechanism, parameter, epsilon, delta, account, curve }, { queries = 1 }) {
+  byId("cost-result").hidden = false;
+  const tiles = [
+    ["They cost", epsilon === null ? "no finite ε" : guarantee(epsilon, delta), `${count(queries, "release")} together, each chosen freely in view of earlier answers`],
+    ["Account", account, "the one that proves the least ε; all of them hold"],
+    [`Parameter ${PARAMETERS[mechanism] ?? ""}`, plain(parameter, 6), `of ${label(mechanism)}`],
+  ];
+  byId("cost-figures").replaceChildren(
+    ...tiles.map(([name, value, meaning]) => make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning))),
+  );
+  const overDelta = curve.filter((point) => point.queries === queries);
+  const overQueries = curve.filter((point) => point.delta === delta);
+  plot("cost-delta-figure", overDelta, (point) => Math.log10(point.delta), Math.log10(delta), {
+    title: `ε over δ, of ${count(queries, "release")}`, x: "δ, as a power of ten", heads: (place) => plain(overDelta[place].delta),
+    about: sample(overDelta, (point) => `δ = ${plain(point.delta)}`),
+  });
+  plot("cost-queries-figure", overQueries, (point) => point.queries, queries, {
+    title: `ε over the number of releases, at δ = ${plain(delta)}`, x: "releases Q", whole: true,
+    about: sample(overQueries, (point) => count(point.queries, "release")),
+  });
+}
+
+function plot(id, points, place, at, rest) {
+  byId(id).hidden = points.length < 2;
+  if (points.length < 2) return;
+  const x = points.map(place);
+  const inside = at >= Math.min(...x) && at <= Math.max(...x);
+  draw(byId(id), { y: "total ε", lines: [{ name: "total", x, y: points.map(({ epsilon }) => epsilon) }], hidden: new Set(), markers: true, at: inside ? at : undefined, ...rest });
+}
+
+function sample(points, name) {
+  const some = [points[0], points[Math.floor(points.length / 2)], points[points.length - 1]];
+  return `${some.map((point) => `${name(point)}: ε = ${point.epsilon === null ? "none" : roundedUp(point.epsilon)}`).join("; ")}. The dotted line is what was asked.`;
+}

@@ -168,4 +168,4 @@ def test_every_option_of_a_problem_stands_in_the_dictionary() -> None:
     from darrm.cli.parameters import ProblemOptions
 
     for option in fields(ProblemOptions):
-        assert f"| `{option.name}` |" in README
+        assert f"| `{option.name}` |" in (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")

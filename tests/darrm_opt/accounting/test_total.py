@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 import math
 import re
@@ -284,9 +283,3 @@ def test_the_slack_sets_the_total_delta() -> None:
     assert total_delta_of(Privacy(0.1, 3e-4), 100, 1e-4) == pytest.approx(1 - (1 - 3e-4) ** 100 * (1 - 1e-4), rel=1e-12)
     with pytest.raises(InvalidInput, match="The total delta rounds to 1"):
         total_delta_of(Privacy(0.1, 0.9), 1000, 0.0)
-
-
-def test_the_example_of_the_documentation_runs() -> None:
-    example = doctest.DocTestParser().get_doctest(PAGE, {}, "docs/accounting.md", None, 0)
-    assert len(example.examples) == 10
-    assert doctest.DocTestRunner(verbose=False).run(example).failed == 0

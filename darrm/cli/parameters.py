@@ -238,6 +238,23 @@ def named_values(option: str, text: str | None, names: Sequence[str], accepted: 
     return values
 
 
+def schemes() -> str:
+    """Return the schemes by which records are drawn anew."""
+    from typing import get_args
+
+    from darrm_opt.accounting.sampling import Scheme
+
+    return ", ".join(get_args(Scheme))
+
+
+def how_drawn() -> str:
+    """Return what --sampling says: one function, so that it is one option in every command."""
+    return (
+        f"How they are drawn: {schemes()}; perhaps with neighbours=add-remove or replace-one, and with labels, how "
+        "many one sample serves (tokens of a text), as in poisson,labels=20."
+    )
+
+
 @dataclass(frozen=True)
 class SampleOptions:
     """How the records of every query are drawn anew, as typed."""
@@ -265,10 +282,7 @@ class SampleOptions:
         str | None,
         CommandOption(
             "--sampling",
-            lambda: (
-                f"How they are drawn: {schemes()}; perhaps with neighbours=add-remove or replace-one, and with labels, "
-                "how many one sample serves (tokens of a text), as in poisson,labels=20."
-            ),
+            how_drawn,
             "SCHEME[,…]",
             QUERIES,
             "poisson",
@@ -300,15 +314,6 @@ class SampleOptions:
                 neighbours=cast("Any", further.get("neighbours")),
                 labels=number(further.get("labels", "1")),
             )
-
-
-def schemes() -> str:
-    """Return the schemes by which records are drawn anew."""
-    from typing import get_args
-
-    from darrm_opt.accounting.sampling import Scheme
-
-    return ", ".join(get_args(Scheme))
 
 
 @dataclass(frozen=True)

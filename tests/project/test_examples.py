@@ -113,6 +113,12 @@ def test_private_knn() -> None:
     assert out.count("(3.00, 1e-05)-DP") == 2
 
 
+def test_an_ensemble_of_prompts() -> None:
+    out = printed("prompt_ensemble.py")
+    assert float(out.split("right ")[1]) > 0.75  # 0.84; a class at random is right in 0.25
+    assert "optimal: 200 labels are (2.9" in out
+
+
 @pytest.mark.slow
 def test_pate_with_ten_classes() -> None:
     pytest.importorskip("sklearn")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, trained_text
-from darrm.cli.parameters import AsJson, QuestionOptions, bags_drawn, number, priors
+from darrm.cli.parameters import AsJson, QuestionOptions, SampleOptions, bags_drawn, number, priors
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def compare(
     options: QuestionOptions,
+    drawn: SampleOptions,
     objective: Annotated[
         str, CommandOption("--objective", "What γ_opt maximises; see `darrm solve`.", "TEXT")
     ] = "rectangular",
@@ -26,7 +27,8 @@ def compare(
 
     The table of `darrm plan`, for the same question: each mechanism is calibrated as far as the total allows, by the
     least of all accounts; then the most useful, as the objective has it, comes first. With --bags chance decides how
-    many voters a record reaches, and the account is the average over that. With a prior of classes or a price, the
+    many voters a record reaches, and the account is the average over that. With --records, every query has a fresh and
+    secret sample of the records. With a prior of classes or a price, the
     shares of right, wrong and left-out answers are shown.
     """
     from darrm.cli.cached_solve import refuse_slow
@@ -42,11 +44,12 @@ def compare(
 
     check_plot(plot)
     classes, total, draw, fresh = class_count(options), options.total, bags_drawn(options.bags), options.fresh
-    if classes > 2 or options.price != "0" or is_class_prior(options.prior):
+    ensemble = drawn.drawn()
+    if classes > 2 or options.price != "0" or is_class_prior(options.prior) or ensemble is not None:
         for name, value, default in (("objective", objective, "rectangular"), ("plot", plot, None)):
             if value != default:
-                raise InvalidInput(name, value, "nothing beside a prior of classes or a price")
-        show_options(ranked(options, "comparing", lambda option: option.name), None, json=json)
+                raise InvalidInput(name, value, "nothing beside a prior of classes, a price or --records")
+        show_options(ranked(options, "comparing", lambda option: option.name, ensemble=ensemble), None, json=json)
         return
     problem = options.problem(m=None, target_epsilon=1.0)
     refuse_slow(problem, as_objective(objective), lambda solve, _: COMPARISON_SOLVES * solve, "")

@@ -54,6 +54,12 @@ def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Pat
     assert not log.exists()
 
 
+def test_a_comparison_is_that_of_the_plan() -> None:
+    for shape in (SHAPE, ("--K", "10", "--affected", "1", "--queries", "500")):
+        compared = run_json("compare", *shape, *TOTAL, *DRAWN, "--prior", "beta(8,2)")
+        assert compared == run_json("plan", *shape, *TOTAL, *DRAWN, "--prior", "beta(8,2)")
+
+
 def test_the_noise_of_ten_thousand_labels() -> None:
     shape = ("--K", "10", "--classes", "4", "--queries", "10000", "--records", "67349", "--sample", "40")
     found = run_json("cost", "gnmax", *shape, *TOTAL, "--sampling", "poisson")
@@ -66,7 +72,7 @@ def test_the_noise_of_ten_thousand_labels() -> None:
     assert replaced["parameter"] > found["parameter"]
 
 
-@pytest.mark.parametrize("verb", [("cost", "gnmax"), ("plan",)])
+@pytest.mark.parametrize("verb", [("cost", "gnmax"), ("plan",), ("compare",)])
 @pytest.mark.parametrize(
     ("drawn", "option", "said"),
     [

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns.sampled import CASES, drawn_law, random_totals, table
 from support.enumeration import exp_fraction
 from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
 
@@ -23,9 +24,6 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-from darrm_opt.mechanisms.table import RuleMechanism
-from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.rule import PluralityRule
 
 HALF = Fraction(1, 2)
 
@@ -56,31 +54,6 @@ def gaussian_law(sigma: Fraction, classes: int, *, by_order: bool = False) -> La
     return lambda counts: known.setdefault(counts, law(counts)) if counts not in known else known[counts]
 
 
-def drawn_law(mechanism: VoteMechanism) -> Law:
-    """The law of a mechanism, as fractions of the doubles that it states."""
-
-    def law(counts: tuple[int, ...]) -> list[Fraction]:
-        order = sorted(range(len(counts)), key=lambda c: -counts[c])
-        found = mechanism.class_chances(np.array([[counts[c] for c in order]]))
-        assert found is not None
-        exact = [Fraction(float(chance)) for chance in found[0]]
-        classes = {c: exact[place] for place, c in enumerate(order)}
-        laws = [classes[c] for c in range(len(counts))] + exact[len(counts) :]
-        return [chance / sum(laws) for chance in laws]
-
-    return law
-
-
-def table(K: int, classes: int, seed: int) -> RuleMechanism:
-    """A table that favours the leader, and nothing else."""
-    rng = np.random.default_rng(seed)
-    problem = PluralityProblem(K, classes, Privacy(8.0, 0.5))
-    cells = problem.histograms
-    weights = rng.uniform(0.02, 1, cells.values.size) * np.exp(cells.values / 2)
-    sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
-    return RuleMechanism(problem, PluralityRule.normalised(problem, weights / sums[cells.owners]))
-
-
 MECHANISMS: dict[str, VoteMechanism] = {
     "table": table(3, 3, 1),
     "permute_and_flip": mechanism_class("permute_and_flip").of(3, 3, 0.7),
@@ -90,15 +63,6 @@ MECHANISMS: dict[str, VoteMechanism] = {
     "confident": NoisyMaximum(3, 3, 1.5, threshold=2.0, check_sigma=1.5),
     "gamma": NoiseFunctionMechanism(NoiseFunction([1.0, 0.6, 0.6, 1.0])),
 }
-
-CASES: list[tuple[Any, Any, Sequence[int | None], Sequence[int | None], dict[str, Any]]] = [
-    ("poisson", "add-remove", [0, 1, 9], [0, 1, None], {"rate": 0.4}),
-    ("poisson", "add-remove", [0, 1, None], [0, 1, 9], {"rate": 0.4}),
-    ("poisson", "replace-one", [0, 1, 8], [0, 1, 9], {"rate": 0.4}),
-    ("without-replacement", "replace-one", [0, 1, 1, 8], [0, 1, 1, 9], {"sample": 3}),
-    ("each-voter", "replace-one", [0, 1, 8], [0, 1, 9], {"sample": 1}),
-    ("each-voter-with-replacement", "replace-one", [0, 1, 8], [0, 1, 9], {"sample": 1}),
-]
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -119,6 +83,11 @@ def test_never_below_every_sample_assignment_and_transcript(name: str, case: int
             found = cost(mechanism, queries, delta, sampling)
             for account, epsilon in found.epsilons.items():
                 assert worst_delta(pairs, queries, exp_fraction(min(epsilon, 50.0))) <= Fraction(delta), account
+
+
+def test_random_totals() -> None:
+    """A short form of `campaigns.sampled`."""
+    assert random_totals(40, seed=1).below == 0
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])

@@ -1,0 +1,207 @@
+"""Sampled totals: random ones against every sample, assignment and transcript, and what plans make of usual settings.
+
+A total is one of a random mechanism, scheme, data set, question and δ, of one or two adaptive queries. Each account's ε
+is held against the exact hockey-stick of the best adaptive questions, in fractions (`support.sampled_ensembles`), which
+knows nothing of q: it must not be below. The settings are those of prompts, retrieval and private kNN: ten voters, forty
+records a query.
+
+    PYTHONPATH=tests python -m campaigns.sampled --write docs/language_models.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from support.enumeration import exp_fraction
+from support.sampled_ensembles import Law, question_pairs, random_vote, shown, worst_delta
+
+from campaigns.pages import write_part
+from darrm_opt import NoiseFunction, Privacy, __version__
+from darrm_opt.accounting import Sampling
+from darrm_opt.accounting.cost import cost
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.planning import plan
+from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.rule import PluralityRule
+
+TOTALS, SETTINGS_PART = "## Totals against enumeration", "## Settings that people use"
+"""Headings of the parts of the page that are made here."""
+
+K, SAMPLE, DELTA, PRIOR = 10, 40, 1e-5, "beta(8,2)"
+
+SETTINGS = [  # records, queries, total ε
+    (67_349, 10_000, 3.0),
+    (120_000, 10_000, 1.0),
+    (5_452, 500, 3.0),
+    (5_452, 10_000, 3.0),
+    (1_561, 1_000, 4.0),
+]
+
+CASES: list[tuple[Any, Any, Sequence[int | None], Sequence[int | None], dict[str, Any]]] = [
+    ("poisson", "add-remove", [0, 1, 9], [0, 1, None], {"rate": 0.4}),
+    ("poisson", "add-remove", [0, 1, None], [0, 1, 9], {"rate": 0.4}),
+    ("poisson", "replace-one", [0, 1, 8], [0, 1, 9], {"rate": 0.4}),
+    ("without-replacement", "replace-one", [0, 1, 1, 8], [0, 1, 1, 9], {"sample": 3}),
+    ("each-voter", "replace-one", [0, 1, 8], [0, 1, 9], {"sample": 1}),
+    ("each-voter-with-replacement", "replace-one", [0, 1, 8], [0, 1, 9], {"sample": 1}),
+]
+
+
+def drawn_law(mechanism: VoteMechanism) -> Law:
+    """The law of a mechanism, as fractions of the doubles that it states."""
+
+    def law(counts: tuple[int, ...]) -> list[Fraction]:
+        order = sorted(range(len(counts)), key=lambda c: -counts[c])
+        found = mechanism.class_chances(np.array([[counts[c] for c in order]]))
+        assert found is not None
+        exact = [Fraction(float(chance)) for chance in found[0]]
+        classes = {c: exact[place] for place, c in enumerate(order)}
+        laws = [classes[c] for c in range(len(counts))] + exact[len(counts) :]
+        return [chance / sum(laws) for chance in laws]
+
+    return law
+
+
+def table(K: int, classes: int, seed: int) -> RuleMechanism:
+    """A table that favours the leader, and nothing else."""
+    rng = np.random.default_rng(seed)
+    problem = PluralityProblem(K, classes, Privacy(8.0, 0.5))
+    cells = problem.histograms
+    weights = rng.uniform(0.02, 1, cells.values.size) * np.exp(cells.values / 2)
+    sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
+    return RuleMechanism(problem, PluralityRule.normalised(problem, weights / sums[cells.owners]))
+
+
+@dataclass
+class Tally:
+    """Count of totals, and of accounts."""
+
+    totals: int = 0
+    accounts: int = 0  # whose ε was held against enumeration
+    below: int = 0  # those that were below the truth
+
+
+def random_mechanism(rng: Random) -> VoteMechanism:
+    """Return a mechanism of three voters at a random parameter."""
+    classes = rng.choice([2, 3])
+    name = rng.choice(["table", "permute_and_flip", "exponential", "laplace", "gnmax", "confident", "gamma"])
+    if name == "table":
+        return table(3, classes, rng.randrange(10**6))
+    if name == "gamma":
+        first, second = rng.random(), rng.random()
+        return NoiseFunctionMechanism(NoiseFunction([first, second, second, first]))
+    if name == "confident":
+        return NoisyMaximum(
+            3, classes, rng.uniform(0.8, 3), threshold=rng.uniform(1, 3), check_sigma=rng.uniform(0.8, 3)
+        )
+    least = {"laplace": 0.5, "gnmax": 0.8}.get(name, 0.2)
+    return mechanism_class(name).of(3, classes, rng.uniform(least, least + 2))
+
+
+def random_totals(count: int, seed: int) -> Tally:
+    """Return what so many random totals come to."""
+    tally = Tally()
+    for number in range(count):
+        rng = Random(f"{seed} {number}")
+        scheme, neighbours, data, neighbour, drawn = rng.choice(CASES)
+        mechanism = random_mechanism(rng)
+        drawn = dict(drawn)
+        if "rate" in drawn:
+            drawn["rate"] = rng.choice([0.05, 0.2, 0.5, 0.9])
+        questions = [[random_vote(rng, mechanism.classes)] for _ in range(2)] + [[shown(9, 1)]]
+        pairs = question_pairs(
+            scheme, data, neighbour, questions, mechanism.K, mechanism.classes, drawn_law(mechanism),
+            sample=drawn.get("sample", 1), rate=Fraction(drawn.get("rate", 0.5)),
+        )  # fmt: skip
+        queries, delta = rng.choice([1, 2]), rng.choice([0.0, 10 ** rng.uniform(-5, -1)])
+        found = cost(mechanism, queries, delta, Sampling(len(data), scheme=scheme, neighbours=neighbours, **drawn))
+        tally.totals += 1
+        for epsilon in found.epsilons.values():
+            tally.accounts += 1
+            tally.below += worst_delta(pairs, queries, exp_fraction(min(epsilon, 50.0))) > Fraction(delta)
+    return tally
+
+
+def settings_table() -> list[str]:
+    """Return a row for each setting and number of classes: σ of labels, and right answers of each mechanism."""
+    names = ["optimal", "permute_and_flip", "exponential", "laplace", "gnmax"]
+    rows = [
+        (
+            "| records n | queries Q | total ε | classes | σ | table | permute-and-flip | exponential | Laplace | GNMax "
+            "| best without samples |"
+        ),
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for records, queries, epsilon in SETTINGS:
+        total, sampling = Privacy(epsilon, DELTA), Sampling(records, SAMPLE)
+        for classes in (2, 4, 6):
+            sigma = mechanism_class("gnmax").calibrated(K, classes, total, queries, sampling=sampling).value
+            found = plan(K, None, queries, total, 1, PRIOR, classes=classes, ensemble=sampling)
+            right = {option.name: option.right for option in found.options}
+            shares = " | ".join(f"{right[name]:.4f}" for name in names)
+            without = plan(K, None, queries, total, 1, PRIOR, classes=classes, mechanisms=names[1:])
+            rows.append(
+                f"| {records:,} | {queries:,} | {epsilon:g} | {classes} | {sigma:.3f} | {shares} "
+                f"| {_right(without.options):.4f} |"
+            )
+    return rows
+
+
+def _right(options: Any) -> float:
+    best = options[0]
+    return float(best.accuracy if best.right is None else best.right)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the campaign; 1 if an account is below the truth."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--totals", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", type=Path, help="page to write")
+    options = parser.parse_args(arguments)
+    today = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}; darrm-opt {__version__}."
+    settings = [
+        SETTINGS_PART,
+        "",
+        f"Ten voters, {SAMPLE} records a query on average, by coins of their own; neighbours add or remove a record;",
+        f"δ = {DELTA:g}; votes fall as {PRIOR}. *σ*: of GNMax, by all accounts, for the noise as it is drawn. The",
+        "others: share of right answers. *Best without samples*: as if every record were in every query.",
+        "",
+        *settings_table(),
+        "",
+        f"`make sampled`, {today}",
+    ]
+    start = time.perf_counter()
+    tally = random_totals(options.totals, options.seed)
+    totals = [
+        TOTALS,
+        "",
+        f"{tally.totals:,} random totals of one or two adaptive queries: seven mechanisms, four schemes, both kinds of",
+        f"neighbours, δ from 0 to 0.1. {tally.accounts:,} ε of single accounts were held against every sample, every",
+        f"assignment and every transcript, in fractions: {tally.below} were below the truth.",
+        "",
+        f"`make sampled ARGS='--totals {options.totals} --seed {options.seed}'`,",
+        f"{time.perf_counter() - start:.0f} s, {today}",
+    ]
+    for heading, lines in ((SETTINGS_PART, settings), (TOTALS, totals)):
+        sys.stdout.write("\n".join(lines) + "\n")
+        if options.write:
+            write_part(options.write, heading, "\n".join(lines))
+    return int(tally.below > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from darrm_opt.problem import MAX_TARGET_EPSILON
+
 if TYPE_CHECKING:
     from darrm_opt import Problem
 
@@ -110,6 +112,8 @@ def points() -> Iterator[Point]:
     for K in VOTERS:
         for m in (1.05, 1.5, 3.0, K / 8, K / 2):
             for epsilon in EPSILONS:
+                if m * epsilon > MAX_TARGET_EPSILON:
+                    continue  # refused: such a target protects nobody
                 for Delta in FAILURES:
                     for delta in (None, 0.0) if Delta else (None,):
                         yield Point(K, Delta, m, epsilon, delta, K)

@@ -15,6 +15,7 @@ from benchmarks.judge import checks, failures, ratios
 from benchmarks.measure import Failure, Measurement, Outcome, measure
 from benchmarks.report import RESULTS, merged, section
 from benchmarks.run import Budget, Result, run
+from benchmarks.scan import points
 
 TINY = Solve(5, 2, 1e-5)
 LONG = 3600.0
@@ -402,3 +403,8 @@ def test_every_search_that_is_measured_runs() -> None:
 
     names = [what for what, _, search in itertools.islice(searches(), 2) if search() is not None]
     assert names == ["proof, K=11, Δ=1e-05", "proof, K=35, Δ=1e-05"]
+
+
+def test_every_point_of_the_scan_is_a_problem() -> None:
+    """None has a target that is refused: the scan would end there."""
+    assert len({point.problem for point in points()}) > 1500

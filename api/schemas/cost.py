@@ -117,14 +117,7 @@ class CalibrateRequest(MechanismRequest):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {
-                    "mechanism": "gnmax",
-                    "K": 250,
-                    "classes": 10,
-                    "queries": 286,
-                    "total_epsilon": 2,
-                    "total_delta": 1e-5,
-                }
+                {"mechanism": "laplace", "K": 11, "queries": 20, "total_epsilon": 1, "total_delta": 1e-5},
             ]
         }
     )

@@ -367,7 +367,7 @@ def _warnings(question: Question) -> tuple[str, ...]:
     if question.ensemble is not None:
         warnings.append(
             "The total supposes that every query has a fresh and secret sample of its own, drawn by EnsembleSampler, "
-            "which a ReleaseLog checks. Accounts that take longest were not asked: `darrm cost` may prove less."
+            "which a ReleaseLog checks."
         )
     if question.quick and question.law is None:
         warnings.append(

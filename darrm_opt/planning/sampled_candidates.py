@@ -5,8 +5,7 @@
                      linear program at the largest ε of one release of which all queries fit
     every mechanism  at the parameter of which all queries fit
 
-All are accounted for by the accounts of sampled releases, but for those that take longest (`SLOW`): `darrm cost` asks
-them too, and may find some per cent more.
+All are accounted for by every account of sampled releases.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from darrm_opt.accounting.quota import epsilon_each
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
-from darrm_opt.mechanisms.base import SLOW
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
@@ -52,7 +50,7 @@ def sampled_option(name: str, question: Question, sampling: Sampling) -> Option:
             question.queries,
             affected=question.affected,
             sampling=sampling,
-            quick=True,
+            quick=question.classes == 2,  # there convolutions for a mean number of voters take seconds
         )
     except InvalidInput as err:
         why = f"It is for {err.accepted} classes." if err.argument == "classes" else NOTHING_FITS
@@ -169,7 +167,7 @@ MAX_SHARE, GUESS_ERROR = 4.0, 0.01
 
 
 def _cost(mechanism: VoteMechanism, question: Question, sampling: Sampling) -> Cost:
-    return cost(mechanism, question.queries, question.total.delta, sampling, skip=SLOW)
+    return cost(mechanism, question.queries, question.total.delta, sampling)
 
 
 def _fitting(

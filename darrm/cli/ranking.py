@@ -41,14 +41,14 @@ def question_named() -> Iterator[None]:
         yield
 
 
-def class_count(options: QuestionOptions) -> int:
-    """Return the number of classes."""
+def class_count(options: QuestionOptions, *, sampled: bool = False) -> int:
+    """Return the number of classes; ``sampled``: voters share a sample of the records, where a record reaches one."""
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import whole_number
 
     accepted = "a whole number of classes, at least 2"
     classes = whole_number(number(options.classes), "classes", accepted, least=2)
-    if classes > 2 and options.affected is None:
+    if classes > 2 and options.affected is None and not sampled:
         raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
     return classes
 
@@ -65,7 +65,8 @@ def ranked(options: QuestionOptions, doing: str, shown: Callable[[Option], str],
     """Return the ranking of a question as typed."""
     from darrm_opt.planning import plan
 
-    classes, total, draw, voter = class_count(options), options.total, bags_drawn(options.bags), voter_of(options)
+    classes = class_count(options, sampled=further.get("ensemble") is not None)
+    total, draw, voter = options.total, bags_drawn(options.bags), voter_of(options)
     with ProgressDisplay(doing) as display, question_named():
         return plan(
             number(options.K),

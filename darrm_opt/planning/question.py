@@ -125,7 +125,8 @@ class Question:
             voter: privacy of one voter; None where none is proved.
             queries: Q ≥ 1.
             total: (ε, δ) of all answers together.
-            affected: how many voters one record can influence; None for all.
+            affected: how many voters one record can influence; None for all, and with an ``ensemble``, whose voters
+                share its records, for 1.
             prior: how votes fall; None for the objective's own, or one of `DEFAULT_PRIORS`.
             classes: C ≥ 2.
             objective: what γ maximises between two classes; None: agreement with the majority under the prior.
@@ -148,6 +149,7 @@ class Question:
         accepted = f"a whole number of queries from 1 to {MAX_QUERIES}"
         queries = whole_number(queries, "queries", accepted, most=MAX_QUERIES)
         check_total(total)
+        affected = 1 if affected is None and ensemble is not None else affected
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
         shape = PluralityProblem(problem.K, classes, total, problem.affected)  # refuses what is no number of classes
         fresh = check_fresh(fresh)

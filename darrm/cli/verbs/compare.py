@@ -43,8 +43,9 @@ def compare(
     from darrm_opt.tables.priors import is_class_prior
 
     check_plot(plot)
-    classes, total, draw, fresh = class_count(options), options.total, bags_drawn(options.bags), options.fresh
     ensemble = drawn.drawn()
+    classes = class_count(options, sampled=ensemble is not None)
+    total, draw, fresh = options.total, bags_drawn(options.bags), options.fresh
     if classes > 2 or options.price != "0" or is_class_prior(options.prior) or ensemble is not None:
         for name, value, default in (("objective", objective, "rectangular"), ("plot", plot, None)):
             if value != default:

@@ -50,7 +50,8 @@ def plan(
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the
     largest target of which all queries fit, a γ made for all of them, tables, and every mechanism of `darrm cost`.
     Every total is proved, by the account that is named. With --bags chance decides how many voters a record reaches.
-    With --records, every query has a fresh and secret sample of the records, and costs less.
+    With --records, every query has a fresh and secret sample of the records, which the voters share, and costs
+    less; a record then reaches one voter.
     With a prior of classes or a price, the shares of right, wrong and left-out answers are shown.
     """
     from darrm.cli.files import check_writable
@@ -59,7 +60,7 @@ def plan(
 
     check_writable(output, "output")
     ensemble = drawn.drawn()
-    if time_limit is None and class_count(options) == 2 and ensemble is None:
+    if time_limit is None and ensemble is None and class_count(options) == 2:
         _refuse_slow(number(options.K), voter_of(options), number(options.queries))
     result = ranked(
         options,

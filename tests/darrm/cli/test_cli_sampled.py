@@ -15,7 +15,7 @@ from darrm_opt.accounting import Sampling
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.planning import plan
 
-SHAPE = ("--K", "10", "--classes", "4", "--affected", "1", "--queries", "500")
+SHAPE = ("--K", "10", "--classes", "4", "--queries", "500")
 TOTAL = ("--total-epsilon", "3", "--total-delta", "1e-5")
 DRAWN = ("--records", "5452", "--sample", "40")
 

@@ -17,8 +17,7 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import BaseModel
 
-from api.errors.problem_details import CONTENT
-from api.errors.problem_types import NotAcceptable
+from api.errors.problem_details import CONTENT, NotAcceptable
 from api.schemas import GammaAnswer, PendingAnswer
 from api.schemas.jobs import job_location
 from api.service.design_service import Pending

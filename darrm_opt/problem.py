@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -32,8 +33,7 @@ from darrm_opt.decimal_grid import (
     grid_point,
     grid_step,
 )
-from darrm_opt.errors import InvalidInput
-from darrm_opt.floating_point_mode import check_arithmetic
+from darrm_opt.errors import InvalidInput, UnsafeArithmetic
 from darrm_opt.number_text import out_of_range
 
 MAX_TARGET_EPSILON = 500.0
@@ -53,6 +53,14 @@ MAX_VOTERS = 10**6
 """Most voters of a problem: many more than can be solved, and few enough for arrays of that size."""
 
 _WHOLE = "a whole number of voters, at least 1"
+
+_ONE, _BELOW_HALF_ULP, _ABOVE_HALF_ULP = 1.0, 2.0**-54, 3.0 * 2.0**-54
+_LEAST_NORMAL, _TWO = sys.float_info.min, 2.0  # variables: Python would compute with literals when it compiles
+
+_REMEDY = (
+    "Some library has changed the processor's floating-point mode (as -ffast-math does, or "
+    "torch.set_flush_denormal), and no proof holds in it. Restore the default, or call from another process."
+)
 
 
 @dataclass(frozen=True)
@@ -266,6 +274,17 @@ def whole_number(
     if not least <= whole <= most:
         raise InvalidInput(argument, number, accepted, advice)
     return whole
+
+
+def check_arithmetic() -> None:
+    """Raise `UnsafeArithmetic` unless this thread rounds to nearest and computes with subnormal numbers."""
+    # Libraries that are compiled for speed change both for a whole thread ("flush to zero", "denormals are zero"); a
+    # bound that was computed so proves nothing. Every proof asks, every account, and every number that comes in
+    # (`real_number`), in a fraction of a microsecond.
+    if _ONE + _BELOW_HALF_ULP != _ONE or _ONE + _ABOVE_HALF_ULP == _ONE or -_ONE - _BELOW_HALF_ULP != -_ONE:
+        raise UnsafeArithmetic(f"sums are not rounded to nearest in this thread. {_REMEDY}")
+    if _LEAST_NORMAL / _TWO * _TWO != _LEAST_NORMAL:
+        raise UnsafeArithmetic(f"subnormal numbers count as zero in this thread. {_REMEDY}")
 
 
 def real_number(

@@ -1,6 +1,6 @@
 """Directed rounding: doubles and fractions that are never below (or never above) the value they stand for.
 
-Every rounding bound supposes IEEE 754's default mode in this thread, which `floating_point_mode` verifies.
+Every rounding bound supposes IEEE 754's default mode in this thread, which `problem.check_arithmetic` verifies.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from api.access.clients import Client
-from api.errors.problem_types import Overloaded, TooManyJobs
+from api.errors.problem_details import Overloaded, TooManyJobs
 
 BUCKETS = 2**16
 """Buckets in the table: half a megabyte."""

@@ -14,8 +14,17 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from api.errors.accepted import ACCEPTED, field_of
-from api.errors.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
-from api.errors.problem_types import PROBLEM_TYPES, URN, FieldError, TooManyJobs, WorkLimitExceeded, problem_type_of
+from api.errors.problem_details import (
+    MEDIA_TYPE,
+    PROBLEM_TYPES,
+    URN,
+    FieldError,
+    FieldProblem,
+    ProblemDetails,
+    TooManyJobs,
+    WorkLimitExceeded,
+    problem_type_of,
+)
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
 from darrm_opt.number_text import out_of_range

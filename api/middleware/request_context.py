@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from api.access.path_prefix import forwarded_prefix, is_trusted, set_current_prefix
-from api.errors.problem_details import Rejection, retry_after
-from api.errors.problem_types import CLIENT_CLOSED_REQUEST
+from api.errors.problem_details import CLIENT_CLOSED_REQUEST, Rejection, retry_after
 from api.middleware.admission import App, Receive, Scope, Send, send_rejection
 from api.observability import audit, metrics, traces
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request

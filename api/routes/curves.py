@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from api.errors.accepted import ACCEPTED, MAX_POINTS
-from api.errors.problem_types import NotCached
+from api.errors.problem_details import NotCached
 from api.responses import (
     DESIGN_RESPONSES,
     Columns,

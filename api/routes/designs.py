@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
-from api.errors.problem_types import NotCached
+from api.errors.problem_details import NotCached
 from api.observability import audit
 from api.responses import error_responses, json_response, require_json
 from api.routes.requests import Service, create_router, from_query, query_parameters

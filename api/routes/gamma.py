@@ -13,8 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from api.errors.handlers import problem_of, validation_problem
-from api.errors.problem_details import ProblemDetails
-from api.errors.problem_types import NotCached, WorkLimitExceeded
+from api.errors.problem_details import NotCached, ProblemDetails, WorkLimitExceeded
 from api.middleware.admission import client_name
 from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
 from api.observability import audit, metrics

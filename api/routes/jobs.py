@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from api.access.path_prefix import current_prefix
-from api.errors.problem_types import ShuttingDown
+from api.errors.problem_details import ShuttingDown
 from api.observability import audit
 from api.responses import RETRY_AFTER, error_responses, json_response, pending_response
 from api.routes.requests import Service, create_router, from_query, query_parameters

@@ -13,8 +13,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.errors.problem_details import CONTENT, MEDIA_TYPE, Rejection
-from api.errors.problem_types import PROBLEM_TYPES
+from api.errors.problem_details import CONTENT, MEDIA_TYPE, PROBLEM_TYPES, Rejection
 from api.observability import audit, metrics
 from api.observability.logs import current_request_id
 from api.responses import error_responses, require_json

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from api.errors.accepted import MAX_POINTS
-from api.errors.problem_types import ClientDisconnected
+from api.errors.problem_details import ClientDisconnected
 from api.responses import json_response, pending_response
 from api.service.design_service import DesignService, Pending
 from api.settings import Settings

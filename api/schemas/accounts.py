@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.accepted import ACCEPTED
-from api.errors.problem_types import FieldError
+from api.errors.problem_details import FieldError
 from api.schemas.design import DesignRequest, ProblemAnswer, nats, objective_of
 from api.schemas.fields import (
     EXAMPLES,

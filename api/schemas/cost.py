@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.errors.problem_types import FieldError
+from api.errors.problem_details import FieldError
 from api.schemas.accounts import Queries, check_queries
 from api.schemas.fields import AnswerModel, SampledRequest, SamplingAnswer, Voters, described
 from darrm_opt.errors import InvalidInput

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.errors.problem_types import FieldError
+from api.errors.problem_details import FieldError
 from api.schemas.accounts import BudgetFields, EachAnswer
 from api.schemas.fields import AnswerModel, RequestModel, SampledRequest, SamplingAnswer, Voters, described
 from darrm_opt.accounting.quota import release_target

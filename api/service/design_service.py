@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from api.access.client_shares import ClientQuota
 from api.access.clients import current_client, current_owner, may_solve
-from api.errors.problem_types import JobCancelled, NotCached, ShuttingDown
+from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown
 from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from api.access.client_shares import ClientQuota, FairQueue
 from api.access.clients import current_client
-from api.errors.problem_types import ShuttingDown
+from api.errors.problem_details import ShuttingDown
 from api.server.shutdown import Shutdown
 from api.service.job_events import JobEvents
 from api.service.job_worker import JobWorker

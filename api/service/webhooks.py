@@ -25,7 +25,7 @@ from api.access.client_shares import ClientQuota
 from api.access.clients import KEY_PREFIX, current_client, current_owner
 from api.access.keys import KeyRing, open_ring
 from api.access.path_prefix import set_current_prefix
-from api.errors.problem_types import TooManyJobs
+from api.errors.problem_details import TooManyJobs
 from api.observability import metrics
 from api.schemas.jobs import job_answer
 from api.service.webhook_delivery import DeliveryError, check_host, parse_webhook_url, post

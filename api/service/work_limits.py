@@ -8,7 +8,7 @@ import time
 
 from api.access.client_shares import RateLimiter, shared_table
 from api.access.clients import Client
-from api.errors.problem_types import Overloaded, TooManyJobs, WorkLimitExceeded
+from api.errors.problem_details import Overloaded, TooManyJobs, WorkLimitExceeded
 from api.settings import Settings
 from api.tasks.task import RunInThread, Task
 from darrm_opt.answers.running_time import design_memory, estimate_cost

@@ -36,9 +36,8 @@ from darrm_opt.design.certificate import Certificate, verify
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT, ProfileSearch
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
-from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
-from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
+from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, check_arithmetic
 from darrm_opt.rounding import ULP, up
 
 MAX_LINES = 240

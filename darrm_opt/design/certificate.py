@@ -18,9 +18,8 @@ from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import ERRORS_BELOW_LIMIT, worst_case
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
-from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.noise import ArrayLike, NoiseFunction
-from darrm_opt.problem import Problem, a_problem
+from darrm_opt.problem import Problem, a_problem, check_arithmetic
 
 Arithmetic = Literal["float", "ball"]
 

@@ -34,7 +34,6 @@ LAYERS = (
         "errors",
         "number_text",
         "optional_packages",
-        "floating_point_mode",
         "process",
         "rounding",
         "search",

@@ -35,9 +35,8 @@ from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.composition.optimal import least_epsilon, non_negative
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
-from darrm_opt.floating_point_mode import check_arithmetic
 from darrm_opt.noise import Array
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy, check_arithmetic, whole_number
 from darrm_opt.rounding import down, up
 
 POINTS = 40_001

@@ -21,7 +21,7 @@ import api.access.keys
 from api.access.clients import Client, set_current_client
 from api.access.keys import KeyRing, KeysFileError, Role, create_key, list_keys, parse_expiry, revoke_key
 from api.app import create_app
-from api.errors.problem_types import NotCached
+from api.errors.problem_details import NotCached
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.design_service import DesignService

@@ -18,8 +18,15 @@ from support.live import serving
 
 from api.app import create_app
 from api.errors.accepted import ACCEPTED, field_of
-from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
-from api.errors.problem_types import JobCancelled, NotCached, Overloaded, ShuttingDown, WorkLimitExceeded
+from api.errors.problem_details import (
+    MEDIA_TYPE,
+    JobCancelled,
+    NotCached,
+    Overloaded,
+    ProblemDetails,
+    ShuttingDown,
+    WorkLimitExceeded,
+)
 from api.schemas import CurveRequest, GammaAnswer
 from api.service.design_service import DesignService
 from api.settings import Settings, read_settings

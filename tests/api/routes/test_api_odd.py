@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from test_api import problem_of
 
 from api.app import create_app
-from api.errors.problem_types import ClientDisconnected
+from api.errors.problem_details import ClientDisconnected
 from api.routes.requests import MAX_FIELDS, compute, max_entries
 from api.settings import Settings
 from solver_cache.process_pool.task_loop import no_op

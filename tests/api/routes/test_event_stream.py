@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from api.errors.problem_types import ShuttingDown
+from api.errors.problem_details import ShuttingDown
 from api.routes.jobs import event_stream
 from api.schemas import DesignRequest
 from api.service.job_events import JobUpdate

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.refusals import refused as refused_input
 
-from api.errors.problem_types import WorkLimitExceeded
+from api.errors.problem_details import WorkLimitExceeded
 from api.server.container_limits import (
     MAX_MEMORY,
     MIN_MEMORY,

@@ -20,7 +20,7 @@ from support.served import Served, serving
 from support.waiting import until
 
 from api.access.keys import create_key
-from api.errors.problem_types import PROBLEM_TYPES, URN
+from api.errors.problem_details import PROBLEM_TYPES, URN
 from api.routes.jobs import HEARTBEAT_SECONDS
 from api.server.protocol import MAX_TARGET_BYTES
 from api.settings import Settings

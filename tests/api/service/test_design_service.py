@@ -19,7 +19,7 @@ from support.waiting import until_in_loop
 
 from api.access.client_shares import ClientQuota
 from api.access.clients import Client, set_current_client
-from api.errors.problem_types import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
+from api.errors.problem_details import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
 from api.schemas import CurveRequest, DesignRequest
 from api.server.shutdown import Shutdown
 from api.service import job_worker

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from api.errors.problem_types import ShuttingDown
+from api.errors.problem_details import ShuttingDown
 from api.service.job_events import JobEvents
 from solver_cache import open_store
 from solver_cache.jobs import Job

@@ -35,6 +35,10 @@ KEY_BYTES = 16
 _TABLE_NAME = "rates"
 
 
+QUOTA_RETRY_SECONDS = 5.0
+"""When a client whose quota is used up should ask again [s]."""
+
+
 class RateLimiter:
     """Token buckets of all clients."""
 
@@ -79,10 +83,6 @@ def shared_table(folder: Path | None) -> Path | None:
     """Return the table in a folder, if there is one."""
     path = None if folder is None else folder / _TABLE_NAME
     return path if path is not None and path.exists() else None
-
-
-QUOTA_RETRY_SECONDS = 5.0
-"""When a client whose quota is used up should ask again [s]."""
 
 
 class ClientQuota:

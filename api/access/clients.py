@@ -32,6 +32,15 @@ KEY_PREFIX = "key "
 CHALLENGE = b'Bearer realm="darrm-opt"'
 
 
+READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*)?")
+"""Requests under /v1 that a reader may send, method and path: stored answers, one or many, and the list of designs."""
+
+FORWARDED_HEADERS = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"forwarded"})
+"""Headers that a proxy adds: whoever asks is somewhere else than the connection says."""
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
 class Client(NamedTuple):
     """The sender of a request."""
 
@@ -97,10 +106,6 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
     return client, None
 
 
-READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*)?")
-"""Requests under /v1 that a reader may send, method and path: stored answers, one or many, and the list of designs."""
-
-
 def check_role(client: Client, method: str, path: str, metrics: str) -> Rejection | None:
     """Return a rejection of what the role of a client's key does not allow."""
     if client.role == "reader" and path.startswith("/v1/") and not READER_REQUESTS.fullmatch(f"{method} {path}"):
@@ -135,10 +140,6 @@ def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> 
     return Rejection("wrong-host", f"{detail} The operator lists its names in DARRM_HOSTS.", closing=True)
 
 
-FORWARDED_HEADERS = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"forwarded"})
-"""Headers that a proxy adds: whoever asks is somewhere else than the connection says."""
-
-
 def check_forwarded(headers: Headers, client: Client) -> Rejection | None:
     """Return a rejection of what a proxy on this machine forwards to a server that is for this machine alone."""
     if not client.local or not any(name in FORWARDED_HEADERS for name, _ in headers):
@@ -163,9 +164,6 @@ def check_site(headers: Headers, path: str, origins: tuple[str, ...]) -> Rejecti
         return None
     detail = "Pages of other sites may not ask here. The operator lists the origins that may in DARRM_CORS_ORIGINS."
     return Rejection("cross-site", detail)
-
-
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 @lru_cache(maxsize=1024)

@@ -52,6 +52,13 @@ reason.
 """
 
 
+LINGER_SECONDS = 10.0
+"""Longest time that the rest of a body that is too large is read and discarded after the refusal was sent [s].
+
+A connection that is closed with bytes unread is reset, and many clients then never see why.
+"""
+
+
 class AdmissionMiddleware:
     """ASGI middleware that answers 400, 401, 403, 408, 413, 421, 429 and 503 before the application is reached."""
 
@@ -149,13 +156,6 @@ class AdmissionMiddleware:
             detail = f"The body of a request must arrive within {settings.body_seconds:g} s."
             return Rejection("too-slow", detail, closing=True)
         return too_large if length > settings.max_body_bytes else b"".join(chunks)
-
-
-LINGER_SECONDS = 10.0
-"""Longest time that the rest of a body that is too large is read and discarded after the refusal was sent [s].
-
-A connection that is closed with bytes unread is reset, and many clients then never see why.
-"""
 
 
 async def send_rejection(rejection: Rejection, scope: Scope, send: Send, receive: Receive | None = None) -> None:

@@ -39,6 +39,10 @@ STOPPED = Rejection(
 """Answer to a request that was not finished when the server had to stop. Clients send it again."""
 
 
+PEER = "darrm.peer"
+"""Entry of a request's scope: address and port of the connection, whatever proxies say (`api.server.protocol`)."""
+
+
 class RequestContextMiddleware:
     """ASGI middleware, the outermost but for the path prefix."""
 
@@ -114,10 +118,6 @@ def _client_name(scope: Scope) -> str:
 def _route_template(scope: Scope) -> str:
     """Return the template of the route that answered; a folder of files is one route."""
     return scope.get("darrm.route") or getattr(scope.get("route"), "path", None) or UNMATCHED_ROUTE
-
-
-PEER = "darrm.peer"
-"""Entry of a request's scope: address and port of the connection, whatever proxies say (`api.server.protocol`)."""
 
 
 class PathPrefixMiddleware:

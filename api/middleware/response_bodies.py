@@ -43,6 +43,10 @@ _CHANGED = frozenset({b"content-encoding", b"content-length", b"etag"})
 """Headers that say something else of the compressed bytes."""
 
 
+EVENTS = "/events"
+"""End of the paths whose GET never ends by itself; their HEAD is left to the router."""
+
+
 class CompressionMiddleware:
     """ASGI middleware that compresses whole, large answers of text."""
 
@@ -159,10 +163,6 @@ def _not_modified_headers(headers: Headers, request_headers: Iterable[tuple[byte
 
 def _weak(tag: bytes) -> bytes:
     return tag if tag.startswith(b"W/") else b"W/" + tag
-
-
-EVENTS = "/events"
-"""End of the paths whose GET never ends by itself; their HEAD is left to the router."""
 
 
 class HeadMiddleware:

@@ -13,6 +13,9 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import MAX_CLASSES
 
+MAX_TOTAL = 500.0
+"""Largest ε of all releases together [nats]."""
+
 
 class MechanismRequest(SampledRequest):
     """Releases of a mechanism, and whether their curve is wanted."""
@@ -125,10 +128,6 @@ class CalibrateRequest(MechanismRequest):
     total_epsilon: Annotated[
         FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
     ]
-
-
-MAX_TOTAL = 500.0
-"""Largest ε of all releases together [nats]."""
 
 
 class CostPoint(AnswerModel):

@@ -28,6 +28,10 @@ TableEpsilon = Annotated[FiniteFloat, described("ε of the release [nats].", min
 TableDelta = Annotated[FiniteFloat, described("δ of the release [probability].", minimum=0, exclusiveMaximum=1)]
 
 
+MAX_GROUPS = 8
+"""Most groups of a request."""
+
+
 def target_of(epsilon: float, delta: float) -> Privacy:
     """Return the target of a request."""
     try:
@@ -204,10 +208,6 @@ class PluralityOptionsAnswer(AnswerModel):
     mechanism: dict[str, Any] = Field(
         description="The mechanism of the best option, as `darrm plan --classes --output` writes it: for `darrm label`."
     )
-
-
-MAX_GROUPS = 8
-"""Most groups of a request."""
 
 
 class GroupFields(RequestModel):

@@ -43,6 +43,13 @@ RETRY_SECONDS = 1
 """When a client should ask again for an answer that is not ready [s]."""
 
 
+MISJUDGED_SECONDS = 600.0
+"""How long work of a client counts as long after an estimate of it proved wrong [s]."""
+
+MAX_MISJUDGED = 1000
+"""Clients and kinds of work of which that is remembered."""
+
+
 @dataclass(frozen=True)
 class Pending:
     """An answer that is not ready."""
@@ -70,13 +77,6 @@ class SingleFlight:
             flight.add_done_callback(lambda task: (self._flights.pop(key), task.cancelled() or task.exception()))
         result: Result = await asyncio.shield(flight)
         return result
-
-
-MISJUDGED_SECONDS = 600.0
-"""How long work of a client counts as long after an estimate of it proved wrong [s]."""
-
-MAX_MISJUDGED = 1000
-"""Clients and kinds of work of which that is remembered."""
 
 
 class MisjudgedWork:

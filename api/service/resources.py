@@ -52,6 +52,18 @@ QUICK_NICENESS, SOLVER_NICENESS = 10, 15
 """Niceness of the processes for short work and for long jobs: prompt work goes first."""
 
 
+_LOG = logging.getLogger("api")
+
+STORE_THREADS = 4
+"""Blocking calls at once."""
+
+STORE_SECONDS = 10.0
+"""Longest call, with the time in which it waits for a thread [s]."""
+
+ANSWER_SECONDS = 1.0
+"""Time in which a store that does not hang answers a question, and between two questions to one that does [s]."""
+
+
 class Lane:
     """Lane of work of one length: its own processes, at which clients take turns. For use within one event loop."""
 
@@ -222,19 +234,6 @@ def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], Non
         return store.jobs, lambda: None
     database = Database(f"sqlite:///{settings.run_folder / 'jobs.sqlite'}")
     return Jobs(database), database.close
-
-
-_LOG = logging.getLogger("api")
-
-
-STORE_THREADS = 4
-"""Blocking calls at once."""
-
-STORE_SECONDS = 10.0
-"""Longest call, with the time in which it waits for a thread [s]."""
-
-ANSWER_SECONDS = 1.0
-"""Time in which a store that does not hang answers a question, and between two questions to one that does [s]."""
 
 
 class StoreCalls:

@@ -23,6 +23,27 @@ ACCOUNT_TIMES = 10
 limits them; this bounds memory, which some calibrations need in proportion to K²."""
 
 
+_LOG = logging.getLogger("api.jobs")
+
+COUNT_SECONDS = 0.5
+"""How long a count of the queue is reused [s]."""
+
+SHARE_RETRY_SECONDS = 5.0
+"""When a client whose share of the queue is used up should ask again [s]."""
+
+PRUNE_SECONDS = 3600.0
+"""Time between removals of old finished jobs [s]."""
+
+RETENTION = {"off": 600.0, "memory": 3600.0}
+"""How long a finished job is stored [s], by store; in a database `DATABASE_RETENTION`."""
+
+DATABASE_RETENTION = 30 * 86400.0
+"""How long a finished job stays in a database [s]; its answer stays for good."""
+
+DEFAULT_JOB_RATE = 1.0
+"""New jobs of an address or key in the long run, where the settings do not say [1/s]."""
+
+
 def check_voters(K: int, settings: Settings, times: int = 1) -> None:
     """Reject more voters than the operator allows, or than so many times as many."""
     if times * settings.max_voters < K:
@@ -56,27 +77,6 @@ def check_design(spec: DesignSpec, method: str, settings: Settings) -> None:
             "method",
         )
     check_work(estimate_cost(spec, method).seconds, settings)
-
-
-_LOG = logging.getLogger("api.jobs")
-
-COUNT_SECONDS = 0.5
-"""How long a count of the queue is reused [s]."""
-
-SHARE_RETRY_SECONDS = 5.0
-"""When a client whose share of the queue is used up should ask again [s]."""
-
-PRUNE_SECONDS = 3600.0
-"""Time between removals of old finished jobs [s]."""
-
-RETENTION = {"off": 600.0, "memory": 3600.0}
-"""How long a finished job is stored [s], by store; in a database `DATABASE_RETENTION`."""
-
-DATABASE_RETENTION = 30 * 86400.0
-"""How long a finished job stays in a database [s]; its answer stays for good."""
-
-DEFAULT_JOB_RATE = 1.0
-"""New jobs of an address or key in the long run, where the settings do not say [1/s]."""
 
 
 class JobAdmission:

@@ -49,6 +49,13 @@ STORED: dict[str, Any] = {"kept": True}
 """Result of a job whose answer is in the store."""
 
 
+FIRST_INCUMBENT_SECONDS = 0.5
+"""Time after which a solve shows its first certified γ [s]: a shorter one has its answer sooner."""
+
+INCUMBENT_SHARE = 0.1
+"""Largest share of a solve's time that proofs of what it has so far may take."""
+
+
 @dataclass(frozen=True)
 class DesignTask:
     """One γ to design: the same value from the route, through the job, to the process that solves it."""
@@ -200,13 +207,6 @@ def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str
     if watcher.gap_reached and solution.status is Status.TIME_LIMIT:
         solution = replace(solution, status=Status.INTERRUPTED)
     return {"record": solution_record(solution), "doubt": recheck(solution, spec)[1]}
-
-
-FIRST_INCUMBENT_SECONDS = 0.5
-"""Time after which a solve shows its first certified γ [s]: a shorter one has its answer sooner."""
-
-INCUMBENT_SHARE = 0.1
-"""Largest share of a solve's time that proofs of what it has so far may take."""
 
 
 class IncumbentWatcher:

@@ -71,11 +71,16 @@ class ReleaseBounds:
     any_votes: Callable[[], AnyVotes] | None = None
 
     def event(self) -> Privacy | None:
-        """Return an (ε, δ) of one release: the one that is proved, or the largest loss of all pairs of laws."""
-        if self.privacy is not None or self.laws is None:
+        """Return an (ε, δ) of one release: the one that is proved, or the largest loss of all pairs of laws if less.
+
+        At δ = 0 that loss is exact for any number of releases, where the recursion on bits has a grid.
+        """
+        if self.laws is None or (self.privacy is not None and self.privacy.delta):
             return self.privacy
         laws = self.laws()
-        return Privacy(laws.max_loss) if laws.finite else None
+        losses = [] if self.privacy is None else [self.privacy.epsilon]
+        losses += [laws.max_loss] if laws.finite else []
+        return Privacy(min(losses)) if losses else None
 
     def bound(self) -> PowerDivergence | None:
         """Return the bound on the power divergences, from whatever is known."""

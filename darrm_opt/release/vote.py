@@ -209,7 +209,8 @@ class PrivateVote:
     def _event(self) -> Privacy | None:
         """(ε, δ) of one release, if there is one."""
         parts = self._mechanism.bounds(1)
-        return parts[0][0].event() if len(parts) == 1 else None
+        # What is proved without laws, if anything is: a budget that was saved goes on with events of the same kind.
+        return (parts[0][0].privacy or parts[0][0].event()) if len(parts) == 1 else None
 
     def _charge(self, budget: PrivacyBudget, count: int) -> None:
         event, models = self._event, self._mechanism.models

@@ -43,7 +43,7 @@ def test_files_name_their_voters(tmp_path: Path) -> None:
     assert run("cost", "laplace", *words).exit_code == 0
     claim = ("--queries", "3", "--total-epsilon", "1")
     assert run_json("audit", str(record), *claim)["private"] is True
-    assert run("audit", str(record), "--queries", "30", "--total-epsilon", "1").exit_code == 1
+    assert run("audit", str(record), "--queries", "4", "--total-epsilon", "1").exit_code == 1
 
 
 def test_black_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -114,3 +115,14 @@ def test_what_is_refused(releases: Any, delta: float, argument: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         cost(mechanism_class("laplace").of(3, 2, 1.0), releases, delta)
     assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize("rate", [0.11, 0.2, 0.25, 0.4, 0.77])
+def test_without_delta_releases_cost_their_largest_losses(rate: float) -> None:
+    """Exactly, whatever the number of releases: the same pair of votes may come every time, and its losses add up."""
+    chances = [1 / (1 + math.exp(rate * lead)) for lead in (3, 1, -1, -3)]  # of a class that is so far behind
+    largest = max(abs(math.log(p / q)) for p, q in pairwise(chances))
+    mechanism = mechanism_class("exponential").of(3, 2, rate)
+    for queries in range(1, 8):
+        assert mechanism.epsilon(queries, 0.0) == pytest.approx(queries * largest, rel=1e-9)
+        assert mechanism.epsilon(queries, 0.0) >= queries * largest * (1 - 1e-13)

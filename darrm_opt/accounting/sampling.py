@@ -127,6 +127,23 @@ class Sampling:
             share = 1 - (1 - Fraction(1, self.records)) ** (self.sample or 1)
         return min(1.0, float_above(share))
 
+    def voter(self, privacy: Privacy) -> Privacy:
+        """Return the (ε, Δ) of one answer of a voter that is private itself and draws its own sample.
+
+        Args:
+            privacy: (ε, Δ) of one answer, for replacing one record of the voter's sample.
+
+        Guarantees:
+            Sound for replacing one of all records; rounded up. Given the data, voters and queries are independent, so
+            that such voters are fresh, and a record can reach all of them.
+
+        Raises:
+            InvalidInput: another scheme than "each-voter", or several labels of one sample.
+        """
+        if self.scheme != "each-voter" or self.labels > 1:
+            raise InvalidInput("sampling", self.scheme, "each-voter, a label each, where voters are private themselves")
+        return amplify_by_subsampling(privacy, self.chance)
+
     @property
     def words(self) -> str:
         """How records are drawn, in a few words."""

@@ -139,13 +139,16 @@ class Question:
             subsample_size: records drawn for one model, with ``n``.
             replacement: whether a record can be drawn twice within a subsample.
             sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-            ensemble: how records are drawn anew for every query, and shared among voters that are not private; then the
-                law of votes judges.
+            ensemble: how records are drawn anew for every query. Of voters that are not private the law of votes
+                judges; fresh private voters that draw their own records have an amplified privacy instead.
             stop: called between the steps of each search.
 
         Raises:
             InvalidInput: naming the argument.
         """
+        if isinstance(ensemble, EnsembleSampling) and voter is not None and voter.epsilon < math.inf:
+            # From here on they are fresh voters, whose own privacy is amplified.
+            voter, ensemble = _drawn_voter(voter, ensemble, K, classes, affected, fresh), None
         accepted = f"a whole number of queries from 1 to {MAX_QUERIES}"
         queries = whole_number(queries, "queries", accepted, most=MAX_QUERIES)
         check_total(total)
@@ -164,9 +167,6 @@ class Question:
                 raise InvalidInput("ensemble", ensemble, "a Sampling, or None")
             if n is not None:
                 raise InvalidInput("n", n, "nothing beside an ensemble", "Its voters are not trained on subsamples.")
-            if problem.voter.epsilon < math.inf:
-                accepted = "voters that are not private, where their records are drawn anew for every query"
-                raise InvalidInput("voter", problem.voter, accepted)
         bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
         if bags is not None:
             if classes > 2:
@@ -290,6 +290,19 @@ class Question:
             "about later answers and the models' own privacy does not compose over releases. They are taken as not "
             f"private: {affected}, and every release uses fresh randomness of its own."
         )
+
+
+def _drawn_voter(
+    voter: Privacy, ensemble: EnsembleSampling, K: int, classes: int, affected: int | None, fresh: Any
+) -> Privacy:
+    """Return the privacy of one answer of a private voter that draws its own records for it."""
+    if not check_fresh(fresh):
+        raise InvalidInput("fresh", fresh, "True where each private voter draws its own records for every query")
+    if affected not in (None, K):
+        raise InvalidInput("affected", affected, f"all {K} voters, as a record can reach each of them")
+    if classes != 2:
+        raise InvalidInput("classes", classes, "2 where private voters draw their own records")
+    return ensemble.voter(voter)
 
 
 USEFUL = 0.2

@@ -87,8 +87,8 @@ def plan(
         subsample_size: records drawn for one model, with ``n``.
         replacement: whether a record can be drawn twice within a subsample.
         sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-        ensemble: how records are drawn anew for every query, and shared among the voters, which are then taken as not
-            private (`darrm_opt.accounting.Sampling`); None: every record is in every query.
+        ensemble: how records are drawn anew for every query (`darrm_opt.accounting.Sampling`), by voters that are not
+            private, or by fresh private ones with the scheme "each-voter"; None: every record is in every query.
         time_limit: about how long to search [s], > 0: the mechanism in progress then keeps its best result so far,
             later ones are left out, and a warning says so. None: no limit.
         progress: called with each option as soon as it is known.

@@ -44,6 +44,8 @@ def compare(
 
     check_plot(plot)
     ensemble = drawn.drawn()
+    if ensemble is not None and options.epsilon != "inf":
+        raise InvalidInput("records", drawn.records, "nothing beside private voters", "`darrm plan` takes both.")
     classes = class_count(options, sampled=ensemble is not None)
     total, draw, fresh = options.total, bags_drawn(options.bags), options.fresh
     if classes > 2 or options.price != "0" or is_class_prior(options.prior) or ensemble is not None:

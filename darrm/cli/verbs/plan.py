@@ -57,6 +57,7 @@ def plan(
     from darrm.cli.files import check_writable
     from darrm.cli.ranking import class_count, ranked, show_options, voter_of
     from darrm_opt.answers.accounting import plan_to_dict
+    from darrm_opt.design.report import guarantee
 
     check_writable(output, "output")
     ensemble = drawn.drawn()
@@ -73,6 +74,8 @@ def plan(
     if output is not None:
         _save(result, output)
     if not json:
+        if ensemble is not None and result.question.ensemble is None:
+            say(f"Each voter draws its own records: one answer of it is {guarantee(result.question.voter)}.")
         for warning in result.warnings:
             say(f"Warning: {warning}")
     if result.question.law is not None:

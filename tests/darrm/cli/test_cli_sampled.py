@@ -90,3 +90,13 @@ def test_what_is_refused(verb: Any, drawn: Any, option: str, said: str) -> None:
     told = refused(*verb, *SHAPE, *TOTAL, *drawn)
     assert f"--{option}" in told
     assert said in told
+
+
+def test_private_voters_that_draw_their_own_records() -> None:
+    words = ("--K", "5", "--epsilon", "1", "--queries", "5", *TOTAL, "--records", "1000", "--sample", "50")
+    drawn = ("--fresh", "--sampling", "each-voter")
+    found = run_json("plan", *words, *drawn)
+    assert found["voters"]["epsilon"] == pytest.approx(np.log1p(0.05 * np.expm1(1)))
+    assert "0.0824" in run("plan", *words, *drawn).stderr
+    assert "--fresh" in refused("plan", *words, "--sampling", "each-voter")
+    assert "darrm plan" in refused("compare", *words, *drawn)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from support.enumeration import exp_fraction
+from support.sampled_ensembles import worst_delta
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
@@ -119,10 +123,45 @@ def test_a_smaller_sample_allows_more() -> None:
     assert right == sorted(right)  # type: ignore[type-var]  # all of them fit
 
 
+def test_private_voters_that_draw_their_own_records() -> None:
+    """Every draw of every voter, in fractions: three voters answer the bit of one record of three, randomised."""
+    epsilon, data = 1.0, ((0, 1, 0), (1, 1, 0))
+    sampling, total = Sampling(3, 1, scheme="each-voter"), Privacy(0.9, 1e-3)
+    found = plan(3, Privacy(epsilon), 2, total, fresh=True, mechanisms="optimal", ensemble=sampling)
+    assert found.question.ensemble is None
+    assert found.question.voter.epsilon == pytest.approx(math.log1p(math.expm1(epsilon) / 3))
+    without = plan(3, Privacy(epsilon), 2, total, fresh=True, mechanisms="optimal")
+    assert (found.options[0].accuracy or 0) > (without.options[0].accuracy or 1) + 0.05
+    noise = found.options[0].noise
+    assert noise is not None
+    gamma = [Fraction(float(value)) for value in noise.values]
+    keep = exp_fraction(epsilon) / (1 + exp_fraction(epsilon))
+    for both in (data, data[::-1]):
+        pairs = []
+        for answers in product((0, 1), repeat=3):  # which bit each voter turns round
+            laws = []
+            for records in both:
+                law = Fraction(0)
+                for drawn in product(records, repeat=3):
+                    chances = [keep if bit != turn else 1 - keep for bit, turn in zip(drawn, answers, strict=True)]
+                    for votes in product((0, 1), repeat=3):
+                        weight = math.prod(
+                            (p if vote else 1 - p for p, vote in zip(chances, votes, strict=True)),
+                            start=Fraction(1, 27),
+                        )
+                        ones = sum(votes)
+                        law += weight * (1 + (1 if ones > 1 else -1) * gamma[ones]) / 2
+                laws.append([law, 1 - law])
+            pairs.append((laws[0], laws[1]))
+        assert worst_delta(pairs, 2, exp_fraction(total.epsilon)) <= Fraction(total.delta)
+
+
 @pytest.mark.parametrize(
     ("argument", "fields"),
     [
-        ("voter", {"voter": Privacy(1.0)}),
+        ("fresh", {"voter": Privacy(1.0)}),
+        ("affected", {"voter": Privacy(1.0), "fresh": True, "ensemble": Sampling(1000, 10, scheme="each-voter")}),
+        ("sampling", {"voter": Privacy(1.0), "fresh": True, "affected": None}),
         ("ensemble", {"ensemble": "poisson"}),
         ("n", {"n": 100, "subsample_size": 10, "affected": None}),
     ],

@@ -146,6 +146,8 @@ class Question:
         Raises:
             InvalidInput: naming the argument.
         """
+        if ensemble is not None and n is not None:
+            raise InvalidInput("n", n, "nothing beside an ensemble", "Its voters are not trained on subsamples.")
         if isinstance(ensemble, EnsembleSampling) and voter is not None and voter.epsilon < math.inf:
             # From here on they are fresh voters, whose own privacy is amplified.
             voter, ensemble = _drawn_voter(voter, ensemble, K, classes, affected, fresh), None
@@ -165,8 +167,6 @@ class Question:
         if ensemble is not None:
             if not isinstance(ensemble, EnsembleSampling):
                 raise InvalidInput("ensemble", ensemble, "a Sampling, or None")
-            if n is not None:
-                raise InvalidInput("n", n, "nothing beside an ensemble", "Its voters are not trained on subsamples.")
         bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
         if bags is not None:
             if classes > 2:

@@ -162,6 +162,7 @@ def test_private_voters_that_draw_their_own_records() -> None:
         ("fresh", {"voter": Privacy(1.0)}),
         ("affected", {"voter": Privacy(1.0), "fresh": True, "ensemble": Sampling(1000, 10, scheme="each-voter")}),
         ("sampling", {"voter": Privacy(1.0), "fresh": True, "affected": None}),
+        ("n", {"voter": Privacy(1.0), "fresh": True, "affected": None, "n": 100, "subsample_size": 10}),
         ("ensemble", {"ensemble": "poisson"}),
         ("n", {"n": 100, "subsample_size": 10, "affected": None}),
     ],

@@ -164,9 +164,8 @@ class Question:
             advice, guess = f"A guess has {1 / classes:g}.", 1 / classes
             least = real_number(least_accuracy, "least_accuracy", accepted, least=guess, below=1, advice=advice)
         judged = _judged(shape, prior, objective, ties, price, always=ensemble is not None)
-        if ensemble is not None:
-            if not isinstance(ensemble, EnsembleSampling):
-                raise InvalidInput("ensemble", ensemble, "a Sampling, or None")
+        if ensemble is not None and not isinstance(ensemble, EnsembleSampling):
+            raise InvalidInput("ensemble", ensemble, "a Sampling, or None")
         bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
         if bags is not None:
             if classes > 2:

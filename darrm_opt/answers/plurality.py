@@ -13,7 +13,7 @@ from darrm_opt.planning.baselines import compare_mechanisms
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
 from darrm_opt.planning.votes import SAMPLED_NUMBERS
 from darrm_opt.reprove import ReproofFailed
-from darrm_opt.tables.corners import check_reach, corner_count
+from darrm_opt.tables.corners import check_reach, corner_count, key_count
 from darrm_opt.tables.group_record import (
     GroupSpec,
     objective_from_record,
@@ -202,9 +202,12 @@ def recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
 MAX_GROUP_VOTERS = 200
 """Most voters, of all groups, whose corners are counted before a service answers."""
 
-SWEEPS, LOSS_SECONDS, LAW_SECONDS, GROUP_CELLS_CUBED_SECONDS = 40, 8e-9, 1.6e-7, 4e-8
-"""Sweeps of a solve; and its time [s] over the losses that one computes, over the probabilities in the corners' laws,
-and over the cube of the table's cells, which the programs take."""
+SWEEPS, LOSS_SECONDS, LAW_SECONDS, KEY_SECONDS, GROUP_CELLS_CUBED_SECONDS = 40, 8e-9, 1.6e-7, 1.5e-8, 4e-8
+"""Sweeps of a solve; and its time [s] over the losses that one computes, the probabilities in the corners' laws, the
+digits of the keys by which these are listed, and the cube of the table's cells, which the programs take."""
+
+ROUND_SECONDS, VOTER_SECONDS = 4e-3, 4e-4
+"""What a round takes beside its sweep, and for each voter whose laws it makes [s]."""
 
 
 def group_seconds(problem: GroupProblem) -> float:
@@ -214,9 +217,10 @@ def group_seconds(problem: GroupProblem) -> float:
     cells = len(problem.cells.owners)
     if cells > MAX_CELLS:
         raise InvalidInput("groups", f"{cells:,} cells", f"at most {MAX_CELLS:,} cells of a table")
-    laws = check_reach(problem)
+    laws, keys = check_reach(problem), key_count(problem)
     losses = corner_count(problem, swept=True) * problem.outputs
-    return 0.05 + LAW_SECONDS * laws + SWEEPS * LOSS_SECONDS * losses + GROUP_CELLS_CUBED_SECONDS * cells**3
+    rounds = SWEEPS * (ROUND_SECONDS + VOTER_SECONDS * problem.K + LOSS_SECONDS * losses)
+    return LAW_SECONDS * laws + KEY_SECONDS * keys + rounds + GROUP_CELLS_CUBED_SECONDS * cells**3
 
 
 def design_groups(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -43,6 +43,12 @@ MAX_LAW_BYTES = 800 * 2**20
 BLOCK_NUMBERS = 250_000
 """Losses that are computed at once: 2 MB, what a processor's cache holds."""
 
+KEY_BLOCK = 500_000
+"""Keys that are compared at once."""
+
+MAX_KEYS = 4 * 10**10
+"""Most digits of keys that listing a group's multisets up to relabelling may take: some minutes."""
+
 LAW_BLOCK = 30_000
 """Probabilities of one block while laws are convolved: what a processor's cache holds."""
 
@@ -192,7 +198,6 @@ def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced
     p, q = (np.array([[float(x) for x in row] for row in side]) for side in (sides.before, sides.after))
     chosen = np.empty((1, 0), dtype=np.int16)
     moved = np.zeros(1, dtype=np.intp)
-    keys = np.zeros((1, len(orders), digits.shape[2]), dtype=np.int64)
     before = after = np.ones((1, 1))
     # One voter at a time, no map before the last one's: each multiset is made once, from one parent, and its law is the
     # parent's convolved with one voter's. A multiset that is not the first of its orbit is dropped at once: none that
@@ -205,9 +210,11 @@ def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced
         count = moved[parent] + sides.moves[new].astype(np.intp)
         keep = count <= affected
         parent, new, count = parent[keep], new[keep], count[keep]
-        candidates = keys[parent] + digits[:, new].swapaxes(0, 1)
-        keep = ~_exceeded(candidates)
-        parent, new, moved, keys = parent[keep], new[keep], count[keep], candidates[keep]
+        rows = max(1, KEY_BLOCK // len(orders))
+        blocks = [slice(start, start + rows) for start in range(0, len(new), rows)]
+        first = [_is_first(digits, chosen[parent[block]].astype(np.intp), new[block]) for block in blocks]
+        keep = np.concatenate(first) if first else np.zeros(0, dtype=bool)
+        parent, new, moved = parent[keep], new[keep], count[keep]
         places, width = _steps(k, classes)
         before = _convolved(before, parent, p[new], places, width)
         after = _convolved(after, parent, q[new], places, width)
@@ -228,15 +235,20 @@ def _digits(maps: int, K: int) -> Index:
     return limbs
 
 
-def _exceeded(keys: Index) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return which multisets have a relabelling with a larger key than their own, which is the first."""
-    larger = np.zeros(keys.shape[:2], dtype=bool)
-    equal = np.ones(keys.shape[:2], dtype=bool)
-    for limb in range(keys.shape[2]):
-        own, other = keys[:, :1, limb], keys[:, :, limb]
-        larger |= equal & (other > own)
-        equal &= other == own
-    return np.asarray(larger.any(axis=1))
+def _is_first(digits: Index, chosen: Index, new: Index) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return which multisets, chosen maps and a new one, have no relabelling with a larger key: the first of orbits."""
+    larger = np.zeros((len(digits), len(new)), dtype=bool)
+    equal = np.ones_like(larger)
+    for limb in range(digits.shape[2]):  # one after the other: with many classes, keys of all limbs fill the memory
+        column = digits[:, :, limb]
+        key = column[:, new]
+        for k in range(chosen.shape[1]):
+            key += column[:, chosen[:, k]]
+        larger |= equal & (key > key[0])
+        equal &= key == key[0]
+        if not equal[1:].any():
+            break
+    return np.asarray(~larger.any(axis=0))
 
 
 def _convolved(laws: Array, parent: Index, chances: Array, places: list[Index], width: int) -> Array:
@@ -435,6 +447,15 @@ def check_reach(problem: GroupProblem) -> int:
         ]
         sizes = [corner_count(one) if g == lead else _unreduced(one) for g, one in enumerate(alone)]
         corners = math.prod(sizes)
+    keys = key_count(problem)
+    if keys > MAX_KEYS:
+        raise InvalidInput(
+            "groups",
+            "; ".join(map(str, problem.groups)),
+            f"multisets of voters' maps that can be listed; {problem.classes} classes have {orders} orders, too many "
+            "for so many voters",
+            "Take fewer voters or classes, or Delta = 0.",
+        )
     widths = problem.cells.widths
     memory = sum(16 * 3 * size * width for size, width in zip(sizes, widths, strict=True))
     if corners > MAX_CORNERS or memory > MAX_LAW_BYTES:
@@ -446,6 +467,20 @@ def check_reach(problem: GroupProblem) -> int:
             "Take fewer voters or classes, Delta = 0, or fewer affected voters.",
         )
     return sum(size * width for size, width in zip(sizes, widths, strict=True))
+
+
+def key_count(problem: GroupProblem) -> int:
+    """Return about how many digits of keys are compared while the lead's multisets are listed up to relabelling."""
+    lead = problem.groups[_reduced_group(problem)]
+    maps, orders = len(voter_maps(lead.voter, problem.classes).maps), math.factorial(problem.classes)
+    parents = 1
+    if lead.K > 1:
+        fewer = GroupProblem(
+            problem.classes, [VoterGroup(lead.K - 1, lead.voter)], problem.target, min(problem.affected, lead.K - 1)
+        )
+        parents = corner_count(fewer)
+    limbs = int(_digits(maps, lead.K).shape[1])
+    return parents * maps * orders * limbs * lead.K
 
 
 def count_bound(problem: GroupProblem, voters: tuple[Privacy, ...], moving: Collection[int]) -> int:

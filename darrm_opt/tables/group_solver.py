@@ -54,6 +54,9 @@ ROWS_PER_CELL, IDLE_ROUNDS = 4, 3
 MAX_ROUNDS = 400
 """Rounds after which a solve stops short."""
 
+MAX_PRICE = 1e6
+"""Largest price of a wrong label: beyond, right ones no longer count in doubles."""
+
 MAX_CELLS = 4000
 """Most cells of a table that is designed: rows are dense."""
 
@@ -429,7 +432,7 @@ def _seconds(time_limit: float | None) -> float:
 
 
 def _price(value: Any) -> float:
-    return real_number(value, "price", "a number at least 0", least=0, below=math.inf) + 0.0
+    return real_number(value, "price", f"a number from 0 to {MAX_PRICE:g}", least=0, most=MAX_PRICE) + 0.0
 
 
 def _leaders(cells: GroupCells, weights: tuple[float, ...] | None) -> Any:

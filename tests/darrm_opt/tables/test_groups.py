@@ -233,7 +233,23 @@ def test_bad_input_names_its_argument(arguments: tuple[object, ...], argument: s
     assert refused.value.argument == argument
 
 
-def test_what_is_too_large_is_refused_at_once() -> None:
+@pytest.mark.parametrize(
+    ("classes", "K", "Delta"),
+    [(4, 30, 1e-3), (6, 4, 0.1)],  # many corners; few, but keys that would fill the memory
+)
+def test_what_is_too_large_is_refused_at_once(classes: int, K: int, Delta: float) -> None:
     with pytest.raises(InvalidInput) as refused:
-        solve_groups(GroupProblem(4, [group_of(30, 0.5, 1e-3)], TARGET))
+        solve_groups(GroupProblem(classes, [group_of(K, 0.5, Delta)], TARGET))
     assert refused.value.argument == "groups"
+
+
+def test_multisets_up_to_relabelling_are_as_many_as_are_counted() -> None:
+    for classes, K, Delta in ((5, 2, 1e-3), (5, 3, 0.0), (3, 4, 1e-3)):
+        problem = GroupProblem(classes, [group_of(K, 0.5, Delta)], TARGET)
+        assert len(Corners(problem, *problem.strictest)) == corner_count(problem)
+
+
+def test_a_price_that_leaves_nothing_for_right_answers_is_refused() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        as_group_objective("dirichlet(1)", 1e300)
+    assert refused.value.argument == "price"

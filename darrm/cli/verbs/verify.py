@@ -13,6 +13,7 @@ from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt import NoiseFunction, Problem
+    from darrm_opt.mechanisms import VoteMechanism
 
 BARE_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon")
 """Fields of a problem beside ``gamma``, as people write them; their defaults are those of the options."""
@@ -259,11 +260,8 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
     from darrm_opt.design.report import guarantee
     from darrm_opt.errors import DarrmError
     from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
-    from darrm_opt.mechanisms.group_table import GroupTableMechanism
     from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
-    from darrm_opt.mechanisms.table import RuleMechanism
     from darrm_opt.problem import Privacy
-    from darrm_opt.tables.group_table import problem_record as group_record
 
     try:
         mechanism = mechanism_from_record(record)
@@ -276,18 +274,10 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
     voters = f"{mechanism.K} voters, {mechanism.classes} classes, one record moves {mechanism.affected}"
     content: dict[str, Any] = {"mechanism": mechanism.record()}
     lines = []
-    if isinstance(mechanism, GroupTableMechanism):
-        corners = mechanism.certificate.corners
-        content = {"problem": group_record(mechanism.problem), "certificate": asdict(mechanism.certificate)}
-        voters += f": {mechanism.description}"
-        lines.append(f"private    proved for these very numbers over {corners:,} corners")
-    elif isinstance(mechanism, RuleMechanism):
-        from darrm_opt.tables.record import problem_record
-
-        certificate = mechanism.certificate
-        content = {"problem": problem_record(mechanism.problem), "certificate": asdict(certificate)}
-        voters += f": the released class is {guarantee(mechanism.problem.target)}"
-        lines.append(f"private    proved for these very numbers over {certificate.edges:,} neighbouring vote counts")
+    if (table := _table_fields(mechanism)) is not None:
+        content, words, line = table
+        voters += words
+        lines.append(line)
     else:
         voters += f": {mechanism.description}"
         if isinstance(mechanism, CertifiedNoiseFunction):

@@ -317,6 +317,26 @@ def is_release_log(file: str) -> bool:
         return False
 
 
+def _table_fields(mechanism: VoteMechanism) -> tuple[dict[str, Any], str, str] | None:
+    """Return what was proved of a table, of votes that are alike or of groups; None for another mechanism."""
+    from darrm_opt.design.report import guarantee
+    from darrm_opt.mechanisms.group_table import GroupTableMechanism
+    from darrm_opt.mechanisms.table import RuleMechanism
+    from darrm_opt.tables import group_table, record
+
+    if isinstance(mechanism, GroupTableMechanism):
+        problem, looked_at = group_table.problem_record(mechanism.problem), f"{mechanism.certificate.corners:,} corners"
+        words = f": {mechanism.description}"
+    elif isinstance(mechanism, RuleMechanism):
+        problem = record.problem_record(mechanism.problem)
+        looked_at = f"{mechanism.certificate.edges:,} neighbouring vote counts"
+        words = f": the released class is {guarantee(mechanism.problem.target)}"
+    else:
+        return None
+    content = {"problem": problem, "certificate": asdict(mechanism.certificate)}
+    return content, words, f"private    proved for these very numbers over {looked_at}"
+
+
 def _log_proof(file: str) -> Proof:
     """Return the proof of what a release log releases by, and of its total."""
     from darrm.cli.verbs.label import assumption, budget_fields

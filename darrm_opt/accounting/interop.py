@@ -88,7 +88,6 @@ def as_pld(
     defines a dominating pair); the guard is ours.
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
     subject = _subject(released, fresh=fresh)
     if isinstance(subject, Release):
         if sampling is not None:
@@ -98,6 +97,7 @@ def as_pld(
         plds = [reduce(Pld.then, _parts(subject.bounds(queries), discretisation))]
     else:
         plds = _sampled(subject, queries, sampling, discretisation)
+    privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
     answer: PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution(*map(_guarded, plds))
     return answer
 

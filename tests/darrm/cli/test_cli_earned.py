@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.darrm_runner import refused, run, run_json
+from support.darrm_runner import refused, run, run_json, start
 
 from darrm.cli import vote_files
 from darrm.cli.vote_files import blocks
 from darrm_opt.accounting.propose_test_release import VoteBatch, earned_epsilon
 from darrm_opt.accounting.published_loss import unpublished_epsilon
+from darrm_opt.release import ReleaseLog
 
 SHAPE = ("--K", "40", "--classes", "3", "--sigma", "5", "--delta", "1e-4")
 
@@ -172,3 +174,31 @@ def test_a_log_has_one_budget(earned: tuple[str, ...], tmp_path: Path) -> None:
     run_json(*earned, "--queries", "30", *output)
     (tmp_path / "labels.csv").unlink()
     assert "--earned" in refused(*earned, "--earned", "4.5,1e-4", *output)
+
+
+@pytest.mark.slow
+def test_a_job_that_is_killed_at_any_moment_has_one_outcome(earned: tuple[str, ...], tmp_path: Path) -> None:
+    """SIGKILL after the log is there, or a little later: the test is drawn once, and its labels are those in the log."""
+    random = np.random.default_rng(3)
+    log, output = tmp_path / "log", tmp_path / "labels.csv"
+    command = (*earned, "--earned", "4.5,1e-4", "--output", str(output))
+    for _ in range(4):
+        process = start(*command, cwd=tmp_path)
+        while process.poll() is None and not log.exists():
+            time.sleep(0.001)
+        time.sleep(float(random.random()) * 0.02)
+        process.kill()
+        process.communicate()
+        lines = log.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= 2
+        if output.exists():
+            break
+    if not output.exists() or (tmp_path / ".labels.csv.job").exists():
+        assert run(*command).exit_code == 0
+    released = ReleaseLog(log)
+    (name,) = released.ids
+    stored = released.stored(name)
+    assert stored is not None
+    assert [int(label) for label in output.read_text(encoding="utf-8").split()[1:]] == stored.tolist()
+    assert (released.spent, released.passed) == (30, True)
+    assert [path.name for path in tmp_path.glob(".*")] == []

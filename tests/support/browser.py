@@ -26,7 +26,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENT = 30_000
+PATIENT = 120_000
 """How long the browser waits for anything [ms]: a busy machine is not a failure."""
 
 

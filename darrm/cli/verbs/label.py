@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, say
-from darrm.cli.parameters import FRESH, AsJson, number, total_privacy
+from darrm.cli.parameters import FRESH, AsJson, SampleOptions, number, total_privacy
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.accounting import Release
+    from darrm_opt.accounting import Release, Sampling
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy
     from darrm_opt.release import ReleaseLog
@@ -21,6 +21,7 @@ _BUDGET = "The budget, where the release log is new"
 
 
 def label(
+    drawn: SampleOptions,
     votes_file: Annotated[
         str | None, Argument("VOTES", "A .csv, .parquet or .npy file: a row for each label, a column for each voter.")
     ] = None,
@@ -74,6 +75,14 @@ def label(
         str | None,
         CommandOption("--status", "Only say what is spent of this release log, what is left, and its ε so far.", "LOG"),
     ] = None,
+    ask: Annotated[
+        str | None,
+        CommandOption(
+            "--ask",
+            "With --records, or a mechanism that was planned so: the command that answers samples, instead of VOTES.",
+            "COMMAND",
+        ),
+    ] = None,
     block: Annotated[str, CommandOption("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
     *,
     fresh: Annotated[bool, CommandOption("--fresh", FRESH, panel=_BUDGET)] = False,
@@ -83,6 +92,9 @@ def label(
 
     Each label is charged to the release log before it leaves. After ctrl-C or a crash, the same command goes on where
     it stopped: what was released is not charged again. Votes are never printed or logged.
+
+    With --ask, each query has a fresh and secret sample of the records, drawn here: the command reads a line of JSON
+    with the query's number and the records of each voter, and writes a line with their votes.
 
     With --earned, the file is one fixed batch of queries to a noisy vote (gnmax). The test is chosen before the votes
     are looked at, and drawn once; its total is spent whatever comes out. Where it does not pass, nothing is released,
@@ -98,6 +110,11 @@ def label(
 
     if status is not None:
         show_status(ReleaseLog(status), total_delta, json=json)
+        return
+    if ask is not None or drawn != SampleOptions():
+        nothing = {"votes": votes_file or votes, "earned": earned, "fresh": fresh or None}
+        budget = queries, total_epsilon, total_delta
+        _label_samples(ask, drawn, solution, release_log, output, budget, release_id, nothing, json=json)
         return
     source, labels = needed(solution, "solution"), needed(output, "output")
     log_file, votes = needed(release_log, "release_log"), _votes_named(votes_file, votes)
@@ -143,6 +160,53 @@ def label(
     if log.budget is not None:
         lines += filter(None, [assumption(log)])
     answer("\n".join(lines))
+
+
+def _label_samples(
+    ask: str | None,
+    drawn: SampleOptions,
+    solution: str | None,
+    release_log: str | None,
+    output: str | None,
+    budget: tuple[str | None, str | None, str | None],
+    release_id: str | None,
+    nothing: dict[str, Any],
+    *,
+    json: bool,
+) -> None:
+    """Release labels of queries that have a fresh sample of the records each."""
+    from darrm.cli.asked_labels import label_asked, sampled_mechanism
+    from darrm.cli.files import check_writable
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import whole_number
+
+    if ask is None:
+        raise InvalidInput("ask", None, "the command that answers samples", "A file of votes shows no sample.")
+    for name, value in nothing.items():
+        if value is not None:
+            raise InvalidInput(name, value, "nothing beside --ask")
+    source, labels, log_file = (
+        needed(solution, "solution"),
+        needed(output, "output"),
+        needed(release_log, "release_log"),
+    )
+    check_writable(labels, "output")
+    check_writable(log_file, "release_log")
+    if Path(labels).exists():
+        raise InvalidInput("output", labels, "a file that does not exist yet")
+    mechanism, sampling, planned = sampled_mechanism(source, drawn)
+    with ProgressDisplay("proving the budget"):
+        log = open_log(log_file, mechanism, *budget, planned=planned, sampling=sampling)
+    if log.sampling != sampling:
+        raise InvalidInput("release_log", log_file, f"the release log of {sampling.words}")
+    count = log.limit if budget[0] is None else whole_number(number(budget[0]), "queries", "a whole number", least=1)
+    label_asked(ask, labels, mechanism, sampling, log, count, release_id)
+    fields = {"labels": count, "output": labels, "release_log": log_file} | budget_fields(log)
+    answer(
+        as_json(fields | {"sampling": sampling.record()})
+        if json
+        else f"{count:,} labels in {labels}. {log.spent:,} of {log.limit:,} releases are spent: {log.in_words}."
+    )
 
 
 def _votes_named(argument: str | None, option: str | None) -> str:
@@ -303,7 +367,7 @@ def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Priva
     if isinstance(record, dict) and record.get("kind") in mechanism_kinds():
         if "sampling" in record:  # its total holds for samples that nobody can see in a file of votes
             accepted = "a mechanism for votes of records that are in every query"
-            advice = "Release with darrm_opt.release: PrivateVote and an EnsembleSampler, charged by a ReleaseLog."
+            advice = "--ask COMMAND draws samples; in Python an EnsembleSampler with a PrivateVote and a ReleaseLog."
             raise InvalidInput("solution", source, accepted, advice)
         return mechanism_from_record(record), planned_total(record)
     return release_of(ProblemOptions(), DesignOptions(), source), None
@@ -318,6 +382,7 @@ def open_log(
     *,
     planned: tuple[int, Privacy] | None = None,
     first: int = 0,
+    sampling: Sampling | None = None,
 ) -> ReleaseLog:
     """Return the release log at ``path``, created if there is none and it allows ``first`` releases.
 
@@ -329,6 +394,7 @@ def open_log(
         total_delta: δ of all together; with ``queries``, where their ε is proved and kept.
         planned: queries and total that the mechanism was designed for: its budget where nothing else was typed.
         first: how many are about to be released.
+        sampling: how the records of each query are drawn anew.
 
     Raises:
         BudgetSpent: it would be created, and allows fewer.
@@ -346,7 +412,7 @@ def open_log(
     limit = None if queries is None else whole_number(number(queries), "queries", "a whole number of releases", least=0)
     is_new = not Path(path).exists()
     if is_new and limit is not None and total_delta is not None:
-        epsilon = mechanism.cost(limit, number(total_delta)).epsilon
+        epsilon = mechanism.cost(limit, number(total_delta), sampling).epsilon
         if epsilon == math.inf:
             accepted = f"a δ at which an ε of {limit} releases is proved"
             raise InvalidInput("total_delta", total_delta, accepted)
@@ -355,7 +421,7 @@ def open_log(
         limit = planned[0] if limit is None else limit
         total = planned[1] if limit <= planned[0] else None  # which `create` proves
     try:
-        return ReleaseLog.open_or_create(path, mechanism, budget=total, queries=limit, first=first)
+        return ReleaseLog.open_or_create(path, mechanism, budget=total, queries=limit, first=first, sampling=sampling)
     except InvalidInput as err:
         if err.argument != "budget":
             raise

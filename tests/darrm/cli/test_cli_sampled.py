@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.planning import plan
+from darrm_opt.release import ReleaseLog
 
 SHAPE = ("--K", "10", "--classes", "4", "--queries", "500")
 TOTAL = ("--total-epsilon", "3", "--total-delta", "1e-5")
@@ -100,3 +102,35 @@ def test_private_voters_that_draw_their_own_records() -> None:
     assert "0.0824" in run("plan", *words, *drawn).stderr
     assert "--fresh" in refused("plan", *words, "--sampling", "each-voter")
     assert "darrm plan" in refused("compare", *words, *drawn)
+
+
+ANSWERS = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["query"] == 3 and "--fail" in sys.argv:
+        break
+    print(json.dumps([asked["query"] % 4 for share in asked["shares"]]), flush=True)
+"""
+
+
+def test_labels_of_samples_that_a_command_answers(tmp_path: Path) -> None:
+    (tmp_path / "answers.py").write_text(ANSWERS, encoding="utf-8")
+    command = f"{sys.executable} {tmp_path / 'answers.py'}"
+    mechanism, log, labels = (tmp_path / name for name in ("mechanism.json", "log", "labels.csv"))
+    shape, total = ("--K", "10", "--classes", "4", "--queries", "8"), ("--total-epsilon", "8", "--total-delta", "1e-5")
+    assert run("cost", "permute_and_flip", *shape, *total, *DRAWN, "--output", str(mechanism)).exit_code == 0
+    words = ("label", "--solution", str(mechanism), "--release-log", str(log), "--output", str(labels))
+    assert "--ask" in refused(*words, *DRAWN)
+    assert "--votes" in refused(*words, "--votes", str(mechanism), "--ask", command)
+    assert "--records" in refused(*words, "--records", "10", "--sample", "5", "--ask", command)
+    assert not log.exists()
+    # Where the command fails, the label of that query leaves, by votes for 0: nobody draws another sample.
+    assert "query 3" in refused(*words, "--ask", f"{command} --fail")
+    assert ReleaseLog(log).spent == 4
+    assert not labels.exists()
+    found = run_json(*words, "--ask", command)
+    assert (found["spent"], found["labels"], found["limit"]) == (8, 8, 8)
+    assert found["sampling"] == Sampling(5452, 40).record()
+    assert labels.read_text(encoding="utf-8").split()[1:] == ["0", "1", "2", "0", "0", "1", "2", "3"]
+    assert "does not exist" in refused(*words, "--ask", command)

@@ -1,0 +1,126 @@
+"""Labels of queries that have a fresh sample of the records each: the samples are drawn here, a command answers them.
+
+For each query the command is sent one line of JSON, ``{"query": 0, "shares": [[12, 7], …]}``: the indices of the
+records of each voter. It answers by a line with the K classes that the voters vote for. A sample stays in this process:
+no file holds it, and it serves one label. Where the command fails, every voter answers 0, which depends on no data, and
+the label leaves all the same: so a failure gives nobody another sample. Asked again, a query has the label it had.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm.cli.files import json_document, read_text
+from darrm.cli.label_job import classes_of_votes
+from darrm.cli.output import ProgressDisplay
+from darrm.cli.vote_files import check_format, labels
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
+from darrm_opt.problem import Privacy
+from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseLog, Sample
+from darrm_opt.tables.problem import ABSTENTION
+from darrm_opt.tables.votes import label_type
+
+if TYPE_CHECKING:
+    from darrm.cli.parameters import SampleOptions
+
+
+def sampled_mechanism(source: str, drawn: SampleOptions) -> tuple[VoteMechanism, Sampling, tuple[int, Privacy] | None]:
+    """Return the mechanism of a file, how records are drawn, and the queries and total that it was designed for."""
+    record = json_document(read_text(source))
+    mechanism, typed = mechanism_from_record(record), drawn.drawn()
+    written = Sampling.from_record(record["sampling"]) if "sampling" in record else typed
+    if written is None or typed not in (None, written):
+        accepted = "the number of records" if written is None else f"what {source} is for: {written.words}"
+        raise InvalidInput("records", drawn.records, accepted)
+    if written.labels > 1:
+        raise InvalidInput("sampling", drawn.sampling, "a sample for each label", "Python releases several of one.")
+    planned = planned_total(record)
+    return mechanism, written, planned if "sampling" in record else None
+
+
+class Answerer:
+    """The command that answers samples, as a process that reads and writes lines."""
+
+    def __init__(self, command: str, K: int, classes: int) -> None:
+        self._command, self._K, self._classes = command, K, classes
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the user's own command
+                shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            )
+        except (OSError, ValueError, IndexError) as err:
+            raise InvalidInput("ask", command, "a command that can be started", str(err)) from err
+        self.failed = False
+
+    def votes(self, query: int, sample: Sample) -> list[int]:
+        """Return the votes for a query; 0 of each voter where the command fails."""
+        try:
+            assert self._process.stdin is not None and self._process.stdout is not None  # noqa: S101, PT018 - pipes
+            question = {"query": query, "shares": [share.tolist() for share in sample.shares]}
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            votes = json.loads(self._process.stdout.readline())
+            whole = isinstance(votes, list) and all(type(vote) is int and 0 <= vote < self._classes for vote in votes)
+            if whole and len(votes) == self._K:
+                return list(votes)
+        except (OSError, ValueError):
+            pass
+        self.failed = True
+        return [0] * self._K
+
+    def close(self) -> None:
+        """End the command."""
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self._process.communicate(timeout=10)  # closes its input, at which it ends
+            return
+        self._process.kill()
+        self._process.wait()
+
+
+def label_asked(
+    command: str,
+    output: str,
+    mechanism: VoteMechanism,
+    sampling: Sampling,
+    log: ReleaseLog,
+    count: int,
+    release_id: str | None,
+) -> None:
+    """Release a label for each query into a file; a job without an id has that of its output's place.
+
+    Raises:
+        InvalidInput: the command failed; the labels up to there are in the log, and the same command goes on.
+    """
+    suffix, classes = check_format(output, "output"), classes_of_votes(mechanism)
+    name = release_id or hashlib.sha256(os.path.realpath(output).encode()).hexdigest()[:32]
+    vote, sampler = PrivateVote(mechanism, log), EnsembleSampler(sampling, mechanism.K)
+    answerer, found = Answerer(command, mechanism.K, mechanism.classes), []
+    try:
+        with ProgressDisplay("labelling queries", count) as display:
+            for query in range(count):
+                ask = partial(answerer.votes, query)
+                label = vote.release_sampled(sampler, ask, f"{name}/{query}")
+                found.append(ABSTENTION if label is None else label)
+                if answerer.failed:
+                    accepted = f"a command that answers each line by {mechanism.K} classes 0..{mechanism.classes - 1}"
+                    raise InvalidInput("ask", command, accepted, f"It failed at query {query}, which is charged.")
+                display.update(done=query + 1)
+    finally:
+        answerer.close()
+    whole = np.array(found, dtype=label_type(mechanism.classes))
+    part = Path(output).with_name(f".{Path(output).name}.part")
+    with labels(part, suffix, classes) as file:
+        file.write(whole)
+    part.replace(output)

@@ -22,6 +22,8 @@ from darrm_opt.planning.compare import compare
 from darrm_opt.plurality import PluralityProblem, solve_plurality
 from darrm_opt.record import solution_record
 from darrm_opt.release import PrivateVote
+from darrm_opt.tables.group_solver import as_group_objective, solve_groups
+from darrm_opt.tables.groups import GroupProblem, group_of
 from solver_cache import CacheError, DesignSpec, cached_solve, open_store
 from solver_cache.model import row_of
 from solver_cache.tables.formats import write_table
@@ -269,6 +271,19 @@ def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
             client.plurality(problem, "dirichlet(3)")
         cost = client.cost("laplace", 11, 20, total=Privacy(1.0, 1e-5))
         assert cost.mechanism.epsilon(20, 1e-5) == cost.epsilon <= 1.0
+
+
+def test_a_table_file_answers_for_groups(tmp_path: Path) -> None:
+    problem = GroupProblem(2, [group_of(2, 0.1), group_of(1, 0.7)], Privacy(0.6))
+    objective = as_group_objective("dirichlet(2)", weights=[1.0, 2.0])
+    own, place = solve_groups(problem, objective), tmp_path / "tables.jsonl"
+    write_table(place, [row_of(own)])
+    with DarrmClient(place.as_uri()) as client:
+        told = client.table(problem, objective)
+        assert told.table.values.tolist() == own.table.values.tolist()
+        assert (told.utility, told.certificate) == (own.utility, own.certificate)
+        with pytest.raises(AnswerNotFound, match="has no answer for these groups"):
+            client.table(problem)
 
 
 def test_a_table_answers_where_the_service_does_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -32,7 +32,7 @@ from darrm_opt.design.inverse import DIGITS, Parameter
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
+from darrm_opt.errors import DarrmError, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 
@@ -117,8 +117,8 @@ class DarrmClient:
         fallback: str | None = None,
     ) -> None:
         address = os.environ.get(URL_VARIABLE, "") if url is None else url
-        if timeout is not None and not real_number(timeout, "timeout", SECONDS) > 0:
-            raise InvalidInput("timeout", timeout, SECONDS)
+        if timeout is not None:
+            real_number(timeout, "timeout", SECONDS, above=0)
         retries = whole_number(retries, "retries", "a whole number of tries after the first, at least 0", least=0)
         key = os.environ.get(KEY_VARIABLE) or None if key is None else key
         self._backend, self._timeout = connect(address, key, timeout, retries, tls, proxy, fallback), timeout

@@ -105,8 +105,7 @@ class Sampling:
             raise InvalidInput("sample", self.sample, "a number of records, or a rate, and not both")
         if self.sample is not None:
             accepted = f"a whole number of records, 1 to {self.records}"
-            if whole_number(self.sample, "sample", accepted) > self.records:
-                raise InvalidInput("sample", self.sample, accepted)
+            whole_number(self.sample, "sample", accepted, most=self.records)
         if self.rate is not None:
             accepted = "a chance above 0, at most 1, with the scheme poisson"
             rate = real_number(self.rate, "rate", accepted)

@@ -164,11 +164,9 @@ def _build(name: str, parameters: Mapping[str, Any]) -> ScenarioObjective:
             values[key] = real_number(value, key, "a probability in [0, 1]", least=0, most=1)
         else:
             least = {"seed": 0, "points": 2}.get(key, 1)
-            accepted = f"a whole number in {least}..{2**53 if key == 'seed' else MAX_SCENARIOS}"
+            most = 2**53 if key == "seed" else MAX_SCENARIOS
             whole = int(value) if isinstance(value, float) and value.is_integer() else value
-            values[key] = whole_number(whole, key, accepted, least=least)
-            if values[key] > (2**53 if key == "seed" else MAX_SCENARIOS):
-                raise InvalidInput(key, value, accepted)
+            values[key] = whole_number(whole, key, f"a whole number in {least}..{most}", least=least, most=most)
     if not values["lower"] < values["upper"]:
         raise InvalidInput("upper", values["upper"], f"a probability above lower = {values['lower']:g}")
     return ScenarioObjective(name, tuple(values.items()))

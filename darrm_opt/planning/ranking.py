@@ -320,10 +320,7 @@ def _deadline(time_limit: float | None) -> Callable[[], bool]:
     """Return a function that tells whether the time is up."""
     if time_limit is None:
         return never_stop
-    accepted = "seconds above 0"
-    if not real_number(time_limit, "time_limit", accepted) > 0:
-        raise InvalidInput("time_limit", time_limit, accepted)
-    end = time.monotonic() + time_limit
+    end = time.monotonic() + real_number(time_limit, "time_limit", "seconds above 0", above=0)
     return lambda: time.monotonic() >= end
 
 

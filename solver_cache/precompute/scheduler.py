@@ -83,8 +83,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         check_backend(self.backend, self.time_limit)
         seconds = f"seconds above 0, at most {MAX_LEASE_SECONDS:g}"
-        if not 0 < real_number(self.lease, "lease", seconds) <= MAX_LEASE_SECONDS:
-            raise InvalidInput("lease", self.lease, seconds)
+        real_number(self.lease, "lease", seconds, above=0, most=MAX_LEASE_SECONDS)
         whole_number(self.attempts, "attempts", "a whole number, at least 1")
         if self.store_url in {"memory", "off"}:
             accepted = "a database that workers can reach"

@@ -75,9 +75,7 @@ class UnpublishedLoss:
             raise InvalidInput("counts", counts.shape, "whole numbers of votes, shape (queries, classes)")
         if counts.size and (np.ptp(counts.sum(axis=1)) or not counts[0].sum()):
             raise InvalidInput("counts", counts.shape, "rows with the same number of votes, at least 1")
-        order = real_number(self.order, "order", _ORDER)
-        if not 1 + MIN_DISTANCE_FROM_ONE <= order < math.inf:
-            raise InvalidInput("order", order, _ORDER)
+        order = real_number(self.order, "order", _ORDER, least=1 + MIN_DISTANCE_FROM_ONE, below=math.inf)
         if (self.threshold is None) != (self.check_sigma is None):
             raise InvalidInput("check_sigma", self.check_sigma, "a number with a threshold, and none without")
         VoteReleases("label", self.sigma, 1, "discrete")  # its range

@@ -35,6 +35,7 @@ COMMANDS = {
     ),
     "cost": ("gnmax", "--K", "11", "--queries", "5", *TOTAL),
     "audit": ("laplace", "--K", "5", "--scale", "2", "--total-epsilon", "1"),
+    "statement": ("gamma.json",),
     "serve": ("--show-settings",),
     "keys add": ("someone", "--file", "keys.json"),
     "keys ls": ("--file", "keys.json"),

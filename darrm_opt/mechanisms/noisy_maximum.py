@@ -60,6 +60,9 @@ MIN_BIT_SIGMA = 0.2
 MAX_BIT_VOTERS = 1000
 """Most voters for which the pairs of a bit are listed; among more, the account of labels is as good."""
 
+MAX_LOSS = 200.0
+"""Largest logarithm of the chance of an answer, and of one of its inverse, that is listed."""
+
 MIN_PROBABILITY = 1e-300
 """Below this an answer is as good as excluded, and its logarithm means nothing."""
 
@@ -384,7 +387,7 @@ class LaplaceMaximum(VoteMechanism):
     def class_chances(self, counts: CountTable) -> Array | None:
         """Return Pr[each class is released]; None where the scale is small or large."""
         noise = _LaplaceLattice(self.scale)
-        if len(counts) > MAX_ROWS or noise.end < self.K + 10 or noise.end > MAX_REACH:
+        if len(counts) > MAX_ROWS or MAX_LOSS * self.scale < self.K or noise.end > MAX_REACH:
             return None
         return class_chances(counts, noise, noise.end + self.K)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -266,6 +267,26 @@ def test_noise_of_settings_that_people_use(records: int, queries: int, epsilon: 
         found = mechanism_class("gnmax").calibrated(10, 4, total, queries, sampling=sampling)
         assert 0.9 * most < found.value <= most
         assert fits(found, queries, total, sampling)
+
+
+@pytest.mark.parametrize("scale", [0.06, 0.2, 0.45])
+@pytest.mark.parametrize("counts", [(10, 0, 0), (4, 3, 3), (9, 1), (6, 4, 0, 0)])
+def test_chances_of_small_laplace_noise(scale: float, counts: tuple[int, ...]) -> None:
+    """All noise within a reach beyond which there is nothing, and all ties, to 60 digits."""
+    chances = mechanism_class("laplace").of(10, len(counts), scale).class_chances(np.array([counts]))
+    assert chances is not None
+    with localcontext(prec=60):
+        q, end = (-1 / Decimal(scale)).exp(), 20 + math.ceil(60 * scale)
+        for place, chance in enumerate(chances[0]):
+            exact = Decimal(0)
+            for x in range(-end, max(counts) + end + 1):
+                ties = [(1 - q) / (1 + q) * q ** abs(x - counts[place])]
+                for k in (x - other for other in (*counts[:place], *counts[place + 1 :])):
+                    below = q ** (1 - k) / (1 + q) if k <= 0 else 1 - q**k / (1 + q)
+                    same = (1 - q) / (1 + q) * q ** abs(k)
+                    ties = [a * below + b * same for a, b in zip([*ties, Decimal(0)], [Decimal(0), *ties], strict=True)]
+                exact += sum(weight / (number + 1) for number, weight in enumerate(ties))
+            assert abs(Decimal(float(chance)) / exact - 1) < Decimal("1e-12")
 
 
 def test_most_releases_and_calibration_agree() -> None:

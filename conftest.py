@@ -48,7 +48,7 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread the files of the service, whose tests wait, among the others, whose tests compute; both by their names."""
-    files = sorted({item.nodeid.partition("::")[0] for item in items}, key=lambda file: file.rpartition("/")[2])
+    files = sorted({item.nodeid.partition("::")[0] for item in items}, key=lambda file: (file.rpartition("/")[2], file))
     places: dict[str, float] = {}
     for waits in (True, False):
         group = [file for file in files if file.startswith("tests/api/") == waits]

@@ -47,6 +47,7 @@ export function arrive(state) {
 
 /** Has each tab lead to its question, and the other fields stay as they are. */
 export function tabs(state) {
+  for (const part of ["class", "group"]) byId(`${part}-tab`).href = `${toQuery({ ...state, tab: "" })}#${part}-panel`;
   for (const [id, tab] of [["design-tab", ""], ["cost-tab", "cost"]]) {
     byId(id).href = toQuery({ ...state, tab });
     if (state.tab === tab) byId(id).setAttribute("aria-current", "page");
@@ -122,7 +123,7 @@ function plot(id, points, place, at, rest) {
   if (points.length < 2) return;
   const x = points.map(place);
   const inside = at >= Math.min(...x) && at <= Math.max(...x);
-  draw(byId(id), { y: "total ε", lines: [{ name: "total", x, y: points.map(({ epsilon }) => epsilon) }], hidden: new Set(), markers: true, at: inside ? at : undefined, ...rest });
+  draw(byId(id), { y: "total ε", lines: [{ name: "cost", x, y: points.map(({ epsilon }) => epsilon) }], hidden: new Set(), markers: true, at: inside ? at : undefined, ...rest });
 }
 
 function sample(points, name) {

@@ -8,6 +8,7 @@ const CURVES = {
   double_subsampling: { label: "double subsampling", symbol: "diamond", dash: "dashdot" },
   subsampling: { label: "subsampling", symbol: "square", dash: "dash" },
   randomized_response: { label: "randomised response", symbol: "triangle-up", dash: "dot" },
+  cost: { label: "total ε", symbol: "circle", dash: "solid" },
   first: { label: "first design", symbol: "circle", dash: "solid" },
   second: { label: "second design", symbol: "square", dash: "dash" },
   majority: { label: "plain majority", symbol: "cross", dash: "longdashdot" },

@@ -142,6 +142,7 @@ function follow(event) {
   event.preventDefault();
   history.pushState(null, "", link.getAttribute("href"));
   arrive(fromQuery(location.search));
+  if (link.hash) byId(link.hash.slice(1)).scrollIntoView();
 }
 
 /** Shows the fields that have a meaning with what the others say. */

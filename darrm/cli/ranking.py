@@ -175,8 +175,6 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
     if question.total.delta == 0 and noisy:
         lines.append(f"left out   {', '.join(noisy)}, which no total δ of 0 allows: --total-delta 1e-9 includes it")
     if output is not None and best.mechanism is not None:
-        lines.append(
-            f"written    {best.name.replace('_', ' ')}: "
-            f"release at most {question.queries} with it (darrm label --queries)"
-        )
+        way = "darrm label --queries" if question.ensemble is None else "PrivateVote and EnsembleSampler in Python"
+        lines.append(f"written    {best.name.replace('_', ' ')}: release at most {question.queries} with it ({way})")
     answer("\n".join(lines))

@@ -134,7 +134,9 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
         return made, _shape_of(made)
     for name, text in vars(parameters).items():
         if text is not None:
-            raise InvalidInput(name, text, "nothing without a mechanism's name")
+            names = ", ".join(mechanism_names())
+            advice = f"{subject!r} is no mechanism that is installed: there are {names}."
+            raise InvalidInput(name, text, "nothing without a mechanism's name", advice)
     module, colon, function = subject.rpartition(":")
     if colon and not Path(subject).exists() and function.isidentifier():
         return _function(module, function), {}

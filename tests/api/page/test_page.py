@@ -248,7 +248,7 @@ def test_keyboard_alone(visit: Visit) -> None:
     keys = visit.tab.keyboard
     keys.press("Tab")
     assert visit.text(":focus") == "Skip to the result"
-    for _ in range(9):
+    for _ in range(11):
         keys.press("Tab")  # past the paper, the examples and the tabs
     assert visit.tab.evaluate("document.activeElement.id") == "K"
     keys.type("7")  # replaces what is there: a field that is tabbed to is selected
@@ -605,6 +605,18 @@ def test_the_second_tab_says_what_it_costs(visit: Visit) -> None:
     visit.wait_for_curves()
     assert visit.tab.is_visible("#problem")
     assert not visit.tab.is_visible("#cost-panel")
+
+
+@pytest.mark.parametrize("tab", ["", "?tab=cost"])
+def test_more_classes_and_groups_are_one_click_from_either_tab(visit: Visit, tab: str) -> None:
+    visit.tab.goto(f"{visit.server}/{tab}")
+    for part in ("class", "group"):
+        visit.tab.click(f"#{part}-tab")
+        visit.until(lambda part=part: visit.tab.locator(f"#{part}-title").bounding_box() is not None)
+        assert visit.tab.evaluate(f"document.querySelector('#{part}-title').getBoundingClientRect().top < innerHeight")
+        assert visit.tab.evaluate(f"document.querySelector('#{part}-title').getBoundingClientRect().top >= 0")
+    assert "tab" not in visit.query()
+    assert visit.tab.get_attribute("#design-tab", "aria-current") == "page"
 
 
 def test_the_second_tab_begins_with_a_published_setting_and_fits_every_window(visit: Visit) -> None:

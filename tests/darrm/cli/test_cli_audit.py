@@ -30,6 +30,12 @@ def test_a_claim_is_proved_or_refuted_and_the_exit_code_says_which() -> None:
     assert "proved" in run("audit", *FLIP, "--total-epsilon", "1").stdout
 
 
+def test_a_mechanism_that_is_not_installed_is_named() -> None:
+    said = refused("audit", "random_voter", "--value", "0.5", "--K", "7", "--total-epsilon", "0.3")
+    assert "'random_voter'" in said
+    assert "gnmax" in said  # one that there is
+
+
 def test_files_name_their_voters(tmp_path: Path) -> None:
     table = tmp_path / "vote.csv"
     table.write_text("votes_0,votes_1,chance_0,chance_1\n1,0,0.6,0.4\n0,1,0.4,0.6\n", encoding="utf-8")

@@ -47,7 +47,11 @@ def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Pat
     record = json.loads(written.read_text(encoding="utf-8"))
     assert mechanism_from_record(record) == expected.options[0].mechanism
     assert record["sampling"] == sampling.record()
-    assert "without replacement" in run("plan", *SHAPE, *TOTAL, *drawn, "--prior", "beta(8,2)").stdout
+    other = tmp_path / "other.json"
+    said = run("plan", *SHAPE, *TOTAL, *drawn, "--prior", "beta(8,2)", "--output", str(other)).stdout
+    assert "without replacement" in said
+    assert "EnsembleSampler in Python" in said  # and does not lead to `darrm label`, which refuses the file
+    assert "darrm label" not in said
     # A file of votes shows no sample, so nothing is charged the sampled price for it.
     np.save(votes, np.zeros((3, 10), dtype=np.int64))
     log = tmp_path / "log"

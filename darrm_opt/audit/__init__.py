@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -96,11 +97,10 @@ def _audit_mechanism(mechanism: VoteMechanism, claim: Claim, samples: int, confi
     ours = type(mechanism).__module__.startswith("darrm_opt.")
     private_voters = isinstance(mechanism, CertifiedNoiseFunction) and mechanism.problem.voter.epsilon < math.inf
     found = Audit(claim, "not refuted")
-    if claim.neighbours == "replace-one":
-        # Of a mechanism that a package brings these are claims of its own, which its draws are held against.
+    if ours and claim.neighbours == "replace-one":  # what a package states of its mechanism is no proof
         cost = mechanism.cost(claim.releases, claim.privacy.delta)
         found = Audit(claim, "not refuted", cost.epsilon if cost.epsilon < math.inf else None, cost.account)
-        if ours and cost.epsilon <= claim.privacy.epsilon:
+        if cost.epsilon <= claim.privacy.epsilon:
             return Audit(claim, "proved", cost.epsilon, cost.account)
     if private_voters:
         return found  # neighbours of private voters are no vote counts: `darrm verify` shows a γ's worst voters
@@ -109,7 +109,7 @@ def _audit_mechanism(mechanism: VoteMechanism, claim: Claim, samples: int, confi
     if laws is not None:
         by_laws = _audit_laws(laws, claim)
         if by_laws.verdict == "refuted" or (ours and by_laws.verdict == "proved"):
-            return by_laws
+            return by_laws if ours else replace(by_laws, epsilon=None, account="")
         if ours:
             least = min((each for each in (found, by_laws) if each.epsilon is not None), key=_epsilon, default=by_laws)
             return Audit(claim, "not refuted", least.epsilon, least.account, by_laws.counterexample, exact=True)

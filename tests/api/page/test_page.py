@@ -359,6 +359,7 @@ def test_samples_among_classes_allow_more(visit: Visit) -> None:
         options = json.load(answer)["options"]
     rows = [row.locator("td").all_inner_texts() for row in visit.tab.locator("#class-options tbody tr").all()]
     assert [float(row[4]) for row in rows] == [pytest.approx(option["utility"], abs=1e-4) for option in options]
+    assert "the cost of all queries together" in visit.text("#class-options dl")
     assert visit.query()["class_sampling"] == "without-replacement"
 
 

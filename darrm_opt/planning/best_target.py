@@ -68,6 +68,10 @@ JUMP, SCAN_STEP, MAX_SCANNED = 0.01, 0.02, 24
 then proved one by one: the distance of their ε, as a share, and how many at most."""
 
 
+TIE = 6e-5
+"""Share of the utility below which two targets are as good: the search does not resolve it."""
+
+
 @dataclass(frozen=True)
 class BestTarget:
     """The best target of one release, and its γ_opt.
@@ -280,9 +284,8 @@ class _TargetSearch:
                 calibration, _ = self._largest_epsilon(
                     delta, self._proved_cost, self._curve[delta].epsilon, PRECISION, best.utility, guess_error
                 )
-                best = max(
-                    best, best if calibration is None else calibration.result, key=lambda solution: solution.utility
-                )
+                if calibration is not None:
+                    best = _better(best, calibration.result)
         return self._beyond_jumps(best)
 
     def _beyond_jumps(self, best: Solution) -> Solution:
@@ -426,3 +429,10 @@ class _TargetSearch:
         """Return γ_opt of an equal share of the total."""
         share = equal_share(self._total, self._queries)
         return self._solve(share.epsilon, share.delta)
+
+
+def _better(one: Solution, other: Solution) -> Solution:
+    """Return the more useful of two; where they tie, that with the smaller δ, as many targets may have the same γ."""
+    if abs(one.utility - other.utility) <= TIE * max(one.utility, other.utility):
+        return min(one, other, key=lambda solution: solution.problem.target.delta)
+    return max(one, other, key=lambda solution: solution.utility)

@@ -105,6 +105,8 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
         f"Every release is {guarantee(target, '.4g')}, the best split of the total over {question.queries:,} of them. "
         f"{question.composing()}"
     )
+    if target.delta > question.total.delta:
+        why += " That δ may exceed the total's: it says which γ is meant, and the total is proved for this γ itself."
     return _gamma_opt(question, best.solution, spent, account, why)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from darrm_opt.accounting.quota import epsilon_each, release_target
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
 from darrm_opt.mechanisms.table import RuleMechanism, calibrate_confident, calibrate_mechanism, tables
@@ -67,7 +68,7 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
     made = [_of_target(make, release_target(total, queries), problem)]
     if queries > 1 and total.delta > 0 and name != CONFIDENT:
         made.append(_composed_table(make, problem, queries))
-    for mechanism, gap in made:
+    for mechanism, gap, parameters in made:
         cost, target = mechanism.cost(queries, total.delta), mechanism.problem.target
         if cost.epsilon > total.epsilon:
             continue
@@ -81,7 +82,7 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
             Privacy(cost.epsilon, total.delta),
             cost.account,
             queries=queries,
-            parameters={"epsilon": target.epsilon, "delta": target.delta},
+            parameters={**parameters, "epsilon": target.epsilon, "delta": target.delta},
             mechanism=mechanism,
             noise=None if proved is None else mechanism.gamma,
             problem=proved,
@@ -89,8 +90,8 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
         )
 
 
-Maker = Callable[[Privacy], tuple[PluralityRule, float | None]]
-"""A table for an (ε, δ) of one release, with the gap of an optimum."""
+Maker = Callable[[Privacy], tuple[PluralityRule, float | None, dict[str, float]]]
+"""A table for an (ε, δ) of one release, with the gap of an optimum, and the parameters of a mechanism."""
 
 
 def _table_maker(name: str, question: Question) -> Maker | None:
@@ -100,16 +101,18 @@ def _table_maker(name: str, question: Question) -> Maker | None:
     def problem(target: Privacy, *, abstention: bool = False) -> PluralityProblem:
         return PluralityProblem(question.K, question.classes, target, question.affected, abstention=abstention)
 
-    def optimal(target: Privacy) -> tuple[PluralityRule, float | None]:
+    def optimal(target: Privacy) -> tuple[PluralityRule, float | None, dict[str, float]]:
         solution = solve_plurality(problem(target, abstention=abstention), law.objective)
-        return solution.rule, solution.gap
+        return solution.rule, solution.gap, {}
 
-    def confident(target: Privacy) -> tuple[PluralityRule, float | None]:
+    def confident(target: Privacy) -> tuple[PluralityRule, float | None, dict[str, float]]:
         found = calibrate_confident(problem(target, abstention=True), lambda rule: law.utility(law.rule_shares(rule)))
-        return found.rule, None
+        return found.rule, None, {}
 
-    def calibrated(target: Privacy) -> tuple[PluralityRule, float | None]:
-        return calibrate_mechanism(problem(target), name, precision=TABLE_PRECISION).rule, None
+    def calibrated(target: Privacy) -> tuple[PluralityRule, float | None, dict[str, float]]:
+        found, kind = calibrate_mechanism(problem(target), name, precision=TABLE_PRECISION), mechanism_class(name)
+        value = found.rate if kind.increases else 1 / found.rate if found.rate else math.inf
+        return found.rule, None, {kind.parameter: value}
 
     if name == "optimal":
         return optimal
@@ -165,13 +168,17 @@ def checked(question: Question) -> Option:
     )
 
 
-def _of_target(make: Maker, target: Privacy, problem: PluralityProblem) -> tuple[RuleMechanism, float | None]:
-    rule, gap = make(target)
+Made = tuple[RuleMechanism, float | None, dict[str, float]]
+"""A table that is proved, and what its maker says of it."""
+
+
+def _of_target(make: Maker, target: Privacy, problem: PluralityProblem) -> Made:
+    rule, gap, parameters = make(target)
     proved = PluralityProblem(problem.K, problem.classes, target, problem.affected, abstention=rule.abstention)
-    return RuleMechanism(proved, rule), gap
+    return RuleMechanism(proved, rule), gap, parameters
 
 
-def _composed_table(make: Maker, problem: PluralityProblem, queries: int) -> tuple[RuleMechanism, float | None]:
+def _composed_table(make: Maker, problem: PluralityProblem, queries: int) -> Made:
     """Return the table with about the largest ε, δ = 0, of which Q fit in the total."""
     total = problem.target
     start = epsilon_each(total, 0.0, queries)

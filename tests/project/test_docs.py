@@ -424,8 +424,7 @@ def test_fresh_means_the_same_everywhere() -> None:
 
 
 def test_the_tutorial_states_what_its_commands_print() -> None:
-    from darrm_opt import Privacy, Problem, plan, solve
-    from darrm_opt.accounting import total_privacy
+    from darrm_opt import Privacy, plan
 
     found = plan(5, Privacy(0.5), queries=5, total=Privacy(3.0, 1e-3), fresh=True)
     assert found.best is not None
@@ -439,10 +438,9 @@ def test_the_tutorial_states_what_its_commands_print() -> None:
     assert f"randomised response has {accuracy['randomized_response']:.4f}." in text
     of_one = re.findall(r"--target-epsilon (\S+) --delta (\S+)", text)
     assert len(of_one) == 3
-    ((epsilon, delta),) = set(of_one)  # a simpler target: five releases fit, nearly as accurately
-    designed = solve(Problem(5, Privacy(0.5), Privacy(float(epsilon), float(delta))), "rectangular agreement")
-    assert total_privacy(designed, queries=5, total_delta=1e-3, fresh=True).best.epsilon <= 3.0
-    assert (1 + designed.utility) / 2 == pytest.approx(accuracy["optimal"], abs=1e-3)
+    for epsilon, delta in of_one:  # rounded down to a few digits
+        assert 0.995 * target.epsilon < float(epsilon) <= target.epsilon
+        assert 0.95 * target.delta < float(delta) <= target.delta
 
 
 def test_every_example_is_in_the_tutorial() -> None:

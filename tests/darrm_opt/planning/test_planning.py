@@ -380,6 +380,6 @@ def test_the_accounts_of_a_draw_are_expected_to_take_long() -> None:
 
 def test_a_mechanism_that_is_a_table_has_suggestions_too() -> None:
     found = plan(10, None, 1000, Privacy(4.0, 1e-5), 1, "beta(8,2)", mechanisms="permute_and_flip")
-    assert set(found.options[0].parameters) == {"epsilon", "delta"}  # the table, where it is better
+    assert set(found.options[0].parameters) == {"rate", "epsilon", "delta"}  # the table, where it is better
     assert found.verdict == "none"
     assert found.suggestions[0].accuracy >= 0.6

@@ -134,7 +134,7 @@ def _tuned(option: Option, question: Question) -> _Proposal | None:
     """Return the γ of an option's mechanism at the parameter that is accurate enough; scaled where it has none."""
     assert option.noise is not None  # noqa: S101 - for the type checker: those without are left out
     kind, K = mechanism_class(option.name) if option.name in calibrated_names() else None, question.K
-    if kind is None or kind.parameter not in option.parameters:  # a table, which is better than the mechanism
+    if kind is None or "epsilon" in option.parameters:  # a table, which is better than the mechanism
         return _scaled(option.noise, question)
     value, most = option.parameters[kind.parameter], kind.most_information(K, 2)
     information = value if kind.increases else 1 / value

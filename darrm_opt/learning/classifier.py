@@ -6,6 +6,7 @@ import math
 import os
 import secrets
 import sys
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from threading import Event, Thread
@@ -33,6 +34,7 @@ from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
 from darrm_opt.search import largest_count_between
+from darrm_opt.tables.groups import GroupProblem, VoterGroup, general_problem
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import count_votes
 
@@ -56,6 +58,11 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         queries: predictions wanted; fewer and the answers are better.
         voter_privacy: `Privacy` of one voter's training, if ``estimator`` is private itself (such as
             `PrivateLogisticRegression`); None: it is not. A claim that is not true makes this one untrue.
+        groups: voters that are not alike, a list of (voters, privacy, estimator), in place of ``n_voters``,
+            ``voter_privacy`` and ``estimator``: how many, the `Privacy` of the training of each (ε = inf: not private)
+            and what trains them, None as for ``estimator``. Where all together are not within the total, one query is
+            released by the best table for their privacy (up to six classes, if it is found in a minute), and more
+            queries as if no voter was private.
         prior: how votes are expected to fall, for accuracy alone, not privacy, see `voting_plan`; None: a usual one.
         earned: a total below (``epsilon``, ``delta``) that the votes must earn. The noise is then that of any votes
             within (``epsilon``, ``delta``); `predict` is called once, with all ``queries`` rows, and answers only if a
@@ -107,6 +114,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         delta: float = 1e-5,
         queries: int = 100,
         voter_privacy: Privacy | None = None,
+        groups: Sequence[tuple[int, Privacy, Any]] | None = None,
         prior: str | None = None,
         price: float = 0.0,
         abstention: Any = -1,
@@ -125,6 +133,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.delta = delta
         self.queries = queries
         self.voter_privacy = voter_privacy
+        self.groups = groups
         self.prior = prior
         self.price = price
         self.abstention = abstention
@@ -230,6 +239,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             total=total,
             affected=overlap,
             voter=self.voter_privacy,
+            groups=None if self.groups is None else self._voter_groups(K),
             prior=self.prior,
             price=self.price,
             design=self.design,
@@ -237,6 +247,12 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             leader_share=self.leader_share,
             progress=compared,
         )
+
+    def _voter_groups(self, K: int) -> list[VoterGroup]:
+        """Return the voters by their privacy, in the order of their training."""
+        if self.groups is None:
+            return [VoterGroup(K, self.voter_privacy or Privacy(math.inf))]
+        return [VoterGroup(voters, privacy) for voters, privacy, _ in self.groups]
 
     def _logged_plan(self, path: Path, K: int, overlap: int, total: Privacy) -> VotingPlan | None:
         """Return the plan of a log that is there; None where it counts fits."""
@@ -246,8 +262,18 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         mechanism = log.mechanism
         shape = (mechanism.K, mechanism.classes, mechanism.affected)
         accepted = f"the release log of {K} voters, {len(self.classes_)} classes and overlap = {overlap}"
-        if shape != (K, len(self.classes_), overlap) or (mechanism.models is not None and log.limit > 1):
+        if shape != (K, len(self.classes_), overlap):
             raise InvalidInput("release_log", str(path), accepted)
+        # What it supposes of private voters must be true of these, and, as they are trained once, for one release only.
+        supposed = getattr(mechanism, "problem", None)
+        groups = supposed.groups if isinstance(supposed, GroupProblem) else ()
+        voters = [supposed.voter] if isinstance(supposed, Problem) else [group.voter for group in groups]
+        if supposed is not None and any(voter.epsilon < math.inf for voter in voters):
+            shown = {"classes": mechanism.classes, "affected": overlap}
+            abstains = getattr(supposed, "abstention", False)
+            ours = general_problem(self._voter_groups(K), supposed.target, **shown, abstention=abstains)
+            if ours != supposed or log.limit > 1:
+                raise InvalidInput("release_log", str(path), f"{accepted}, of their privacy, for one prediction")
         if (log.proposal is None) != (self.earned is None):
             raise InvalidInput("earned", self.earned, "None, unless the release log is for a batch that is tested")
         if log.limit != self.queries:
@@ -286,7 +312,9 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def _training_data(self, X: Any, y: Any) -> tuple[Any, NDArray[np.int64], int, int]:
         """Return checked records, the numbers of their classes, K and the overlap; sets ``classes_``."""
-        K = whole_number(self.n_voters, "n_voters", "a whole number of voters, at least 1")
+        self._check_groups()
+        K = self.n_voters if self.groups is None else sum(voters for voters, _, _ in self.groups)
+        K = whole_number(K, "n_voters", "a whole number of voters, at least 1")
         overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
         if K % overlap:
             raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
@@ -306,6 +334,20 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes_ = classes
         return X, np.searchsorted(classes, y), K, overlap
 
+    def _check_groups(self) -> None:
+        if self.groups is None:
+            return
+        accepted = "None, or a list of (voters, Privacy, estimator)"
+        if not isinstance(self.groups, list | tuple) or not self.groups:
+            raise InvalidInput("groups", self.groups, accepted)
+        for group in self.groups:
+            if not isinstance(group, list | tuple) or len(group) != 3 or not isinstance(group[1], Privacy):
+                raise InvalidInput("groups", group, accepted)
+            whole_number(group[0], "groups", "a whole number of voters in each, at least 1")
+        for argument in ("estimator", "voter_privacy"):
+            if (value := getattr(self, argument)) is not None:
+                raise InvalidInput(argument, value, "None with groups", "Each group has its own.")
+
     def _fit_voters(self, X: Any, y: NDArray[Any], parts: int, overlap: int, progress: _Progress) -> list[Any]:
         """Return ``overlap`` voters for each record, each trained on one of ``parts`` parts."""
         random_state = self.random_state
@@ -315,17 +357,21 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         source = SystemRandomness() if random_state is None else SeededRandomnessForTestsOnly(int(random_state))
         seed = secrets.randbits(64) if random_state is None else int(random_state)
         partition = slot_partition(len(X), parts, overlap, source=source)
+        groups = [(parts * overlap, self.voter_privacy, self.estimator)] if self.groups is None else self.groups
+        trained = [(privacy, estimator) for number, privacy, estimator in groups for _ in range(number)]
         voters: list[Any] = []
         for j, i in product(range(overlap), range(parts)):
             progress.state = f"training voter {len(voters) + 1} of {parts * overlap}"
             members = partition.members(j, i)
-            voters.append(self._fit_voter(X[members], y[members], (seed, j, i)))
+            voters.append(self._fit_voter(X[members], y[members], (seed, j, i), *trained[len(voters)]))
         return voters
 
-    def _fit_voter(self, X: Any, y: NDArray[Any], place: tuple[int, int, int]) -> Any:
-        """Train one voter on its part, with randomness that depends on its place alone."""
-        voter = clone(LogisticRegression() if self.estimator is None else self.estimator)
-        if self.voter_privacy is not None:
+    def _fit_voter(
+        self, X: Any, y: NDArray[Any], place: tuple[int, int, int], privacy: Privacy | None, estimator: Any
+    ) -> Any:
+        """Train one voter on its part, with randomness that, if it is not private, depends on its place alone."""
+        voter = clone(LogisticRegression() if estimator is None else estimator)
+        if privacy is not None and (self.groups is None or privacy.epsilon < math.inf):
             # To answer for it without training, where its part has one class, would tell so.
             names = {"classes": list(range(len(self.classes_)))} if "classes" in voter.get_params() else {}
             return voter.set_params(**names).fit(X, y)

@@ -9,32 +9,40 @@ and the better of them is taken:
 * **fixed models**: whatever the models are, given the randomness that they were trained with, a record changes at most
   r of them. The coins and the noise of a release are drawn afresh for each query, so releases compose.
 
-A single query between two classes is a release of fresh voters: there the γ for private voters holds, and it is the
-best. Else the mechanism is the best of the ranking within the total, whichever it is.
+A single query is a release of fresh voters: there the γ for private voters holds, or the table for more classes or for
+groups of voters with their own (ε, Δ), and it is the best. Else the mechanism is the best of the ranking within the
+total, whichever it is: votes are fixed, and a table for private voters, at a stricter target, has more noise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE, Proposal, check_that_it_pays, propose
 from darrm_opt.accounting.quota import epsilon_each
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.design.solution import Solution
+from darrm_opt.design.solution import Solution, Status
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.planning import Option, design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.tables.corners import count_bound
+from darrm_opt.tables.group_solver import MAX_CELLS, as_group_objective, solve_groups
+from darrm_opt.tables.groups import MAX_COUNTS, MAX_GROUP_CLASSES, GroupProblem, VoterGroup, general_problem
 
 PRIOR, DEFAULT_PRIOR = "rectangular agreement", "dirichlet(0.2)"
 """How votes are expected to fall, between two classes and among more, or with a price."""
+
+MAX_CORNERS, MAX_SECONDS = 10**7, 60.0
+"""Most corners of a table of groups, and most seconds that it is sought; beyond, voters are taken as not private."""
 
 Design = Callable[[Problem], Solution]
 """Where γ comes from: `solve`, or the method ``gamma`` of a client of the service."""
@@ -67,6 +75,7 @@ def voting_plan(
     total: Privacy,
     affected: int = 1,
     voter: Privacy | None = None,
+    groups: Sequence[VoterGroup] | None = None,
     prior: str | None = None,
     price: float = 0.0,
     design: Design | None = None,
@@ -83,8 +92,10 @@ def voting_plan(
         total: (ε, δ) for all of them.
         affected: voters that one record reaches, 1..K.
         voter: (ε, Δ) of one voter's training; None: not private.
+        groups: the K voters by their privacy, in place of ``voter``, in the order of the columns of votes.
         prior: how votes are expected to fall, for accuracy alone: of two classes as `darrm_opt.planning.plan` takes it,
-            of more, or with a price, as `darrm_opt.plurality.parse_prior`; None: a usual one.
+            of more, or with a price, as `darrm_opt.plurality.parse_prior`; of one query of private voters, as
+            `darrm_opt.tables.group_solver.as_group_objective`; None: a usual one.
         price: cost of a wrong class, when a right one is worth 1; above 0, an answer may be ⊥.
         design: what makes or fetches γ of two classes; the target of one query is then that of optimal composition.
             None: the best mechanism is searched, and γ made, here.
@@ -99,8 +110,9 @@ def voting_plan(
         batch that is tested is ``earned``-DP.
 
     Raises:
-        InvalidInput: a number is outside its range, a ``design`` where there are more classes or a price, or
-            ``earned`` beside them, or where it does not pay.
+        InvalidInput: a number is outside its range, a ``design`` where there are more classes, a price or groups,
+            ``groups`` of other than K voters or beside ``voter``, or ``earned`` beside a design or a price, or where it
+            does not pay.
 
     >>> voting_plan(11, queries=100, total=Privacy(1.0), voter=Privacy(0.5)).mechanism.name
     'plain_vote'
@@ -109,25 +121,30 @@ def voting_plan(
     """
     queries = whole_number(queries, "queries", "a whole number of predictions, at least 1")
     price = real_number(price, "price", "a finite number, at least 0")
-    has_gamma = classes == 2 and price == 0
-    if design is not None and not has_gamma:
+    if design is not None and (classes > 2 or price):
         raise InvalidInput("design", design, "None with three or more classes or a price", "It makes γ of two classes.")
     if earned is not None and (design is not None or price):
         raise InvalidInput("earned", earned, "None with a design or a price", "What is tested is a noisy maximum.")
-    if voter is not None and voter.epsilon < math.inf:
-        plain = PlainVote(K, classes, voter, affected=affected)
+    voters = _checked_voters(K, voter, groups, design)
+    # Any r models are at least as private as r of the worst.
+    worst = Privacy(max(one.voter.epsilon for one in voters), max(one.voter.delta for one in voters))
+    if worst.epsilon < math.inf:
+        plain = PlainVote(K, classes, worst, affected=affected)
         models = Privacy(plain.epsilon(1, total.delta), total.delta)
         if models.epsilon <= total.epsilon:
             return VotingPlan(
                 plain,
                 None,
-                voter if affected == 1 and voter.delta <= total.delta else models,
+                worst if affected == 1 and worst.delta <= total.delta else models,
                 f"A record reaches {affected} of the {K} voters, and {affected} of them together are within the total: "
                 "so is everything computed from their models. The plain vote needs no noise and no limit.",
             )
-        if queries == 1 and has_gamma and earned is None:
-            single = _checked_solution(design or solve, Problem(K, voter, total, affected))
-            return VotingPlan(_certified(single), 1, total, "One query: the best γ for voters of that privacy.")
+    if queries == 1 and earned is None:
+        single = _single_release(voters, classes, total, affected, prior, price, design or solve)
+        if single is not None:
+            return VotingPlan(
+                single, 1, total, f"One query, the best for voters of that privacy: {single.description}."
+            )
     if earned is not None:
         return _earned_plan(K, classes, queries, total, affected, earned, leader_share)
     mechanism = (
@@ -162,6 +179,46 @@ def _earned_plan(
         f"where {leader_share:.0%} of the voters agree on average."
     )
     return VotingPlan(mechanism, queries, earned, why, proposal)
+
+
+def _checked_voters(
+    K: int, voter: Privacy | None, groups: Sequence[VoterGroup] | None, design: Design | None
+) -> list[VoterGroup]:
+    if groups is None:
+        return [VoterGroup(K, voter or Privacy(math.inf))]
+    if voter is not None or sum(group.K for group in groups) != K:
+        raise InvalidInput("groups", groups, f"{K} voters in all, and no voter beside them")
+    if design is not None:
+        raise InvalidInput("design", design, "None with groups", "It makes γ of voters that are alike.")
+    return list(groups)
+
+
+def _single_release(
+    voters: list[VoterGroup],
+    classes: int,
+    total: Privacy,
+    affected: int,
+    prior: str | None,
+    price: float,
+    design: Design,
+) -> VoteMechanism | None:
+    """Return the γ or table for one query; None where no voter is private, or a table is out of reach."""
+    sizes = [math.comb(group.K + classes - 1, classes - 1) for group in voters]
+    is_table = classes > 2 or price > 0 or len(voters) > 1
+    if is_table and (classes > MAX_GROUP_CLASSES or math.prod(sizes) > MAX_COUNTS):
+        return None
+    if all(group.voter.epsilon == math.inf for group in voters):
+        return None
+    problem = general_problem(voters, total, classes=classes, affected=affected, abstention=price > 0)
+    if isinstance(problem, Problem):
+        return _certified(_checked_solution(design, problem))
+    if not isinstance(problem, GroupProblem) or len(problem.cells.owners) > MAX_CELLS:
+        return None
+    if count_bound(problem, problem.strictest[0], range(len(problem.groups))) > MAX_CORNERS:
+        return None
+    solution = solve_groups(problem, as_group_objective(prior or DEFAULT_PRIOR, price), time_limit=MAX_SECONDS)
+    table = GroupTableMechanism(problem, solution.table)
+    return table if solution.status is Status.OPTIMAL and table.fits(total, 1) else None
 
 
 def _best_mechanism(

@@ -35,12 +35,15 @@ from darrm_opt.design.solution import Solution  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
 from darrm_opt.learning import PrivateLogisticRegression, PrivateVotingClassifier, VotingPlan, voting_plan  # noqa: E402
 from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
+from darrm_opt.mechanisms.group_table import GroupTableMechanism  # noqa: E402
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction  # noqa: E402
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum  # noqa: E402
 from darrm_opt.mechanisms.plain_vote import PlainVote  # noqa: E402
 from darrm_opt.mechanisms.table import RuleMechanism  # noqa: E402
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness  # noqa: E402
 from darrm_opt.release import BudgetSpent, ReleaseLog  # noqa: E402
+from darrm_opt.tables.group_solver import solve_groups  # noqa: E402
+from darrm_opt.tables.groups import GroupProblem, VoterGroup  # noqa: E402
 from darrm_opt.tables.problem import ABSTENTION  # noqa: E402
 
 RANDOM = "compares two random answers with each other; private answers are drawn anew for each release"
@@ -581,3 +584,115 @@ def test_a_long_fit_says_which_voter_it_trains(
     X, y = np.arange(40.0).reshape(-1, 1), np.arange(40) % 2
     PrivateVotingClassifier(Slow(), n_voters=3, epsilon=2.0, queries=2, random_state=0).fit(X, y)
     assert "training voter 1 of 3" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------ groups of voters
+
+
+class Private(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Stands for a voter that is private: says one class, and who trained it."""
+
+    def __init__(self, says: int = 0) -> None:
+        self.says = says
+
+    def fit(self, *_: Any) -> Private:
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        return np.full(len(X), self.says)
+
+
+GROUPS = [(4, Privacy(0.3), Private(2)), (3, Privacy(1.0), Private(1))]
+RECORDS = np.arange(60.0)[:, None], np.arange(60) % 3
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_one_query_of_groups_takes_the_table_for_them(classes: int) -> None:
+    groups, total = [VoterGroup(4, Privacy(0.3)), VoterGroup(3, Privacy(1.0))], Privacy(0.8, 1e-6)
+    plan = voting_plan(7, classes, queries=1, total=total, groups=groups, prior="dirichlet(1)")
+    assert isinstance(plan.mechanism, GroupTableMechanism)
+    assert plan.mechanism == GroupTableMechanism(
+        plan.mechanism.problem, solve_groups(GroupProblem(classes, groups, total, 1)).table
+    )
+    assert (plan.mechanism.fresh, plan.queries, plan.mechanism.fits(total, 1)) == (False, 1, True)
+    # It beats the best for votes that are fixed, where five voters of seven agree.
+    fixed = voting_plan(7, classes, queries=1, total=total, prior="dirichlet(1)" if classes > 2 else None).mechanism
+    votes = np.array([[0, 0, 0, 0, 0, 1, 1]])
+    best, usual = (one.leader_chances(one.count(votes))[0] for one in (plan.mechanism, fixed))
+    assert best > usual
+
+
+def test_groups_within_the_total_need_no_noise_and_more_queries_take_votes_as_fixed() -> None:
+    groups = [VoterGroup(4, Privacy(0.3, 1e-7)), VoterGroup(3, Privacy(1.0))]
+    free = voting_plan(7, 9, queries=10**6, total=Privacy(1.0, 1e-6), groups=groups)
+    assert (free.mechanism, free.queries) == (PlainVote(7, 9, Privacy(1.0, 1e-7)), None)
+    total = Privacy(0.8, 1e-6)
+    plan = voting_plan(7, queries=2, total=total, groups=groups)
+    assert plan.mechanism == voting_plan(7, queries=2, total=total).mechanism
+    assert plan.mechanism.fits(total, 2)
+    seven = voting_plan(7, 7, queries=1, total=total, groups=groups)  # no table of groups has as many classes
+    assert not isinstance(seven.mechanism, GroupTableMechanism)
+    abstains = voting_plan(7, 2, queries=1, total=total, groups=groups, price=2.0)
+    assert isinstance(abstains.mechanism, GroupTableMechanism)
+    assert abstains.mechanism.problem.abstention
+    assert isinstance(voting_plan(5, 3, queries=1, total=total, voter=Privacy(1.0)).mechanism, GroupTableMechanism)
+    alike = voting_plan(7, queries=1, total=total, groups=[VoterGroup(4, Privacy(1.0)), VoterGroup(3, Privacy(1.0))])
+    assert alike.mechanism == voting_plan(7, queries=1, total=total, voter=Privacy(1.0)).mechanism
+
+
+def test_groups_are_trained_in_order_and_a_log_goes_on(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"epsilon": 0.8, "queries": 1, "random_state": 0, "release_log": tmp_path / "log"}
+    model = sklearn.clone(PrivateVotingClassifier(groups=GROUPS, **asked)).fit(*RECORDS)
+    assert [voter.says for voter in model.voters_] == [2, 2, 2, 2, 1, 1, 1]
+    assert isinstance(model.plan_.mechanism, GroupTableMechanism)
+    assert model.fit(*RECORDS).queries_left_ == 1
+    assert model.predict([[0.0]])[0] in (0, 1, 2)
+    again = PrivateVotingClassifier(groups=GROUPS, **asked).fit(*RECORDS)
+    assert (again.queries_left_, again.privacy_spent_) == (0, Privacy(0.8, 1e-5))
+    with pytest.raises(BudgetSpent):
+        again.predict([[0.0]])
+    # What the table supposes of voters must be true of these.
+    for other in ([(4, Privacy(1.0), None), (3, Privacy(0.3), None)], [(7, Privacy(math.inf), None)], None):
+        with refused("release_log"):
+            PrivateVotingClassifier(groups=other, n_voters=7, **asked).fit(*RECORDS)
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_a_log_of_other_or_fresh_voters_is_refused(tmp_path: Path, queries: int) -> None:
+    X, y = digits()
+    solution = solve(Problem(5, Privacy(0.3), Privacy(0.2), 1))
+    ReleaseLog.create(tmp_path / "log", solution, budget=Privacy(1.0), queries=queries, fresh=True)
+    voter = Privacy(0.3) if queries > 1 else None
+    with refused("release_log"):
+        PrivateVotingClassifier(
+            n_voters=5, epsilon=1.0, delta=0.0, queries=queries, voter_privacy=voter, release_log=tmp_path / "log"
+        ).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("argument", "change"),
+    [
+        ("groups", {"groups": []}),
+        ("groups", {"groups": 7}),
+        ("groups", {"groups": [(4, 0.3, None)]}),
+        ("groups", {"groups": [(0, Privacy(0.3), None)]}),
+        ("groups", {"groups": [(4, Privacy(0.3))]}),
+        ("estimator", {"estimator": Private()}),
+        ("voter_privacy", {"voter_privacy": Privacy(1.0)}),
+        ("overlap", {"overlap": 2}),
+        ("design", {"design": solve, "classes": [0, 1, 2]}),
+    ],
+)
+def test_groups_are_refused_by_name(argument: str, change: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {"groups": GROUPS, "epsilon": 0.8, "queries": 1}
+    with refused(argument):
+        PrivateVotingClassifier(**asked | change).fit(*RECORDS)
+
+
+def test_a_plan_of_groups_is_for_all_voters() -> None:
+    groups = [VoterGroup(4, Privacy(0.3))]
+    for K, voter in ((5, None), (4, Privacy(0.3))):
+        with refused("groups"):
+            voting_plan(K, queries=1, total=Privacy(1.0), groups=groups, voter=voter)
+    with refused("design"):
+        voting_plan(4, queries=1, total=Privacy(1.0), groups=groups, design=solve)

@@ -5,6 +5,7 @@ import { draw } from "./draw.js";
 import { byId, make } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
+import { MECHANISMS } from "./mechanisms.js";
 import { count, guarantee, plain, roundedUp } from "./numbers.js";
 import { toQuery } from "./state.js";
 
@@ -15,17 +16,17 @@ const FIELDS = {
   cost_sample: "sample",
 };
 
-const PARAMETERS = { gnmax: "σ", laplace: "scale", permute_and_flip: "rate", exponential: "rate" };
+const SYMBOLS = { sigma: "σ" };
 
 /** What is asked where nothing is filled in: a published setting of PATE. */
-const FIRST = { cost_mechanism: "gnmax", cost_K: "250", cost_classes: "10", cost_queries: "286", cost_parameter: "40", cost_delta: "1e-5" };
+const FIRST = { cost_mechanism: Object.keys(MECHANISMS).find((name) => MECHANISMS[name] === "sigma"), cost_K: "250", cost_classes: "10", cost_queries: "286", cost_parameter: "40", cost_delta: "1e-5" };
 
 let controller = null; // of the request under way
 let requestText = ""; // the request whose answer is on the page, or on its way
 
 /** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
 export function prepare(state, change) {
-  byId("cost_mechanism").append(...Object.keys(PARAMETERS).map((name) => make("option", { value: name }, label(name))));
+  byId("cost_mechanism").append(...Object.keys(MECHANISMS).map((name) => make("option", { value: name }, label(name))));
   byId("cost-form").addEventListener("submit", (event) => {
     event.preventDefault();
     change({ ...state(), ...Object.fromEntries(Object.keys(FIELDS).map((name) => [name, byId(name).value.trim()])) });
@@ -101,7 +102,7 @@ function present({ mechanism, parameter, epsilon, delta, account, curve }, { que
   const tiles = [
     ["They cost", epsilon === null ? "no finite ε" : guarantee(epsilon, delta), `${count(queries, "release")} together, each chosen freely in view of earlier answers`],
     ["Account", account, "the one that proves the least ε; all of them hold"],
-    [`Parameter ${PARAMETERS[mechanism] ?? ""}`, plain(parameter, 6), `of ${label(mechanism)}`],
+    [`Parameter ${SYMBOLS[MECHANISMS[mechanism]] ?? MECHANISMS[mechanism] ?? ""}`, plain(parameter, 6), `of ${label(mechanism)}`],
   ];
   byId("cost-figures").replaceChildren(
     ...tiles.map(([name, value, meaning]) => make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from api.middleware.response_cache import entity_tag, etag_matches
+from darrm_opt.mechanisms import calibrated_names, mechanism_class
 
 router = APIRouter(include_in_schema=False)
 
@@ -18,6 +20,9 @@ CONTENT_SECURITY_POLICY = (
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 """Content-Security-Policy of the page: nothing inline, nothing evaluated, nothing from elsewhere."""
+
+MECHANISMS = "mechanisms.js"
+"""The page's file that is made here: the parameter of each mechanism, by name, as the registry has them."""
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -76,10 +81,14 @@ def _file_response(file: PageFile, request: Request) -> Response:
 def _names() -> frozenset[str]:
     """Return the names of the page's own files except the page itself, which has its own address."""
     names = {file.name for file in files("api").joinpath("page").iterdir() if Path(file.name).suffix in TYPES}
-    return frozenset(names - {"index.html"})
+    return frozenset(names - {"index.html"} | {MECHANISMS})
 
 
 @cache
 def _file(name: str) -> PageFile:
-    content = files("api").joinpath("page", name).read_bytes()
+    if name == MECHANISMS:
+        parameters = {mechanism: mechanism_class(mechanism).parameter for mechanism in calibrated_names()}
+        content = f"export const MECHANISMS = {json.dumps(parameters)};\n".encode()
+    else:
+        content = files("api").joinpath("page", name).read_bytes()
     return PageFile(content, TYPES[Path(name).suffix], entity_tag(content))

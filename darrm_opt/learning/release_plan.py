@@ -27,10 +27,10 @@ from darrm_opt.accounting.release_profile import Release
 from darrm_opt.design.solution import Solution, Status
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.base import TESTED
 from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
-from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.planning import Option, design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
@@ -165,7 +165,7 @@ def _earned_plan(
     K: int, classes: int, queries: int, total: Privacy, affected: int, earned: Privacy, leader_share: float
 ) -> VotingPlan:
     """Return a batch that is within ``total`` for any votes, and leaves only if its votes earn less."""
-    mechanism = NoisyMaximum.calibrated(K, classes, total, queries, affected=affected)
+    mechanism = mechanism_class(TESTED).calibrated(K, classes, total, queries, affected=affected)
     try:
         proposal = propose(mechanism.batch(queries), earned, leader_share=leader_share)
         chance = check_that_it_pays(proposal, leader_share)

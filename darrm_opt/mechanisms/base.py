@@ -57,6 +57,9 @@ SAMPLED_PRECISION, SLOW = 1e-3, ("pld",)
 CONFIDENT = "confident_gnmax"
 """Name of a noisy maximum where a class leaves only if the largest count passes a noisy check."""
 
+TESTED = "gnmax"
+"""Name of the mechanism whose batches may be tested, and earn their total."""
+
 CHECKS = ("threshold", "check_sigma", "cap")
 """Numbers of such a check."""
 

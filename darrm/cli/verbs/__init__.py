@@ -71,7 +71,7 @@ EXAMPLES = {
         "darrm cost laplace --K 11 --queries 20 --total-epsilon 1 --total-delta 1e-5 --output mechanism.json",
     ),
     "audit": (
-        "darrm audit permute_and_flip --K 11 --classes 3 --rate 0.5 --total-epsilon 1",
+        "darrm audit exponential --K 11 --classes 3 --rate 0.5 --total-epsilon 1",
         "darrm audit table.csv --total-epsilon 1.2 --queries 2",
     ),
     "statement": ("darrm statement releases.log", "darrm statement mechanism.json --json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.resources import files
@@ -11,8 +12,9 @@ from fastapi.testclient import TestClient
 from support.paths import ROOT
 
 from api.app import create_app
-from api.routes.page import CONTENT_SECURITY_POLICY
+from api.routes.page import CONTENT_SECURITY_POLICY, MECHANISMS
 from api.settings import Settings
+from darrm_opt.mechanisms import calibrated_names
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def test_modules_import_only_one_another() -> None:
     folder = files("api").joinpath("page")
     scripts = {file.name: file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".js")}
     imported = {name for text in scripts.values() for name in re.findall(r'from "\./([\w.]+)"', text)}
-    assert imported == set(scripts) - {"main.js"}
+    assert imported == set(scripts) - {"main.js"} | {MECHANISMS}  # which the service makes
     for name, text in scripts.items():
         assert not re.search(
             r"""^import .* from ["'](?!\./)|\bimport\(|https?://(?!www\.w3\.org/2000/svg)|innerHTML|\beval\(""",
@@ -96,3 +98,10 @@ def test_the_map_for_language_models_names_every_path_and_only_files_that_exist(
     named = re.findall(r"[\w/]+\.md", documents)
     assert named
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_mechanisms_are_those_of_the_registry(client: TestClient) -> None:
+    text = client.get(f"/page/{MECHANISMS}").text
+    parameters = json.loads(text.removeprefix("export const MECHANISMS = ").removesuffix(";\n"))
+    assert list(parameters) == list(calibrated_names())
+    assert parameters["laplace"] == "scale"

@@ -97,7 +97,7 @@ def test_all_of_them() -> None:
     result = run("reproduce", "--all", "--quick", "--json")
     assert result.exit_code == 0
     assert [each["name"] for each in json.loads(result.stdout)] == list(REPRODUCTIONS)
-    assert result.stderr.splitlines()[-1] == f"table-10 ({len(REPRODUCTIONS)} of {len(REPRODUCTIONS)})"
+    assert result.stderr.splitlines()[-1] == f"{list(REPRODUCTIONS)[-1]} ({len(REPRODUCTIONS)} of {len(REPRODUCTIONS)})"
 
 
 def test_refusals(tmp_path: Path) -> None:

@@ -64,6 +64,21 @@ def _to_grid(exact: Decimal, grid: Decimal, noise: Decimal, toward: Toward) -> f
     return float(exact.quantize(grid, rounding=toward))
 
 
+def floor_point(value: float) -> float:
+    """Return the largest grid point of ``GRID_DIGITS`` significant digits that is at most ``value`` as written."""
+    exact = Decimal(repr(value))
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - GRID_DIGITS + 1), rounding=DOWN)) if value else 0.0
+
+
+def floor_delta(value: float) -> float:
+    """Return the largest grid point of a release's δ that is at most ``value`` as written."""
+    return (
+        float(Decimal(repr(value)).quantize(DELTA_GRID, rounding=DOWN))
+        if value > DELTA_GRID_FROM
+        else floor_point(value)
+    )
+
+
 @lru_cache(maxsize=256)
 def grid_step(value: float) -> float:
     """Return an upper bound on the distance from a grid point to the next, the most that `grid_point` moves a value."""

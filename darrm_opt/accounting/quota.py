@@ -25,6 +25,7 @@ from darrm_opt.accounting.total import (
     estimated_total,
     optimal_total_of_profile,
 )
+from darrm_opt.decimal_grid import floor_delta, floor_point
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import down
@@ -237,7 +238,8 @@ def release_target(total: Privacy, queries: int) -> Privacy:
         queries: Q ≥ 1.
 
     Returns:
-        The total for one release; else half of δ goes to the releases, half to their composition.
+        The total for one release; else half of δ goes to the releases, half to their composition. Both numbers are
+        on the grid of a `Problem`, rounded down: the problem keeps them, and no release is lost to its rounding.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -249,5 +251,5 @@ def release_target(total: Privacy, queries: int) -> Privacy:
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     if queries == 1:
         return total
-    delta = total.delta / (2 * queries)
-    return Privacy(epsilon_each(total, delta, queries), delta)
+    delta = floor_delta(total.delta / (2 * queries))
+    return Privacy(floor_point(epsilon_each(total, delta, queries)), delta)

@@ -175,6 +175,14 @@ def test_targets_of_many_releases_add_up() -> None:
     assert not PrivacyBudget(total).fits(Privacy(each.epsilon * 1.01, each.delta), 50)
 
 
+@pytest.mark.parametrize("total", [Privacy(8.0, 1e-3), Privacy(2.0, 1e-5), Privacy(3.0, 7e-8), Privacy(1.0)])
+def test_a_problem_keeps_the_target_of_many_releases(total: Privacy) -> None:
+    for queries in (2, 3, 7, 12, 50):
+        each = Problem(15, Privacy(0.8), release_target(total, queries)).target
+        assert each == release_target(total, queries)
+        assert PrivacyBudget(total).affordable(each) == queries
+
+
 def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
     total = Privacy(4.0, 0.02)
     log = ReleaseLog.create(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.rule), budget=total)

@@ -102,7 +102,7 @@ def test_lines_of_prose_are_short(name: str) -> None:
 
 
 def test_every_block_is_run_or_says_why_not() -> None:
-    unknown = [str(b) for b in RUN if b.language not in {"sh", "pycon", "python", "toml", "json", "text"}]
+    unknown = [str(b) for b in RUN if b.language not in {"sh", "pycon", "python", "r", "toml", "json", "text"}]
     assert not unknown, f"a block of no kind that is run, without <!-- not run: reason -->: {', '.join(unknown)}"
     fences = sum(len(re.findall(r"^ *```", text, re.MULTILINE)) for text in DOCUMENTS.values())
     assert fences == 2 * len(BLOCKS)
@@ -141,6 +141,21 @@ def test_requests_are_answered(block: Block, shell: dict[str, str], server: str,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", of("r"), ids=str)
+def test_programs_in_r_run(block: Block, shell: dict[str, str], server: str, tmp_path: Path) -> None:
+    rscript = shutil.which("Rscript")
+    has_json = [str(rscript), "-e", "quit(status = !requireNamespace('jsonlite', quietly = TRUE))"]
+    if rscript is None or subprocess.run(has_json, capture_output=True, check=False).returncode:
+        pytest.skip("R with jsonlite is not installed")
+    (tmp_path / "program.R").write_text(block.code.replace(HERE, server), encoding="utf-8")
+    environment = {**shell, "no_proxy": "*"}
+    done = subprocess.run(
+        [rscript, "program.R"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_files_that_are_shown_can_be_read() -> None:

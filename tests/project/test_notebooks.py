@@ -1,57 +1,48 @@
-"""The notebooks run, cell by cell, and what a cell shows can be shown; they are committed without outputs."""
+"""Notebooks run cell by cell: the journeys print what is stored in them, the others show what can be shown."""
 
 from __future__ import annotations
 
-import ast
-import json
+import re
 from typing import Any
 
 import pytest
-from support.paths import ROOT
 
-NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+from tools.notebooks import FOLDER, JOURNEYS, code_cells, read, run_cell, store_outputs
+
+WITHOUT_OUTPUTS = ("first_steps", "plan_and_label")
 
 
-def cells(path: Any) -> list[dict[str, Any]]:
-    content = json.loads(path.read_text(encoding="utf-8"))
+def notebook(name: str) -> dict[str, Any]:
+    content = read(FOLDER / f"{name}.ipynb")
     assert (content["nbformat"], content["nbformat_minor"]) == (4, 5)
-    found: list[dict[str, Any]] = content["cells"]
-    return found
+    assert code_cells(content)
+    return content
 
 
-def run_cell(source: str, names: dict[str, Any]) -> Any:
-    """Run a cell as a notebook does: its statements, then its last expression, which is its value."""
-    tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "cell", "exec"), names)  # noqa: S102 — the notebooks are ours
-    if last is None:
-        return None
-    assert isinstance(last, ast.Expr)
-    return eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307 — likewise
+def test_every_notebook_is_tested() -> None:
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == {*JOURNEYS, *WITHOUT_OUTPUTS}
 
 
-def test_there_are_two() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["first_steps", "plan_and_label"]
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path: Any) -> None:
+@pytest.mark.parametrize("name", WITHOUT_OUTPUTS)
+def test_a_notebook_runs_and_is_committed_without_outputs(name: str) -> None:
     pytest.importorskip("matplotlib")
     names: dict[str, Any] = {}
     shown = []
-    for cell in cells(path):
-        if cell["cell_type"] == "code":
-            value = run_cell("".join(cell["source"]), names)
-            for form, start in (("_repr_html_", "<div>"), ("_repr_svg_", "<?xml")):
-                if text := getattr(value, form, str)():  # a figure has no HTML of its own
-                    assert text.startswith(start)
-                    shown.append(form)
-            assert value is None or repr(value)
+    for cell in code_cells(notebook(name)):
+        assert (cell["outputs"], cell["execution_count"]) == ([], None)
+        value = run_cell("".join(cell["source"]), names)
+        for form, start in (("_repr_html_", "<div>"), ("_repr_svg_", "<?xml")):
+            if text := getattr(value, form, str)():  # a figure has no HTML of its own
+                assert text.startswith(start)
+                shown.append(form)
+        assert value is None or repr(value)
     assert "_repr_html_" in shown  # a solution shows itself
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_committed_without_outputs(path: Any) -> None:
-    code = [cell for cell in cells(path) if cell["cell_type"] == "code"]
-    assert code
-    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+@pytest.mark.parametrize("name", JOURNEYS)
+def test_a_journey_prints_what_is_stored(name: str) -> None:
+    stored, now = notebook(name), notebook(name)
+    store_outputs(now)
+    assert now == stored, "run python -m tools.notebooks"
+    shown = str([cell["outputs"] for cell in code_cells(stored)])
+    assert not re.search(r"0x[0-9a-f]{6,}|/tmp|/home", shown)

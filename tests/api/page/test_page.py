@@ -702,19 +702,23 @@ def test_a_long_solve_is_followed(visiting: Visiting, impatient: str, events: st
     assert not visit.tab.is_visible("#waiting")
 
 
-def test_a_long_solve_is_cancelled(visiting: Visiting, impatient: str) -> None:
-    visit = visiting(impatient)
-    visit.tab.route("**/v1/estimate*", lambda route: route.fulfill(json={"seconds": 0.01}))
-    visit.tab.goto(f"{impatient}/?K=901&m=40&epsilon=0.05&Delta=1e-3")
-    visit.tab.wait_for_selector("#waiting:has-text('Solving')")
-    visit.tab.wait_for_selector("#waiting:has-text('About 0.01 s were expected: this one takes longer.')")
-    visit.tab.click("#cancel")
-    visit.tab.wait_for_selector("#status:has-text('Cancelled')")
-    with urllib.request.urlopen(f"{impatient}/v1/jobs?state=cancelled") as answer:  # noqa: S310 — our own server
-        (job,) = json.load(answer)["jobs"]
-    assert job["problem"]["K"] == 901
-    visit.fill("K", "5")  # and the page goes on
-    visit.tab.wait_for_selector("#headline:has-text('5 voters')")
+def test_a_long_solve_is_cancelled(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(design, "design_gamma", tasks.gamma_of_few_voters)
+    served = serve(Settings(cache_url="memory", wait_seconds=0, max_voters=1001))
+    try:
+        visit = visiting(next(served))
+        visit.tab.route("**/v1/estimate*", lambda route: route.fulfill(json={"seconds": 0.01}))
+        visit.tab.goto(f"{visit.server}/?K=901&m=40&epsilon=0.05&Delta=1e-3")
+        visit.tab.wait_for_selector("#waiting:has-text('About 0.01 s were expected: this one takes longer.')")
+        visit.tab.click("#cancel")
+        visit.tab.wait_for_selector("#status:has-text('Cancelled')")
+        with urllib.request.urlopen(f"{visit.server}/v1/jobs?state=cancelled") as answer:  # noqa: S310 — our own server
+            (job,) = json.load(answer)["jobs"]
+        assert job["problem"]["K"] == 901
+        visit.fill("K", "5")  # and the page goes on
+        visit.tab.wait_for_selector("#headline:has-text('5 voters')")
+    finally:
+        served.close()
 
 
 def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:

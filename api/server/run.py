@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -114,10 +114,11 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
     return settings
 
 
-def serve(settings: Settings, listening: socket.socket) -> None:
+def serve(settings: Settings, listening: socket.socket, announce: Callable[[], None]) -> None:
     """Serve until SIGINT (ctrl-C) or SIGTERM. The log goes to stderr, requests too.
 
-    Requests that are open then have `Settings.stop_seconds` to end.
+    Requests that are open then have `Settings.stop_seconds` to end. ``announce`` tells where it serves: who knows it
+    may end it, so it is called once a signal ends it in order.
 
     Raises:
         ListenError: the app did not start; the log says why.
@@ -126,6 +127,7 @@ def serve(settings: Settings, listening: socket.socket) -> None:
 
     with _signals(), _shared_folder(settings) as config, listening:
         logs.configure(config)
+        announce()
         if settings.workers > 1:
             from api.server.supervisor import supervise
 

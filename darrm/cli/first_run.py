@@ -71,10 +71,11 @@ def first_run(
         if listening is None or settings is None:
             return
         url = url_of(listening)
-        say(f"Serving these answers at {url}, for example")
-        say(f"  curl '{url}/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4'")
-        say("ctrl-C stops it.")
-        serve(settings, listening)
+        text = (
+            f"Serving these answers at {url}, for example\n"
+            f"  curl '{url}/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4'\nctrl-C stops it."
+        )
+        serve(settings, listening, lambda: say(text))
 
 
 if __name__ == "__main__":

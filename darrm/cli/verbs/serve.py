@@ -65,11 +65,14 @@ def serve(
     with listen(host, number(port)) as listening:
         with options_named(**option_names):
             settings, url = prepare(listening, **overrides), url_of(listening)
-        if json:
-            answer(as_json({"url": url}))
-        else:
-            say(f"Serving at {url} (its routes: {url}/openapi.json); ctrl-C stops it.")
-        serve_at(settings, listening)
+
+        def announce() -> None:
+            if json:
+                answer(as_json({"url": url}))
+            else:
+                say(f"Serving at {url} (its routes: {url}/openapi.json); ctrl-C stops it.")
+
+        serve_at(settings, listening, announce)
 
 
 def _settings_text(settings: Settings, *, json: bool) -> str:

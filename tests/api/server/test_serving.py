@@ -22,7 +22,7 @@ from support.waiting import until
 
 from api.access.keys import create_key, revoke_key
 from api.observability import metrics
-from api.server.run import ListenError, listen
+from api.server.run import ListenError, listen, serve
 from api.settings import PREFIX, Settings, mask_password, misspelt_settings
 from darrm.cli.output import ExitCode
 
@@ -121,6 +121,12 @@ def test_behind_a_proxy_it_asks_for_none(tmp_path: Path) -> None:
     with serving(tmp_path, *arguments, DARRM_TRUSTED_PROXIES="127.0.0.2") as service:
         pass
     assert [line for line in service.log if not line.startswith("{")] == []
+
+
+def test_who_is_told_the_address_may_end_it_at_once() -> None:
+    with listen("127.0.0.1", 0) as listening:
+        serve(Settings(cache_url="memory"), listening, lambda: signal.raise_signal(signal.SIGTERM))
+    assert listening.fileno() == -1
 
 
 def test_a_keys_file_that_is_not_there_stops_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

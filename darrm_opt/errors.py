@@ -61,7 +61,7 @@ class NotPrivate(DarrmError):
 
     Attributes:
         worst: the violating multiset of corners, as ``{corner: count}``.
-        excess: how far the constraint is broken, as extra δ at the target ε [probability].
+        excess: how far the constraint is broken [probability]: extra δ at the target ε, of a γ times e^(−target ε).
     """
 
     def __init__(self, message: str, worst: dict[str, int], excess: float) -> None:

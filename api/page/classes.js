@@ -2,9 +2,8 @@
 
 import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
-import * as fields from "./fields.js";
-import { answered } from "./follow.js";
 import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
+import { bodyOf, questionOf } from "./question.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; of those without a number, the text is sent. */
 const FIELDS = {
@@ -18,71 +17,25 @@ const TEXTS = ["prior", "sampling"];
 
 const SYMBOLS = { sigma: "σ", check_sigma: "σ₁", threshold: "T", cap: "labels ≤", epsilon: "ε each", delta: "δ each", rate: "rate" };
 
-let controller = null; // of the request under way
-let requestText = ""; // the request whose answer is on the page, or on its way
+const question = questionOf({
+  form: "class-form", status: "class-status", path: "v1/plurality/options", names: FIELDS, request: () => bodyOf(FIELDS, TEXTS), present,
+  empty: () => byId("class-options").replaceChildren(),
+});
 
 /** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
 export function prepare(state, change) {
   byId("class-form").addEventListener("submit", (event) => {
     event.preventDefault();
     change({ ...state(), ...Object.fromEntries(Object.keys(FIELDS).map((name) => [name, byId(name).value.trim()])) });
-    workOut();
+    question.ask();
   });
 }
 
 /** Shows what a link asks for, if it asks for classes, and brings it into view. */
 export async function arrive(state) {
-  if (!Object.keys(FIELDS).some((name) => state[name])) return forget();
-  if (JSON.stringify(request()) !== requestText) await workOut();
+  if (!Object.keys(FIELDS).some((name) => state[name])) return question.forget();
+  if (!question.isAsked()) await question.ask();
   byId("class-panel").scrollIntoView({ behavior: "instant" });
-}
-
-function forget() {
-  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
-  controller = null;
-  requestText = "";
-  fields.clear(byId("class-form"));
-  byId("class-options").replaceChildren();
-  byId("class-status").textContent = "";
-}
-
-/** Returns what the form asks, as the API has it; an empty field is left out. */
-function request() {
-  const entries = Object.entries(FIELDS).map(([field, name]) => [name, byId(field).value.trim()]);
-  return Object.fromEntries(entries.filter(([, text]) => text).map(([name, text]) => [name, TEXTS.includes(name) ? text : number(text)]));
-}
-
-/** Returns the number that a text is; what is none goes to the server as it is, which says what is wrong with it. */
-function number(text) {
-  return Number.isFinite(Number(text)) ? Number(text) : text;
-}
-
-async function workOut() {
-  forget();
-  const body = request();
-  const own = (controller = new AbortController());
-  const say = (text) => (byId("class-status").textContent = text);
-  requestText = JSON.stringify(body);
-  say("Working …");
-  try {
-    const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
-    const answer = await (await answered("v1/plurality/options", options)).json();
-    say("");
-    present(answer);
-  } catch (error) {
-    if (own === controller) refuse(error);
-  } finally {
-    if (own === controller) controller = null;
-  }
-}
-
-function refuse(error) {
-  requestText = "";
-  const fieldOf = Object.fromEntries(Object.entries(FIELDS).map(([field, name]) => [name, field]));
-  const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [fieldOf[name] ?? name, text]);
-  const { first, rest } = fields.show(byId("class-form"), Object.fromEntries(complaints));
-  byId("class-status").textContent = first ? rest.join(" ") : error.message;
-  first?.focus();
 }
 
 function mechanismName(mechanism) {

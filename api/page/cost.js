@@ -3,10 +3,9 @@
 import { label } from "./curves.js";
 import { draw } from "./draw.js";
 import { byId, make } from "./elements.js";
-import * as fields from "./fields.js";
-import { answered } from "./follow.js";
 import { MECHANISMS } from "./mechanisms.js";
 import { count, guarantee, plain, roundedUp } from "./numbers.js";
+import { bodyOf, questionOf } from "./question.js";
 import { toQuery } from "./state.js";
 
 /** Fields of the form (and of the URL) with the API's names. */
@@ -21,8 +20,10 @@ const SYMBOLS = { sigma: "σ" };
 /** What is asked where nothing is filled in: a published setting of PATE. */
 const FIRST = { cost_mechanism: Object.keys(MECHANISMS).find((name) => MECHANISMS[name] === "sigma"), cost_K: "250", cost_classes: "10", cost_queries: "286", cost_parameter: "40", cost_delta: "1e-5" };
 
-let controller = null; // of the request under way
-let requestText = ""; // the request whose answer is on the page, or on its way
+const question = questionOf({
+  form: "cost-form", status: "cost-status", path: "v1/cost", names: FIELDS, further: { total_delta: "cost_delta" }, request, present,
+  empty: () => (byId("cost-result").hidden = true),
+});
 
 /** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
 export function prepare(state, change) {
@@ -30,7 +31,7 @@ export function prepare(state, change) {
   byId("cost-form").addEventListener("submit", (event) => {
     event.preventDefault();
     change({ ...state(), ...Object.fromEntries(Object.keys(FIELDS).map((name) => [name, byId(name).value.trim()])) });
-    if (JSON.stringify(request()) !== requestText) workOut();
+    if (!question.isAsked()) question.ask();
   });
 }
 
@@ -43,7 +44,7 @@ export function arrive(state) {
   if (!here) return;
   if (!Object.keys(FIELDS).some((name) => state[name])) for (const [name, text] of Object.entries(FIRST)) byId(name).value = text;
   byId("cost_mechanism").value ||= FIRST.cost_mechanism;
-  if (JSON.stringify(request()) !== requestText) workOut();
+  if (!question.isAsked()) question.ask();
 }
 
 /** Has each tab lead to its question, and the other fields stay as they are. */
@@ -58,43 +59,12 @@ export function tabs(state) {
 
 /** Returns what the form asks, as the API has it; an empty field is left out. */
 function request() {
-  const texts = Object.entries(FIELDS).map(([field, name]) => [name, byId(field).value.trim()]).filter(([, text]) => text);
-  const body = Object.fromEntries(texts.map(([name, text]) => [name, Number.isFinite(Number(text)) ? Number(text) : text]));
+  const body = bodyOf(FIELDS);
   if (body.total_epsilon !== undefined && body.parameter === undefined) {
     body.total_delta = body.delta;
     delete body.delta;
   }
   return { ...body, curve: true };
-}
-
-async function workOut() {
-  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
-  const own = (controller = new AbortController());
-  const body = request();
-  const say = (text) => (byId("cost-status").textContent = text);
-  requestText = JSON.stringify(body);
-  fields.clear(byId("cost-form"));
-  say("Working …");
-  try {
-    const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
-    const answer = await (await answered("v1/cost", options)).json();
-    say("");
-    present(answer, body);
-  } catch (error) {
-    if (own === controller) refuse(error);
-  } finally {
-    if (own === controller) controller = null;
-  }
-}
-
-function refuse(error) {
-  requestText = "";
-  byId("cost-result").hidden = true;
-  const fieldOf = { ...Object.fromEntries(Object.entries(FIELDS).map(([field, name]) => [name, field])), total_delta: "cost_delta" };
-  const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [fieldOf[name] ?? name, text]);
-  const { first, rest } = fields.show(byId("cost-form"), Object.fromEntries(complaints));
-  byId("cost-status").textContent = first ? rest.join(" ") : error.message;
-  first?.focus();
 }
 
 function present({ mechanism, parameter, epsilon, delta, account, curve }, { queries = 1 }) {

@@ -1,9 +1,8 @@
 // Groups of private voters among classes: the best table, the answer of /v1/table, and what it does as a picture.
 
 import { byId, make, scrolling, svg, table } from "./elements.js";
-import * as fields from "./fields.js";
-import { answered } from "./follow.js";
 import { count, guarantee, percent, plain } from "./numbers.js";
+import { bodyOf, number, questionOf } from "./question.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; the groups stand in one field, as on the command line. */
 const FIELDS = {
@@ -15,8 +14,10 @@ const MAX_GROUPS = 8;
 const MAX_ROWS = 200; // of the table; the API has all
 const COLOURS = ["--curve-first", "--curve-second", "--curve-double_subsampling"];
 
-let controller = null; // of the request under way
-let requestText = ""; // the request whose answer is on the page, or on its way
+const question = questionOf({
+  form: "group-form", status: "group-status", path: "v1/table", names: FIELDS, request, present,
+  empty: () => byId("group-answer").replaceChildren(),
+});
 
 /** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
 export function prepare(state, change) {
@@ -24,7 +25,7 @@ export function prepare(state, change) {
     event.preventDefault();
     const texts = Object.keys(FIELDS).map((name) => [name, byId(name).value.trim()]);
     change({ ...state(), groups: groupsText(), ...Object.fromEntries(texts) });
-    workOut();
+    question.ask();
   });
   byId("group-add").addEventListener("click", () => {
     add({});
@@ -36,18 +37,9 @@ export function prepare(state, change) {
 /** Shows what a link asks for, if it asks for groups, and brings it into view. */
 export async function arrive(state) {
   rows(state.groups);
-  if (!state.groups) return forget();
-  if (JSON.stringify(request()) !== requestText) await workOut();
+  if (!state.groups) return question.forget();
+  if (!question.isAsked()) await question.ask();
   byId("group-panel").scrollIntoView({ behavior: "instant" });
-}
-
-function forget() {
-  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
-  controller = null;
-  requestText = "";
-  fields.clear(byId("group-form"));
-  byId("group-answer").replaceChildren();
-  byId("group-status").textContent = "";
 }
 
 /** Makes a row of inputs for each group of a text. */
@@ -90,42 +82,8 @@ function groupsText() {
 
 /** Returns what the form asks, as the API has it; an empty field is left out. */
 function request() {
-  const entries = Object.entries(FIELDS).map(([field, name]) => [name, byId(field).value.trim()]).filter(([, text]) => text);
   const groups = groupsOf().map((group) => Object.fromEntries(Object.entries(group).map(([name, text]) => [name, number(text)])));
-  return { groups, ...Object.fromEntries(entries.map(([name, text]) => [name, name === "objective" ? text : number(text)])) };
-}
-
-/** Returns the number that a text is; what is none goes to the server as it is, which says what is wrong with it. */
-function number(text) {
-  return Number.isFinite(Number(text)) ? Number(text) : text;
-}
-
-async function workOut() {
-  forget();
-  const body = request();
-  const own = (controller = new AbortController());
-  const say = (text) => (byId("group-status").textContent = text);
-  requestText = JSON.stringify(body);
-  say("Working …");
-  try {
-    const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
-    const answer = await (await answered("v1/table", options)).json();
-    say("");
-    present(answer);
-  } catch (error) {
-    if (own === controller) refuse(error);
-  } finally {
-    if (own === controller) controller = null;
-  }
-}
-
-function refuse(error) {
-  requestText = "";
-  const fieldOf = Object.fromEntries(Object.entries(FIELDS).map(([field, name]) => [name, field]));
-  const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [fieldOf[name] ?? name, text]);
-  const { first, rest } = fields.show(byId("group-form"), Object.fromEntries(complaints));
-  byId("group-status").textContent = [...rest, ...(first || rest.length ? [] : [error.message])].join(" ");
-  first?.focus();
+  return { groups, ...bodyOf(FIELDS, ["objective"]) };
 }
 
 function present(answer) {

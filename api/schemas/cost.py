@@ -59,7 +59,7 @@ class MechanismRequest(SampledRequest):
             value = getattr(self, name, None)
             if value is not None and not 0 <= value < 1:
                 raise InvalidInput(name, value, "a probability in [0, 1)")
-        self.drawn()
+        self.as_sampling()
         return {name: getattr(self, name, None) for name in CostRequest.model_fields}
 
 

@@ -181,7 +181,7 @@ class SampledRequest(RequestModel):
         None
     )
 
-    def drawn(self) -> Sampling | None:
+    def as_sampling(self) -> Sampling | None:
         """Return how records are drawn anew for every query."""
         return sampling_of(self.sampling_fields())
 

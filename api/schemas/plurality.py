@@ -127,7 +127,7 @@ class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
     def problem(self) -> PluralityProblem:
         """Return the problem with the total as its target."""
         self.check_total()
-        self.drawn()
+        self.as_sampling()
         return self.within(Privacy(self.total_epsilon, self.total_delta))
 
 

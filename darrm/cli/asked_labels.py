@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def sampled_mechanism(source: str, drawn: SampleOptions) -> tuple[VoteMechanism, Sampling, tuple[int, Privacy] | None]:
     """Return the mechanism of a file, how records are drawn, and the queries and total that it was designed for."""
     record = json_document(read_text(source))
-    mechanism, typed = mechanism_from_record(record), drawn.drawn()
+    mechanism, typed = mechanism_from_record(record), drawn.as_sampling()
     written = Sampling.from_record(record["sampling"]) if "sampling" in record else typed
     if written is None or typed not in (None, written):
         accepted = "the number of records" if written is None else f"what {source} is for: {written.words}"

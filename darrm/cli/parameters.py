@@ -289,10 +289,10 @@ class SampleOptions:
         ),
     ] = None
 
-    def drawn(self) -> Sampling | None:
+    def as_sampling(self) -> Sampling | None:
         """Return the sampling that was typed; None for nothing.
 
-        >>> SampleOptions("5452", "40").drawn().words
+        >>> SampleOptions("5452", "40").as_sampling().words
         '40 of 5,452 records drawn anew for every query, by coins of their own'
         """
         from darrm_opt.accounting.sampling import Sampling

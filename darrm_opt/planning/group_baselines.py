@@ -64,20 +64,20 @@ def group_baselines(
     worth = goal.worth(problem.cells)
     cells = histograms(problem.K, problem.classes, 1, abstention=False)
 
-    def proved(name: str, chances: Array, parameter: str = "") -> GroupBaseline:
+    def baseline(name: str, chances: Array, parameter: str = "") -> GroupBaseline:
         values = np.zeros(len(problem.cells.owners))
         np.maximum.at(values, problem.cells.cell.ravel(), chances.ravel())  # one value a cell, whichever writes it
         table, _ = certify_groups(problem, GroupTable.normalised(problem, values))
         return GroupBaseline(name, table, math.fsum((worth * table.chances).ravel().tolist()), parameter)
 
-    drawn = [
-        proved("subsampling", _of_totals(problem, cells, subsampled(cells, m)), f"{m} voters")
+    subsamplings = [
+        baseline("subsampling", _of_totals(problem, cells, subsampled(cells, m)), f"{m} voters")
         for m in range(1, problem.K + 1)
     ]
     found = [
-        replace(drawn[0], name="one_voter", parameter=""),
-        max(drawn, key=lambda one: one.utility),
-        proved("randomized_response", _of_totals(problem, cells, subsampled(cells, problem.K))),
+        replace(subsamplings[0], name="one_voter", parameter=""),
+        max(subsamplings, key=lambda one: one.utility),
+        baseline("randomized_response", _of_totals(problem, cells, subsampled(cells, problem.K))),
     ]
     for name, law in tables().items():
 
@@ -85,10 +85,10 @@ def group_baselines(
             return _of_totals(problem, cells, law(cells, rate))
 
         rate = _largest_rate(problem, chances)
-        found.append(proved(name, chances(rate), f"rate {rate:.4g}"))
+        found.append(baseline(name, chances(rate), f"rate {rate:.4g}"))
     for name, make in (("worst_group", _worst_group), ("best_subset", _best_subset)):
         if len(problem.groups) > 1 and (made := make(problem, goal)) is not None:
-            found.append(proved(name, *made))
+            found.append(baseline(name, *made))
     return tuple(sorted(found, key=lambda one: -one.utility))
 
 

@@ -29,7 +29,7 @@ from darrm_opt.tables.solver import PluralitySolution, solve_plurality
 MAX_PARTITIONS = 600
 """Vote counts up to which a table is designed: seconds."""
 
-FEW_QUERIES = 10
+MIN_COMPOSED_QUERIES = 10
 """Queries below which a table of a single release may be better by a few 1e-4."""
 
 PRECISION = 2e-3
@@ -64,7 +64,7 @@ def _best_table(question: Question, sampling: Sampling) -> Option:
     """Return the better of a composed table and one of a single release, where they differ little or cannot be made."""
     composes = question.total.delta > 0 and sampling.labels == 1 and sampling.scheme not in EACH_VOTER
     tables = [_composed_table(question, sampling)] if composes else []
-    if question.queries < FEW_QUERIES or not any(option.fits for option in tables):
+    if question.queries < MIN_COMPOSED_QUERIES or not any(option.fits for option in tables):
         tables.append(_table(question, sampling))
     return max(tables, key=lambda option: (option.fits, option.utility or 0.0))
 

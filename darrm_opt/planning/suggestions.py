@@ -34,7 +34,7 @@ MAX_SHAPES = 3
 MAX_RAISES = 4
 """Times that a total is raised because a search within it finds too little."""
 
-LEAST_LEAD = 0.01
+MIN_LEAD = 0.01
 """Lead over a coin from which the accuracy says by how much a total is to be raised."""
 
 MAX_FACTOR = 2.0**60
@@ -119,7 +119,7 @@ def _confirmed(larger: Suggestion, question: Question, name: str) -> Suggestion:
         if accuracy >= question.least_accuracy:
             break
         # an accuracy next to that of a coin says nothing of how much more is needed
-        share = (question.least_accuracy - accuracy) / max(accuracy - 0.5, LEAST_LEAD)
+        share = (question.least_accuracy - accuracy) / max(accuracy - 0.5, MIN_LEAD)
         larger = _of_total(larger.total.epsilon * (1 + 1.5 * share), question, larger.accuracy)
     return larger
 

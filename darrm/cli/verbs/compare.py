@@ -43,7 +43,7 @@ def compare(
     from darrm_opt.tables.priors import is_class_prior
 
     check_plot(plot)
-    ensemble = drawn.drawn()
+    ensemble = drawn.as_sampling()
     if ensemble is not None and options.epsilon != "inf":
         raise InvalidInput("records", drawn.records, "nothing beside private voters", "`darrm plan` takes both.")
     classes = class_count(options, sampled=ensemble is not None)

@@ -209,7 +209,7 @@ def cost(
     With the name bagging: how private models are that see nothing but their own subsample (--bags, and --K of them).
     """
     if mechanism is not None and mechanism != "bagging":
-        _cost_of_mechanism(mechanism, options, parameters, drawn.drawn(), output, batch, json=json)
+        _cost_of_mechanism(mechanism, options, parameters, drawn.as_sampling(), output, batch, json=json)
         return
     from darrm_opt.errors import InvalidInput
 

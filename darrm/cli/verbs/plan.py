@@ -60,7 +60,7 @@ def plan(
     from darrm_opt.design.report import guarantee
 
     check_writable(output, "output")
-    ensemble = drawn.drawn()
+    ensemble = drawn.as_sampling()
     if time_limit is None and ensemble is None and class_count(options) == 2:
         _refuse_slow(number(options.K), voter_of(options), number(options.queries))
     result = ranked(

@@ -340,10 +340,10 @@ def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, 
         os.kill(worker, signal.SIGKILL)
         gone([pid])
 
-        def told() -> Any:
+        def finished_job() -> Any:
             with suppress(httpx.TransportError):  # a connection that the killed worker had accepted
                 job = opened.client.get(f"/v1/jobs/{id}").json()
                 return job if job["state"] == "done" else None
 
-        assert until(told)["attempts"] >= 2
+        assert until(finished_job)["attempts"] >= 2
         assert not alive(pid)

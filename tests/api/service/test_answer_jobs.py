@@ -57,11 +57,11 @@ def followed(
     **headers: Any,
 ) -> dict[str, Any]:
 
-    def told() -> Any:
+    def job_in_state() -> Any:
         job = client.get(f"/v1/jobs/{id}", headers=headers).raise_for_status().json()
         return job["state"] in states and job
 
-    return dict(until(told))
+    return dict(until(job_in_state))
 
 
 def as_new(answer: Any) -> Any:

@@ -132,7 +132,7 @@ lock: ## pin all versions again; keeps what still fits, `ARGS=--upgrade` takes t
 	@command -v $(UV) >/dev/null || { echo 'make lock needs uv on the PATH: pip install uv' >&2; exit 1; }
 	$(LOCK) --all-extras -o requirements.lock
 	$(LOCK) --all-extras --group dev -c requirements.lock -o requirements-dev.lock
-	$(LOCK) $(addprefix --extra ,serve cli plot) --group build -c requirements-dev.lock -o requirements-run.lock
+	$(LOCK) $(addprefix --extra ,serve cli plot plurality) --group build -c requirements-dev.lock -o requirements-run.lock
 	$(LOCK) $(addprefix --extra ,serve postgres otel plurality) -c requirements.lock -o requirements-service.lock
 
 # Universal: one file for Python 3.11-3.14 on every platform, by markers. No file of ours and no index

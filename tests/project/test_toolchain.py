@@ -21,7 +21,7 @@ from darrm_opt.optional_packages import EXTRAS
 
 RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
 PARTS = {
-    "requirements-run.lock": {"serve", "cli", "plot"},
+    "requirements-run.lock": {"serve", "cli", "plot", "plurality"},
     "requirements-service.lock": {"serve", "postgres", "otel", "plurality"},
 }
 """Locks with some of the extras."""

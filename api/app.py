@@ -18,8 +18,7 @@ from api.access.keys import KeyRing, open_ring
 from api.errors.handlers import add_exception_handlers
 from api.middleware.admission import STARTS, AdmissionMiddleware, TurnsMiddleware
 from api.middleware.request_context import PathPrefixMiddleware, RequestContextMiddleware
-from api.middleware.response_bodies import CompressionMiddleware, HeadMiddleware
-from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
+from api.middleware.response_bodies import CompressionMiddleware, HeadMiddleware, ResponseCache, ResponseCacheMiddleware
 from api.observability import audit, traces
 from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS

@@ -10,6 +10,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -242,7 +243,7 @@ class Settings(BaseSettings):
         description="Lowest level that is logged; 'debug', 'info' (a line for each request), 'warning' or 'error'.",
     )
 
-    @property
+    @cached_property
     def solver_memory(self) -> int:
         """Most memory of one solver process [MiB]: the setting, or a share of what there is.
 

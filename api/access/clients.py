@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from api.access.keys import KeyRing, Role
 from api.errors.problem_details import Rejection
+
+if TYPE_CHECKING:
+    from api.settings import Settings
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -82,6 +85,23 @@ def may_solve() -> bool:
     """Tell whether the client of the request that is being answered may have anything solved: a reader may not."""
     client = current_client()
     return client is None or client.role != "reader"
+
+
+def check_access(scope: dict[str, Any], settings: Settings, ring: KeyRing | None) -> Rejection | None:
+    """Return a rejection of who may not ask this here; else set the client, in the request's scope and its context."""
+    headers, path = scope["headers"], scope["path"]
+    server, origin = scope.get("server"), scope.get("client")
+    rejection = check_host(headers, server[0] if server else None, settings.hosts)
+    rejection = rejection or check_site(headers, path, settings.cors_origins)
+    if rejection is not None:
+        return rejection
+    needed_ring = ring if needs_key(path, settings.metrics) else None
+    client, rejection = identify_client(headers, origin[0] if origin else None, needed_ring)
+    if settings.keys is None and not settings.public and not settings.trusted_proxies:
+        rejection = rejection or check_forwarded(headers, client)
+    scope["darrm.client"] = client
+    set_current_client(client)
+    return rejection or check_role(client, scope["method"], path, settings.metrics)
 
 
 def identify_client(headers: Headers, address: str | None, ring: KeyRing | None) -> tuple[Client, Rejection | None]:

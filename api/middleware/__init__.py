@@ -1,1 +1,1 @@
-"""ASGI middleware, from the outermost: request context, admission, response cache."""
+"""ASGI middleware, from the outermost: request context, admission, bodies of responses."""

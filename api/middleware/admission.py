@@ -16,16 +16,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from api.access.client_shares import FairQueue, RateLimiter, shared_table
-from api.access.clients import (
-    UNLIMITED_PATHS,
-    check_forwarded,
-    check_host,
-    check_role,
-    check_site,
-    identify_client,
-    needs_key,
-    set_current_client,
-)
+from api.access.clients import UNLIMITED_PATHS, Client, check_access
 from api.access.keys import KeyRing, open_ring
 from api.errors.problem_details import Rejection, retry_after
 from api.settings import Settings
@@ -68,7 +59,6 @@ class AdmissionMiddleware:
         self._ring = ring or open_ring(settings.keys)
         self._limiter = RateLimiter(shared_table(settings.run_folder))
         self._in_flight = 0
-        self._private = settings.keys is None and not settings.public and not settings.trusted_proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it."""
@@ -103,21 +93,15 @@ class AdmissionMiddleware:
             self._in_flight -= 1
 
     def _check(self, scope: Scope) -> Rejection | None:
-        settings, headers, path = self._settings, scope["headers"], scope["path"]
-        server, origin = scope.get("server"), scope.get("client")
-        if path in UNLIMITED_PATHS:  # also by the address of a pod or container, which is no name of the server
+        settings = self._settings
+        if (
+            scope["path"] in UNLIMITED_PATHS
+        ):  # also by the address of a pod or container, which is no name of the server
             return None
-        rejection = check_host(headers, server[0] if server else None, settings.hosts)
-        rejection = rejection or check_site(headers, path, settings.cors_origins)
-        if rejection is not None:
+        rejection = check_access(scope, settings, self._ring)
+        client: Client | None = scope.get("darrm.client")
+        if client is None:  # asked by a name that is not the server's, or for another site
             return rejection
-        ring = self._ring if needs_key(path, settings.metrics) else None
-        client, rejection = identify_client(headers, origin[0] if origin else None, ring)
-        if self._private:
-            rejection = rejection or check_forwarded(headers, client)
-        rejection = rejection or check_role(client, scope["method"], path, settings.metrics)
-        scope["darrm.client"] = client
-        set_current_client(client)
         rate = settings.rate
         if rate is None:
             rate = 0.0 if client.local else DEFAULT_RATE

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from api.errors.handlers import problem_of, validation_problem
 from api.errors.problem_details import NotCached, ProblemDetails, WorkLimitExceeded
 from api.middleware.admission import client_name
-from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
+from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
 from api.observability import audit, metrics
 from api.responses import (
     DESIGN_RESPONSES,
@@ -89,7 +89,7 @@ KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
 )
 async def get_gamma(request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
-    form = negotiated_form(request)  # recent queries do not come here: `api.middleware.response_cache`
+    form = negotiated_form(request)  # recent queries do not come here: `api.middleware.response_bodies`
     return await _design(await _parse_query(request), form, request, query_key(request.scope))
 
 

@@ -10,8 +10,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from api.middleware.response_bodies import compressed
-from api.middleware.response_cache import REVALIDATE, EncodedAnswer, conditional_response
+from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, compressed, conditional_response
 from api.responses import JSON
 from api.schemas.fields import AnswerModel, RequestModel
 

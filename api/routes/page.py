@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from api.middleware.response_cache import entity_tag, etag_matches
+from api.middleware.response_bodies import entity_tag, etag_matches
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 
 router = APIRouter(include_in_schema=False)

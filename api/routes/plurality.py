@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from api.errors.problem_details import NotCached
-from api.middleware.response_cache import EncodedAnswer, conditional_response
+from api.middleware.response_bodies import EncodedAnswer, conditional_response
 from api.observability import audit
 from api.responses import (
     ETAG_HEADER,

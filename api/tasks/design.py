@@ -69,7 +69,7 @@ class DesignTask:
     time_limit: float | None = None  # longest solve that the request wants [s]; None for the server's
     gap: float | None = None  # gap at which the solve may end; None for the optimum
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The id of the job and of its answer."""
         return self.spec.key

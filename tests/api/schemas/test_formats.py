@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from api.errors.problem_details import NotAcceptable
-from api.middleware.response_cache import ENTRY_OVERHEAD, EncodedAnswer, ResponseCache, etag_matches
+from api.middleware.response_bodies import ENTRY_OVERHEAD, EncodedAnswer, ResponseCache, etag_matches
 from api.responses import CSV, JSON, NPZ, TABLES, encode, negotiate
 
 

@@ -27,7 +27,7 @@ from darrm_opt.accounting.composition.optimal import non_negative
 from darrm_opt.accounting.cost import Accountable, Parts
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.labels.composition import table_divergence
-from darrm_opt.accounting.pld import Pld, pld_of
+from darrm_opt.accounting.pld import Pld, library_distribution, pld_of
 from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampled import direction_pld, renyi_of_pairs
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling, amplify_by_subsampling
@@ -97,9 +97,7 @@ def as_pld(
         plds = [reduce(Pld.then, _parts(subject.bounds(queries), discretisation))]
     else:
         plds = _sampled(subject, queries, sampling, discretisation)
-    privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
-    answer: PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution(*map(_guarded, plds))
-    return answer
+    return library_distribution(*plds, guarded=True)
 
 
 def _subject(released: Releasing, *, fresh: bool) -> Release | Accountable:
@@ -148,18 +146,6 @@ def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: flo
     directions = zip(*(family.pairs(sampling.chance) for family in families), strict=True)
     plds = [direction_pld(list(each), missing, queries, step) for each in directions]
     return plds[::-1]  # first that of a record that is removed
-
-
-def _guarded(pld: Pld) -> Any:
-    """Return the library's masses of a PLD, whose guard is added to the infinite loss."""
-    dense: Any = pld.mass.to_dense_pmf()
-    return type(dense)(
-        dense._discretization,  # noqa: SLF001 - the library offers no other way to raise the infinite loss
-        dense._lower_loss,  # noqa: SLF001
-        dense._probs,  # noqa: SLF001
-        min(1.0, up(dense._infinity_mass + pld.guard, 2)),  # noqa: SLF001
-        pessimistic_estimate=True,
-    )
 
 
 def as_event(released: Releasing, *, fresh: bool = False, sampling: Sampling | None = None) -> Any:

@@ -1,13 +1,13 @@
-"""Privacy loss distributions (PLD): composition by convolution, through Google's ``dp_accounting``.
+"""Privacy loss distributions (PLD): composition by convolution.
 
 A PLD lives on the multiples of a discretisation h. Three things could make its δ too small, and each is excluded:
 
 * *Discretisation.* An (ε, δ) mechanism has the losses ±ε only: where h·n = ε (up to an ulp, upward), nothing is rounded
   in between. A profile is entered by pessimistic connect-the-dots: it is convex in e^ε, so the chord between its values
   on the grid lies above it.
-* *Truncation.* Tails that are cut are moved to an infinite loss by the library.
-* *Rounding, of the Fourier transforms above all.* The library does not bound it (its answer has been seen 6e-9 below
-  the exact one). `Pld.guard` does, and is added to every δ that is returned.
+* *Truncation.* Tails that are cut are moved up: to the least loss that is kept, or to an infinite one.
+* *Rounding, of the Fourier transforms above all* (without a bound, answers have been seen 6e-9 below the exact one).
+  `Pld.guard` bounds it, and is added to every δ that is returned.
 
 The guard: one transform of N points errs in each coefficient by at most η = `FFT_ERROR`·log₂N times the sum of its
 input, which is ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and the inverse transform by η. A transform
@@ -21,8 +21,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,7 +41,6 @@ from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import ULP, float_above, multiple_up, up
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.pld_pmf import DensePLDPmf, PLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
@@ -60,6 +59,11 @@ TRUNCATION = 1e-15
 """Tail mass that one composition may move to an infinite loss: it adds to δ, so it costs tightness only."""
 
 
+NORMAL_ORDERS, MAX_EXPONENT = np.geomspace(0.2, 2, 8), 600.0
+"""Orders at which the tails of a composition are bounded, in the one that is best for a normal law; and the largest
+exponent at one of them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Pld:
     """A privacy loss distribution that dominates a mechanism, or several run one after the other."""
@@ -67,26 +71,50 @@ class Pld:
     discretisation: float  # h [nats]; every finite loss is a multiple of it
     max_loss: float  # no finite loss is above it [nats]
     mass_error: float  # bound on the sum of the masses' rounding errors [probability]
-    mass: PLDPmf  # the library's probability mass function
+    lowest: int  # the least finite loss, in steps of h
+    masses: Array  # probabilities of the losses from there on, shape (cells,)
+    infinite: float  # probability of an infinite loss
 
     @property
     def guard(self) -> float:
         """What is added to every δ so that rounding cannot have made it too small [probability]."""
         # A dot product of n terms rounds n times; a loss, index·h, is off by an ulp of itself, and δ by no more.
-        return up(self.mass_error + (self.mass.size + 4 * self.max_loss + 8) * ULP, 4)
+        return up(self.mass_error + (self.masses.size + 4 * self.max_loss + 8) * ULP, 4)
 
     def delta(self, epsilon: float) -> float:
         """Return a δ in [0, 1] that holds at ``epsilon`` ≥ 0 [nats]."""
         epsilon = non_negative(epsilon, "epsilon", "a number of nats, at least 0")
-        delta = float(self.mass.get_delta_for_epsilon(min(epsilon, 2 * self.max_loss + 1)))
-        return min(1.0, up(max(delta, 0.0) + self.guard, 2))
+        return min(1.0, up(max(self._delta(min(epsilon, 2 * self.max_loss + 1)), 0.0) + self.guard, 2))
+
+    def _delta(self, epsilon: float) -> float:
+        """Return δ without the guard."""
+        losses = self._losses
+        above = int(np.searchsorted(losses, epsilon, side="right"))
+        first = self.masses.size - losses.size + above
+        return float(self.infinite + np.dot(-np.expm1(epsilon - losses[above:]), self.masses[first:]))
+
+    @cached_property
+    def _losses(self) -> Array:
+        """The losses above 0."""
+        return np.asarray(np.arange(max(self.lowest, 1), self.lowest + self.masses.size) * self.discretisation)
 
     def epsilon(self, delta: float) -> float:
         """Return an ε [nats] that holds at ``delta`` [probability] in [0, 1)."""
         reason = "an infinite loss has that probability, the guard for rounding included"
-        delta_without_guard = Privacy(0.0, delta).delta - self.guard
-        guess = float(self.mass.get_epsilon_for_delta(delta_without_guard)) if delta_without_guard > 0 else None
-        return epsilon_at_delta(self.delta, delta, self.max_loss, reason, guess)
+        return epsilon_at_delta(self.delta, delta, self.max_loss, reason, self._guess(Privacy(0.0, delta).delta))
+
+    def _guess(self, delta: float) -> float | None:
+        """Return about ε, on the chord of δ against e^ε between two losses; None where there is none above 0."""
+        losses, target = self._losses, delta / (1 + 2 * ULP) - self.guard
+        masses = self.masses[self.masses.size - losses.size :]
+        on_data = self.infinite + np.cumsum(masses[::-1])[::-1]
+        on_neighbour = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            within = on_data - np.exp(losses) * on_neighbour <= target
+        place = int(np.argmax(within)) if within.any() else losses.size - 1
+        if target <= 0 or place < 0 or not 0 < on_neighbour[place] < on_data[place] - target:
+            return None
+        return math.log((on_data[place] - target) / on_neighbour[place])
 
     @property
     def library(self) -> PrivacyLossDistribution:
@@ -94,38 +122,55 @@ class Pld:
 
         The library does not know ``guard``: add it to each δ that it computes.
         """
-        from dp_accounting.pld import privacy_loss_distribution
-
-        return privacy_loss_distribution.PrivacyLossDistribution(self.mass)
+        return library_distribution(self)
 
     def repeated(self, k: int) -> Pld:
         """Return the PLD of ``k`` ≥ 1 adaptive runs."""
         k = whole_number(k, "k", "a whole number of mechanisms, at least 1")
         if k == 1:
             return self
-        mass = self.mass.to_dense_pmf()
-        if k * mass.size > MAX_CELLS:  # else it is affordable before any tail is cut
-            self._afford(_composed_cells(mass, k))
-        total = mass.self_compose(k, TRUNCATION)
+        low, high = 0, k * (self.masses.size - 1)
+        if high >= 2 * self.masses.size:  # else all of it is as soon made
+            low, high = _composed_cells(self.masses, k)
+        cells = high - low + 1
+        self._afford(cells)
+        transform = _fast_length(max(cells, self.masses.size))
+        power = np.fft.irfft(np.fft.rfft(self.masses, transform) ** k, transform)
+        masses = np.roll(power, -low)[:cells]  # the transform wraps around
+        infinite = TRUNCATION - math.expm1(k * math.log1p(-self.infinite)) if self.infinite < 1 else 1.0
         # One transform forward, a k-th power, one back: the guard of the head of this file.
-        points = 2 * max(mass.size, total.size)
+        points = 2 * max(self.masses.size, cells)
         eta = FFT_ERROR * math.log2(points)
         fourier = math.sqrt(points) * ((k + 1) * eta + k * POWER_ERROR)
         input_error = math.expm1(min(1.0, k * self.mass_error))  # ‖a‖ ≤ 1 + error, to the power k
-        return Pld(self.discretisation, multiple_up(k, self.max_loss), up(input_error + fourier, 8), total)
+        error = up(input_error + fourier, 8)
+        return Pld(
+            self.discretisation, multiple_up(k, self.max_loss), error, k * self.lowest + low, masses, min(1.0, infinite)
+        )
 
     def then(self, other: Pld) -> Pld:
         """Return the PLD of this and ``other`` together, on their common discretisation."""
         if other.discretisation != self.discretisation:
             raise InvalidInput("discretisation", other.discretisation, f"{self.discretisation!r}, as of the first PLD")
-        first, second = self.mass.to_dense_pmf(), other.mass.to_dense_pmf()
-        points = 2 * (first.size + second.size)
+        points = 2 * (self.masses.size + other.masses.size)
         self._afford(points)
+        transform = _fast_length(points // 2 - 1)
+        product = np.fft.rfft(self.masses, transform) * np.fft.rfft(other.masses, transform)
+        masses = np.fft.irfft(product, transform)[: points // 2 - 1]
+        first = int(np.searchsorted(np.cumsum(np.abs(masses)), TRUNCATION / 2))
+        masses[min(first, masses.size - 1)] += masses[:first].sum()
+        last = masses.size - int(np.searchsorted(np.cumsum(np.abs(masses[::-1])), TRUNCATION / 2))
+        last = max(last, first + 1)
         # Two transforms forward and one back, each off by √N·η in the sum of the masses.
         fourier = 3 * math.sqrt(points) * FFT_ERROR * math.log2(points)
         error = self.mass_error + other.mass_error * (1 + self.mass_error) + fourier
         return Pld(
-            self.discretisation, up(self.max_loss + other.max_loss, 1), up(error, 8), first.compose(second, TRUNCATION)
+            self.discretisation,
+            up(self.max_loss + other.max_loss, 1),
+            up(error, 8),
+            self.lowest + other.lowest + first,
+            masses[first:last],
+            min(1.0, self.infinite + other.infinite - self.infinite * other.infinite + float(masses[last:].sum())),
         )
 
     def _afford(self, cells: int) -> None:
@@ -136,17 +181,46 @@ class Pld:
             )
 
 
-def _composed_cells(mass: DensePLDPmf, k: int) -> int:
-    """Return how many cells the library's k-fold composition would have, before it is made.
+def library_distribution(*directions: Pld, guarded: bool = False) -> PrivacyLossDistribution:
+    """Return a ``dp_accounting`` PrivacyLossDistribution of one PLD, or of those of a record removed and added.
 
-    It cuts tails by bounds of Chernoff at few, not too small orders: for very large k they keep a
-    share of all k·size cells.
+    ``guarded``: whether the infinite losses pay for rounding.
     """
-    from dp_accounting.pld import common
+    pld_pmf = require("dp_accounting.pld.pld_pmf", "The conversion")
+    distributions = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
+    masses = []
+    for pld in directions:
+        infinite = min(1.0, up(pld.infinite + pld.guard, 2)) if guarded else pld.infinite
+        masses.append(
+            pld_pmf.DensePLDPmf(pld.discretisation, pld.lowest, pld.masses, infinite, pessimistic_estimate=True)
+        )
+    distribution: PrivacyLossDistribution = distributions.PrivacyLossDistribution(*masses)
+    return distribution
 
-    masses = mass._probs.tolist()  # noqa: SLF001 - the library says how long a result would be of masses only
-    low, high = common.compute_self_convolve_bounds(masses, k, TRUNCATION)
-    return max(1, int(high - low) + 1)
+
+def _composed_cells(masses: Array, k: int) -> tuple[int, int]:
+    """Return the first and the last cell of a k-fold convolution outside which it has at most `TRUNCATION`.
+
+    Source: Chernoff's bound of each tail, at a few orders.
+    """
+    cells, log = np.arange(masses.size), math.log(2 / TRUNCATION)
+    total = float(masses.sum())
+    mean = float(masses @ cells) / total
+    spread = math.sqrt(k * max(float(masses @ (cells - mean) ** 2) / total, 1e-300))
+    low, high = 0, k * (masses.size - 1)
+    # Those that are best for a normal law, and those at which the largest loss, however rare, hardly counts.
+    orders = np.concatenate([NORMAL_ORDERS * math.sqrt(2 * log) / spread, np.arange(1, 21) / masses.size])
+    for order in orders[orders * masses.size <= MAX_EXPONENT].tolist():
+        growth = np.exp(order * (cells - mean))
+        high = min(high, math.ceil(k * mean + (k * math.log(float(masses @ growth)) + log) / order))
+        low = max(low, math.floor(k * mean - (k * math.log(float(masses @ (1 / growth))) + log) / order))
+    return min(low, high), high
+
+
+def _fast_length(cells: int) -> int:
+    """Return the least 2^a·3^b·5^c from ``cells`` on with b, c ≤ 2."""
+    lengths = (factor << max(0, (-(-cells // factor) - 1).bit_length()) for factor in (1, 3, 5, 9, 15, 25, 45, 75, 225))
+    return min(lengths)
 
 
 MASS_ERROR = 4 * ULP
@@ -213,11 +287,12 @@ def pld_of(event: Privacy, discretisation: float) -> Pld:
     loss = multiple_up(cells, step)
     if loss > epsilon * (1 + 4 * ULP):
         return pld_from_profile(profile_of_event(event), discretisation=step, max_loss=loss)
-    truth = 1 / (1 + math.exp(-loss))
-    lie = math.exp(-loss) * truth
-    masses = {cells: (1 - delta) * truth, -cells: (1 - delta) * lie} if cells else {0: 1 - delta}
-    mass = _pmf().create_pmf(masses, step, delta, pessimistic_estimate=True)
-    return Pld(step, loss, MASS_ERROR, mass)
+    if 2 * cells > MAX_CELLS:
+        raise TooMuchWork(f"epsilon = {epsilon:g} at discretisation {step:g} needs more than {MAX_CELLS} cells.")
+    masses = np.zeros(2 * cells + 1)
+    masses[-1] = (1 - delta) / (1 + math.exp(-loss))
+    masses[0] = (1 - delta) * math.exp(-loss) / (1 + math.exp(-loss)) if cells else 1 - delta
+    return Pld(step, loss, MASS_ERROR, -cells, masses, delta)
 
 
 def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
@@ -260,11 +335,14 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
         raise InvalidInput("profile", deltas.tolist(), f"{grid.size} probabilities, one for each epsilon")
     # δ ≥ 1 − e^ε for every mechanism, and a bound at a smaller ε is a bound here.
     deltas = np.minimum.accumulate(np.maximum(deltas, np.maximum(0.0, -np.expm1(grid))))
-    mass = _pmf().create_pmf_pessimistic_connect_dots_fixed_gap(step, -cells, cells, deltas)
+    # The chords of δ against e^ε: what their slopes differ by is the mass on the neighbour, e^ε times as much on the
+    # data. The first chord ends at ε = −∞, where δ = 1.
+    falls = np.concatenate([[(1 - deltas[0]) * -math.expm1(-step)], -np.diff(deltas), [0.0]]) / -math.expm1(-step)
     # A mass is a second difference of δ's over e^h − 1, and the differences add up to 1 at most; where rounding makes
-    # it negative the library sets it to 0, which only adds.
+    # it negative it is set to 0, which only adds.
+    masses = np.maximum(falls[:-1] - falls[1:] * math.exp(-step), 0.0)
     rounding = 16 * ULP / math.tanh(step / 2)
-    return Pld(step, multiple_up(cells, step), rounding, mass)
+    return Pld(step, multiple_up(cells, step), rounding, -cells, masses, float(deltas[-1]))
 
 
 def symmetric_profile(profile: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -310,7 +388,3 @@ def _sort_key(item: tuple[Privacy, int]) -> tuple[float, float]:
 
 def _check_discretisation(discretisation: float) -> float:
     return real_number(discretisation, "discretisation", _DISCRETISATION, above=0, below=math.inf)
-
-
-def _pmf() -> Any:
-    return require("dp_accounting.pld.pld_pmf", "A PLD")

@@ -164,7 +164,6 @@ class ReleaseProfile:
         Raises:
             InvalidInput: a number is outside its range.
             TooMuchWork: the distribution would be too long.
-            BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
         """
         from darrm_opt.accounting.pld import pld_from_profile
 

@@ -192,15 +192,15 @@ def test_slopes_are_rounded_up() -> None:
 def test_the_guard_is_that_of_its_derivation() -> None:
     one = pld_of(Privacy(0.25, 1e-3), 0.25)
     assert one.mass_error == pld.MASS_ERROR
-    assert hardly_above(one.guard, one.mass_error + (one.mass.size + 4 * one.max_loss + 8) * ULP, 1e-29)
+    assert hardly_above(one.guard, one.mass_error + (one.masses.size + 4 * one.max_loss + 8) * ULP, 1e-29)
     many = one.repeated(7)
-    points = 2 * max(3, many.mass.size)
+    points = 2 * max(3, many.masses.size)
     eta = 4 * ULP * math.log2(points)
     fourier = math.sqrt(points) * (8 * eta + 7 * 8 * ULP)
     assert many.mass_error == pytest.approx(math.expm1(7 * one.mass_error) + fourier, rel=1e-12, abs=0)
     assert hardly_above(many.max_loss, 1.75, 1e-15)
     both = one.then(many)
-    points = 2 * (3 + many.mass.size)
+    points = 2 * (3 + many.masses.size)
     error = one.mass_error + many.mass_error * (1 + one.mass_error)
     error += 3 * math.sqrt(points) * 4 * ULP * math.log2(points)
     assert both.mass_error == pytest.approx(error, rel=1e-12, abs=0)
@@ -224,9 +224,9 @@ def test_the_distribution_of_a_profile_is_of_one_release_unless_said_otherwise()
 def test_lengths_of_distributions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one = pld_of(Privacy(0.25, 1e-3), 0.25)
     whole = one.repeated(9)
-    monkeypatch.setattr(pld, "MAX_CELLS", whole.mass.size)
-    assert one.repeated(9).mass.size == whole.mass.size
-    monkeypatch.setattr(pld, "MAX_CELLS", whole.mass.size - 1)
+    monkeypatch.setattr(pld, "MAX_CELLS", whole.masses.size)
+    assert one.repeated(9).masses.size == whole.masses.size
+    monkeypatch.setattr(pld, "MAX_CELLS", whole.masses.size - 1)
     with pytest.raises(TooMuchWork, match=r"a PLD at discretisation 0.25 would need 19 cells, more than 18"):
         one.repeated(9)
     monkeypatch.setattr(pld, "MAX_CELLS", 11)

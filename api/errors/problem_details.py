@@ -17,7 +17,7 @@ from api.observability.logs import current_request_id
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven
 from solver_cache.errors import CacheError
-from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, TaskTimeout
+from solver_cache.process_pool import MemoryExceeded, PoolClosed, TaskTimeout
 
 
 class ShuttingDown(DarrmError):

@@ -39,7 +39,7 @@ from darrm_opt.errors import BackendUnavailable
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from solver_cache.process_pool.pool import PoolState
+    from solver_cache.process_pool import PoolState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

@@ -23,7 +23,7 @@ from api.tasks.design import is_database, solve_smallest
 from darrm_opt import __version__
 from darrm_opt.errors import DarrmError
 from solver_cache.errors import CacheError
-from solver_cache.process_pool.task_loop import PoolFunction
+from solver_cache.task_loop import PoolFunction
 
 if TYPE_CHECKING:
     from api.service.design_service import DesignService

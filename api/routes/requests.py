@@ -29,7 +29,7 @@ from api.service.design_service import DesignService, Pending
 from api.settings import Settings
 from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.number_text import number_in, out_of_range
-from solver_cache.process_pool.task_loop import PoolFunction
+from solver_cache.task_loop import PoolFunction
 
 MAX_FIELDS = 64
 """Fields of one object or query; no request has as many."""

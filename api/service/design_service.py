@@ -29,7 +29,7 @@ from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import SolveFailed
 from solver_cache.errors import CacheError
 from solver_cache.jobs import PAGE_SIZE, Job, State
-from solver_cache.process_pool.pool import TaskTimeout
+from solver_cache.process_pool import TaskTimeout
 from solver_cache.store import Store
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from darrm_opt.errors import DarrmError
 from solver_cache.database.jobs import Jobs
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job
-from solver_cache.process_pool.pool import PoolClosed
+from solver_cache.process_pool import PoolClosed
 
 _LOG = logging.getLogger("api.jobs")
 
@@ -45,7 +45,7 @@ MAX_ATTEMPTS = 5
 """Attempts after which a job is failed because it takes its server down with it.
 
 This is not about a solver process that crashes: the pool notices, and begins its task once more
-(`solver_cache.process_pool.pool`). Here the whole server was gone, which on a machine that is restarted again and again
+(`solver_cache.process_pool`). Here the whole server was gone, which on a machine that is restarted again and again
 is seldom the job's fault.
 """
 

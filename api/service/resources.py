@@ -29,9 +29,9 @@ from solver_cache.database.connection import Database
 from solver_cache.database.jobs import Jobs
 from solver_cache.errors import ELSEWHERE, CacheError
 from solver_cache.jobs import DAMAGED_ROW, Job
-from solver_cache.process_pool.pool import PoolState, ProcessPool
-from solver_cache.process_pool.task_loop import PoolFunction
+from solver_cache.process_pool import PoolState, ProcessPool
 from solver_cache.store import Store
+from solver_cache.task_loop import PoolFunction
 
 if TYPE_CHECKING:
     from api.access.keys import KeyRing

@@ -43,8 +43,8 @@ from darrm_opt.answers.curves import compute_profile
 from darrm_opt.design_spec import CORE, canonical_json, digest
 from solver_cache.jobs import Job
 from solver_cache.model import Spec
-from solver_cache.process_pool.task_loop import PoolFunction
 from solver_cache.solve import load_records, save_records
+from solver_cache.task_loop import PoolFunction
 
 _LOG = logging.getLogger("api.jobs")
 

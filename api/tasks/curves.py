@@ -13,7 +13,7 @@ from darrm_opt.answers.curves import POINT_FIELDS, tradeoff_answer
 from darrm_opt.answers.verification import verify_least
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
-from solver_cache.process_pool.task_loop import Report
+from solver_cache.task_loop import Report
 
 
 def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -30,8 +30,8 @@ from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from solver_cache.model import row_of
 from solver_cache.nearest import Nearest, nearest
-from solver_cache.process_pool.task_loop import Report
 from solver_cache.solve import recall, save_record
+from solver_cache.task_loop import Report
 from solver_cache.validate import validate_row
 
 if TYPE_CHECKING:

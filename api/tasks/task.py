@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from darrm_opt.errors import DarrmError
-from solver_cache.process_pool.task_loop import PoolFunction, Report
 from solver_cache.store import Store
+from solver_cache.task_loop import PoolFunction, Report
 
 if TYPE_CHECKING:
     from api.settings import Settings

@@ -2,7 +2,7 @@
 
 Each process has a thread here, which hands it an assignment, passes on what it reports, and hands it the next one
 at once. The service, whose event loop must never wait, has the same processes in a pool of its own
-(`solver_cache.process_pool.pool`).
+(`solver_cache.process_pool`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from darrm_opt.errors import DarrmError, SolveFailed
 from darrm_opt.optional_packages import posix_only
 from darrm_opt.process import usable_processors
 from solver_cache.precompute.worker import Assignment, Event, Work, perform, report_events, warm_up
-from solver_cache.process_pool.process import ProcessLost, lost, reap, start_process
-from solver_cache.process_pool.task_loop import NICENESS, PoolFunction, unpack_error
+from solver_cache.process_pool import ProcessLost, lost, reap, start_process
+from solver_cache.task_loop import NICENESS, PoolFunction, unpack_error
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from solver_cache.process_pool.process import _BOOTSTRAP
+from solver_cache.process_pool import _BOOTSTRAP
 from support import waiting
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT

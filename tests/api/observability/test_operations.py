@@ -27,7 +27,7 @@ from api.tasks.design import solve_smallest
 from darrm_opt import SolveFailed
 from solver_cache import CacheError, open_store
 from solver_cache.database.store import DatabaseStore
-from solver_cache.process_pool.pool import PoolState
+from solver_cache.process_pool import PoolState
 
 SETTINGS = Settings(cache_url="memory", solvers=1, rate=0)
 GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"

@@ -16,7 +16,7 @@ from api.app import create_app
 from api.errors.problem_details import ClientDisconnected
 from api.routes.requests import MAX_FIELDS, compute, max_entries
 from api.settings import Settings
-from solver_cache.process_pool.task_loop import no_op
+from solver_cache.task_loop import no_op
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,8 @@ from support.service import gone
 from support.waiting import until_in_loop
 
 from darrm_opt.errors import InvalidInput, NotPrivate, SolveFailed
-from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
-from solver_cache.process_pool.process import PoolProcess, ProcessLost
-from solver_cache.process_pool.task_loop import pack_error, unpack_error
+from solver_cache.process_pool import MemoryExceeded, PoolClosed, PoolProcess, ProcessLost, ProcessPool, TaskTimeout
+from solver_cache.task_loop import pack_error, unpack_error
 
 
 @asynccontextmanager
@@ -362,8 +361,8 @@ ORPHANS = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from support import solver_tasks
-from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
-from solver_cache.process_pool.process import PoolProcess, ProcessLost
+from solver_cache.process_pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
+from solver_cache.process_pool import PoolProcess, ProcessLost
 
 async def main():
     pool = ProcessPool(2)

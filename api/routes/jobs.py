@@ -34,7 +34,7 @@ from api.schemas.jobs import (
     webhook_answer,
 )
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
-from api.service.job_events import JobUpdate
+from api.service.jobs import JobUpdate
 from api.tasks.answers import KINDS, answer_model, read_task
 from solver_cache.jobs import DAMAGED_ROW, Job
 

@@ -18,7 +18,7 @@ from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown
 from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
-from api.service.job_events import JobUpdate
+from api.service.jobs import JobUpdate
 from api.service.resources import Lane, ServiceResources
 from api.service.work_limits import check_voters
 from api.settings import Settings
@@ -107,7 +107,7 @@ class DesignService:
 
     Every question is a task (`api.tasks.task`). A γ, and every other answer that takes longer than a moment, is the
     work of a job: one for each task however many ask, in this process or in others that share the store
-    (`api.service.job_worker`).
+    (`api.service.jobs`).
     """
 
     def __init__(self, resources: ServiceResources) -> None:

@@ -16,8 +16,7 @@ from api.access.client_shares import ClientQuota, FairQueue
 from api.access.clients import current_client
 from api.errors.problem_details import ShuttingDown
 from api.server.shutdown import Shutdown
-from api.service.job_events import JobEvents
-from api.service.job_worker import JobWorker
+from api.service.jobs import JobEvents, JobWorker
 from api.service.work_limits import JobAdmission
 from api.settings import Settings
 from api.tasks.answers import KINDS, read_task

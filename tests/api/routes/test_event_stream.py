@@ -10,7 +10,7 @@ from typing import Any
 from api.errors.problem_details import ShuttingDown
 from api.routes.jobs import event_stream
 from api.schemas import DesignRequest
-from api.service.job_events import JobUpdate
+from api.service.jobs import JobUpdate
 from darrm_opt.design_spec import canonical_json
 from solver_cache.jobs import Job, State
 

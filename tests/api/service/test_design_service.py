@@ -22,9 +22,9 @@ from api.access.clients import Client, set_current_client
 from api.errors.problem_details import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
 from api.schemas import CurveRequest, DesignRequest
 from api.server.shutdown import Shutdown
-from api.service import job_worker
+from api.service import jobs as service_jobs
 from api.service.design_service import DesignService, Pending
-from api.service.job_worker import MAX_ATTEMPTS
+from api.service.jobs import MAX_ATTEMPTS
 from api.service.work_limits import JobAdmission
 from api.settings import Settings
 from api.tasks import design
@@ -230,7 +230,7 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
 
 def test_who_saw_an_answer_can_stop_with_it_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
-    monkeypatch.setattr(job_worker, "RENEW_SECONDS", 600)
+    monkeypatch.setattr(service_jobs, "RENEW_SECONDS", 600)
 
     async def test() -> None:
         async with service(settings()) as opened:

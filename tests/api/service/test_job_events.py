@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from api.errors.problem_details import ShuttingDown
-from api.service.job_events import JobEvents
+from api.service.jobs import JobEvents
 from solver_cache import open_store
 from solver_cache.jobs import Job
 

@@ -10,15 +10,18 @@ Importing this package is cheap: SQLAlchemy is imported by `open_store`, and not
 ['miss', 'hit']
 """
 
+from typing import TYPE_CHECKING, Any
+
 from darrm_opt.design_spec import CORE, DesignSpec
-from solver_cache.errors import CacheError, ReadOnlyCache
-from solver_cache.jobs import Job
-from solver_cache.location import cache_url
+from solver_cache.location import CacheError, ReadOnlyCache, cache_url
 from solver_cache.model import Decision, Row
 from solver_cache.nearest import Nearest, nearest
 from solver_cache.solve import CachedSolution, cached_solve, cached_table, keep, recall
 from solver_cache.store import NoStore, Store, open_store
 from solver_cache.validate import Finding, Validation, check, validate_row
+
+if TYPE_CHECKING:
+    from solver_cache.database.jobs import Job
 
 __all__ = [
     "CORE",
@@ -44,3 +47,12 @@ __all__ = [
     "recall",
     "validate_row",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `Job` on first use, and SQLAlchemy with it."""
+    if name != "Job":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from solver_cache.database.jobs import Job
+
+    return Job

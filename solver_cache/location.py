@@ -1,4 +1,4 @@
-"""Location of the cache: the URL from the environment, the accepted URLs, and a URL without its password."""
+"""Location of the cache: the accepted URLs, a URL without its password, the errors of a place that cannot be used."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from darrm_opt.errors import DarrmError
 from darrm_opt.optional_packages import needed_by
-from solver_cache.errors import CacheError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -25,6 +25,35 @@ ACCEPTED = (
     "Set DARRM_CACHE_URL to sqlite:///FILE (four slashes for an absolute path), postgresql+psycopg://USER@HOST/NAME, "
     "'memory' or 'off'; append ?mode=ro to a database's URL to read only."
 )
+
+ELSEWHERE = "Set DARRM_CACHE_URL to another place, or to 'off' to store nothing."
+"""Advice that fits wherever the place itself cannot be mended from here."""
+
+DAMAGED = "Its file is damaged: move it away. Answers are solved again; jobs, webhooks and tags in it are lost."
+"""Advice for a file that is not what it was."""
+
+
+class CacheError(DarrmError):
+    """The store cannot be used; nothing was half-written there.
+
+    Attributes:
+        url: the place, without its password.
+        trouble: what is wrong with it.
+        advice: what to do about it.
+    """
+
+    def __init__(self, url: str, trouble: str, advice: str) -> None:
+        self.url = url
+        self.trouble = trouble
+        self.advice = advice
+        super().__init__(f"The cache at {url} cannot be used: {trouble}. {advice}")
+
+
+class ReadOnlyCache(CacheError):
+    """Write to a store that was opened for reading only."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "it is opened for reading only", "Take ?mode=ro off its URL to write to it.")
 
 
 def cache_url(environment: Mapping[str, str]) -> str:

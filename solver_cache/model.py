@@ -14,11 +14,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
-from darrm_opt.errors import DarrmError
+from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.record import FORMAT, problem_record, solution_record
 from darrm_opt.reprove import read_solution, reprove
 from darrm_opt.tables import group_record, group_table
@@ -27,7 +27,9 @@ from darrm_opt.tables.group_record import GroupSpec, read_groups, reprove_groups
 from darrm_opt.tables.group_solver import GroupSolution
 from darrm_opt.tables.record import TableSpec, objective_record, read_table, reprove_table
 from darrm_opt.tables.solver import PluralitySolution
-from solver_cache.jobs import State
+
+if TYPE_CHECKING:
+    from solver_cache.database.jobs import State
 
 Answer = Solution | PluralitySolution | GroupSolution
 """What a row holds."""
@@ -237,6 +239,18 @@ Decision = Literal["hit", "miss", "damaged", "stale"]
 
 ClaimResult = Literal["taken", "stored", "held"]
 """Outcome of a claim of a key: it is the caller's; its answer is stored already; another owner holds it."""
+
+MAX_LEASE_SECONDS = 3600.0
+"""Longest lease [s]. One that ends later than this from now was written by a clock that was wrong, and is void: so a
+clock that is set back cannot make a dead owner's job wait for as long as it was ahead."""
+
+
+def check_lease(owner: str, lease_seconds: float) -> None:
+    """Refuse what cannot be a lease: of a job, or of the claim of a key."""
+    if not owner:
+        raise InvalidInput("owner", owner, "a name that is not empty")
+    if not (math.isfinite(lease_seconds) and 0 < lease_seconds <= MAX_LEASE_SECONDS):
+        raise InvalidInput("lease_seconds", lease_seconds, f"seconds above 0, at most {MAX_LEASE_SECONDS:g}")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import PluralitySolution, solve_plurality
-from solver_cache.errors import CacheError, ReadOnlyCache
+from solver_cache.location import CacheError, ReadOnlyCache
 from solver_cache.model import Answer, Decision, Row, Spec, kind_of, row_of
 from solver_cache.store import NoStore, Store
 from solver_cache.validate import Validation, validate_row

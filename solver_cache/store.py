@@ -86,7 +86,7 @@ class Store(Protocol):
 
         Args:
             owner: who claims: a name that nobody else uses, in any process on any machine.
-            lease_seconds: how long it is held unless renewed [s], in (0, `solver_cache.jobs.MAX_LEASE_SECONDS`].
+            lease_seconds: how long it is held unless renewed [s], in (0, `solver_cache.model.MAX_LEASE_SECONDS`].
             keys: of the answers.
 
         Returns:

@@ -9,7 +9,7 @@ from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.inverse import MAX_DIGITS, MIN_DIGITS, Parameter
 from darrm_opt.design.solver import Method, Shape
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES
-from solver_cache.jobs import State
+from solver_cache.database.jobs import State
 
 MAX_POINTS = 1001
 """Most points of a curve: more than any screen shows."""

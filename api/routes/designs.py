@@ -29,7 +29,7 @@ from api.schemas.designs import (
 from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from api.service.design_service import DesignService
 from darrm_opt.answers.plurality import stored_groups, table_to_dict
-from solver_cache.designs import StoredDesign
+from solver_cache.database.designs import StoredDesign
 from solver_cache.model import is_group_table, is_table
 from solver_cache.solve import load_record
 

@@ -36,7 +36,7 @@ from api.schemas.jobs import (
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
 from api.service.jobs import JobUpdate
 from api.tasks.answers import KINDS, answer_model, read_task
-from solver_cache.jobs import DAMAGED_ROW, Job
+from solver_cache.database.jobs import DAMAGED_ROW, Job
 
 if TYPE_CHECKING:
     from api.service.webhooks import Webhooks

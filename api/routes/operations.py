@@ -22,7 +22,7 @@ from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
 from api.tasks.design import is_database, solve_smallest
 from darrm_opt import __version__
 from darrm_opt.errors import DarrmError
-from solver_cache.errors import CacheError
+from solver_cache.location import CacheError
 from solver_cache.task_loop import PoolFunction
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from api.schemas.design import GammaAnswer, ProblemAnswer, nats
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, described
 from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from darrm_opt.errors import InvalidInput
-from solver_cache.designs import TAG_PATTERN, DesignFilter, StoredDesign
+from solver_cache.database.designs import TAG_PATTERN, DesignFilter, StoredDesign
 from solver_cache.model import LARGEST
 
 TagName = Annotated[

@@ -20,8 +20,8 @@ from darrm_opt.design import solver as design
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import forms
 from darrm_opt.problem import FRESH
-from solver_cache.designs import MAX_LISTED
-from solver_cache.jobs import PAGE_SIZE
+from solver_cache.database.designs import MAX_LISTED
+from solver_cache.database.jobs import PAGE_SIZE
 
 EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8"))
 """Examples of requests and answers in the description of the API; a test gets these answers from the application."""

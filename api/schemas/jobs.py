@@ -15,7 +15,8 @@ from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, RequestModel
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.jobs import Job, State, Webhook, WebhookState, damaged
+from solver_cache.database.jobs import Job, State, damaged
+from solver_cache.database.webhooks import Webhook, WebhookState
 
 GAMMA = "gamma"
 """The kind of job that designs one γ."""

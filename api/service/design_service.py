@@ -27,8 +27,8 @@ from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Task
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import SolveFailed
-from solver_cache.errors import CacheError
-from solver_cache.jobs import PAGE_SIZE, Job, State
+from solver_cache.database.jobs import PAGE_SIZE, Job, State
+from solver_cache.location import CacheError
 from solver_cache.process_pool import TaskTimeout
 from solver_cache.store import Store
 

@@ -28,9 +28,8 @@ from api.observability import traces
 from api.tasks.task import ProgressCallback, RunInThread
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import DarrmError
-from solver_cache.database.jobs import Jobs
-from solver_cache.errors import CacheError
-from solver_cache.jobs import Job
+from solver_cache.database.jobs import Job, Jobs
+from solver_cache.location import CacheError
 from solver_cache.process_pool import PoolClosed
 
 _LOG = logging.getLogger("api.jobs")

@@ -25,9 +25,8 @@ from api.tasks.task import ProgressCallback, RunInThread, Task, TaskContext
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import SolveFailed
 from solver_cache.database.connection import Database
-from solver_cache.database.jobs import Jobs
-from solver_cache.errors import ELSEWHERE, CacheError
-from solver_cache.jobs import DAMAGED_ROW, Job
+from solver_cache.database.jobs import DAMAGED_ROW, Job, Jobs
+from solver_cache.location import ELSEWHERE, CacheError
 from solver_cache.process_pool import PoolState, ProcessPool
 from solver_cache.store import Store
 from solver_cache.task_loop import PoolFunction

@@ -34,10 +34,9 @@ from api.tasks.task import RunInThread
 from darrm_client.webhooks import sign_webhook, webhook_secret_text
 from darrm_opt import __version__
 from darrm_opt.errors import InvalidInput
-from solver_cache.database.jobs import Jobs
-from solver_cache.database.webhooks import DatabaseWebhooks
-from solver_cache.errors import CacheError
-from solver_cache.jobs import Job, Webhook, WebhookState
+from solver_cache.database.jobs import Job, Jobs
+from solver_cache.database.webhooks import DatabaseWebhooks, Webhook, WebhookState
+from solver_cache.location import CacheError
 
 _LOG = logging.getLogger("api.webhooks")
 

@@ -14,9 +14,8 @@ from api.tasks.task import RunInThread, Task
 from darrm_opt.answers.running_time import design_memory, estimate_cost
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from solver_cache.database.jobs import Jobs
-from solver_cache.errors import CacheError
-from solver_cache.jobs import Job
+from solver_cache.database.jobs import Job, Jobs
+from solver_cache.location import CacheError
 
 ACCOUNT_TIMES = 10
 """Voters of an account, a ranking or a table of classes, in multiples of those of a γ. Their estimated time is what

@@ -41,7 +41,7 @@ from api.tasks.task import UNREADABLE, Limits, ProgressCallback, Task, TaskConte
 from darrm_opt.answers import accounting, cost, plurality, verification
 from darrm_opt.answers.curves import compute_profile
 from darrm_opt.design_spec import CORE, canonical_json, digest
-from solver_cache.jobs import Job
+from solver_cache.database.jobs import Job
 from solver_cache.model import Spec
 from solver_cache.solve import load_records, save_records
 from solver_cache.task_loop import PoolFunction

@@ -3,5 +3,5 @@
 connection  an open database: created, migrated, errors translated; where SQLite and PostgreSQL differ
 schema      tables and migrations
 store       rows, and claims of their keys
-jobs        jobs, one by one and in batches
+jobs        the queue of jobs; webhooks, who is told of their end; designs, lists of answers and their tags
 """

@@ -54,8 +54,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.elements import ColumnElement
 
 from solver_cache.database.schema import MIGRATIONS, DamagedSchema, NewerSchema, migrate, schema_version
-from solver_cache.errors import DAMAGED, ELSEWHERE, CacheError, ReadOnlyCache
-from solver_cache.location import MEMORY, parse_url, redacted
+from solver_cache.location import DAMAGED, ELSEWHERE, MEMORY, CacheError, ReadOnlyCache, parse_url, redacted
 
 MIN_FREE_BYTES = 2**20
 """Room on the disk below which an answer and its job may not fit [bytes]."""

@@ -1,45 +1,42 @@
-"""Job queue in a database: a job is taken in a transaction, time is its server's, one job or many at once.
+"""Jobs: a durable queue with leases, in a database; work that can be waited for, and that outlives its worker.
 
-`Jobs.take` looks up index entries: the lease that ran out first, which clients wait, and of the one that is
-next the job that has waited longest. PostgreSQL skips what another has locked; SQLite admits one writer at a
-time.
+A job is queued once, taken by one owner at a time, and ends done, failed or cancelled. It is held under a *lease*: who
+holds it renews it while working; who dies lets it run out, and another takes over. So each job is done at least once,
+and never by two owners who both still hold it: the first one's `Jobs.renew`, `Jobs.finish` or `Jobs.fail` answers
+False and changes nothing.
+
+        submit            take               finish
+    ─────────────► queued ─────► running ──────────► done
+                     ▲  ▲           │ ├─ fail ─────► failed ────┐
+                     │  └─ release ─┘ └─ cancel ───► cancelled ─┤
+                     └──────────────── submit again ────────────┘
+
+What a job is about is the caller's: `Job.request`, `Job.progress` and `Job.result` are JSON text that passes through.
+
+A job is taken in a transaction, and time is the database server's. `Jobs.take` looks up index entries: the lease that
+ran out first, which clients wait, and of the one that is next the job that has waited longest. PostgreSQL skips what
+another has locked; SQLite admits one writer at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    Update,
-    and_,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import Connection, Select, Update, and_, delete, exists, func, or_, select, tuple_, update
 from sqlalchemy.sql.elements import ColumnElement
 
+from darrm_opt.errors import InvalidInput
 from solver_cache.database.connection import Database, insert_new, is_among, server_time
 from solver_cache.database.schema import JOB_CLIENTS, JOBS, WEBHOOKS
-from solver_cache.jobs import (
-    FINAL_STATES,
-    MAX_LEASE_SECONDS,
-    PAGE_SIZE,
-    RELEASED,
-    STATES,
-    Job,
-    State,
-    check_lease,
-    check_list,
-    damaged,
-    unknown_after,
-)
+from solver_cache.model import MAX_LEASE_SECONDS, check_lease
+
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+
+STATES: tuple[State, ...] = get_args(State)
+FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
+"""States in which nothing happens any more, unless the job is submitted again."""
 
 MAX_PRUNED_AT_ONCE = 1_000
 """Jobs forgotten in one transaction: others can write in between."""
@@ -57,6 +54,80 @@ QUEUED: dict[str, Any] = {
     "trace": "",
 }
 """Columns of a job that was just submitted, without its id, kind, request and times."""
+
+RELEASED: dict[str, Any] = {"owner": "", "lease_until": 0.0}
+"""Fields of a job without an owner."""
+
+PAGE_SIZE = 100
+"""Jobs listed at a time unless another number is asked for."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Job: one piece of work, as it stood when it was read.
+
+    Attributes:
+        id: content key of what is asked; for kind "gamma" it is `darrm_opt.design_spec.DesignSpec.key`.
+        kind: what sort of work it is.
+        request: what is asked, canonical JSON.
+        state: "queued", "running", "done", "failed" or "cancelled".
+        attempts: how often it was taken since it was submitted, not counting those that were released.
+        owner: who holds it; empty unless running.
+        lease_until: when the lease runs out [s since 1970-01-01 UTC, by the clock of the place]; 0 unless running.
+        progress: how far it is, canonical JSON; empty before anything is known.
+        reason: why it failed, in words; else empty.
+        result: what came of it, canonical JSON; empty unless done.
+        created: when it was submitted, the last time [as ``lease_until``].
+        updated: when it last changed [as ``lease_until``].
+        client: who submitted it first, and is charged for it; empty where nobody is.
+        seconds: how long it is expected to take [s]; 0 where nobody has said.
+        trace: W3C ``traceparent`` of the request that submitted it; empty where it is not traced.
+    """
+
+    id: str
+    kind: str
+    request: str
+    state: State
+    attempts: int
+    owner: str
+    lease_until: float
+    progress: str
+    reason: str
+    result: str
+    created: float
+    updated: float
+    client: str = ""
+    seconds: float = 0.0
+    trace: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing happens to it any more, unless it is submitted again."""
+        return self.state in FINAL_STATES
+
+
+def check_list(state: str | None, limit: int) -> None:
+    """Refuse what cannot be listed."""
+    if state is not None and state not in STATES:
+        raise InvalidInput("state", state, "one of " + ", ".join(STATES))
+    if limit < 1:
+        raise InvalidInput("limit", limit, "a whole number, at least 1")
+
+
+def damaged(job: Job) -> Job:
+    """Return a job whose row is not one that this program wrote, as failed: submitting it again writes it anew."""
+    return replace(
+        job, state="failed", attempts=0, owner="", lease_until=0.0, progress="", reason=DAMAGED_ROW, result=""
+    )
+
+
+DAMAGED_ROW = "The stored job is damaged. Submit it again."
+"""Reason of a job whose row cannot be read."""
+
+
+def unknown_after(after: str) -> InvalidInput:
+    """Return the refusal of a page behind a job that is not stored."""
+    return InvalidInput("after", after, "the id of a job that is stored", "Start from the first page again.")
 
 
 class Jobs:
@@ -304,7 +375,8 @@ class Jobs:
         self, kinds: Collection[str] | None, max_seconds: float | None
     ) -> tuple[Select[tuple[str]], Select[tuple[str]]]:
         """Return the queries for the id of a job that was abandoned, and of one that waits."""
-        void = or_(JOBS.c.lease_until < self._now, JOBS.c.lease_until > self._now + MAX_LEASE_SECONDS)
+        now = self._now
+        void = or_(JOBS.c.lease_until < now, JOBS.c.lease_until > now + MAX_LEASE_SECONDS)
         conditions = _take_conditions(kinds, max_seconds)
         abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void, *conditions).order_by(JOBS.c.lease_until)
         waiting = select(JOBS.c.id).where(JOBS.c.state == "queued", *conditions).order_by(JOBS.c.created, JOBS.c.id)

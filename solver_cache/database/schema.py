@@ -59,7 +59,7 @@ JOBS = Table(
     Column("seconds", Double, nullable=False),
     Column("trace", Text, nullable=False),
 )
-"""Work that can be waited for: a `solver_cache.jobs.Job` each."""
+"""Work that can be waited for: a `solver_cache.database.jobs.Job` each."""
 
 CLAIMS = Table(
     "darrm_claims",
@@ -92,7 +92,7 @@ WEBHOOKS = Table(
     Column("created", Double, nullable=False),
     Column("updated", Double, nullable=False),
 )
-"""Who is told when a job ends: a `solver_cache.jobs.Webhook` each."""
+"""Who is told when a job ends: a `solver_cache.database.webhooks.Webhook` each."""
 
 
 TAGS = Table(
@@ -102,7 +102,7 @@ TAGS = Table(
     Column("tag", Text, primary_key=True),
     Column("created", Text, nullable=False),
 )
-"""Tags of stored answers, by content key (`solver_cache.designs`): apart from the rows, which no tag can touch."""
+"""Tags of stored answers, by content key (`solver_cache.database.designs`): beside the rows, which no tag can touch."""
 
 
 class DamagedSchema(Exception):

@@ -29,10 +29,8 @@ from solver_cache.database.connection import (
 from solver_cache.database.designs import Designs
 from solver_cache.database.jobs import Jobs
 from solver_cache.database.schema import CLAIMS, SOLUTIONS, TAGS, fill, schema_version
-from solver_cache.errors import DAMAGED, CacheError
-from solver_cache.jobs import MAX_LEASE_SECONDS, check_lease
-from solver_cache.location import MEMORY
-from solver_cache.model import SHAPES, ClaimResult, HitCounter, Row, Stats, columns_of
+from solver_cache.location import DAMAGED, MEMORY, CacheError
+from solver_cache.model import MAX_LEASE_SECONDS, SHAPES, ClaimResult, HitCounter, Row, Stats, check_lease, columns_of
 
 ROWS_PER_PAGE = 200
 """Rows read at a time when all are read: no transaction stays open while a caller thinks."""

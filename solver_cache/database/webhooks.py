@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 from sqlalchemy import Select, delete, func, or_, select, update
 
 from solver_cache.database.connection import Database, insert_new, server_time
-from solver_cache.database.jobs import job_of
+from solver_cache.database.jobs import FINAL_STATES, Job, job_of
 from solver_cache.database.schema import JOBS, WEBHOOKS
-from solver_cache.jobs import FINAL_STATES, WEBHOOK_STATES, Job, Webhook, WebhookState
 
 MAX_DELAY_SECONDS = 86_400.0
 """Longest time between two attempts [s]; a later due time was written by a clock that was wrong."""
+
+WebhookState = Literal["pending", "delivered", "failed"]
+
+WEBHOOK_STATES: tuple[WebhookState, ...] = get_args(WebhookState)
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Webhook: one address that is told when one job ends, as it stood when it was read.
+
+    It is stored beside the jobs, so that a restart forgets none. It waits until its job is over; then it is due, and
+    whoever delivers it *takes* it: that counts the attempt and moves the time of the next one ahead, so a deliverer
+    that dies loses nothing, and each is delivered at least once. Repeated deliveries have one id.
+    """
+
+    id: str  # its name, the same at every attempt
+    job: str  # id of the job
+    client: str  # who asked for it; empty where no key is needed
+    url: str  # where it is sent
+    state: WebhookState  # "pending", "delivered" or "failed" (given up)
+    attempts: int  # how often delivery was begun
+    due: float  # when it is tried next, once its job is over [s since 1970-01-01 UTC]
+    reason: str  # what was wrong with the last attempt, in words; else empty
+    created: float  # when it was asked for [as ``due``]
+    updated: float  # when it last changed [as ``due``]
 
 
 class DatabaseWebhooks:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
 
-from solver_cache.errors import CacheError, ReadOnlyCache
+from solver_cache.location import CacheError, ReadOnlyCache
 from solver_cache.model import ClaimResult, Row
 from solver_cache.store import Store
 from solver_cache.validate import validate_row

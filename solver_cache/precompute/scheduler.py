@@ -24,9 +24,8 @@ from typing import NamedTuple
 from darrm_opt.design.solver import check_backend
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem, real_number, whole_number
-from solver_cache.errors import CacheError
-from solver_cache.jobs import MAX_LEASE_SECONDS
-from solver_cache.model import ClaimResult, Spec, question_record
+from solver_cache.location import CacheError
+from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult, Spec, question_record
 from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
 from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, Executor
 from solver_cache.precompute.plan import Batch, RunPlan

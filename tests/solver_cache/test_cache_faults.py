@@ -16,7 +16,7 @@ from support.paths import ROOT
 
 from darrm_opt import Problem, verify
 from solver_cache import CacheError, DesignSpec, cached_solve, check, nearest, open_store
-from solver_cache.errors import DAMAGED
+from solver_cache.location import DAMAGED
 
 PROBLEMS = [Problem.from_allowance(K=K, m=2, epsilon=0.1) for K in range(3, 30)]
 

@@ -27,7 +27,7 @@ from solver_cache import (
     open_store,
     recall,
 )
-from solver_cache.designs import MAX_TAGS, DesignFilter, StoredDesign
+from solver_cache.database.designs import MAX_TAGS, DesignFilter, StoredDesign
 from solver_cache.model import row_of
 
 PROBLEMS = [

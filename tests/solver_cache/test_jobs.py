@@ -15,9 +15,9 @@ from support.refusals import refused
 
 from darrm_opt import InvalidInput
 from solver_cache import CacheError, Job, Store, open_store
-from solver_cache.database.jobs import Jobs
+from solver_cache.database.jobs import STATES, Jobs
 from solver_cache.database.schema import JOBS
-from solver_cache.jobs import MAX_LEASE_SECONDS, STATES
+from solver_cache.model import MAX_LEASE_SECONDS
 
 PLACES: dict[str, Callable[[Path], str]] = {
     "off": lambda _: "off",

@@ -18,8 +18,7 @@ from darrm_opt.design_spec import digest
 from solver_cache import CORE, CacheError, NoStore, Row, Store, open_store
 from solver_cache.database.connection import Database
 from solver_cache.database.schema import CLAIMS
-from solver_cache.jobs import MAX_LEASE_SECONDS
-from solver_cache.model import ClaimResult
+from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult
 
 
 def memory(_: Path) -> Store:

@@ -18,7 +18,7 @@ from darrm_opt.tables.group_solver import GroupObjective, GroupTruth, solve_grou
 from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.priors import Dirichlet
 from solver_cache import check, open_store, validate_row
-from solver_cache.designs import DesignFilter
+from solver_cache.database.designs import DesignFilter
 from solver_cache.model import Row, row_of, search_columns
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan

@@ -17,7 +17,7 @@ from darrm_opt.design_spec import DesignSpec, canonical_json, digest
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
 from darrm_opt.tables.record import TableSpec
 from solver_cache import Store, cached_table, check, keep, nearest, open_store, validate_row
-from solver_cache.designs import DesignFilter
+from solver_cache.database.designs import DesignFilter
 from solver_cache.model import Row, row_of
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan

@@ -14,7 +14,7 @@ from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from solver_cache import Store
-    from solver_cache.designs import DesignFilter
+    from solver_cache.database.designs import DesignFilter
 
 
 def cache_ls(
@@ -34,7 +34,7 @@ def cache_ls(
     With --newest, or any choice of which, only answers of this version are listed, the newest first.
     """
     from darrm_opt.errors import InvalidInput
-    from solver_cache.designs import DesignFilter
+    from solver_cache.database.designs import DesignFilter
 
     criteria = {name: number(text) for name, text in (("K", K), ("epsilon", epsilon), ("m", m)) if text is not None}
     for name, value in criteria.items():

@@ -12,7 +12,7 @@ from api.routes.jobs import event_stream
 from api.schemas import DesignRequest
 from api.service.jobs import JobUpdate
 from darrm_opt.design_spec import canonical_json
-from solver_cache.jobs import Job, State
+from solver_cache.database.jobs import Job, State
 
 ASKED = DesignRequest(K=5, m=2, epsilon=0.5)
 

@@ -10,7 +10,7 @@ from typing import Any
 from api.errors.problem_details import ShuttingDown
 from api.service.jobs import JobEvents
 from solver_cache import open_store
-from solver_cache.jobs import Job
+from solver_cache.database.jobs import Job
 
 
 def running_job() -> tuple[Job, JobEvents]:

@@ -3,7 +3,7 @@
 Notation: ``K`` voters; each is (ε, Δ)-DP (``voter``); the release must be (mε, δ)-DP (``target``);
 one record can influence at most ``affected`` voters.
 
-Numbers are canonical (`darrm_opt.decimal_grid`): 3·0.1 and 0.3 are one problem, and what is between two points of the
+Numbers are canonical (`darrm_opt.decimals`): 3·0.1 and 0.3 are one problem, and what is between two points of the
 grid moves to the side of the stronger guarantee: voters less private, release more private. What the design proves, it
 proves for `Problem.strictest`, the far end of the noise that was forgiven, so no input that rounds to a problem is
 promised more than was proved. How good an answer can be it proves for `Problem.loosest`, so no input that rounds to a
@@ -21,7 +21,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from darrm_opt.decimal_grid import (
+from darrm_opt.decimals import (
     DELTA_GRID,
     DOWN,
     EPSILON_NOISE,
@@ -32,9 +32,9 @@ from darrm_opt.decimal_grid import (
     grid_delta,
     grid_point,
     grid_step,
+    out_of_range,
 )
 from darrm_opt.errors import InvalidInput, UnsafeArithmetic
-from darrm_opt.number_text import out_of_range
 
 MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""

@@ -28,7 +28,7 @@ from api.responses import json_response, pending_response
 from api.service.design_service import DesignService, Pending
 from api.settings import Settings
 from api.tasks.answers import AnswerTask, answer_model
-from darrm_opt.number_text import number_in, out_of_range
+from darrm_opt.decimals import number_in, out_of_range
 from solver_cache.task_loop import PoolFunction
 
 MAX_FIELDS = 64

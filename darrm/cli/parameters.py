@@ -461,7 +461,7 @@ def number(text: str | None) -> Any:
     >>> number("11"), number("1e-4"), number("inf"), number("a"), number(None)
     (11, 0.0001, inf, 'a', None)
     """
-    from darrm_opt.number_text import number_in
+    from darrm_opt.decimals import number_in
 
     value = None if text is None else number_in(text)
     return text if value is None else value

@@ -25,7 +25,7 @@ from darrm_opt.accounting.total import (
     estimated_total,
     optimal_total_of_profile,
 )
-from darrm_opt.decimal_grid import floor_delta, floor_point
+from darrm_opt.decimals import floor_delta, floor_point
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import down

@@ -26,7 +26,7 @@ from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import cheapest_total, estimated_total
-from darrm_opt.decimal_grid import DELTA_GRID, GRID_DIGITS
+from darrm_opt.decimals import DELTA_GRID, GRID_DIGITS
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution

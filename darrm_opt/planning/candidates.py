@@ -25,7 +25,7 @@ from darrm_opt.accounting.mixture import (
 )
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import cheapest_total, estimated_total
-from darrm_opt.decimal_grid import GRID_DIGITS
+from darrm_opt.decimals import GRID_DIGITS
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.report import guarantee, text_above
 from darrm_opt.design.solution import Solution

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from darrm_opt.decimals import out_of_range
 from darrm_opt.errors import InvalidInput
-from darrm_opt.number_text import out_of_range
 
 MAX_VALUES = 1_000_000
 """Values of one quantity: a range with more is a slip."""

@@ -18,7 +18,7 @@ from support.refusals import refused
 from support.strategies import ProblemCase, problem_cases
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
-from darrm_opt.decimal_grid import DELTA_GRID_FROM, GRID_DIGITS
+from darrm_opt.decimals import DELTA_GRID_FROM, GRID_DIGITS
 from darrm_opt.problem import MAX_TARGET_EPSILON
 
 ALLOWANCES = [0.25, 0.5, 1, 1.5, 2, 3, 4.5, 5, 7, 11, 20]

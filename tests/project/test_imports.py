@@ -29,10 +29,9 @@ LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
     {
         "_version",
-        "decimal_grid",
+        "decimals",
         "durable_file",
         "errors",
-        "number_text",
         "optional_packages",
         "process",
         "rounding",

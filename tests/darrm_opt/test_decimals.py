@@ -10,7 +10,7 @@ import pytest
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem
-from darrm_opt.number_text import double_in, number_in, out_of_range
+from darrm_opt.decimals import double_in, number_in, out_of_range
 from darrm_opt.problem import MAX_VOTERS
 
 

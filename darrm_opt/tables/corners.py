@@ -43,6 +43,9 @@ MAX_LAW_BYTES = 800 * 2**20
 BLOCK_NUMBERS = 250_000
 """Losses that are computed at once: 2 MB, what a processor's cache holds."""
 
+PRODUCT_TERMS = 250_000
+"""Products of one call of BLAS: above 262,144 OpenBLAS starts threads of its own, beside those of the sweep."""
+
 KEY_BLOCK = 500_000
 """Keys that are compared at once."""
 
@@ -312,6 +315,8 @@ class Corners:
             (problem.classes + 3) * problem.K + 2 * sum(self.cells.widths) + len(problem.groups) + problem.outputs + 16
         )
         self.relative = 1.01 * steps * UNIT_ROUNDOFF
+        # Between two classes Pr[1] is 1 − Pr[0], and so are the losses of the second: they are not computed.
+        self._seen = 1 if self.problem.outputs == 2 else self.problem.outputs
         self._last = np.empty((0, 0))
         if len(self.laws) > 1:
             last = [law for g, law in enumerate(self.laws) if g != self.reduced][-1]
@@ -323,7 +328,7 @@ class Corners:
         return math.prod(len(law.multisets) for law in self.laws)
 
     def _losses(self, table: Array, start: int, rows: int) -> Array:
-        """Return e^−ε·Pr[o | before] − Pr[o | after] at a block of the reduced group's multisets."""
+        """Return e^−ε·Pr[o | before] − Pr[o | after] at a block of the reduced group's multisets, of all `_seen` o."""
         lead = self.laws[self.reduced]
         others = [law for g, law in enumerate(self.laws) if g != self.reduced]
         part = slice(start, start + rows)
@@ -338,7 +343,27 @@ class Corners:
                 contracted = np.moveaxis(np.tensordot(contracted, getattr(law, side), axes=(axis, 1)), -1, axis)
             sides.append(np.moveaxis(contracted, -1, 0))
         # The last product takes both sides at once: no array of the corners' size is made beside the losses.
-        return np.asarray(np.matmul(np.concatenate(sides, axis=-1), self._last))
+        both = np.ascontiguousarray(np.concatenate(sides, axis=-1))
+        losses = np.empty((*both.shape[:-1], self._last.shape[1]))
+        width = max(1, PRODUCT_TERMS // (both.shape[-2] * both.shape[-1]))
+        for tile in range(0, self._last.shape[1], width):
+            np.matmul(both, self._last[:, tile : tile + width], out=losses[..., tile : tile + width])
+        return losses
+
+    def _excesses(self, losses: Array) -> Array:
+        """Return the largest Σ losses − e^−ε·δ of a set of outputs that is not empty, the first axis being outputs."""
+        if self._seen < self.problem.outputs:
+            excess = (self.inverse - 1.0) - losses[0]
+            np.maximum(excess, losses[0], out=excess)
+        else:
+            excess, top = np.maximum(losses[0], 0.0), losses[0].copy()
+            for of_output in losses[1:]:
+                excess += np.maximum(of_output, 0.0)
+                np.maximum(top, of_output, out=top)
+            # Of the sets that are not empty: no rounding is to be charged to the empty one.
+            excess += np.minimum(top, 0.0, out=top)
+        excess -= self.limit
+        return excess
 
     def _too_many(self, start: int, rows: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
         """Return which corners of a block move more voters than one record can, or None if none does."""
@@ -359,19 +384,13 @@ class Corners:
         """
         groups, outputs = len(self.laws), self.problem.outputs
         order = [self.reduced, *(g for g in range(groups) if g != self.reduced)]
-        table = np.moveaxis(chances.reshape(*self.cells.widths, outputs), self.reduced, 0)
+        table = np.moveaxis(chances.reshape(*self.cells.widths, outputs)[..., : self._seen], self.reduced, 0)
         lead, others = len(self.laws[self.reduced].multisets), [len(self.laws[g].multisets) for g in order[1:]]
         rows = max(1, BLOCK_NUMBERS // (max(math.prod(others), math.prod(table.shape[1:-1])) * outputs))
 
         def search(start: int) -> tuple[float, Array, Index, Any, Any]:
             losses = self._losses(table, start, rows)
-            loss, top = np.maximum(losses[0], 0.0), losses[0].copy()
-            for of_output in losses[1:]:
-                loss += np.maximum(of_output, 0.0)
-                np.maximum(top, of_output, out=top)
-            # Of the sets that are not empty: no rounding is to be charged to the empty one.
-            loss += np.minimum(top, 0.0, out=top)
-            loss -= self.limit
+            loss = self._excesses(losses)
             too_many = self._too_many(start, rows)
             if too_many is not None:
                 loss[too_many] = -math.inf
@@ -383,7 +402,9 @@ class Corners:
             first = np.flatnonzero(excess > above) * flat.shape[1] + best[excess > above]
             more = np.flatnonzero(flat > max(above, 0.5 * worst)) if worst > above else first
             hits = np.union1d(first, more) if more.size <= most else first
-            found = losses.reshape(outputs, -1)[:, hits].T
+            found = losses.reshape(self._seen, -1)[:, hits].T
+            if self._seen < outputs:
+                found = np.hstack([found, (self.inverse - 1.0) - found])
             highest = found.max(axis=1, initial=-math.inf, keepdims=True)
             sets = (found > 0) | ((found == highest) & (highest <= 0))
             places = np.array(np.unravel_index(hits, loss.shape))

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.backends import open_backend
+from darrm_opt.design.backends import Outcome, open_backend
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
@@ -258,10 +258,16 @@ class _Program:
             )
             for o in range(cells.outputs)
         ]
-        self.backend = open_backend(backend, count)
-        self.sums = np.zeros((len(cells.first), count))
-        self.sums[cells.owners, np.arange(count)] = cells.multiplicities
-        self.backend.add(self.sums, np.ones(len(self.sums)))
+        # Between two classes a table is d = x[0] − x[1] in [−1, 1], one number an orbit (none where both have the same
+        # counts): the backend sees (1 + d)/2, half as many variables, and needs no sums.
+        self.pairs = cells.starts[np.bincount(cells.owners) == 2] if cells.outputs == 2 else None
+        self.backend = open_backend(backend, count if self.pairs is None else len(self.pairs))
+        self.sums = 0
+        if self.pairs is None:
+            sums = np.zeros((len(cells.first), count))
+            sums[cells.owners, np.arange(count)] = cells.multiplicities
+            self.backend.add(sums, np.ones(len(sums)))
+            self.sums = len(sums)
         self._rows_of: dict[bytes, tuple[Index, Array]] = {}
         self._idle = np.zeros(0, dtype=np.intp)
 
@@ -280,25 +286,40 @@ class _Program:
         if new:
             before, after = laws_at(self.problem, self.corners.maps, self.corners.multisets(found[new]))
             chosen = sets[new].astype(np.float64)
-            self.backend.add(*self._rows(before, after, chosen, self.corners.inverse, self.corners.limit))
+            rows, limits = self._rows(before, after, chosen, self.corners.inverse, self.corners.limit)
+            if self.pairs is not None:  # entries of the two classes differ in sign alone
+                rows = rows[:, self.pairs]
+                rows, limits = 2 * rows, limits + rows.sum(axis=1)
+            self.backend.add(rows, limits)
         return len(self) - before_adding
+
+    def solve(self, weights: Array, seconds: float | None) -> Outcome:
+        """Return the backend's outcome, with x in place of its variables."""
+        if self.pairs is None:
+            outcome = self.backend.solve(weights, seconds)
+            return outcome._replace(upper_half=np.clip(outcome.upper_half, 0.0, 1.0))
+        outcome = self.backend.solve(2 * weights[self.pairs], seconds)
+        d = np.clip(2 * outcome.upper_half - 1, -1.0, 1.0)
+        x = np.zeros(weights.size)
+        x[self.pairs], x[self.pairs + 1] = np.maximum(d, 0.0), np.maximum(-d, 0.0)
+        return outcome._replace(upper_half=x)
 
     def drop_idle(self, multipliers: Array) -> Array:
         """Drop rows that no longer bind, where there are many; return the multipliers of those that stay."""
         # Rows are dense, one number a cell, and most bind for a few rounds only. Should the corner of a dropped row be
         # violated, a sweep finds it again.
-        y = multipliers[len(self.sums) :]
+        y = multipliers[self.sums :]
         idle = np.zeros(len(y), dtype=np.intp)
         idle[: len(self._idle)] = self._idle
         self._idle = np.where(y > 0, 0, idle + 1)
         if len(y) <= ROWS_PER_CELL * len(self.cells.owners):
-            return multipliers
+            return y
         stay = self._idle < IDLE_ROUNDS
         if not stay.all():
-            self.backend.drop(np.flatnonzero(~stay) + len(self.sums))
+            self.backend.drop(np.flatnonzero(~stay) + self.sums)
             self._rows_of = {k: v for (k, v), keep in zip(self._rows_of.items(), stay.tolist(), strict=True) if keep}
             self._idle = self._idle[stay]
-        return np.concatenate([multipliers[: len(self.sums)], y[stay]])
+        return np.asarray(y[stay])
 
     def _rows(self, before: Array, after: Array, sets: Array, inverse: float, limit: float) -> tuple[Array, Array]:
         # What is left of 1 is shared by all outputs: a set's chance is Σ x over it and its share of the rest, so the
@@ -313,33 +334,30 @@ class _Program:
     def bound(self, weights: Array, multipliers: Array) -> float:
         """Return a proven bound on weights·x over every private table, for the loosest reading of the problem.
 
-        Guarantees: Never below the optimum, whatever the multipliers (negative ones become 0): rounding is added.
+        Guarantees: Never below the optimum, whatever the rows' multipliers (negative ones become 0): rounding is added.
         """
-        multipliers = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)
-        sums, y = multipliers[: len(self.sums)], multipliers[len(self.sums) :]
+        y = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)
         rows, limits = np.zeros((0, weights.size)), np.zeros(0)
         voters, target = self.problem.loosest
         inverse = math.exp(-target.epsilon)
-        if y.any():
-            # The rows that bind are made again for the loosest reading: the program's are those of the strictest.
-            used = np.flatnonzero(y)
-            y = y[used]
+        # The rows that bind are made again for the loosest reading: the program's are those of the strictest.
+        used = np.flatnonzero(y)
+        y = y[used]
+        if len(y):
             known = list(self._rows_of.values())
             corners = np.array([known[i][0] for i in used.tolist()])
             sets = np.array([known[i][1] for i in used.tolist()])
             maps = [voter_maps(voter, self.cells.classes) for voter in voters]
             before, after = laws_at(self.problem, maps, self.corners.multisets(corners))
             rows, limits = self._rows(before, after, sets, inverse, target.delta * inverse)
-        else:
-            y = np.zeros(0)
-        charged = rows.T @ y + self.sums.T @ sums
+        charged = rows.T @ y
         # A row as computed differs from the true one by ``relative`` of its parts, which x ≤ 1 in sum charges at most
         # (1 + e^−ε) of; then the roundings of the sums above, each entry's terms in ulps.
-        terms = (
-            (len(y) + len(sums) + 8) * 2 * UNIT_ROUNDOFF * (np.abs(weights) + np.abs(rows).T @ y + self.sums.T @ sums)
-        )
+        terms = (len(y) + 8) * 2 * UNIT_ROUNDOFF * (np.abs(weights) + np.abs(rows).T @ y)
         slack = 2 * self.corners.relative * (1 + inverse) * float(y.sum())
-        parts = [*np.maximum(weights - charged + terms, 0.0).tolist(), *(limits * y).tolist(), *sums.tolist()]
+        # What an orbit's x, with Σ multiplicity·x ≤ 1, can gain beyond the charge: its best cell's, for the whole of 1.
+        gains = np.maximum.reduceat((weights - charged + terms) / self.cells.multiplicities, self.cells.starts)
+        parts = [*np.maximum(gains, 0.0).tolist(), *(limits * y).tolist()]
         return math.fsum(parts) * (1 + 8 * UNIT_ROUNDOFF) + slack * (1 + len(parts) * UNIT_ROUNDOFF)
 
 
@@ -376,19 +394,19 @@ def solve_groups(
     corners = corners_of(problem)
     program = _Program(problem, corners, backend)
     x = inside = np.zeros(weights.size)
-    multipliers = np.zeros(len(program.sums))
+    multipliers = np.zeros(0)
     status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
     while rounds < MAX_ROUNDS:
         left = deadline - time.perf_counter()
         if left <= 0:
             status = Status.TIME_LIMIT
             break
-        outcome = program.backend.solve(asked, None if left == math.inf else left)
+        outcome = program.solve(asked, None if left == math.inf else left)
         rounds, iterations = rounds + 1, iterations + outcome.iterations
         if outcome.status is not Status.OPTIMAL:
             status = outcome.status
             break
-        x = np.clip(outcome.upper_half, 0.0, 1.0)
+        x = outcome.upper_half
         multipliers = program.drop_idle(outcome.multipliers)
         # While the best private table is far below, cuts are sought on the way to it: they are deeper.
         share = STEP_INWARD if float(asked @ (x - inside)) > NEAR else 0.0

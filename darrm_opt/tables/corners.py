@@ -363,7 +363,7 @@ class Corners:
             # Of the sets that are not empty: no rounding is to be charged to the empty one.
             excess += np.minimum(top, 0.0, out=top)
         excess -= self.limit
-        return excess
+        return np.asarray(excess)
 
     def _too_many(self, start: int, rows: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
         """Return which corners of a block move more voters than one record can, or None if none does."""

@@ -127,7 +127,7 @@ def measured(point: Point, limit: float = LIMIT) -> Measured:
     """Design for one problem."""
     from darrm_opt import solve
     from darrm_opt.answers.running_time import solve_seconds
-    from darrm_opt.design_spec import DesignSpec
+    from darrm_opt.record import DesignSpec
 
     problem = point.problem
     estimate = solve_seconds(DesignSpec(problem))

@@ -31,10 +31,10 @@ from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.inverse import DIGITS, Parameter
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.record import DesignSpec
 
 if TYPE_CHECKING:
     import ssl

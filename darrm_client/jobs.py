@@ -13,9 +13,9 @@ from darrm_opt.answers import design
 from darrm_opt.answers.verification import VerifiedAnswer, member, members, verify_answer
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Shape
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.problem import Problem
+from darrm_opt.record import DesignSpec
 
 if TYPE_CHECKING:
     from darrm_client.connect import ClientBackend

@@ -30,10 +30,16 @@ from darrm_opt.answers import DRAW
 from darrm_opt.answers.plurality import design_plurality, group_spec, plurality_to_dict, stored_groups, table_to_dict
 from darrm_opt.answers.verification import certificate_to_dict, certify
 from darrm_opt.design.solution import Solution
-from darrm_opt.design_spec import CORE, DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Problem
-from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
+from darrm_opt.record import (
+    CORE,
+    DesignSpec,
+    problem_from_record,
+    problem_record,
+    solution_from_record,
+    solution_record,
+)
 from darrm_opt.tables.group_record import solution_record as group_solution_record
 from darrm_opt.tables.group_solver import GroupSolution
 from darrm_opt.tables.priors import PluralityObjective, parse_prior

@@ -30,10 +30,9 @@ from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.solution import Solution, Status
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.record import solution_from_record
+from darrm_opt.record import DesignSpec, solution_from_record
 
 TOLERANCE = 1e-9
 """Largest difference between a recorded and a recomputed number: sums in another order, on another machine, are 1e-13

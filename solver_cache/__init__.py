@@ -12,7 +12,7 @@ Importing this package is cheap: SQLAlchemy is imported by `open_store`, and not
 
 from typing import TYPE_CHECKING, Any
 
-from darrm_opt.design_spec import CORE, DesignSpec
+from darrm_opt.record import CORE, DesignSpec
 from solver_cache.location import CacheError, ReadOnlyCache, cache_url
 from solver_cache.model import Decision, Row
 from solver_cache.nearest import Nearest, nearest

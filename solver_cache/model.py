@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_opt.design.solution import Solution
-from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.errors import DarrmError, InvalidInput
-from darrm_opt.record import FORMAT, problem_record, solution_record
+from darrm_opt.record import CORE, FORMAT, DesignSpec, canonical_json, digest, problem_record, solution_record
 from darrm_opt.reprove import read_solution, reprove
 from darrm_opt.tables import group_record, group_table
 from darrm_opt.tables import record as tables

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.design.solution import Solution
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import NotPrivate
 from darrm_opt.problem import Problem
-from darrm_opt.record import problem_record, solution_record
+from darrm_opt.record import DesignSpec, problem_record, solution_record
 from darrm_opt.reprove import ReproofFailed, reprove, reprove_implied
 from solver_cache.model import Row, search_columns
 from solver_cache.store import Store

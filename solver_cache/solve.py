@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar, overload
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solution import Solution, Status, Watcher
 from darrm_opt.design.solver import Method, Shape, check_choices, solve
-from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.problem import Problem
+from darrm_opt.record import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.group_solver import AnyGroupObjective, GroupSolution, solve_groups
 from darrm_opt.tables.groups import GroupProblem

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.optional_packages import needed_by
+from darrm_opt.record import DesignSpec
 from solver_cache.location import MEMORY, OFF
 from solver_cache.model import ClaimResult, HitCounter, Row, Stats
 

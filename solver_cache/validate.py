@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
 from darrm_opt.design.solution import Solution
-from darrm_opt.design_spec import CORE, DesignSpec, digest
 from darrm_opt.errors import NotPrivate
+from darrm_opt.record import CORE, DesignSpec, digest
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.group_solver import GroupSolution

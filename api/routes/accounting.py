@@ -28,10 +28,9 @@ from darrm_opt.answers.running_time import (
     plan_account_seconds,
     plan_seconds,
 )
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy
-from darrm_opt.record import problem_record
+from darrm_opt.record import DesignSpec, problem_record
 
 router = create_router("accounting")
 

@@ -45,11 +45,10 @@ from darrm_opt.answers.running_time import (
     profile_seconds,
     tradeoff_seconds,
 )
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES
-from darrm_opt.record import problem_from_record, problem_record
+from darrm_opt.record import DesignSpec, problem_from_record, problem_record
 
 router = create_router("curves")
 

@@ -28,9 +28,9 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.design.objective import Objective
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
+from darrm_opt.record import DesignSpec
 
 MAX_QUERIES = 10**9
 """Most releases of one account, as in the core."""

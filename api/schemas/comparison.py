@@ -16,11 +16,11 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.design.objective import Objective
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.option import MECHANISMS
 from darrm_opt.problem import FRESH
+from darrm_opt.record import DesignSpec
 
 
 class CompareRequest(TotalRequest):

@@ -28,10 +28,10 @@ from api.schemas.fields import (
     one_of,
 )
 from darrm_opt.answers.curves import allowance_grid
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning.baselines import BASELINES
 from darrm_opt.problem import MAX_TARGET_EPSILON
+from darrm_opt.record import DesignSpec
 
 DEFAULT_ALLOWANCES = 25
 """Number of allowances of a trade-off, by default."""

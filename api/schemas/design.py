@@ -32,9 +32,9 @@ from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
+from darrm_opt.record import DesignSpec
 
 MAX_SCENARIO_VOTERS = 100_000
 """Most scenarios times voters of an objective over scenarios.

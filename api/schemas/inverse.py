@@ -23,7 +23,7 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.design.inverse import DIGITS, MAX_DIGITS, MIN_DIGITS, Parameter, problem_at
-from darrm_opt.design_spec import DesignSpec
+from darrm_opt.record import DesignSpec
 
 
 class LeastRequest(RequestModel):

@@ -25,8 +25,8 @@ from api.settings import Settings
 from api.tasks.answers import read_task
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Task
-from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import SolveFailed
+from darrm_opt.record import canonical_json
 from solver_cache.database.jobs import PAGE_SIZE, Job, State
 from solver_cache.location import CacheError
 from solver_cache.process_pool import TaskTimeout

@@ -26,8 +26,8 @@ from typing import Any
 
 from api.observability import traces
 from api.tasks.task import ProgressCallback, RunInThread
-from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import DarrmError
+from darrm_opt.record import canonical_json
 from solver_cache.database.jobs import Job, Jobs
 from solver_cache.location import CacheError
 from solver_cache.process_pool import PoolClosed

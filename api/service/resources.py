@@ -22,8 +22,8 @@ from api.settings import Settings
 from api.tasks.answers import KINDS, read_task
 from api.tasks.design import STORED, DesignTask, load_libraries
 from api.tasks.task import ProgressCallback, RunInThread, Task, TaskContext
-from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import SolveFailed
+from darrm_opt.record import canonical_json
 from solver_cache.database.connection import Database
 from solver_cache.database.jobs import DAMAGED_ROW, Job, Jobs
 from solver_cache.location import ELSEWHERE, CacheError

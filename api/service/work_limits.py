@@ -12,8 +12,8 @@ from api.errors.problem_details import Overloaded, TooManyJobs, WorkLimitExceede
 from api.settings import Settings
 from api.tasks.task import RunInThread, Task
 from darrm_opt.answers.running_time import design_memory, estimate_cost
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
+from darrm_opt.record import DesignSpec
 from solver_cache.database.jobs import Job, Jobs
 from solver_cache.location import CacheError
 

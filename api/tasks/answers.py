@@ -40,7 +40,7 @@ from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Limits, ProgressCallback, Task, TaskContext, recheck_result
 from darrm_opt.answers import accounting, cost, plurality, verification
 from darrm_opt.answers.curves import compute_profile
-from darrm_opt.design_spec import CORE, canonical_json, digest
+from darrm_opt.record import CORE, canonical_json, digest
 from solver_cache.database.jobs import Job
 from solver_cache.model import Spec
 from solver_cache.solve import load_records, save_records

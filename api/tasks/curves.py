@@ -11,8 +11,7 @@ from typing import Any
 from api.tasks.design import recheck
 from darrm_opt.answers.curves import POINT_FIELDS, tradeoff_answer
 from darrm_opt.answers.verification import verify_least
-from darrm_opt.design_spec import DesignSpec
-from darrm_opt.record import problem_from_record, solution_from_record, solution_record
+from darrm_opt.record import DesignSpec, problem_from_record, solution_from_record, solution_record
 from solver_cache.task_loop import Report
 
 

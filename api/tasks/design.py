@@ -24,10 +24,16 @@ from darrm_opt.design.certificate import certify as prove_by_scaling
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status
 from darrm_opt.design.solver import Method, check_choices, solve
-from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
-from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
+from darrm_opt.record import (
+    DesignSpec,
+    canonical_json,
+    problem_from_record,
+    problem_record,
+    solution_from_record,
+    solution_record,
+)
 from solver_cache.model import row_of
 from solver_cache.nearest import Nearest, nearest
 from solver_cache.solve import recall, save_record

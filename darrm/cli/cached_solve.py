@@ -94,8 +94,8 @@ def refuse_slow(
     if problem.K <= MAX_UNCHECKED_K:
         return
     from darrm_opt.answers.running_time import solve_seconds
-    from darrm_opt.design_spec import DesignSpec
     from darrm_opt.problem import Problem
+    from darrm_opt.record import DesignSpec
     from darrm_opt.search import largest_count_between
 
     def expected_seconds(K: int) -> float:

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.record import problem_record
+from darrm_opt.record import DesignSpec, problem_record
 
 Report = Callable[[Any], None]
 """Called now and then by what takes long, with its progress as plain data or None; it may raise to stop the work."""

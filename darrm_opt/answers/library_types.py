@@ -18,7 +18,6 @@ from darrm_opt.design.certificate import verify
 from darrm_opt.design.inverse import LeastParameter, Neighbour, with_agreement
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.design.solution import Statistics, Status
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.noise import NoiseFunction
@@ -26,6 +25,7 @@ from darrm_opt.planning.compare import Comparison, ComparisonRow
 from darrm_opt.planning.option import Option, Plan, Suggestion
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.record import DesignSpec
 from darrm_opt.tables.group_solver import AnyGroupObjective, GroupSolution, GroupStatistics
 from darrm_opt.tables.group_table import table_from_record
 from darrm_opt.tables.problem import PluralityProblem

@@ -27,10 +27,9 @@ from darrm_opt.design.inverse import check_digits
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.record import problem_record
+from darrm_opt.record import DesignSpec, problem_record
 from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.record import TableSpec
 

@@ -20,11 +20,10 @@ from darrm_opt.answers import DRAW, Report
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
 from darrm_opt.design.solution import Solution
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.record import problem_from_record
+from darrm_opt.record import DesignSpec, problem_from_record
 from darrm_opt.reprove import TOLERANCE, ReproofFailed, read_solution, reprove
 
 if TYPE_CHECKING:

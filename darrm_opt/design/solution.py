@@ -217,13 +217,12 @@ class Solution:
         except (ValueError, RecursionError) as err:
             raise reprove.ReproofFailed("record", f"{path} is not JSON: {err}") from err
         claim: Solution = reprove.read_solution(content)
-        solution: Solution = reprove.reprove(claim, _later("design_spec").DesignSpec.of(claim))
+        solution: Solution = reprove.reprove(claim, _later("record").DesignSpec.of(claim))
         return solution
 
 
 _LATER = {
     "baselines": "darrm_opt.planning.baselines",
-    "design_spec": "darrm_opt.design_spec",
     "figures": "darrm_opt.figures",
     "record": "darrm_opt.record",
     "reprove": "darrm_opt.reprove",

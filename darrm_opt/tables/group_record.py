@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from darrm_opt.design.solution import Status
-from darrm_opt.design_spec import CORE, canonical_json, digest
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import real_number, whole_number
+from darrm_opt.record import CORE, canonical_json, digest
 from darrm_opt.reprove import TOLERANCE, ReproofFailed
 from darrm_opt.tables.group_solver import (
     AnyGroupObjective,

@@ -1,7 +1,7 @@
 """Records of plurality rules, and what a table depends on: its specification, content key and re-proof.
 
 Records are plain data that `darrm solve --classes` writes and every reader proves again. As for γ
-(`darrm_opt.design_spec`, `darrm_opt.reprove`): nothing that stands in a record is believed. The rule is proved private
+(`darrm_opt.record`, `darrm_opt.reprove`): nothing that stands in a record is believed. The rule is proved private
 again, exactly as its bits are, and what the record claims beside it is held against the rule. One claim rests on
 whoever solved it: that no private rule is better than `PluralitySolution.upper_bound`.
 """
@@ -15,9 +15,9 @@ from typing import Any
 
 from darrm_opt._version import __version__
 from darrm_opt.design.solution import Status
-from darrm_opt.design_spec import CORE, canonical_json, digest
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.record import CORE, canonical_json, digest
 from darrm_opt.reprove import TOLERANCE, ReproofFailed
 from darrm_opt.tables.certificate import PluralityCertificate, verify_rule
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, parse_prior

@@ -16,9 +16,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, select, tuple_
 
-from darrm_opt.design_spec import CORE
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import number_of_voters
+from darrm_opt.record import CORE
 from solver_cache.database.connection import Database, insert_new
 from solver_cache.database.jobs import PAGE_SIZE
 from solver_cache.database.schema import SOLUTIONS, TAGS

@@ -67,7 +67,7 @@ class Job:
     """Job: one piece of work, as it stood when it was read.
 
     Attributes:
-        id: content key of what is asked; for kind "gamma" it is `darrm_opt.design_spec.DesignSpec.key`.
+        id: content key of what is asked; for kind "gamma" it is `darrm_opt.record.DesignSpec.key`.
         kind: what sort of work it is.
         request: what is asked, canonical JSON.
         state: "queued", "running", "done", "failed" or "cancelled".

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, select, text, tuple_, update
 from sqlalchemy.sql.elements import ColumnElement
 
-from darrm_opt.design_spec import CORE, DesignSpec
+from darrm_opt.record import CORE, DesignSpec
 from solver_cache.database.connection import (
     Database,
     insert_many,

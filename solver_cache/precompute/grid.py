@@ -42,9 +42,9 @@ from typing import Any, cast
 from darrm_opt.decimals import double_in
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solver import Shape
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.record import DesignSpec
 from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.group_solver import GroupTruth, as_group_objective
 from darrm_opt.tables.groups import GroupProblem, VoterGroup

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from darrm_opt.design.schedule import is_expensive
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.problem import Problem
+from darrm_opt.record import DesignSpec
 from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.record import TableSpec
 from solver_cache.model import Spec

@@ -17,9 +17,9 @@ from typing import Any
 from darrm_opt.design.constraint import Counts
 from darrm_opt.design.solution import Solution, Status
 from darrm_opt.design.solver import solve, solve_warm
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem
+from darrm_opt.record import DesignSpec
 from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.group_solver import solve_groups
 from darrm_opt.tables.record import TableSpec

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from darrm_opt.design_spec import canonical_json
+from darrm_opt.record import canonical_json
 from solver_cache.model import Row
 from solver_cache.tables.entry import (
     COLUMNS,

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt._version import __version__
-from darrm_opt.design_spec import CORE, canonical_json, digest
 from darrm_opt.errors import DarrmError
-from darrm_opt.record import FORMAT
+from darrm_opt.record import CORE, FORMAT, canonical_json, digest
 from solver_cache.model import Row, kind_of_record
 
 TABLE = 1

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from darrm_opt.design_spec import canonical_json
 from darrm_opt.optional_packages import require
+from darrm_opt.record import canonical_json
 from solver_cache.model import Row
 from solver_cache.tables.entry import (
     COLUMNS,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from darrm_opt.design_spec import canonical_json
+from darrm_opt.record import canonical_json
 from solver_cache.model import Row, SearchColumns
 from solver_cache.model import columns_of as asked_columns
 from solver_cache.store import open_store

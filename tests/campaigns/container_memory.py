@@ -32,7 +32,7 @@ from api.server.container_limits import solver_memory
 from campaigns.pages import write_part
 from darrm_opt import Problem
 from darrm_opt.answers.running_time import design_memory
-from darrm_opt.design_spec import DesignSpec
+from darrm_opt.record import DesignSpec
 
 PART = "## Memory of the examples of deployment"
 """Heading of this campaign's part of the page."""

@@ -35,8 +35,8 @@ from support.service import Service, children
 
 from api.access.keys import create_key
 from campaigns.pages import write_part
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.problem import Problem
+from darrm_opt.record import DesignSpec
 
 PART = "## A day of mixed load"
 """Heading of this campaign's part of the page."""

@@ -16,9 +16,8 @@ from darrm_opt import InvalidInput, NotPrivate, NotProven, Privacy, Problem, sol
 from darrm_opt._version import __version__
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.solution import Status
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import BackendUnavailable, DarrmError
-from darrm_opt.record import solution_record
+from darrm_opt.record import DesignSpec, solution_record
 from darrm_opt.reprove import TOLERANCE, ReproofFailed, check_utility, read_solution, reprove, reprove_implied
 from solver_cache import CacheError, ReadOnlyCache
 

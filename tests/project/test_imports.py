@@ -41,7 +41,7 @@ LAYERS = (
     {"inversion"},
     {"design"},
     {"record"},
-    {"design_spec", "reprove", "accounting"},
+    {"reprove", "accounting"},
     {"tables"},
     {"mechanisms"},
     {"bagging", "release"},

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support.paths import DATA
 from support.stores import STORE_URLS
 
-import darrm_opt.design_spec
+import darrm_opt.record
 import solver_cache.solve
 from darrm_opt import BackendUnavailable, InvalidInput, NotPrivate, Privacy, Problem, verify
 from darrm_opt.design.cutting_planes import CuttingPlanes
@@ -26,8 +26,7 @@ from darrm_opt.design.objective import Objective, shared
 from darrm_opt.design.scenarios import over_scenarios
 from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve
-from darrm_opt.design_spec import canonical_json, digest
-from darrm_opt.record import solution_record
+from darrm_opt.record import canonical_json, digest, solution_record
 from solver_cache import (
     CORE,
     CachedSolution,
@@ -127,9 +126,9 @@ def test_everything_that_changes_the_answer_changes_the_key(monkeypatch: pytest.
         DesignSpec(Problem(11, voter, target), shape="monotone"),
     ]
     keys = {request.key for request in requests}
-    monkeypatch.setattr(darrm_opt.design_spec, "CORE", solver_cache.CORE + 1)
+    monkeypatch.setattr(darrm_opt.record, "CORE", solver_cache.CORE + 1)
     keys.add(DesignSpec(Problem(11, voter, target)).key)
-    monkeypatch.setattr(darrm_opt.design_spec, "FORMAT", 2)
+    monkeypatch.setattr(darrm_opt.record, "FORMAT", 2)
     keys.add(DesignSpec(Problem(11, voter, target)).key)
     assert len(keys) == len(requests) + 2
     assert all(len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys)

@@ -20,7 +20,7 @@ from support.paths import ROOT
 
 import solver_cache.database.connection
 from darrm_opt import Problem, verify
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 from solver_cache import CacheError, DesignSpec, Row, Store, cached_solve, check, open_store, validate_row
 from solver_cache.database.connection import insert_new
 from solver_cache.database.schema import MIGRATIONS, SOLUTIONS
@@ -254,7 +254,7 @@ def test_two_processes_that_write_the_same_keys_both_succeed_and_agree(tmp_path:
 WRITER = """
 import sys
 from solver_cache import Row, open_store
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 store = open_store(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()

@@ -25,7 +25,7 @@ import json, resource, sys
 from pathlib import Path
 from darrm_opt import Problem, verify
 from solver_cache import CacheError, Row, cached_solve, check, open_store
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 folder, how = Path(sys.argv[1]), sys.argv[2]
 url = f"sqlite:///{folder / 'cache.sqlite'}"
 store = open_store(url)

@@ -19,7 +19,7 @@ from support import postgres
 from support.paths import DATA, ROOT
 
 from darrm_opt import Problem
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 from solver_cache import CacheError, ReadOnlyCache, Row, cached_solve, check, open_store
 from solver_cache.database.schema import MIGRATIONS
 

@@ -19,7 +19,7 @@ from support import postgres
 from support.paths import DATA
 
 from darrm_opt import Privacy, Problem, verify
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 from solver_cache import CacheError, DesignSpec, Row, cached_solve, check, nearest, open_store, recall
 from solver_cache.database.schema import MIGRATIONS
 
@@ -65,7 +65,7 @@ def records() -> dict[str, str]:
 def answers_of_version_1(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This program as if the answers had not changed since those stores were written, only their schema."""
     for module in (
-        "darrm_opt.design_spec",
+        "darrm_opt.record",
         "solver_cache.model",
         "solver_cache.validate",
         "solver_cache.database.store",

@@ -14,7 +14,7 @@ from support.refusals import refused
 from support.stores import STORE_URLS
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 from solver_cache import (
     CORE,
     CacheError,

@@ -17,7 +17,7 @@ from campaigns.kill_store import looked_at, resumed
 from support.paths import TESTS
 
 from darrm_opt import Problem
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 from solver_cache import DesignSpec, Row, cached_solve, open_store
 
 

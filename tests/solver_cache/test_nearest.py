@@ -18,8 +18,7 @@ import pytest
 from support import postgres
 
 from darrm_opt import Privacy, Problem, Solution, solve, verify
-from darrm_opt.design_spec import canonical_json, digest
-from darrm_opt.record import problem_record, solution_from_record
+from darrm_opt.record import canonical_json, digest, problem_record, solution_from_record
 from solver_cache import (
     DesignSpec,
     Nearest,

@@ -14,7 +14,7 @@ from support import postgres
 from support.waiting import until
 
 from darrm_opt import Problem, verify
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 from solver_cache import CacheError, Row, Store, cached_solve, check, open_store
 from solver_cache.database.schema import MIGRATIONS
 

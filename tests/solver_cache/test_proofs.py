@@ -9,7 +9,7 @@ import pytest
 
 from darrm_opt import Problem, solve
 from darrm_opt.design.solution import Solution
-from darrm_opt.design_spec import DesignSpec, digest
+from darrm_opt.record import DesignSpec, digest
 from darrm_opt.reprove import reprove
 from solver_cache import keep, model, open_store, validate, validate_row
 from solver_cache.model import Row

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from support import postgres
 from support.refusals import refused
 
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 from solver_cache import CORE, CacheError, NoStore, Row, Store, open_store
 from solver_cache.database.connection import Database
 from solver_cache.database.schema import CLAIMS

@@ -12,7 +12,7 @@ import pytest
 
 from darrm_opt import InvalidInput, Privacy
 from darrm_opt.answers.running_time import solve_seconds
-from darrm_opt.design_spec import canonical_json, digest
+from darrm_opt.record import canonical_json, digest
 from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.group_solver import GroupObjective, GroupTruth, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of

@@ -13,8 +13,8 @@ import pytest
 
 from darrm_opt import InvalidInput, Privacy, Problem
 from darrm_opt.answers.running_time import solve_seconds
-from darrm_opt.design_spec import DesignSpec, canonical_json, digest
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
+from darrm_opt.record import DesignSpec, canonical_json, digest
 from darrm_opt.tables.record import TableSpec
 from solver_cache import Store, cached_table, check, keep, nearest, open_store, validate_row
 from solver_cache.database.designs import DesignFilter

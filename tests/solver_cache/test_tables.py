@@ -22,7 +22,7 @@ from support.refusals import refused as refused_input
 
 from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import Privacy, Problem, verify
-from darrm_opt.design_spec import canonical_json, digest
+from darrm_opt.record import canonical_json, digest
 from solver_cache import DesignSpec, Row, Store, cached_solve, open_store, validate_row
 from solver_cache.tables import formats
 from solver_cache.tables.entry import COLUMNS, TableError, columns_of

@@ -175,7 +175,7 @@ def _questions(content: Any, options: ProblemOptions) -> Iterator[tuple[Problem,
 
 def _answer_in(content: dict[str, Any]) -> tuple[Problem, NoiseFunction]:
     """Return the problem and the γ of an answer of `darrm solve`, whose utility must be that of its γ."""
-    from darrm_opt.design_spec import DesignSpec
+    from darrm_opt.record import DesignSpec
     from darrm_opt.reprove import check_utility, read_solution
 
     solution = read_solution(content)

@@ -13,7 +13,7 @@ from api.access import keys
 from api.app import create_app
 from api.settings import Settings
 from darrm_opt import Problem, solve
-from darrm_opt.design_spec import CORE, digest
+from darrm_opt.record import CORE, digest
 from solver_cache import Row
 
 SETTINGS = Settings(cache_url="memory", max_voters=15, wait_seconds=60, solvers=1, rate=0)

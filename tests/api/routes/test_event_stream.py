@@ -11,7 +11,7 @@ from api.errors.problem_details import ShuttingDown
 from api.routes.jobs import event_stream
 from api.schemas import DesignRequest
 from api.service.jobs import JobUpdate
-from darrm_opt.design_spec import canonical_json
+from darrm_opt.record import canonical_json
 from solver_cache.database.jobs import Job, State
 
 ASKED = DesignRequest(K=5, m=2, epsilon=0.5)

@@ -18,11 +18,11 @@ from darrm_opt.accounting import Sampling
 from darrm_opt.answers.library_types import table_options_of
 from darrm_opt.answers.plurality import options_to_dict, verify_table
 from darrm_opt.answers.verification import verify_options, verify_plurality
-from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.planning import plan
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
+from darrm_opt.record import canonical_json, digest
 from darrm_opt.tables.record import TableSpec, problem_record, rule_from_record
 from solver_cache.model import Row
 

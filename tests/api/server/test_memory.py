@@ -21,7 +21,7 @@ from api.server.container_limits import (
 from api.service.work_limits import check_design
 from api.settings import Settings, read_settings
 from darrm_opt import Problem
-from darrm_opt.design_spec import DesignSpec
+from darrm_opt.record import DesignSpec
 
 MEMINFO = "MemTotal:       16384000 kB\nMemFree: 1 kB\n"
 

@@ -24,9 +24,8 @@ from api.tasks import answers, design
 from api.tasks.design import DesignTask, design_gamma
 from darrm_client import DarrmClient, RequestTooLarge
 from darrm_opt import Privacy, Problem, verify
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.mechanisms import mechanism_class
-from darrm_opt.record import problem_from_record
+from darrm_opt.record import DesignSpec, problem_from_record
 
 COMPARE = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}
 ASKED: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from support.darrm_runner import run, run_json
 from support.paths import DATA
 
 from darrm_opt import Privacy, Problem
-from darrm_opt.design_spec import digest
+from darrm_opt.record import digest
 from solver_cache import CORE, DesignSpec, Row, Store, cached_solve, open_store
 from solver_cache.database.schema import MIGRATIONS
 

@@ -63,6 +63,11 @@ OPENING_SECONDS = 60
 """Longest wait for another process that creates or migrates the file [s]."""
 
 
+WRITING = "BEGIN IMMEDIATE"
+"""How a transaction of SQLite begins that writes: it takes the lock at once. One that began as a reader could be
+refused it later, without waiting."""
+
+
 class Database:
     """An open database with the present schema."""
 
@@ -158,7 +163,7 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        with self.engine.connect().execution_options(darrm_begin="BEGIN IMMEDIATE") as connection, connection.begin():
+        with self.engine.connect().execution_options(darrm_begin=WRITING) as connection, connection.begin():
             yield connection
 
     def _check(self, path: Path | None) -> int:
@@ -300,8 +305,10 @@ def _configure(connection: Any, _record: Any) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    # A writer takes the lock at once: one that began as a reader could be refused it later, without waiting.
     begin = connection.get_execution_options().get("darrm_begin", "BEGIN")
+    if begin == WRITING:
+        # Else the connection keeps the file's first page, and writes on though another program has overwritten it.
+        connection.exec_driver_sql("PRAGMA shrink_memory")
     if begin is not None:
         connection.exec_driver_sql(begin)
 

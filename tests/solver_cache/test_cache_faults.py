@@ -202,3 +202,16 @@ def test_a_file_cut_anywhere_never_gives_a_wrong_answer(content: bytes, tmp_path
         path.write_bytes(content[: rng.randrange(len(content))])
         seen += used(path)
     assert seen[f"refused: {DAMAGED}"] > 5
+
+
+def test_a_connection_that_knows_the_file_takes_no_job_on_once_it_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        store.jobs.submit("a", "gamma", "{}")
+        store.health_check()  # all that was written is in the file, and in the cache of the one connection there is
+        with path.open("r+b") as file:
+            file.write(b"not a database any more" * 100)
+        for _ in range(2):
+            with pytest.raises(CacheError) as refused:
+                store.jobs.submit("b", "gamma", "{}")
+            assert refused.value.advice == DAMAGED

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 
@@ -48,6 +47,7 @@ from darrm_opt.accounting.labels.three_cells import (
     largest_in_boxes,
 )
 from darrm_opt.noise import Array
+from darrm_opt.rounding import ULP
 
 MIN_SIGMA, MAX_SIGMA = 2.0, 1e5
 """Range of σ [votes] with an account of its own for three cells; beyond, a label is charged as its noisy counts."""
@@ -75,14 +75,11 @@ END = 14.0
 PERIODS = 1e-6
 """Relative charge for the difference between sums over the whole numbers and integrals, e^(−2π²σ²) at σ ≥ 1."""
 
-FIRST_ORDERS = 10
-"""Every tenth order is computed for all members of the family; the others for those that may still be largest."""
+QUICK_ERROR = 2.0**-40
+"""Relative error of a sum of powers of probabilities, whose exponents are at most 200, each from the one before."""
 
-QUICK_ERROR = 2.0**-42
-"""Relative error of a sum of powers of probabilities, whose exponents are at most 200."""
-
-CHUNK = 8_192
-"""Members of the family that are evaluated at a time."""
+CHUNK = 4_096
+"""Members of the family that are evaluated at a time: what a cache holds."""
 
 
 @lru_cache(maxsize=16)
@@ -179,37 +176,45 @@ class LatticeNoise:
 
 def _inside(sigma: float, first: int, largest_sum: int, orders: Array) -> Array:
     """Return the largest H_a over all ties and all means i, j ≥ ``first`` with i + j ≤ ``largest_sum``."""
-    size = largest_sum - 2 * first + 1
-    i, j = (grid.ravel() for grid in np.indices((size, size)) + first)
-    keep = i + j <= largest_sum
-    i, j = i[keep], j[keep]
-    noise = LatticeNoise(sigma, 0.0)
-    pairs = zip(*(tie_laws(noise, *means) for means in ((i, j), (i - 1, j + 1))), strict=True)
-    return np.asarray(np.max([_largest(p, q, orders) for p, q in pairs], axis=0))
+    least = first - 2
+    size = largest_sum - first + 3 - least
+    x, y = np.indices((size, size)).reshape(2, -1)
+    below = x + y <= largest_sum - 2 * least
+    best = []
+    # Where t_b or t_a is 1, the laws are those of (0, 0) with one mean smaller by 1: one more row of members.
+    for laws, starts in zip(_grid_laws(LatticeNoise(sigma, 0.0), least, size), ((1, 2), (2, 1)), strict=True):
+        members = np.flatnonzero(below & (x >= starts[0]) & (y >= starts[1]))
+        neighbours = members - size + 1  # (i − 1, j + 1)
+        p, q = (laws.reshape(3, -1).take(places, axis=1).T for places in (members, neighbours))
+        best.append(_largest(p, q, orders))
+    return np.asarray(np.max(best, axis=0))
 
 
 def tie_laws(noise: LatticeNoise, i: IntArray, j: IntArray) -> list[Array]:
     """Return the probabilities of (a, b, another class) for means i of u and j of v, for each way of breaking ties.
 
     Arrays of shape (n, 3), in this order: t_a = t_b = 0 and a wins u = v; the same and b wins; t_b = 1 and a wins; t_a
-    = 1 and b wins.
+    = 1 and b wins. The third is the second with v − 1 for v, the fourth the first with u − 1 for u.
     """
-    least, most = min(int(i.min()), int(j.min())) - 1, max(int(i.max()), int(j.max())) + 1
-    means, u = np.arange(least, most + 1)[:, np.newaxis], np.arange(max(most, 0) + noise.end + 1)
-    wins = noise.at(u - means) @ noise.below(u + 1 - means).T
+    least, most = min(int(i.min()), int(j.min())) - 1, max(int(i.max()), int(j.max()))
+    a_first, b_first = _grid_laws(noise, least, most - least + 1)
+    x, y = i - least, j - least
+    return [a_first[:, x, y].T, b_first[:, x, y].T, b_first[:, x, y - 1].T, a_first[:, x - 1, y].T]
 
-    def win(x: IntArray, y: IntArray) -> Array:
-        """Return Pr[u ≥ 0 and u ≥ v] where u has mean x and v has mean y."""
-        return np.asarray(wins[x - least, y - least])
 
-    neither = noise.below(-i) * noise.below(-j)
-    cells = (
-        (win(i, j), win(j, i + 1), neither),  # v > u is v ≥ u + 1
-        (win(i, j + 1), win(j, i), neither),
-        (win(i, j), win(j - 1, i), noise.below(-i) * noise.below(1 - j)),  # v ≥ 1 and v > u: v − 1 ≥ 0 and v − 1 ≥ u
-        (win(i - 1, j), win(j, i), noise.below(1 - i) * noise.below(-j)),
-    )
-    return [np.stack(laws, axis=1) for laws in cells]
+def _grid_laws(noise: LatticeNoise, least: int, size: int) -> tuple[Array, Array]:
+    """Return the probabilities of (a, b, another class) for all means from ``least`` on, shape (3, size, size) each.
+
+    Both with t_a = t_b = 0: where a wins u = v, and where b does.
+    """
+    means = np.arange(least, least + size + 1)
+    u = np.arange(max(int(means[-1]), 0) + noise.end + 1)
+    # Pr[u ≥ 0 and u ≥ v] for each mean of u and of v
+    wins = noise.at(u - means[:, np.newaxis]) @ noise.below(u + 1 - means[:, np.newaxis]).T
+    tied, ahead = wins[:-1, :-1], wins[:-1, 1:]  # u > v is u ≥ v + 1
+    below = noise.below(-means[:-1])
+    neither = np.outer(below, below)
+    return np.stack([tied, ahead.T, neither]), np.stack([ahead, tied.T, neither])
 
 
 def _largest(p: Array, q: Array, orders: Array) -> Array:
@@ -217,53 +222,42 @@ def _largest(p: Array, q: Array, orders: Array) -> Array:
 
     As `pair_divergences` has it, which is asked only for pairs that may be largest.
     """
-    first = np.unique([*range(0, orders.size, FIRST_ORDERS), orders.size - 1])
-    above = _quick_bounds(p, q, orders[first])
-    leaders = np.unique(above.argmax(axis=0))
-    best = pair_divergences(p[leaders], q[leaders], orders).max(axis=0)
-
-    def raise_best(places: IntArray, chosen: IntArray, above: Array) -> None:
-        """Raise ``best`` at some orders to the largest of the chosen pairs, of which bounds from above are known."""
-        chosen = chosen[np.any(above >= best[places], axis=1)]
-        if chosen.size:
-            best[places] = np.maximum(best[places], pair_divergences(p[chosen], q[chosen], orders[places]).max(axis=0))
-
-    for place, order in enumerate(first):
-        raise_best(np.array([order]), np.arange(p.shape[0]), above[:, [place]])
-    # ln H_a is convex in a for each pair: between two orders it is below its chord.
-    above = np.log(above)
-    for place, (left, right) in enumerate(pairwise(first)):
-        between = np.arange(left + 1, right)
-        if not between.size:
-            continue
-        share = (orders[between] - orders[left]) / (orders[right] - orders[left])
-        least, ends = np.log(best[between]) - MASS_ERROR, np.log(best[[left, right]])
-        # A chord that is further below both ends than what is attained sags cannot reach it.
-        sag = np.max(ends[0] * (1 - share) + ends[1] * share - least)
-        near = np.flatnonzero(np.max(above[:, place : place + 2] - ends, axis=1) >= -sag)
-        chords = np.outer(above[near, place], 1 - share) + np.outer(above[near, place + 1], share)
-        near = near[np.any(chords >= least, axis=1)]
-        raise_best(between, near, _quick_bounds(p[near], q[near], orders[between]))
-    return np.asarray(best)
+    best = np.zeros(orders.size)
+    for start in range(0, p.shape[0], CHUNK):
+        on_data, on_neighbour = (laws[start : start + CHUNK] for laws in (p, q))
+        above = _quick_bounds(on_data, on_neighbour, orders)
+        places = np.flatnonzero(above.max(axis=1) >= best)
+        if places.size:
+            leaders = np.unique(above[places].argmax(axis=1))
+            best = np.maximum(best, pair_divergences(on_data[leaders], on_neighbour[leaders], orders).max(axis=0))
+            others = np.setdiff1d(np.any(above[places] >= best[places, np.newaxis], axis=0).nonzero(), leaders)
+            if others.size:
+                best = np.maximum(best, pair_divergences(on_data[others], on_neighbour[others], orders).max(axis=0))
+    return best
 
 
 def _quick_bounds(p: Array, q: Array, orders: Array) -> Array:
-    """Return what is at least `pair_divergences`, by a formula without its roundings, shape (n, orders).
+    """Return what is at least `pair_divergences`, by a formula without its roundings, shape (orders, n).
 
     With η the error of a loss, χ_a(ℓ ± η) − χ_a(ℓ) ≤ η·(e^ℓ + e^(−(a−1)ℓ))/a up to a share of aη, which sums to η·(2 +
-    a(a−1)H_a)/a; the sums have terms of at most 2a + 1 + a(a−1)H_a in all.
+    a(a−1)H_a)/a; the sums have terms of at most 2a + 1 + a(a−1)H_a in all. Powers follow from those of the order before
+    where orders are evenly spaced.
     """
-    b = orders - 1
-    above = np.empty((p.shape[0], orders.size))
-    for start in range(0, p.shape[0], CHUNK):
-        rows = slice(start, start + CHUNK)
-        losses = np.log(p[rows] / q[rows])
-        powers = np.sum(
-            [p[rows, cell, np.newaxis] * np.exp(losses[:, cell, np.newaxis] * b) for cell in range(p.shape[1])], axis=0
-        )
-        totals = q[rows].sum(axis=1, keepdims=True) * b - p[rows].sum(axis=1, keepdims=True) * orders
-        rounding = QUICK_ERROR * (2 * orders + 1 + powers) / np.abs(orders * b)
-        above[rows] = (powers + totals) / (orders * b) + (8 * MASS_ERROR / orders) * (1 + powers) + rounding
+    losses = np.log(p / q).T
+    terms = p.T * np.exp(losses * (orders[0] - 1))
+    on_data, on_neighbour = p.sum(axis=1), q.sum(axis=1)
+    above = np.empty((orders.size, len(p)))
+    step, ratios = 0.0, terms
+    for place, order in enumerate(orders):
+        if place:
+            gap = order - orders[place - 1]
+            if abs(gap - step) > 8 * ULP * order:
+                step, ratios = gap, np.exp(losses * gap)
+            terms *= ratios
+        b, margin = order - 1, 8 * MASS_ERROR / order
+        rounding = QUICK_ERROR / abs(order * b)
+        above[place] = terms.sum(axis=0) * (1 / (order * b) + margin + rounding) + on_neighbour / order
+        above[place] += margin + rounding * (2 * order + 1) - on_data / b
     return above
 
 

@@ -30,7 +30,7 @@ from darrm_opt.accounting.cheapest import evaluate, event_accounts
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.law_pairs import AnyVotes, BitPairs, LawPairs
+from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.problem import Privacy, real_number, whole_number
@@ -179,7 +179,7 @@ def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> 
     if len(all_laws) == len(runs):
         if sum(count for _, count in runs) == 1:
             first["laws"] = lambda: Privacy(all_laws[0][0].epsilon(delta), delta)
-        elif all(isinstance(laws, BitPairs) for laws, _ in all_laws):
+        elif all(laws.is_bit for laws, _ in all_laws):
             first["bits"] = partial(_bits, all_laws, delta)
     totals, _ = evaluate({name: account for name, account in first.items() if name not in skip})
     # The recursion is exact but for its grid: on the full one, no account of the same pairs is below it.
@@ -286,4 +286,4 @@ def _bits(all_laws: Sequence[tuple[LawPairs, int]], delta: float) -> Privacy:
 
 
 def _regions(all_laws: Sequence[tuple[LawPairs, int]]) -> list[tuple[BitRegion, int]]:
-    return [(laws.region, count) for laws, count in all_laws if isinstance(laws, BitPairs)]
+    return [(laws.region, count) for laws, count in all_laws]

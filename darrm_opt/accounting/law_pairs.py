@@ -87,6 +87,40 @@ class LawPairs:
         return table_divergence(self.on_data, self.on_neighbour, max(self.error, TABLE_ERROR))
 
     @property
+    def is_bit(self) -> bool:
+        """Whether one of two answers is released."""
+        return bool(self.on_data.shape[1] == 2)
+
+    @cached_property
+    def region(self) -> BitRegion:
+        """The polygon that the pairs of a bit span, rounded outward, for `bits.recursion.compose_bits`."""
+        exact, error = spanned_region(self._spanning), self._spanning_error
+        if not error:
+            return exact
+        if exact.moves.shape[0] > MAX_VERTICES:
+            return self._lined_region(exact)
+        # All four probabilities of a pair err by a share. What `recursion` adds up grows with p and 1 − p, falls with q
+        # and 1 − q, and is convex in the four of them: so it is enough to move the vertices.
+        moves = np.asarray(exact.moves * (1 + (error * (1 + 4 * ULP) + 4 * ULP) * np.array([1, 1, -1, -1])))
+        moves.setflags(write=False)
+        return BitRegion(moves, "outer")
+
+    @property
+    def _spanning(self) -> list[tuple[Fraction, Fraction]]:
+        """Pairs (p, q) of the first of two answers that span the others, with their mirror images, in exact numbers."""
+        # The larger chance is what the smaller one leaves of 1, so that both keep their relative error.
+        firsts = [
+            [Fraction(one) if one <= other else 1 - Fraction(other) for one, other in law.tolist()]
+            for law in (self.on_data, self.on_neighbour)
+        ]
+        return list(zip(*firsts, strict=True))
+
+    @property
+    def _spanning_error(self) -> float:
+        """Relative error of the four probabilities of those pairs."""
+        return self.error + 4 * ULP  # a chance that is what another leaves of 1 errs by a little more, near a half
+
+    @property
     def bounds(self) -> tuple[Array, Array]:
         """P rounded up and Q rounded down, shape (pairs, answers) each."""
         error = self.error + ULP
@@ -102,6 +136,15 @@ class LawPairs:
         p, q = self._bounds
         excess = np.maximum(p * (1 + ULP) - slope * q * (1 - ULP), 0.0).sum(axis=1)
         return min(1.0, float(np.max(excess) * (1 + 2 * p.shape[1] * ULP)))
+
+    def _lined_region(self, exact: BitRegion) -> BitRegion:
+        """Return a polygon of fewer lines around all pairs."""
+        p, _, q, _ = exact.moves[np.argsort(exact.moves[:, 2])].T
+        rises, runs = np.diff(p), np.diff(q)
+        slopes = rises[runs > 0] / runs[runs > 0]
+        slopes = np.unique(np.append(slopes[slopes > 1], 1.0))
+        slopes = slopes[np.unique(np.linspace(0, slopes.size - 1, MAX_VERTICES).astype(int))]
+        return outer_region(slopes, [self._largest_excess(slope) for slope in slopes.tolist()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,26 +222,12 @@ class BitPairs(LawPairs):
         return self.delta(epsilon), float(p[best]), float(q[best])
 
     @cached_property
-    def region(self) -> BitRegion:
-        """The polygon that the pairs span, rounded outward, for `bits.recursion.compose_bits`."""
-        exact = spanned_region(self._highest_pairs)
-        if not self.error:
-            return exact
-        if exact.moves.shape[0] > MAX_VERTICES:
-            return self._lined_region(exact)
-        # All four probabilities of a pair err by a share. What `recursion` adds up grows with p and 1 − p, falls with q
-        # and 1 − q, and is convex in the four of them: so it is enough to move the vertices.
-        moves = np.asarray(exact.moves * (1 + (self.error * (1 + 4 * ULP) + 4 * ULP) * np.array([1, 1, -1, -1])))
-        moves.setflags(write=False)
-        return BitRegion(moves, "outer")
-
-    @cached_property
     def inner(self) -> BitRegion:
         """The same, rounded inward: each of its vertices can be shown where the chances are exact."""
-        return spanned_region(self._highest_pairs, "inner")
+        return spanned_region(self._spanning, "inner")
 
     @property
-    def _highest_pairs(self) -> list[tuple[Fraction, Fraction]]:
+    def _spanning(self) -> list[tuple[Fraction, Fraction]]:
         """For each v′ the pair with the largest p: with their mirror images they span the others."""
         return [(self.chances[v], q) for v, q in zip(self._highest, self.chances, strict=True)]
 
@@ -210,6 +239,11 @@ class BitPairs(LawPairs):
         return [max(range(max(0, v - r), min(K, v + r) + 1), key=whole.__getitem__) for v in range(K + 1)]
 
     @property
+    def _spanning_error(self) -> float:
+        """Their chances are fractions: exact where they were not computed from noise."""
+        return self.error
+
+    @property
     def _bounds(self) -> tuple[Array, Array]:
         """P rounded up and Q rounded down of the first answer: the pairs of the second one are the same."""
         return self.pairs[:, 0], self.pairs[:, 1]
@@ -218,12 +252,3 @@ class BitPairs(LawPairs):
         """Return the largest p − slope·q, in [0, 1]; rounding only raises it."""
         p, q = self._bounds
         return min(1.0, max(0.0, float(np.max(p * (1 + ULP) - slope * q * (1 - ULP)))) * (1 + ULP))
-
-    def _lined_region(self, exact: BitRegion) -> BitRegion:
-        """Return a polygon of fewer lines around all pairs."""
-        p, _, q, _ = exact.moves[np.argsort(exact.moves[:, 2])].T
-        rises, runs = np.diff(p), np.diff(q)
-        slopes = rises[runs > 0] / runs[runs > 0]
-        slopes = np.unique(np.append(slopes[slopes > 1], 1.0))
-        slopes = slopes[np.unique(np.linspace(0, slopes.size - 1, MAX_VERTICES).astype(int))]
-        return outer_region(slopes, [self._largest_excess(slope) for slope in slopes.tolist()])

@@ -97,6 +97,44 @@ def test_totals_of_two_releases_cover_every_corner(
         assert cost.epsilon <= asked[0][0].epsilon + 1e-9
 
 
+def most_adaptive(pairs: np.ndarray, epsilon: float) -> float:
+    """The largest δ of two releases whose second pair of laws is chosen in view of the first answer."""
+    p, q = pairs[:, 0], pairs[:, 1]
+    scale = math.exp(epsilon)
+
+    def second(a: float, b: float) -> float:
+        return float(np.maximum(a * p - scale * b * q, 0).sum(axis=1).max())
+
+    return max(sum(second(a, b) for a, b in zip(*pair, strict=True)) for pair in pairs.tolist())
+
+
+def shown_pairs(every: Enumeration, mechanism: GroupTableMechanism, affected: int, *, fresh: bool) -> np.ndarray:
+    """Laws of one release on both sides: at each corner, or at any fixed votes and those with some of them moved."""
+    table = np.array([[float(x) for x in mechanism.table.probabilities(counts)] for counts in every.counts])
+    if fresh:
+        pairs = np.stack([every.before @ table, every.after @ table], axis=1)
+    else:
+        votes = np.array(every.counts)
+        moved = np.maximum(votes[:, None] - votes, 0).sum(axis=(2, 3))
+        left, right = np.nonzero(moved <= affected)
+        pairs = np.stack([table[left], table[right]], axis=1)
+    return pairs
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("case", [case for case in CASES if case[0] == 2])
+def test_two_bits_cost_what_an_adaptive_adversary_sees(
+    case: tuple[int, list[Group], float, float, int], fresh: bool
+) -> None:
+    classes, groups, _, delta, affected = case
+    mechanism, every = mechanism_of(case, fresh=fresh), Enumeration.of(groups, classes, affected)
+    pairs = shown_pairs(every, mechanism, affected, fresh=fresh)
+    at = max(3 * delta, 0.03)
+    found = mechanism.cost(2, at).epsilons["bits"]
+    assert most_adaptive(pairs, found) <= at + 1e-12
+    assert found < 1e-6 or most_adaptive(pairs, found * 0.99) > at
+
+
 class _Places(RandomSource):
     """Every place of the next draw, one after the other, among those where the output may change."""
 

@@ -13,6 +13,7 @@ import contextlib
 import io
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -29,12 +30,14 @@ class Walk:
         self.files: dict[str, None] = {}
         self.moves = 0
         self._last: dict[int, str] = {}
+        self._importing: Counter[int] = Counter()  # modules that are being imported, by thread
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Count what `sys.setprofile` reports."""
-        code = frame.f_code
-        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(PACKAGES):
-            thread = threading.get_ident()
+        code, thread = frame.f_code, threading.get_ident()
+        if code.co_name == "<module>":
+            self._importing[thread] += {"call": 1, "return": -1}.get(event, 0)
+        elif event == "call" and not self._importing[thread] and code.co_filename.startswith(PACKAGES):
             self.moves += self._last.get(thread, code.co_filename) != code.co_filename
             self._last[thread] = code.co_filename
             self.files[code.co_filename] = None

@@ -73,7 +73,7 @@ def walk_of_gamma() -> Walk:
     from api.app import create_app
     from api.settings import Settings
 
-    settings = Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0)
+    settings = Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0, prestart=True)
     with walking() as started, TestClient(create_app(settings)) as service:
         service.post("/v1/gamma", json={"K": 5, "m": 2, "epsilon": 0.1})  # imports, and the pool's first process
         started.files.clear()

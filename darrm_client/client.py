@@ -12,7 +12,7 @@ from darrm_client.designs import DesignsClient
 from darrm_client.errors import error_of
 from darrm_client.jobs import JobsClient
 from darrm_client.transport import Deadline
-from darrm_opt.answers import as_list, budget_body, design, draw_body, numbers, sampling_body
+from darrm_opt.answers import as_list, budget_body, design, draw_body, drawn_problem, numbers, sampling_body
 from darrm_opt.answers.verification import (
     VerifiedAnswer,
     VerifiedProfile,
@@ -398,13 +398,15 @@ class DarrmClient:
         subsample_size: int | None = None,
         replacement: bool = True,
         sampling: str = "independent",
+        ensemble: Sampling | None = None,
         time_limit: float | None = None,
         timeout: float | None = None,
     ) -> Plan:
         """Return what to release within a budget, as `darrm_opt.plan` does: advice, options, suggestions.
 
         Every γ in it was proved private, by this process, for the target that its option names; the totals over all
-        queries are the other side's (`darrm_opt.planning.plan` is the same, here).
+        queries are the other side's (`darrm_opt.planning.plan` is the same, here). With an ``ensemble`` of voters that
+        are not private it is the best option's mechanism of which this process proved that all queries fit.
 
         Args:
             problem: gives K, the voters and how many are affected; its target does not count.
@@ -419,15 +421,16 @@ class DarrmClient:
             subsample_size: records drawn for one model, with ``n``.
             replacement: whether a record can be drawn twice within a subsample.
             sampling: without replacement, ``independent`` or ``disjoint``.
+            ensemble: how records are drawn anew for every query, by a number of them, as for `darrm_opt.plan`; say
+                ``affected=1`` in the problem where a record reaches one voter. None: every record is in every query.
             time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit
                 of its own.
         """
         body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
-        body |= draw_body(n, subsample_size, replacement, sampling) | {"time_limit": time_limit}
-        from darrm_opt.answers.library_types import plan_of
+        draw = draw_body(n, subsample_size, replacement, sampling)
+        from darrm_opt.answers.library_types import plan_of, sampled_plan_of
         from darrm_opt.planning.question import Question
 
-        answer = verify_plan(self._ask("plan", body, timeout), problem, body, trained_once=not fresh and queries > 1)
         affected = None if n is not None and problem.affected == problem.K else problem.affected
         question = Question.of(
             problem.K,
@@ -438,9 +441,16 @@ class DarrmClient:
             prior,
             fresh=fresh,
             least_accuracy=least_accuracy,
-            **draw_body(n, subsample_size, replacement, sampling),
+            ensemble=ensemble,
+            **draw,
         )
-        return plan_of(answer, question)
+        asked = body | draw | sampling_body(ensemble) | {"time_limit": time_limit}
+        answer = self._ask("plan", asked, timeout)
+        if question.ensemble is not None:
+            return sampled_plan_of(verify_options(answer, question.problem, queries, ensemble), question)
+        drawn = problem if ensemble is None else drawn_problem(problem, ensemble)
+        stated = body | draw | {"epsilon": numbers(drawn)["epsilon"], "Delta": numbers(drawn)["Delta"]}
+        return plan_of(verify_plan(answer, drawn, stated, trained_once=not fresh and queries > 1), question)
 
     def table(
         self,

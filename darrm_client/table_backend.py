@@ -31,7 +31,7 @@ from darrm_opt.answers.plurality import design_plurality, group_spec, plurality_
 from darrm_opt.answers.verification import certificate_to_dict, certify
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import DarrmError, InvalidInput
-from darrm_opt.problem import Problem
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import (
     CORE,
     DesignSpec,
@@ -43,6 +43,7 @@ from darrm_opt.record import (
 from darrm_opt.tables.group_record import solution_record as group_solution_record
 from darrm_opt.tables.group_solver import GroupSolution
 from darrm_opt.tables.priors import PluralityObjective, parse_prior
+from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec, objective_record, plurality_record
 from solver_cache.model import SHAPES, Row, SearchColumns, row_of, search_columns
 from solver_cache.solve import recall
@@ -324,8 +325,14 @@ class TableBackend:
 
     def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import plan_releases
+        from darrm_opt.answers.plurality import design_options, options_argument
 
-        draw = {name: body[name] for name in DRAW if name in body}
+        if "records" in body and body["epsilon"] == "inf":
+            total = Privacy(body["total_epsilon"], body["total_delta"])
+            return design_options(
+                options_argument(PluralityProblem(body["K"], 2, total, body["affected"]), body), _no_report
+            )
+        draw = {name: body[name] for name in DRAW if name in body and "records" not in body}
         return plan_releases({**body, "problem": _voters(body), "draw": draw}, _no_report)
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:

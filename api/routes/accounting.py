@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from api.responses import DESIGN_RESPONSES, JOB_RESPONSES, pending_response, require_json
+from api.routes.plurality import plurality_options
 from api.routes.requests import (
     Service,
     create_router,
@@ -17,6 +18,7 @@ from api.routes.requests import (
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, ReleasePlanRequest
 from api.schemas.accounts import TotalRequest
 from api.schemas.cost import CalibrateRequest, CostAnswer, CostRequest, MechanismRequest
+from api.schemas.plurality import PluralityOptionsAnswer
 from api.service.design_service import Pending
 from api.service.work_limits import ACCOUNT_TIMES, check_voters
 from darrm_opt.answers.cost import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE
@@ -140,13 +142,16 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
     "/plan",
     ReleasePlanRequest,
     summary="What to release within a total budget, and why",
-    response_model=PlanAnswer,
+    response_model=PlanAnswer | PluralityOptionsAnswer,
     responses=JOB_RESPONSES,
 )
 async def plan(params: ReleasePlanRequest, request: Request, service: Service) -> Response:
     """Compare every mechanism that answers so many queries within the total; say which is best, if one is needed."""
     require_json(request)
     check_voters(params.K, service.settings, ACCOUNT_TIMES)
+    options = params.options()
+    if options is not None:
+        return await plurality_options(options, request, service)
     spec = await service.run_in_thread(params.spec)
     argument = {
         **_argument(params, spec),
@@ -154,6 +159,7 @@ async def plan(params: ReleasePlanRequest, request: Request, service: Service) -
         "least_accuracy": params.least_accuracy,
         "draw": params.draw(),
         "time_limit": params.time_limit,
+        **params.sampling_fields(),
     }
     accounts = await service.run_in_thread(_account_seconds, plan_account_seconds, params, spec)
     seconds = plan_seconds(estimate_cost(spec).seconds, params.queries, params.time_limit, accounts)

@@ -32,6 +32,7 @@ from api.service.work_limits import ACCOUNT_TIMES, check_voters
 from darrm_opt.answers.plurality import (
     group_seconds,
     group_spec,
+    options_argument,
     options_seconds,
     plurality_seconds,
     stored_groups,
@@ -90,14 +91,7 @@ async def plurality_options(params: PluralityOptionsRequest, request: Request, s
     check_voters(params.K, service.settings, ACCOUNT_TIMES)
     problem = await service.run_in_thread(params.problem)
     seconds = await service.run_in_thread(options_seconds, problem, params.queries)
-    argument = {
-        "problem": problem_record(problem),
-        "queries": params.queries,
-        "prior": params.prior,
-        "ties": params.ties,
-        "price": params.price,
-        **params.sampling_fields(),
-    }
+    argument = options_argument(problem, params.model_dump())
     return await respond(request, service, "plurality/options", argument, seconds, params)
 
 

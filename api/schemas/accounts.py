@@ -82,14 +82,6 @@ class TotalRequest(BudgetFields):
         """Return how the voters' subsamples are drawn."""
         return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
 
-    def check_prior(self, prior: str) -> None:
-        """Refuse a prior that is not valid for this K."""
-        objective = prior_of(prior)
-        try:
-            objective.linear_goal(self.K)
-        except InvalidInput as err:
-            raise FieldError("prior", err) from err
-
     def voters_spec(self, objective: str = "rectangular") -> DesignSpec:
         """Return a design for these voters, at some target of no account."""
         return DesignRequest(
@@ -102,11 +94,16 @@ class TotalRequest(BudgetFields):
         ).spec()
 
 
-def prior_of(text: str) -> Objective:
-    """Return the objective of a text whose prior says how votes fall."""
+def prior_of(text: str, K: int | None = None) -> Objective:
+    """Return the objective of a text whose prior says how votes fall; with K, one that is valid for so many voters."""
     objective = objective_of(text, "prior")
     if not isinstance(objective, Objective):
         raise InvalidInput("prior", text, ACCEPTED["prior"])
+    try:
+        if K is not None:
+            objective.linear_goal(K)
+    except InvalidInput as err:
+        raise FieldError("prior", err) from err
     return objective
 
 
@@ -210,6 +207,16 @@ class EachAnswer(AnswerModel):
 
     epsilon: FiniteFloat = Field(description="ε of one release [nats].")
     delta: FiniteFloat = Field(description="δ of one release [probability].")
+
+
+class SuggestionAnswer(AnswerModel):
+    """A change of the request that makes an option useful; proved."""
+
+    change: Literal["queries", "total"] = Field(description="What to change.")
+    queries: int | None = Field(description="How many would fit [releases]; null: without limit.")
+    total: EachAnswer = Field(description="Within which total.")
+    accuracy: FiniteFloat = Field(description="At least this [probability].")
+    words: str = Field(description="The same in words.")
 
 
 class ComposeAnswer(AnswerModel):

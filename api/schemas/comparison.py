@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.accepted import ACCEPTED
-from api.schemas.accounts import EachAnswer, TotalRequest, prior_of
+from api.schemas.accounts import EachAnswer, SuggestionAnswer, TotalRequest, prior_of
 from api.schemas.design import ProblemAnswer, objective_of
 from api.schemas.fields import (
     EXAMPLES,
     AnswerModel,
     ObjectiveText,
+    SampledRequest,
     described,
 )
+from api.schemas.plurality import PluralityOptionsRequest
+from darrm_opt.accounting.sampling import Scheme
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.option import MECHANISMS
-from darrm_opt.problem import FRESH
+from darrm_opt.planning.question import Question
+from darrm_opt.problem import FRESH, Privacy
 from darrm_opt.record import DesignSpec
+
+DRAWS = ("independent", "disjoint")
+"""How subsamples are drawn, the default first."""
 
 
 class CompareRequest(TotalRequest):
@@ -70,7 +77,7 @@ class CompareRequest(TotalRequest):
         """Return a design for these voters, at some target of no account."""
         spec = self.voters_spec(self.objective)
         if self.prior is not None:
-            self.check_prior(self.prior)
+            prior_of(self.prior, self.K)
         from darrm_opt.bagging.guarantee import checked_bags
 
         bags = checked_bags(spec.problem, **self.draw())
@@ -146,18 +153,43 @@ class CompareAnswer(AnswerModel):
     not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")
 
 
-class ReleasePlanRequest(TotalRequest):
-    """Voters, queries and a budget: what should be released?"""
+Drawn = Annotated[
+    Literal["independent", "disjoint"] | Scheme | None,
+    Field(
+        description="With n and without replacement, how the subsamples are drawn: independent (the default) or "
+        "disjoint. With records, how these are drawn: poisson (the default), without-replacement, each-voter or "
+        "each-voter-with-replacement."
+    ),
+]
+"""How subsamples or a sample are drawn, which are never both there."""
+
+
+class ReleasePlanRequest(TotalRequest, SampledRequest):
+    """Voters, queries and a budget: what should be released?
+
+    With `records`, every query has a fresh and secret sample of them. Voters that are not private share it, and the
+    answer is that of `/v1/plurality/options` for two classes; private ones that are fresh each draw their own.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
                 {"K": 11, "epsilon": 0.5, "affected": 1, "queries": 1000, "total_epsilon": 1.0},
                 {"K": 3, "epsilon": "inf", "affected": 1, "queries": 2, "total_epsilon": 2.0, "total_delta": 1e-5},
+                {
+                    "K": 10,
+                    "epsilon": "inf",
+                    "queries": 500,
+                    "total_epsilon": 3.0,
+                    "total_delta": 1e-5,
+                    "records": 5452,
+                    "sample": 40,
+                },
             ]
         }
     )
 
+    sampling: Drawn = None  # type: ignore[assignment]  # of one or the other
     prior: Annotated[
         str,
         Field(
@@ -184,8 +216,44 @@ class ReleasePlanRequest(TotalRequest):
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
         if self.time_limit is not None and not self.time_limit > 0:
             raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
-        self.check_prior(self.prior)
-        return self.voters_spec()
+        prior_of(self.prior, self.K)
+        ensemble, spec = self.as_sampling(), self.voters_spec()
+        if ensemble is None and self.sampling not in (None, *DRAWS):
+            raise InvalidInput("sampling", self.sampling, "independent or disjoint without records")
+        if ensemble is not None:  # refuses voters that an account of their samples does not cover
+            Question.of(
+                self.K,
+                spec.problem.voter,
+                self.queries,
+                Privacy(self.total_epsilon, self.total_delta),
+                self.affected,
+                fresh=self.fresh,
+                n=self.n,
+                ensemble=ensemble,
+            )
+        return spec
+
+    def draw(self) -> dict[str, Any]:
+        """Return how the voters' subsamples are drawn."""
+        return super().draw() | {"sampling": DRAWS[0] if self.records is not None else self.sampling or DRAWS[0]}
+
+    def sampling_fields(self) -> dict[str, Any]:
+        """Return the fields of a sample of the records that are given."""
+        given = super().sampling_fields()
+        if self.records is None:
+            given.pop("sampling", None)  # of subsamples
+        return given
+
+    def options(self) -> PluralityOptionsRequest | None:
+        """Return the same request as one about two classes, where voters that are not private share a sample."""
+        if self.records is None or self.epsilon != "inf":
+            return None
+        if self.n is not None:
+            raise InvalidInput("n", self.n, "nothing beside records", "Its voters are not trained on subsamples.")
+        names = ("K", "prior", "queries", "total_epsilon", "total_delta", "least_accuracy", "time_limit")
+        fields = {name: getattr(self, name) for name in names} | self.sampling_fields()
+        affected = 1 if self.affected is None else self.affected
+        return PluralityOptionsRequest(classes=2, affected=affected, **fields)
 
 
 class OptionAnswer(AnswerModel):
@@ -215,16 +283,6 @@ class OptionAnswer(AnswerModel):
     )
     gamma: list[FiniteFloat] | None = Field(description="γ(0..K) [probability]; null likewise.")
     why: str = Field(description="In words.")
-
-
-class SuggestionAnswer(AnswerModel):
-    """A change of the request that makes an option useful; proved."""
-
-    change: Literal["queries", "total"] = Field(description="What to change.")
-    queries: int | None = Field(description="How many would fit [releases]; null: without limit.")
-    total: EachAnswer = Field(description="Within which total.")
-    accuracy: FiniteFloat = Field(description="At least this [probability].")
-    words: str = Field(description="The same in words.")
 
 
 class PlanAnswer(AnswerModel):

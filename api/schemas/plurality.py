@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from api.errors.accepted import ACCEPTED
 from api.errors.problem_details import FieldError
-from api.schemas.accounts import BudgetFields, EachAnswer
+from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, prior_of
 from api.schemas.fields import AnswerModel, RequestModel, SampledRequest, SamplingAnswer, Voters, described
 from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
@@ -18,6 +19,7 @@ from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prio
 from darrm_opt.problem import Privacy
 from darrm_opt.tables.group_solver import AnyGroupObjective, as_group_objective
 from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup
+from darrm_opt.tables.priors import is_class_prior
 
 MAX_RULE_QUERIES = 10**6
 """Most releases that share the target of one rule: the privacy of each is then found in half a second."""
@@ -124,11 +126,28 @@ class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
         }
     )
 
+    least_accuracy: Annotated[
+        FiniteFloat | None,
+        described("Below this an answer is of no use, from 1/classes on [probability].", exclusiveMaximum=1),
+    ] = None
+    time_limit: Annotated[
+        FiniteFloat | None,
+        described("About how long to search [s]: then the options are what was found, all proved.", exclusiveMinimum=0),
+    ] = None
+
     def problem(self) -> PluralityProblem:
         """Return the problem with the total as its target."""
         self.check_total()
-        self.as_sampling()
-        return self.within(Privacy(self.total_epsilon, self.total_delta))
+        sampling = self.as_sampling()
+        if self.least_accuracy is not None and not 1 / self.classes <= self.least_accuracy < 1:
+            raise InvalidInput("least_accuracy", self.least_accuracy, "a probability from 1/classes to below 1")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
+        total = Privacy(self.total_epsilon, self.total_delta)
+        if self.classes == 2 and (sampling is not None or self.price > 0) and not is_class_prior(self.prior):
+            prior_of(self.prior, self.K)
+            return PluralityProblem(self.K, 2, total, self.affected)
+        return self.within(total)
 
 
 class PluralityProblemAnswer(AnswerModel):
@@ -205,6 +224,14 @@ class PluralityOptionsAnswer(AnswerModel):
     sampling: SamplingAnswer | None = Field(
         default=None, description="How records are drawn anew for every query; null where all are in every query."
     )
+    verdict: Literal["plain majority", "noisy majority", "none"] = Field(
+        default="noisy majority", description="none: no option is of use; plain majority: no noise is needed."
+    )
+    advice: str = Field(default="", description="What to do and why, in words.")
+    suggestions: list[SuggestionAnswer] = Field(
+        default=[], description="If no option is useful: changes that make one useful."
+    )
+    warnings: list[str] = Field(default=[], description="What the person who asked should reconsider.")
     mechanism: dict[str, Any] = Field(
         description="The mechanism of the best option, as `darrm plan --classes --output` writes it: for `darrm label`."
     )

@@ -80,6 +80,13 @@ def sampling_body(sampling: Sampling | None) -> dict[str, Any]:
     return {"sampling": record.pop("scheme"), **record}
 
 
+def drawn_problem(problem: Problem, sampling: Sampling | None) -> Problem:
+    """Return a problem of private voters that draw their own records for each query: of one answer of them."""
+    if sampling is None:
+        return problem
+    return Problem(problem.K, sampling.voter(problem.voter), problem.target, problem.affected)
+
+
 def sampling_record(sampling: Sampling | None) -> dict[str, Any]:
     """Return what an answer or a record says of how records are drawn anew: nothing where they are not."""
     return {} if sampling is None else {"sampling": sampling.record()}

@@ -11,7 +11,7 @@ from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
-from darrm_opt.answers import DRAW, Report, budget_body
+from darrm_opt.answers import DRAW, Report, budget_body, drawn_problem, sampling_of
 from darrm_opt.answers.verification import verify_comparison, verify_plan
 from darrm_opt.bagging.guarantee import Bags
 from darrm_opt.errors import BackendUnavailable, InvalidInput
@@ -184,6 +184,7 @@ def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             fresh=argument["fresh"],
             least_accuracy=argument["least_accuracy"],
             **argument.get("draw", {}),
+            ensemble=sampling_of(argument) if argument.get("records") is not None else None,
             time_limit=argument.get("time_limit"),
         )
     )
@@ -201,9 +202,16 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "total": _privacy_to_dict(question.total),
         "prior": str(question.objective) if question.law is None else question.prior_text,
         "least_accuracy": question.least_accuracy,
+        "options": [_option_to_dict(option) for option in plan.options],
+        **conclusion_to_dict(plan),
+    }
+
+
+def conclusion_to_dict(plan: Plan) -> dict[str, Any]:
+    """Return what a plan concludes from its options, as plain data."""
+    return {
         "verdict": plan.verdict,
         "advice": plan.advice,
-        "options": [_option_to_dict(option) for option in plan.options],
         "suggestions": [
             {
                 "change": suggestion.change,
@@ -248,13 +256,15 @@ def recheck_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:
     """Prove every γ of a stored plan again; raises as `verify_plan`."""
     trained_once = not argument["fresh"] and argument["queries"] > 1
     problem = problem_from_record(argument["problem"])
+    if argument.get("records") is not None:
+        problem = drawn_problem(problem, sampling_of(argument))
     verify_plan(result, problem, _stated(problem, {**argument, **argument["draw"]}), trained_once=trained_once)
 
 
 def _stated(problem: Problem, argument: dict[str, Any]) -> dict[str, Any]:
     """Return the question of a task as a client states it."""
     names = ("queries", "total_epsilon", "total_delta", "objective", "prior", "fresh", "least_accuracy")
-    draw = {name: argument[name] for name in DRAW} if argument["n"] is not None else {}
+    draw = {name: argument[name] for name in DRAW} if argument.get("n") is not None else {}
     return budget_body(problem, argument["queries"], Privacy(argument["total_epsilon"], argument["total_delta"])) | {
         **{name: argument[name] for name in names if name in argument},
         **draw,

@@ -211,11 +211,21 @@ def comparison_of(
 @_reads
 def plan_of(answer: dict[str, Any], question: Question) -> Plan:
     """Return the plan of an answer that `verify_plan` let pass, for its question."""
+    return _plan_of(answer, question, tuple(_option_of(option, question) for option in answer["options"]))
+
+
+@_reads
+def sampled_plan_of(answer: dict[str, Any], question: Question) -> Plan:
+    """Return the plan of an answer that `verify_options` let pass: its options that fit, the first one's mechanism."""
+    return _plan_of(answer, question, table_options_of(answer, question.problem, question.queries).options)
+
+
+def _plan_of(answer: dict[str, Any], question: Question, options: tuple[Option, ...]) -> Plan:
     return Plan(
         question=question,
-        options=tuple(_option_of(option, question) for option in answer["options"]),
+        options=options,
         verdict=member(answer, "verdict"),
-        advice=str(answer["advice"]),
+        advice=str(member(answer, "advice")),
         suggestions=tuple(
             Suggestion(**{**suggestion, "total": Privacy(**suggestion["total"])})
             for suggestion in member(answer, "suggestions")

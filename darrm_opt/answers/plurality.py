@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from darrm_opt.answers import Report, sampling_of, sampling_record
+from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record
+from darrm_opt.answers.accounting import conclusion_to_dict
 from darrm_opt.answers.verification import members, verify_options, verify_plurality
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.planning import Plan, plan
@@ -28,7 +29,14 @@ from darrm_opt.tables.group_table import table_from_record
 from darrm_opt.tables.groups import GroupProblem
 from darrm_opt.tables.priors import PluralityObjective, parse_prior
 from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
-from darrm_opt.tables.record import TableSpec, plurality_record, problem_from_record, read_table, reprove_table
+from darrm_opt.tables.record import (
+    TableSpec,
+    plurality_record,
+    problem_from_record,
+    problem_record,
+    read_table,
+    reprove_table,
+)
 from darrm_opt.tables.solver import PluralitySolution
 
 CELLS_CUBED_SECONDS = 8e-10
@@ -69,9 +77,7 @@ def options_seconds(problem: PluralityProblem, queries: int) -> float:
 def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the options for ``queries`` within the target of a ``problem``, and the mechanism of the best."""
     report(None)
-    problem = problem_from_record(argument["problem"])
-    objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
-    sampling = sampling_of(argument)
+    problem, sampling = problem_from_record(argument["problem"]), sampling_of(argument)
     try:
         found = plan(
             problem.K,
@@ -79,18 +85,32 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             argument["queries"],
             problem.target,
             problem.affected,
-            objective,
+            argument["prior"],
             classes=problem.classes,
+            ties=argument["ties"],
+            price=argument["price"],
+            least_accuracy=argument.get("least_accuracy"),
             ensemble=sampling,
+            time_limit=argument.get("time_limit"),
         )
     except InvalidInput as err:  # a prior of other voters or classes
         if err.argument not in ("counts", "chances"):
             raise
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
     mechanism = found.options[0].mechanism
-    assert mechanism is not None  # noqa: S101 - for the type checker: the voters are not private
+    if mechanism is None:
+        budget = {"total_epsilon": problem.target.epsilon, "total_delta": problem.target.delta}
+        name = "total_delta" if problem.target.delta == 0 else "total_epsilon"
+        raise InvalidInput(name, budget[name], f"a total within which {argument['queries']} answers are proved")
     record = mechanism.record() | sampling_record(sampling)
     return {**options_to_dict(found), "prior": argument["prior"], "mechanism": record}
+
+
+def options_argument(problem: PluralityProblem, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the argument of `design_options`: what a request names, for a problem whose target is the total."""
+    names = ("queries", "prior", "ties", "price", "least_accuracy", "time_limit", *SAMPLING)
+    given = {name: request[name] for name in names if request.get(name) is not None}
+    return {"ties": "excluded", "price": 0.0, **given, "problem": problem_record(problem)}
 
 
 def options_to_dict(found: Plan) -> dict[str, Any]:
@@ -112,6 +132,7 @@ def options_to_dict(found: Plan) -> dict[str, Any]:
             for option in found.options
             if option.spent is not None
         ],
+        **conclusion_to_dict(found),
     } | sampling_record(question.ensemble)
 
 

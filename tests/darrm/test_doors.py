@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -9,17 +10,21 @@ from typing import Any, NamedTuple
 import pytest
 from fastapi.testclient import TestClient
 from support.darrm_runner import run, run_json
+from support.live import Ruled, serving
 
 from api.app import create_app
 from api.settings import Settings
 from darrm_client import DarrmClient
 from darrm_opt import Privacy, Problem
+from darrm_opt.accounting import Sampling
 from darrm_opt.accuracy import disagreement
+from darrm_opt.answers.plurality import options_to_dict
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.learning.release_plan import voting_plan
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning import Plan, plan
 
 UNIFORM = "shared(1,1)"
 """All chances of 1 equally often: among classes it is dirichlet(1)."""
@@ -118,6 +123,70 @@ def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, 
     others = [rest["options"][0]["accuracy"], read.options[0].accuracy, _accuracy(found.gamma, question.prior)]
     assert others == pytest.approx([accuracy] * 3, abs=2e-6)
     assert accuracy >= question.accuracy
+
+
+def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
+    sampling, total, prior = Sampling(5452, 40, scheme="without-replacement"), Privacy(3.0, 1e-5), "shared(2,5)"
+    drawn = {"records": 5452, "sample": 40, "sampling": "without-replacement"}
+    body = {"K": 10, "queries": 500, "total_epsilon": 3.0, "total_delta": 1e-5, "prior": prior, **drawn}
+    words = [word for name, value in body.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    asked = {**body, "epsilon": "inf"}
+    voters = Problem(10, Privacy(math.inf), Privacy(1.0), 1)
+    here = plan(10, None, 500, total, 1, prior, ensemble=sampling)
+    found: dict[str, Any] = {
+        "command line": run_json("plan", *words),
+        "REST": _asked(service, "/v1/plan", asked),
+        "REST of classes": _asked(service, "/v1/plurality/options", {**body, "classes": 2}),
+        "client": options_to_dict(client.plan(voters, 500, total, prior=prior, ensemble=sampling)),
+    }
+    own = json.loads(json.dumps(options_to_dict(here)))
+    for door, told in found.items():
+        assert {name: told[name] for name in own} == own, door
+    passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
+    with serving(passed_on) as url, DarrmClient(url) as remote:
+        read = remote.plan(voters, 500, total, prior=prior, ensemble=sampling)
+    assert isinstance(read, Plan)
+    assert read.best is not None
+    assert read.best.mechanism == here.options[0].mechanism
+    assert (read.question, read.advice, read.verdict) == (here.question, here.advice, here.verdict)
+
+
+def test_a_plan_of_private_voters_that_draw_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
+    sampling, total = Sampling(1000, 50, scheme="each-voter"), Privacy(3.0, 1e-5)
+    drawn = {"records": 1000, "sample": 50, "sampling": "each-voter"}
+    body = {"K": 5, "epsilon": 1.0, "queries": 5, "total_epsilon": 3.0, "total_delta": 1e-5, "fresh": True, **drawn}
+    words = [word for name, value in body.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    told = run_json("plan", *[word for word in words if word not in ("--fresh", "True")], "--fresh")
+    assert _asked(service, "/v1/plan", body) == told
+    voters = Problem(5, Privacy(1.0), Privacy(1.0))
+    read = client.plan(voters, 5, total, fresh=True, ensemble=sampling)
+    assert [option.accuracy for option in read.options if option.fits] == [
+        option["accuracy"] for option in told["options"] if option["fits"]
+    ]
+    assert read.question.voter.epsilon == told["voters"]["epsilon"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"sample": 40}, "sample"),
+        ({"sampling": "poisson"}, "sampling"),
+        ({"records": 10, "sample": 11}, "sample"),
+        ({"records": 10, "sample": 1, "sampling": "disjoint"}, "sampling"),
+        ({"records": 10, "sample": 1, "n": 100, "subsample_size": 10}, "n"),
+        ({"records": 10, "sample": 1, "least_accuracy": 0.4}, "least_accuracy"),
+        ({"records": 10, "sample": 1, "epsilon": 1.0}, "fresh"),
+        ({"records": 10, "sample": 1, "epsilon": 1.0, "fresh": True}, "sampling"),
+        ({"records": 10, "sample": 1, "prior": "nothing"}, "prior"),
+    ],
+)
+def test_a_sample_that_no_plan_is_for_is_refused_by_its_field(
+    service: TestClient, change: dict[str, Any], field: str
+) -> None:
+    asked = {"K": 5, "epsilon": "inf", "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-5} | change
+    answer = service.post("/v1/plan", json=asked)
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
 
 
 def _asked(service: TestClient, path: str, body: dict[str, Any]) -> dict[str, Any]:

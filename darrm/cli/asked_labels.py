@@ -1,9 +1,11 @@
 """Labels of queries that have a fresh sample of the records each: the samples are drawn here, a command answers them.
 
 For each query the command is sent one line of JSON, ``{"query": 0, "shares": [[12, 7], …]}``: the indices of the
-records of each voter. It answers by a line with the K classes that the voters vote for. A sample stays in this process:
-no file holds it, and it serves one label. Where the command fails, every voter answers 0, which depends on no data, and
-the label leaves all the same: so a failure gives nobody another sample. Asked again, a query has the label it had.
+records of each voter. It answers by a line with the K classes that the voters vote for. Where a sample serves T labels,
+such as the tokens of a text, it is sent T lines for each query, with the ``labels`` so far. A sample stays in this
+process: no file holds it. Where the command fails, every voter answers 0, which depends on no data, and the label
+leaves all the same: so a failure gives nobody another sample. Asked again, a query has the labels it had; one whose
+sample was drawn when a process ended has another sample, which is charged as another query.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import json
 import os
 import shlex
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,8 +33,7 @@ from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
 from darrm_opt.problem import Privacy
 from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseLog, Sample
-from darrm_opt.tables.problem import ABSTENTION
-from darrm_opt.tables.votes import label_type
+from darrm_opt.tables.votes import Labels, label_type
 
 if TYPE_CHECKING:
     from darrm.cli.parameters import SampleOptions
@@ -45,8 +47,6 @@ def sampled_mechanism(source: str, drawn: SampleOptions) -> tuple[VoteMechanism,
     if written is None or typed not in (None, written):
         accepted = "the number of records" if written is None else f"what {source} is for: {written.words}"
         raise InvalidInput("records", drawn.records, accepted)
-    if written.labels > 1:
-        raise InvalidInput("sampling", drawn.sampling, "a sample for each label", "Python releases several of one.")
     planned = planned_total(record)
     return mechanism, written, planned if "sampling" in record else None
 
@@ -64,12 +64,13 @@ class Answerer:
             raise InvalidInput("ask", command, "a command that can be started", str(err)) from err
         self.failed = False
 
-    def votes(self, query: int, sample: Sample) -> list[int]:
-        """Return the votes for a query; 0 of each voter where the command fails."""
+    def votes(self, query: int, sample: Sample, labels: Sequence[int]) -> list[int]:
+        """Return the votes for the next label of a query; 0 of each voter where the command fails."""
         try:
             assert self._process.stdin is not None and self._process.stdout is not None  # noqa: S101, PT018 - pipes
             question = {"query": query, "shares": [share.tolist() for share in sample.shares]}
-            self._process.stdin.write(json.dumps(question) + "\n")
+            text = {"labels": list(labels)} if sample.sampling.labels > 1 else {}
+            self._process.stdin.write(json.dumps(question | text) + "\n")
             self._process.stdin.flush()
             votes = json.loads(self._process.stdout.readline())
             whole = isinstance(votes, list) and all(type(vote) is int and 0 <= vote < self._classes for vote in votes)
@@ -97,8 +98,11 @@ def label_asked(
     log: ReleaseLog,
     count: int,
     release_id: str | None,
-) -> None:
-    """Release a label for each query into a file; a job without an id has that of its output's place.
+) -> int:
+    """Release ``count`` labels, or as many as are left, into a file; return how many.
+
+    A job without an id has that of its output's place. Samples that were drawn when a process ended were charged, and
+    leave so many fewer.
 
     Raises:
         InvalidInput: the command failed; the labels up to there are in the log, and the same command goes on.
@@ -106,21 +110,22 @@ def label_asked(
     suffix, classes = check_format(output, "output"), classes_of_votes(mechanism)
     name = release_id or hashlib.sha256(os.path.realpath(output).encode()).hexdigest()[:32]
     vote, sampler = PrivateVote(mechanism, log), EnsembleSampler(sampling, mechanism.K)
-    answerer, found = Answerer(command, mechanism.K, mechanism.classes), []
+    ids, texts = log.ids, count // sampling.labels
+    texts = min(texts, sum(f"{name}/{query}" in ids for query in range(texts)) + log.left // sampling.labels)
+    answerer, found = Answerer(command, mechanism.K, mechanism.classes), list[Labels]()
     try:
-        with ProgressDisplay("labelling queries", count) as display:
-            for query in range(count):
-                ask = partial(answerer.votes, query)
-                label = vote.release_sampled(sampler, ask, f"{name}/{query}")
-                found.append(ABSTENTION if label is None else label)
+        with ProgressDisplay("labelling queries", texts) as display:
+            for query in range(texts):
+                found.append(vote.release_text(sampler, partial(answerer.votes, query), f"{name}/{query}"))
                 if answerer.failed:
                     accepted = f"a command that answers each line by {mechanism.K} classes 0..{mechanism.classes - 1}"
                     raise InvalidInput("ask", command, accepted, f"It failed at query {query}, which is charged.")
                 display.update(done=query + 1)
     finally:
         answerer.close()
-    whole = np.array(found, dtype=label_type(mechanism.classes))
+    whole = np.concatenate(found) if found else np.empty(0, dtype=label_type(mechanism.classes))
     part = Path(output).with_name(f".{Path(output).name}.part")
     with labels(part, suffix, classes) as file:
         file.write(whole)
     part.replace(output)
+    return len(whole)

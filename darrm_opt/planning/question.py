@@ -218,9 +218,9 @@ class Question:
     @property
     def prior_text(self) -> str:
         """The prior as it is written; of past votes only what they are."""
-        if self.law is None:
+        prior = None if self.law is None else self.law.objective.prior
+        if prior is None or isinstance(prior, TwoClassVotes):
             return str(self.objective).removesuffix(" agreement")
-        prior = self.law.objective.prior
         return type(prior).__name__ if isinstance(prior, PastVotes) else str(prior)
 
     @property

@@ -3,7 +3,8 @@
 A release is one line, written before its answers leave: how many, how many of them are classes and not ⊥, its id, and,
 where it has one, the answers themselves. So there is no moment at which something is released and not charged, or
 charged and lost: a job that was killed asks again under the same id and is given the answers that are there, or draws
-them now if its line never came to be.
+them now if its line never came to be. Where every query has a sample of its own, that is charged before it is seen, by
+a line without answers: a job that was killed between the two pays for another sample.
 
 What is stored is public already, once released: the mechanism, the budget, counts, ids, answers. Never votes, nor
 anything computed from them but the answers.
@@ -39,7 +40,7 @@ from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.problem import Privacy, whole_number
-from darrm_opt.release.errors import BatchWithheld, BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
+from darrm_opt.release.errors import BatchWithheld, BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample
 from darrm_opt.tables.group_solver import GroupSolution
@@ -401,6 +402,39 @@ class ReleaseLog:
         if release_id is not None:
             release_id = checked_id(release_id)
         return self._journal.locked(partial(self._charge_and_release, count, draw, release_id, samples))
+
+    def charge_sample(self, sample: Sample, release_id: str | None = None) -> None:
+        """Charge all labels of a sample that nobody has seen yet; its releases are charged no more.
+
+        Args:
+            sample: of an `EnsembleSampler`, and of no release so far.
+            release_id: names the release that it was drawn for, for those who read the log.
+
+        Guarantees:
+            The line is on disk when this returns. It says that a sample was drawn, and not which records it has.
+
+        Raises:
+            BudgetSpent: fewer labels are left; nothing was charged.
+            SampleUsed: it was charged before, or is another process's.
+            InvalidInput: the log has no sampling, or the sample is of another one.
+        """
+        if self._sampling is None:
+            raise InvalidInput("sample", "a sample", "None", f"{self.path} charges as if without samples.")
+        self._check_samples((sample,), self._sampling.labels)
+        if release_id is not None:
+            release_id = checked_id(release_id)
+        self._journal.locked(partial(self._charge_sample, sample, release_id))
+
+    def _charge_sample(self, sample: Sample, release_id: str | None, file: LockedJournal[_Releases]) -> None:
+        owner = os.path.realpath(self.path)
+        charged = sample.charge(0, owner)
+        if not charged:
+            raise SampleUsed("it was charged before")
+        if charged > self.limit - file.state.spent:
+            raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
+        record: Record = {"count": 0, "charged": charged, "labels": 0}
+        file.append(record if release_id is None else record | {"drawn": release_id})
+        sample.take(0, owner)
 
     def _charge_and_release(
         self,

@@ -2,7 +2,8 @@
 
 `EnsembleSampler` draws by the schemes that the accounts hold for (`darrm_opt.accounting.sampling`) and by no other. A
 `Sample` serves one query, or one text of T labels, once: a `ReleaseLog` with a sampling charges the sampled price for
-nothing else.
+nothing else. What is drawn for a release by name (`EnsembleSampler.draw_for`) is charged on disk before anybody sees
+it: a process may end at any moment, and who asks again pays for another query.
 
 What is refused: a sample that was used, in another log, by another process, or after a copy; one of another sampling or
 another number of voters. What no program sees, and the totals suppose: the indices stay secret, for ever; the sample is
@@ -20,7 +21,8 @@ from __future__ import annotations
 
 import threading
 from fractions import Fraction
-from typing import NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,9 @@ from darrm_opt.problem import whole_number
 from darrm_opt.process import process_identity
 from darrm_opt.randomness import RandomSource, SystemRandomness, below_each
 from darrm_opt.release.errors import SampleUsed
+
+if TYPE_CHECKING:
+    from darrm_opt.release.log import ReleaseLog
 
 Indices = NDArray[np.int64]
 
@@ -48,6 +53,7 @@ class Sample:
     Attributes:
         sampling: how it was drawn.
         shares: indices of the records of each voter, K arrays, read-only. Never to be shown.
+        drawn: labels that were drawn from it and are not released yet, in order. Never to be shown.
     """
 
     def __init__(self, sampling: Sampling, shares: tuple[Indices, ...]) -> None:
@@ -55,6 +61,7 @@ class Sample:
             share.flags.writeable = False
         self.sampling, self.shares = sampling, shares
         self._process, self._lock = process_identity(), threading.Lock()
+        self.drawn: list[int] = []
         self._owner, self._released = "", 0
 
     def __repr__(self) -> str:
@@ -74,10 +81,10 @@ class Sample:
         return self.sampling.labels - self._released
 
     def charge(self, count: int, owner: str) -> int:
-        """Return how many labels a log is charged for ``count`` more labels of this sample: all T with the first.
+        """Return how many labels a log is charged for ``count`` more labels of this sample: all T once, then none.
 
         Args:
-            count: labels, at least 1.
+            count: labels; 0 is a charge before any label.
             owner: the log.
 
         Raises:
@@ -85,17 +92,17 @@ class Sample:
         """
         if self._process != process_identity():
             raise SampleUsed("it was drawn by another process, and a forked copy would be used twice")
-        if self._released and self._owner != owner:
+        if self._owner not in ("", owner):
             raise SampleUsed(f"it was charged to {self._owner}")
         if count > self.left:
             raise SampleUsed(f"it serves {self.sampling.labels} labels, and {self._released} of them are released")
-        return 0 if self._released else self.sampling.labels
+        return 0 if self._owner else self.sampling.labels
 
     def take(self, count: int, owner: str) -> None:
-        """Use it for ``count`` labels; where it raises, nothing is used.
+        """Charge it to a log, and use it for ``count`` labels; where it raises, nothing is used.
 
         Args:
-            count: labels, at least 1.
+            count: labels; 0 leaves all of them to be used.
             owner: the log.
 
         Raises:
@@ -146,7 +153,7 @@ class EnsembleSampler:
         if n > MAX_RECORDS or (sampling.scheme != "poisson" and n != sampling.records):
             raise InvalidInput("records", n, accepted)
         self._records, self._source = n, SystemRandomness() if source is None else source
-        self._kept: dict[str, Sample] = {}
+        self._kept: dict[tuple[Path | None, str], Sample] = {}
 
     def __repr__(self) -> str:
         return f"EnsembleSampler({self._sampling!r}, K={self._K})"
@@ -178,23 +185,36 @@ class EnsembleSampler:
             shares = [self._uniform(size) for _ in range(self._K)]
         return Sample(self._sampling, tuple(share.copy() for share in shares))
 
-    def draw_for(self, release_id: str | None) -> Sample:
+    def draw_for(self, release_id: str | None, log: ReleaseLog | None) -> Sample:
         """Return the sample of a release: the same one until it is used, so that nobody tries again for a better one.
 
         Args:
             release_id: names the release; None: a new sample.
+            log: the release log that will be given the label; None: the caller keeps the account.
+
+        Guarantees:
+            Before it is returned, a new sample is charged to ``log``, on disk: all of its T labels, and not which
+            records it has. So no log gives labels of more samples than it charged, whenever processes end: a name
+            whose sample was lost with its process has another one, charged as another query.
+
+        Raises:
+            BudgetSpent: the log does not have T labels left; nothing was charged.
+            InvalidInput: the log is for another sampling, or for another number of voters.
         """
-        if release_id is None:
-            return self.draw()
-        sample = self._kept.get(release_id)
+        place = None if log is None else log.path.resolve()
+        sample = None if release_id is None else self._kept.get((place, release_id))
         if sample is None or not sample.left:
-            sample = self._kept[release_id] = self.draw()
+            sample = self.draw()
+            if log is not None:
+                log.charge_sample(sample, release_id)
+            if release_id is not None:
+                self._kept[place, release_id] = sample
         return sample
 
-    def forget(self, release_id: str | None) -> None:
-        """Let go of the sample of a release whose label is there."""
+    def forget(self, release_id: str | None, log: ReleaseLog | None) -> None:
+        """Let go of the sample of a release whose labels are there; arguments as for `draw_for`."""
         if release_id is not None:
-            self._kept.pop(release_id, None)
+            self._kept.pop((None if log is None else log.path.resolve(), release_id), None)
 
     def _poisson_size(self) -> int:
         """Return Binomial(n, q): a sum over blocks of records, all of one size but the last."""

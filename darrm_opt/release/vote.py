@@ -135,16 +135,17 @@ class PrivateVote:
         """Draw a sample, ask the voters, and return one private class, or None for ⊥.
 
         Args:
-            sampler: draws the sample.
+            sampler: draws the sample, for one label.
             ask: returns the K votes, each a class 0..C−1, of voters that look at the sample's shares and at nothing
                 else of the data. Where it raises, the same sample is kept for the next call under this id.
             release_id: as in `release_many`: where its class is there, nobody is asked and no sample is drawn.
 
         Returns:
-            The class; written and charged before it is returned.
+            The class; written before it is returned, and charged before the voters are asked.
 
         Raises:
-            DarrmError: what `release_many` raises, for the same reasons.
+            InvalidInput: the sampler's samples serve several labels: `release_text`.
+            DarrmError: what `release_text` raises, for the same reasons.
 
         >>> from darrm_opt.accounting import Sampling
         >>> from darrm_opt.mechanisms import mechanism_class
@@ -154,15 +155,68 @@ class PrivateVote:
         >>> vote.release_sampled(sampler, lambda sample: [2 for share in sample.shares])
         2
         """
-        if isinstance(self._budget, ReleaseLog) and release_id is not None:
-            stored = self._budget.stored(release_id)
-            if stored is not None and stored.size == 1:
-                return None if stored[0] == ABSTENTION else int(stored[0])
-        sample = sampler.draw_for(release_id)
-        is_logged = isinstance(self._budget, ReleaseLog) and self._budget.sampling is not None
-        label = self.release(ask(sample), release_id, sample=sample if is_logged else None)
-        sampler.forget(release_id)
-        return label
+        if sampler.sampling.labels != 1:
+            raise InvalidInput("sampler", sampler, "one whose samples serve a label each", "Else: release_text.")
+        label = int(self.release_text(sampler, lambda sample, _: ask(sample), release_id)[0])
+        return None if label == ABSTENTION else label
+
+    def release_text(
+        self,
+        sampler: EnsembleSampler,
+        ask: Callable[[Sample, Sequence[int]], Any],
+        release_id: str | None = None,
+    ) -> Labels:
+        """Draw a sample, ask the voters T times, and return a text of T private classes: one release of T labels.
+
+        Args:
+            sampler: draws the sample, which serves T labels (`Sampling.labels`).
+            ask: returns the K votes for the next label, each a class 0..C−1, given the sample and the labels so far.
+                What decides them is the sample's shares and those labels. After the end of a text let voters vote for
+                it again: all T are charged. Where it raises, the sample and its labels are kept for the next call
+                under this id.
+            release_id: as in `release_many`: where its text is there, nobody is asked and no sample is drawn.
+
+        Returns:
+            Classes, shape (T,), `ABSTENTION` (−1) for ⊥; written before they are returned. A log with a sampling is
+            charged T labels before the voters are asked.
+
+        Guarantees:
+            The labels cost what T labels of one sample do: composed, as if every record were in it, then sampled. A
+            process that ends before its text is released has spent that sample: under the same id another one is
+            drawn, and charged as another text.
+
+        Raises:
+            InvalidInput: a mechanism whose batch is tested; a log of another sampling or number of voters; votes that
+                are none.
+            DarrmError: what `release_many` raises, for the same reasons.
+        """
+        budget, T = self._budget, sampler.sampling.labels
+        log = budget if isinstance(budget, ReleaseLog) else None
+        if self._proposal is not None:
+            raise InvalidInput("budget", budget, "one without a test of a batch")
+        if release_id is not None:
+            if log is None:
+                raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
+            if (stored := log.stored(release_id)) is not None:
+                return log.charge_and_release(T, lambda _: stored, release_id)  # or refuses an id of another size
+        samples_log = log if log is not None and log.sampling is not None else None
+        sample = sampler.draw_for(release_id, samples_log)
+        while len(sample.drawn) < T:
+            votes = checked_for([ask(sample, tuple(sample.drawn))], self._mechanism.K, self._mechanism.classes)
+            sample.drawn.append(int(self._draw(votes)[0]))
+        labels = np.array(sample.drawn, dtype=label_type(self._mechanism.classes))
+
+        def draw(before: int) -> Labels:
+            return self._capped(labels, before)
+
+        if log is not None:
+            labels = log.charge_and_release(T, draw, release_id, () if samples_log is None else (sample,))
+        elif isinstance(budget, ReleaseCounter):
+            labels = budget.charge_and_release(T, draw)
+        elif isinstance(budget, PrivacyBudget):
+            self._charge(budget, T)
+        sampler.forget(release_id, samples_log)
+        return labels
 
     def release_many(self, votes: Any, release_id: str | None = None, *, samples: Sequence[Sample] = ()) -> Labels:
         """Return a private class for each row of votes, `ABSTENTION` (−1) for ⊥. The same votes again cost again.
@@ -240,10 +294,14 @@ class PrivateVote:
             self._mechanism.draw_many(self._mechanism.count(votes[start : start + rows]), self._source)
             for start in range(0, len(votes), rows)
         ]
-        labels = np.concatenate(drawn) if drawn else np.empty(0, dtype=label_type(classes))
-        if cap is not None:  # what is beyond it stays unsaid, whatever it is: those answers do not depend on the votes
-            labels[before + np.cumsum(labels != ABSTENTION) > cap] = ABSTENTION
-        return labels
+        return self._capped(np.concatenate(drawn) if drawn else np.empty(0, dtype=label_type(classes)), before)
+
+    def _capped(self, labels: Labels, before: int) -> Labels:
+        """Return labels of which those beyond the cap are ⊥, whatever they are: they do not depend on the votes."""
+        cap = self._mechanism.cap
+        if cap is None:
+            return labels
+        return np.where(before + np.cumsum(labels != ABSTENTION) > cap, ABSTENTION, labels).astype(labels.dtype)
 
 
 class ReleaseCounter:

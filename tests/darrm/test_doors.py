@@ -128,23 +128,23 @@ def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, 
 def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
     sampling, total, prior = Sampling(5452, 40, scheme="without-replacement"), Privacy(3.0, 1e-5), "shared(2,5)"
     drawn = {"records": 5452, "sample": 40, "sampling": "without-replacement"}
-    body = {"K": 10, "queries": 500, "total_epsilon": 3.0, "total_delta": 1e-5, "prior": prior, **drawn}
+    body = {"K": 4, "queries": 20, "total_epsilon": 3.0, "total_delta": 1e-5, "prior": prior, **drawn}
     words = [word for name, value in body.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     asked = {**body, "epsilon": "inf"}
-    voters = Problem(10, Privacy(math.inf), Privacy(1.0), 1)
-    here = plan(10, None, 500, total, 1, prior, ensemble=sampling)
+    voters = Problem(4, Privacy(math.inf), Privacy(1.0), 1)
+    here = plan(4, None, 20, total, 1, prior, ensemble=sampling)
     found: dict[str, Any] = {
         "command line": run_json("plan", *words),
         "REST": _asked(service, "/v1/plan", asked),
         "REST of classes": _asked(service, "/v1/plurality/options", {**body, "classes": 2}),
-        "client": options_to_dict(client.plan(voters, 500, total, prior=prior, ensemble=sampling)),
+        "client": options_to_dict(client.plan(voters, 20, total, prior=prior, ensemble=sampling)),
     }
     own = json.loads(json.dumps(options_to_dict(here)))
     for door, told in found.items():
         assert {name: told[name] for name in own} == own, door
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
     with serving(passed_on) as url, DarrmClient(url) as remote:
-        read = remote.plan(voters, 500, total, prior=prior, ensemble=sampling)
+        read = remote.plan(voters, 20, total, prior=prior, ensemble=sampling)
     assert isinstance(read, Plan)
     assert read.best is not None
     assert read.best.mechanism == here.options[0].mechanism

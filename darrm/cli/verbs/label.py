@@ -94,7 +94,8 @@ def label(
     it stopped: what was released is not charged again. Votes are never printed or logged.
 
     With --ask, each query has a fresh and secret sample of the records, drawn here: the command reads a line of JSON
-    with the query's number and the records of each voter, and writes a line with their votes.
+    with the query's number and the records of each voter, and writes a line with their votes. Where a sample serves the
+    labels of a text, it is asked for each of them in turn, with those so far.
 
     With --earned, the file is one fixed batch of queries to a noisy vote (gnmax). The test is chosen before the votes
     are looked at, and drawn once; its total is spent whatever comes out. Where it does not pass, nothing is released,
@@ -195,17 +196,22 @@ def _label_samples(
     if Path(labels).exists():
         raise InvalidInput("output", labels, "a file that does not exist yet")
     mechanism, sampling, planned = sampled_mechanism(source, drawn)
+    asked = None if budget[0] is None else whole_number(number(budget[0]), "queries", "a whole number", least=1)
+    if asked is not None and asked % sampling.labels:
+        raise InvalidInput("queries", asked, f"whole texts of {sampling.labels} labels each")
     with ProgressDisplay("proving the budget"):
         log = open_log(log_file, mechanism, *budget, planned=planned, sampling=sampling)
     if log.sampling != sampling:
         raise InvalidInput("release_log", log_file, f"the release log of {sampling.words}")
-    count = log.limit if budget[0] is None else whole_number(number(budget[0]), "queries", "a whole number", least=1)
-    label_asked(ask, labels, mechanism, sampling, log, count, release_id)
-    fields = {"labels": count, "output": labels, "release_log": log_file} | budget_fields(log)
+    count = log.limit if asked is None else asked
+    released = label_asked(ask, labels, mechanism, sampling, log, count, release_id)
+    if released < count // sampling.labels * sampling.labels:
+        say("Samples that were drawn when a process ended are spent: the last queries have no label.")
+    fields = {"labels": released, "output": labels, "release_log": log_file} | budget_fields(log)
     answer(
         as_json(fields | {"sampling": sampling.record()})
         if json
-        else f"{count:,} labels in {labels}. {log.spent:,} of {log.limit:,} releases are spent: {log.in_words}."
+        else f"{released:,} labels in {labels}. {log.spent:,} of {log.limit:,} releases are spent: {log.in_words}."
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,41 @@ def test_private_voters_that_draw_their_own_records() -> None:
     assert "0.0824" in run("plan", *words, *drawn).stderr
     assert "--fresh" in refused("plan", *words, "--sampling", "each-voter")
     assert "darrm plan" in refused("compare", *words, *drawn)
+
+
+TOKENS = """
+import json, os, signal, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["query"] == 1 and len(asked["labels"]) == 1 and "--kill" in sys.argv:
+        os.kill(os.getppid(), signal.SIGKILL)
+    print(json.dumps([len(asked["labels"]) for share in asked["shares"]]), flush=True)
+"""
+
+
+def test_texts_of_labels_and_a_job_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "tokens.py").write_text(TOKENS, encoding="utf-8")
+    command = f"{sys.executable} {tmp_path / 'tokens.py'}"
+    mechanism, log, labels = (tmp_path / name for name in ("mechanism.json", "log", "labels.csv"))
+    shape = ("--K", "10", "--classes", "4", "--queries", "12", "--total-epsilon", "20", "--total-delta", "1e-5")
+    drawn = (*DRAWN, "--sampling", "poisson,labels=3")
+    assert run("cost", "permute_and_flip", *shape, *drawn, "--output", str(mechanism)).exit_code == 0
+    words = ("label", "--solution", str(mechanism), "--release-log", str(log), "--output", str(labels))
+    assert "--queries" in refused(*words, "--queries", "4", "--ask", command)
+    assert not log.exists()
+    killed = [sys.executable, "-m", "darrm", *words, "--ask", f"{command} --kill"]
+    assert subprocess.run(killed, check=False, capture_output=True).returncode == -signal.SIGKILL
+    opened = ReleaseLog(log)
+    assert (opened.spent, opened.labels, len(opened.ids)) == (6, 3, 1)  # the sample that was drawn is spent
+    told = run(*words, "--ask", command, "--json")
+    found = json.loads(told.stdout)
+    assert (found["spent"], found["labels"], found["limit"]) == (12, 9, 12)
+    assert "drawn when a process ended" in told.stderr
+    assert labels.read_text(encoding="utf-8").split()[1:] == ["0", "1", "2"] * 3
+    assert (
+        mechanism_from_record(json.loads(mechanism.read_text())).cost(12, 1e-5, Sampling(5452, 40, labels=3)).epsilon
+        <= 20
+    )
 
 
 ANSWERS = """

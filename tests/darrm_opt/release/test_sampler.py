@@ -5,18 +5,23 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import signal
+import subprocess
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from campaigns.sampled import drawn_law
 from scipy import stats
+from support.enumeration import exp_fraction
 from support.forks import forked
 from support.refusals import refused as refused_input
-from support.sampled_ensembles import shares
+from support.sampled_ensembles import question_pairs, shares, shown, worst_delta
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import BudgetUnreadable
@@ -183,6 +188,117 @@ def test_a_text_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
     with pytest.raises(BudgetSpent):  # one label is left, and a text is three
         vote.release(votes(third := sampler.draw()), sample=third)
     assert third.left == 3
+
+
+TEXTS = Sampling(1000, 20, labels=3)
+
+
+def test_a_text_of_labels_is_one_release_of_one_sample(tmp_path: Path) -> None:
+    log, asked = begun(tmp_path, TEXTS, queries=7), list[tuple[int, ...]]()
+    vote, sampler = PrivateVote(vote_of(rate=40.0), None), EnsembleSampler(TEXTS, 5)
+
+    def ask(_: Sample, labels: Sequence[int]) -> list[int]:
+        asked.append(tuple(labels))
+        return [len(labels)] * 5
+
+    assert vote.release_text(sampler, ask).tolist() == [0, 1, 2]
+    assert asked == [(), (0,), (0, 1)]
+    logged = PrivateVote(vote_of(), log)
+    text = logged.release_text(sampler, ask, "text")
+    assert (log.spent, log.labels) == (3, 3)
+    assert logged.release_text(EnsembleSampler(TEXTS, 5), ask, "text").tolist() == text.tolist()  # and asks nobody
+    assert len(asked) == 6
+    with refused_input("sampler"):
+        logged.release_sampled(sampler, votes)
+    logged.release_text(sampler, ask)
+    with pytest.raises(BudgetSpent):
+        logged.release_text(sampler, ask)  # before anybody is asked
+    assert (log.spent, len(asked)) == (6, 9)
+
+
+def test_a_text_that_failed_goes_on_with_the_labels_that_it_has(tmp_path: Path) -> None:
+    """Else who fails where a label is not liked would draw it again."""
+    log, sampler, seen = begun(tmp_path, TEXTS, queries=3), EnsembleSampler(TEXTS, 5), list[tuple[int, ...]]()
+
+    def ask(_: Sample, labels: Sequence[int]) -> list[int]:
+        if len(labels) == 2 and len(seen) < 20:
+            seen.append(tuple(labels))
+            raise RuntimeError
+        return [0, 1, 2, 0, 1]
+
+    for _ in range(20):
+        with pytest.raises(RuntimeError):
+            PrivateVote(vote_of(), log).release_text(sampler, ask, "text")
+    text = PrivateVote(vote_of(), log).release_text(sampler, ask, "text")
+    assert set(seen) == {tuple(text[:2].tolist())}
+    assert log.spent == 3
+
+
+def test_a_log_does_not_take_a_text_for_samples_of_its_labels(tmp_path: Path) -> None:
+    """Every label shows the same record: as if each had a sample, nothing would be shown at this ε; truly 0.061 is."""
+    mechanism, T = vote_of(1, 2, 1.5), 4
+    naive = Privacy(mechanism.cost(T, 0.0, Sampling(1, rate=0.1)).epsilon, 0.05)
+    pairs = question_pairs(
+        "poisson", [9], [None], [[shown(9, 1)] * T], 1, 2, drawn_law(mechanism), rate=Fraction(1, 10)
+    )
+    pairs += [(q, p) for p, q in pairs]
+    assert worst_delta(pairs, 1, exp_fraction(naive.epsilon)) > Fraction(6, 100)
+    for labels, fits in ((1, True), (T, False)):
+        sampling = Sampling(1, rate=0.1, labels=labels)
+        log = ReleaseLog.create(tmp_path / str(labels), mechanism, budget=naive, sampling=sampling)
+        assert (log.limit >= T) == fits
+
+
+KILLED = """
+import os, signal, sys
+from darrm_opt.accounting import Sampling
+from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseLog
+
+log = ReleaseLog(sys.argv[1])
+
+def ask(sample, labels):
+    if len(labels) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [0] * 5
+
+PrivateVote(log.mechanism, log).release_text(EnsembleSampler(log.sampling, 5), ask, "question")
+"""
+
+
+@pytest.mark.parametrize("sampling", [RARE, TEXTS], ids=["label", "text"])
+def test_a_process_that_is_killed_with_a_sample_has_spent_it(tmp_path: Path, sampling: Sampling) -> None:
+    log, T = begun(tmp_path, sampling, queries=3 * sampling.labels), sampling.labels
+    for killed in (1, 2):
+        ended = subprocess.run([sys.executable, "-c", KILLED, str(log.path), str(T - 1)], check=False)
+        assert ended.returncode == -signal.SIGKILL
+        assert (log.spent, log.labels, log.ids) == (killed * T, 0, frozenset())
+    text = PrivateVote(vote_of(), log).release_text(EnsembleSampler(sampling, 5), lambda *_: [0] * 5, "question")
+    assert (log.spent, log.labels) == (3 * T, T)
+
+    def never(*_: Any) -> list[int]:
+        raise AssertionError
+
+    again = PrivateVote(vote_of(), ReleaseLog(log.path))
+    assert again.release_text(EnsembleSampler(sampling, 5), never, "question").tolist() == text.tolist()
+    with pytest.raises(BudgetSpent):
+        again.release_text(EnsembleSampler(sampling, 5), never, "another")
+
+
+def test_a_sample_is_charged_once_and_before_it_is_seen(tmp_path: Path) -> None:
+    log, sampler = begun(tmp_path), EnsembleSampler(RARE, 5)
+    sample = sampler.draw_for("question", log)
+    assert sampler.draw_for("question", log) is sample
+    assert log.spent == 1
+    with pytest.raises(SampleUsed):
+        log.charge_sample(sample)
+    PrivateVote(vote_of(), log).release(votes(sample), "question", sample=sample)
+    assert (log.spent, log.labels) == (1, 1)
+    for other in (EnsembleSampler(Sampling(1000, 21), 5), EnsembleSampler(RARE, 6)):
+        with refused_input("sample"):
+            other.draw_for("other", log)
+    with refused_input("sample"):
+        sampler.draw_for("other", ReleaseLog.create(tmp_path / "unsampled", vote_of(), queries=5))
+    assert log.spent == 1
 
 
 def reuse(sample: Sample, log: ReleaseLog) -> None:

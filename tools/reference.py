@@ -103,7 +103,7 @@ def _operation(operation: dict[str, Any]) -> Iterator[str]:
 
 def _answer(media: str, content: dict[str, Any]) -> str:
     schema = content.get("schema", {})
-    return f"{_type(schema)} ({media})" if "$ref" in schema else media
+    return f"{_type(schema)} ({media})" if "$ref" in schema or "anyOf" in schema else media
 
 
 def _schema(schema: dict[str, Any]) -> Iterator[str]:

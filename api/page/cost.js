@@ -12,7 +12,7 @@ import { toQuery } from "./state.js";
 const FIELDS = {
   cost_mechanism: "mechanism", cost_K: "K", cost_classes: "classes", cost_affected: "affected", cost_queries: "queries", cost_parameter: "parameter",
   cost_epsilon: "total_epsilon", cost_delta: "delta", cost_threshold: "threshold", cost_check_sigma: "check_sigma", cost_records: "records",
-  cost_sample: "sample",
+  cost_sample: "sample", cost_sampling: "sampling",
 };
 
 const SYMBOLS = { sigma: "σ" };

@@ -14,7 +14,7 @@ const VIEW = {
   class_records: "", class_sample: "", class_sampling: "",
   groups: "", group_classes: "", group_epsilon: "", group_delta: "", group_affected: "", group_objective: "",
   tab: "", cost_mechanism: "", cost_K: "", cost_classes: "", cost_affected: "", cost_queries: "", cost_parameter: "", cost_epsilon: "", cost_delta: "",
-  cost_threshold: "", cost_check_sigma: "", cost_records: "", cost_sample: "",
+  cost_threshold: "", cost_check_sigma: "", cost_records: "", cost_sample: "", cost_sampling: "",
 };
 
 const USUAL = { ...PROBLEM, ...VIEW };

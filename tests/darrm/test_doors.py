@@ -126,10 +126,12 @@ def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, 
 
 
 def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
-    sampling, total, prior = Sampling(5452, 40, scheme="without-replacement"), Privacy(3.0, 1e-5), "shared(2,5)"
-    drawn = {"records": 5452, "sample": 40, "sampling": "without-replacement"}
+    sampling, total, prior = Sampling(5452, 40, neighbours="replace-one"), Privacy(3.0, 1e-5), "shared(2,5)"
+    drawn = {"records": 5452, "sample": 40}
     body = {"K": 4, "queries": 20, "total_epsilon": 3.0, "total_delta": 1e-5, "prior": prior, **drawn}
     words = [word for name, value in body.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words += ["--sampling", "poisson,neighbours=replace-one"]
+    body |= {"neighbours": "replace-one"}
     asked = {**body, "epsilon": "inf"}
     voters = Problem(4, Privacy(math.inf), Privacy(1.0), 1)
     here = plan(4, None, 20, total, 1, prior, ensemble=sampling)
@@ -148,7 +150,7 @@ def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient
     assert isinstance(read, Plan)
     assert read.best is not None
     assert read.best.mechanism == here.options[0].mechanism
-    assert (read.question, read.advice, read.verdict) == (here.question, here.advice, here.verdict)
+    assert (read.question.ensemble, read.advice, read.verdict) == (sampling, here.advice, here.verdict)
 
 
 def test_a_plan_of_private_voters_that_draw_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:

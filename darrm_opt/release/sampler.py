@@ -212,7 +212,12 @@ class EnsembleSampler:
         return sample
 
     def forget(self, release_id: str | None, log: ReleaseLog | None) -> None:
-        """Let go of the sample of a release whose labels are there; arguments as for `draw_for`."""
+        """Let go of the sample of a release whose labels are there.
+
+        Args:
+            release_id: as for `draw_for`.
+            log: as for `draw_for`.
+        """
         if release_id is not None:
             self._kept.pop((None if log is None else log.path.resolve(), release_id), None)
 

@@ -6,6 +6,7 @@ time limit) is a value, `darrm_opt.design.solution.Status`, and becomes `SolveFa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -88,3 +89,128 @@ class SolveFailed(DarrmError):
 
 class VerificationFailed(DarrmError):
     """An answer fails verification, or answers another question; nothing of it was used."""
+
+
+# ------------------------------------------------------------------- accounts and budgets
+
+
+class DeltaTooSmall(DarrmError):
+    """No ε, however large, gives a total δ this small: raise the total δ, or ask fewer queries.
+
+    Attributes:
+        delta: the total δ asked for [probability].
+        floor: the smallest δ that can be had, rounded up [probability].
+    """
+
+    def __init__(self, delta: float, floor: float, reason: str) -> None:
+        self.delta = delta
+        self.floor = floor
+        super().__init__(
+            f"no finite epsilon exists at delta = {delta!r}: {reason}, so the total delta is at least {floor!r}. "
+            "Raise the total delta, or ask fewer queries."
+        )
+
+
+class TooMuchWork(DarrmError):
+    """The computation asked for is exact but too long; the message names a cheaper sound account."""
+
+
+class BudgetExceeded(DarrmError):
+    """A charge was refused because the budget would be overspent; nothing was charged."""
+
+
+class BudgetUnreadable(DarrmError):
+    """A saved budget is missing, damaged or in another format; nothing was loaded."""
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A mechanism for which a printed claim is wrong.
+
+    Attributes:
+        mechanism: what it is, in words.
+        epsilon: total ε of the claim [nats].
+        claimed: the δ that is claimed at ``epsilon`` [probability].
+        truth: a δ that the mechanism has at least [probability].
+    """
+
+    mechanism: str
+    epsilon: float
+    claimed: float
+    truth: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mechanism}: at epsilon = {self.epsilon:.6g} the claim is delta = {self.claimed:.6g}, "
+            f"the truth at least {self.truth:.6g}."
+        )
+
+
+class UnsoundBound(DarrmError):
+    """A printed theorem that is false was asked for without acknowledging it."""
+
+    def __init__(self, name: str, counterexample: Counterexample, instead: str) -> None:
+        self.counterexample = counterexample  # a mechanism for which the theorem's claim is wrong
+        super().__init__(
+            f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to "
+            "reproduce the printed number."
+        )
+
+
+# ------------------------------------------------------------------- releases
+
+
+class BudgetSpent(BudgetExceeded):
+    """More releases were asked than the budget has left; nothing was charged and nothing released.
+
+    Attributes:
+        budget: the budget, in words.
+        limit: releases that it allows in all.
+        spent: releases charged so far.
+        asked: releases asked now.
+    """
+
+    def __init__(self, budget: str, limit: int, spent: int, asked: int) -> None:
+        self.budget = budget
+        self.limit = limit
+        self.spent = spent
+        self.asked = asked
+        super().__init__(
+            f"{asked} releases were asked and {limit - spent} are left: the budget, {budget}, allows {limit} in all "
+            f"and {spent} are spent. Nothing was charged and nothing was released."
+        )
+
+
+class ReleaseLogDamaged(BudgetUnreadable):
+    """The file of a release log is not what was written there: to go on from it could overspend, so it is refused.
+
+    Attributes:
+        fault: what is wrong, in words.
+        advice: what to do, also where nobody has the file as it was.
+    """
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        self.advice = (
+            "Restore the file as it was, with every line that it had. If nobody can, treat its whole budget as spent, "
+            "as nobody knows how much of it was: a new release log has a budget of its own, and the two add up."
+        )
+        super().__init__(f"{fault}. Nothing is released. {self.advice}")
+
+
+class ReleaseIdTaken(DarrmError):
+    """A release id was used before, for another number of releases: ids name one release, and resume only that."""
+
+
+class SampleUsed(DarrmError):
+    """A sample was to serve more than its one query, or its one text of T labels; nothing was released.
+
+    Attributes:
+        fault: what is wrong, in words.
+    """
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        super().__init__(
+            f"The sample cannot be used: {fault}. Draw another one. Nothing was charged and nothing was released."
+        )

@@ -25,9 +25,8 @@ from api.errors.problem_details import (
     WorkLimitExceeded,
     problem_type_of,
 )
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.decimals import out_of_range
-from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
+from darrm_opt.errors import BackendUnavailable, DarrmError, DeltaTooSmall, InvalidInput, NotPrivate
 
 _LOG = logging.getLogger("api")
 

@@ -14,8 +14,15 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.observability.logs import current_request_id
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven
+from darrm_opt.errors import (
+    BackendUnavailable,
+    DarrmError,
+    DeltaTooSmall,
+    InvalidInput,
+    NotPrivate,
+    NotProven,
+    TooMuchWork,
+)
 from solver_cache.location import CacheError
 from solver_cache.process_pool import MemoryExceeded, PoolClosed, TaskTimeout
 

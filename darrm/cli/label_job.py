@@ -19,9 +19,8 @@ from typing import IO
 
 from darrm.cli.output import ProgressDisplay, say
 from darrm.cli.vote_files import blocks, check_format, count_rows, labels
-from darrm_opt.accounting.errors import BudgetExceeded
 from darrm_opt.durable_file import errors_naming, flush_folder
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import BudgetExceeded, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.release import BatchWithheld, BudgetSpent, PrivateVote, ReleaseLog

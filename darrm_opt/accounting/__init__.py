@@ -16,13 +16,13 @@ Design under a total budget is in `darrm_opt.planning`; theorems of papers that 
 in `darrm_opt.literature`.
 """
 
-from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import FRESH, compose_models
 from darrm_opt.accounting.interop import as_event, as_pld, pld_accountant, privacy_map
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import ReleaseTotal, total_privacy, total_privacy_of_sequence
+from darrm_opt.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, TooMuchWork
 
 __all__ = [
     "FRESH",

@@ -13,8 +13,7 @@ from fractions import Fraction
 from functools import partial
 
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.errors import BackendUnavailable
+from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, TooMuchWork
 from darrm_opt.problem import Privacy, check_arithmetic
 from darrm_opt.rounding import as_written, decimal_above
 

@@ -27,12 +27,12 @@ import numpy as np
 from darrm_opt.accounting.bits.recursion import compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.cheapest import evaluate, event_accounts
-from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.errors import TooMuchWork
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count_between
 

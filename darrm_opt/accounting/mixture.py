@@ -35,11 +35,10 @@ from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import upper_hull
 from darrm_opt.accounting.bits.supporting_lines import hockey_stick, log_binomials
 from darrm_opt.accounting.composition.optimal import least_epsilon
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import NoisyMajority, release_profile
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
 from darrm_opt.rounding import float_above, up

@@ -14,12 +14,12 @@ from contextlib import suppress
 import numpy as np
 
 from darrm_opt.accounting.cheapest import cheapest
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import compose_models, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import bits_total, optimal_total_of_profile
 from darrm_opt.baselines import plain_majority_sharp
+from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import multiple_up

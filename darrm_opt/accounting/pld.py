@@ -33,8 +33,7 @@ from darrm_opt.accounting.composition.optimal import (
     epsilon_at_delta,
     non_negative,
 )
-from darrm_opt.accounting.errors import TooMuchWork
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import require
 from darrm_opt.problem import Privacy, real_number, whole_number

@@ -39,9 +39,8 @@ from darrm_opt.accounting.composition.optimal import (
     checked_mechanisms,
     optimal_delta_of_sequence,
 )
-from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, TooMuchWork
 from darrm_opt.durable_file import replacing
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.process import process_identity
 from darrm_opt.rounding import as_written, decimal_above

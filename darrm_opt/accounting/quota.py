@@ -14,7 +14,6 @@ from functools import cache
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.optimal import checked_mechanisms, least_possible_delta, optimal_delta
 from darrm_opt.accounting.cost import Quota
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import models_account
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
@@ -26,7 +25,7 @@ from darrm_opt.accounting.total import (
     optimal_total_of_profile,
 )
 from darrm_opt.decimals import floor_delta, floor_point
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import down
 from darrm_opt.search import largest_count, largest_count_between, largest_fitting

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from darrm_opt.accounting.cheapest import event_accounts
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile
 from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling, amplify_by_subsampling
+from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP, up

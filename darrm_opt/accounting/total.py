@@ -41,7 +41,6 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_delta,
     total_loss,
 )
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import check_fresh, compose_models, effective_voters, models_account
 from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.labels.composition import compared_epsilon, table_divergence
@@ -49,7 +48,7 @@ from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
 from darrm_opt.accounting.release_profile import MAX_EPSILON, NoisyMajority, Release, Released
 from darrm_opt.design.privacy_profile import ProfileSearch
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.rounding import float_above, up

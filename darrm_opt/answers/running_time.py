@@ -195,7 +195,7 @@ def plan_account_seconds(
 
     0 where they are not, or where the accounts are too long to be computed.
     """
-    from darrm_opt.accounting.errors import TooMuchWork
+    from darrm_opt.errors import TooMuchWork
 
     try:
         steps = _steps_of_draw(problem, queries, total, draw, fresh=fresh)

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from darrm_opt.accounting.cost import MAX_RELEASES, Cost, Parts, Quota, ReleaseBounds, cost_of_parts, most_releases
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import check_fresh, compose_models
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.design.report import guarantee
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy

@@ -22,7 +22,6 @@ import numpy as np
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import cheapest_total, estimated_total
@@ -31,7 +30,7 @@ from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve_warm
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
 

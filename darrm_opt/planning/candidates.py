@@ -15,7 +15,6 @@ from dataclasses import replace
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.accounting.cost import cost as account_cost
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.mixture import (
     AffectedDistribution,
     count_groups,
@@ -30,7 +29,7 @@ from darrm_opt.design.certificate import verify
 from darrm_opt.design.report import guarantee, text_above
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
-from darrm_opt.errors import InvalidInput, NotPrivate
+from darrm_opt.errors import DeltaTooSmall, InvalidInput, NotPrivate, TooMuchWork
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from darrm_opt.accounting.calibrate import never_stop
-from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
 from darrm_opt.bagging.guarantee import Sampling
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.planning.candidates import TIME_IS_UP, calibrated, optimal, optimal_sequence

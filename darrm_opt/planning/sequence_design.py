@@ -28,7 +28,6 @@ import numpy as np
 
 from darrm_opt.accounting.bits.supporting_lines import MAX_LINES, profile_lines, region_lines
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
 from darrm_opt.accounting.total import exact_epsilon
@@ -41,6 +40,7 @@ from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve_warm
+from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.best_target import (
     POINTS,

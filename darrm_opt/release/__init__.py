@@ -10,9 +10,9 @@ signs    vectors of ±1: randomised by clients, and the private majority of each
 
 from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.quota import most_releases
+from darrm_opt.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
 from darrm_opt.randomness import ExactCoins, RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
-from darrm_opt.release.errors import BatchWithheld, BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
-from darrm_opt.release.log import ReleaseLog
+from darrm_opt.release.log import BatchWithheld, ReleaseLog
 from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.release.signs import randomised_signs, release_signs
 from darrm_opt.release.vote import PrivateVote, ReleaseCounter

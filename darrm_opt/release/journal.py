@@ -30,11 +30,10 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
 from darrm_opt.durable_file import errors_naming, flush_folder
+from darrm_opt.errors import BudgetExceeded, BudgetUnreadable, ReleaseLogDamaged
 from darrm_opt.optional_packages import posix_only
 from darrm_opt.process import close_in_forks, process_identity
-from darrm_opt.release.errors import ReleaseLogDamaged
 
 with contextlib.suppress(ImportError):  # `posix_only` refuses where there is none
     import fcntl

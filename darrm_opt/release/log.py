@@ -29,18 +29,24 @@ import numpy as np
 
 from darrm_opt._version import __version__
 from darrm_opt.accounting.cost import Cost, Quota
-from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.propose_test_release import Proposal
 from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.errors import (
+    BudgetSpent,
+    BudgetUnreadable,
+    DarrmError,
+    InvalidInput,
+    ReleaseIdTaken,
+    ReleaseLogDamaged,
+    SampleUsed,
+)
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.problem import Privacy, whole_number
-from darrm_opt.release.errors import BatchWithheld, BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample
 from darrm_opt.tables.group_solver import GroupSolution
@@ -76,6 +82,26 @@ Releasing = VoteMechanism | Release | Released | PluralitySolution | GroupSoluti
 
 Draw = Callable[[int], Labels | None]
 """Draws answers, given how many classes were released before; None where the test of a batch does not pass."""
+
+
+class BatchWithheld(DarrmError):
+    """The noisy test of a batch of votes did not pass: no label of it was released, and none ever will be.
+
+    Attributes:
+        total: (ε, δ) of the test and the labels together, which is charged.
+        test: (ε, δ) that holds where nothing but this failure is released of these votes.
+    """
+
+    def __init__(self, total: Privacy, test: Privacy) -> None:
+        self.total = total
+        self.test = test
+        super().__init__(
+            f"The votes did not pass the test that (epsilon, delta) = ({total.epsilon:g}, {total.delta:g}) was stated "
+            "for: no label was released, and the test cannot be drawn again. The total is spent; where nothing else is "
+            f"released of these votes, they have cost epsilon = {test.epsilon:.4g} at delta = {test.delta:.4g}. "
+            "Another total, or labels without a test at what they cost for any votes, need a release log of their own, "
+            "and what both cost adds up."
+        )
 
 
 class _Releases(NamedTuple):

@@ -28,12 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, SampleUsed
 from darrm_opt.inversion import binomial_law
 from darrm_opt.problem import whole_number
 from darrm_opt.process import process_identity
 from darrm_opt.randomness import RandomSource, SystemRandomness, below_each
-from darrm_opt.release.errors import SampleUsed
 
 if TYPE_CHECKING:
     from darrm_opt.release.log import ReleaseLog

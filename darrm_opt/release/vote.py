@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.propose_test_release import Proposal
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import BudgetSpent, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.problem import Privacy
 from darrm_opt.process import process_identity
 from darrm_opt.randomness import RandomSource, SystemRandomness
-from darrm_opt.release.errors import BudgetSpent
 from darrm_opt.release.log import Draw, ReleaseLog, Releasing, check_proposal, mechanism_of, withheld
 from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.tables.problem import ABSTENTION

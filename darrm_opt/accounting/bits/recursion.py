@@ -33,8 +33,7 @@ from darrm_opt.accounting.bits.backward_step import (
 )
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.composition.optimal import least_epsilon, non_negative
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, check_arithmetic, whole_number
 from darrm_opt.rounding import down, up

@@ -37,8 +37,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import ULP, float_above, multiple_up, up

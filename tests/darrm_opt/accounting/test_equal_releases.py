@@ -9,8 +9,8 @@ from support.refusals import refused
 
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.quota import epsilon_each, most_queries
+from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.problem import Privacy
 
 

@@ -16,13 +16,12 @@ from support.refusals import refused
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import outer_region
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.mixture import AffectedDistribution, estimated_epsilon, mixture_epsilon, mixture_total
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging.guarantee import Bags
 from darrm_opt.design.privacy_profile import ProfileSearch
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem

@@ -21,8 +21,8 @@ from support.forks import forked
 from support.refusals import refused
 
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta, optimal_delta_of_sequence
-from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
+from darrm_opt.errors import BudgetExceeded, BudgetUnreadable
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import as_written, decimal_above
 

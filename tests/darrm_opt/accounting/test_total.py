@@ -18,7 +18,6 @@ from support.transcripts import shown_pairs
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile, release_profile
 from darrm_opt.accounting.total import (
     GRID_PRECISION,
@@ -30,7 +29,7 @@ from darrm_opt.accounting.total import (
     total_privacy,
     total_privacy_of_sequence,
 )
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array, NoiseFunction
 
 SLACK = 1e-4

@@ -13,8 +13,8 @@ from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import total
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.release_profile import NoisyMajority, Release
+from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 
 VOTERS = Problem(3, Privacy(0.3), Privacy(0.3))
 RELEASE = Release(NoiseFunction(np.full(4, 0.1)), VOTERS)

@@ -14,11 +14,11 @@ from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
 from darrm_opt.accounting.bits.supporting_lines import region_lines
 from darrm_opt.accounting.calibrate import calibrate
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import exact_epsilon, total_privacy
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.certificate import verify
+from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.planning.best_target import best_target, least_cost
 from darrm_opt.planning.sequence_design import MAX_QUERIES, design_sequence
 

@@ -14,11 +14,10 @@ from support.darrm_runner import refused, run
 from support.refusals import refused as refused_input
 
 from darrm_opt import Privacy, Problem
-from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging.guarantee import Bags
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.literature.aggregation.gnmax import gnmax_wins
 from darrm_opt.literature.aggregation.moments_accountant import composed_epsilon, noisy_vote_laws
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function

@@ -21,7 +21,7 @@ from darrm_opt.accounting.bits.backward_step import (
 )
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region, privacy_region, spanned_region
-from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
 

@@ -16,8 +16,7 @@ from support.refusals import refused
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region, privacy_region
 from darrm_opt.accounting.composition.optimal import least_possible_delta, optimal_composition, optimal_delta
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.problem import Privacy
 
 EVENTS = [

@@ -23,8 +23,7 @@ from darrm_opt.accounting.composition.closed_forms import (
     tail_composition,
 )
 from darrm_opt.accounting.composition.optimal import add_leak, least_epsilon
-from darrm_opt.accounting.errors import DeltaTooSmall
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.problem import Privacy
 
 SEQUENCES: tuple[dict[Privacy, int], ...] = (

@@ -27,8 +27,8 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_delta_of_sequence,
     response_losses,
 )
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.pld import pld_composition
+from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.literature.he_wang_tao.printed import (
     composition_i_printed,
     composition_ii_printed,

@@ -29,8 +29,7 @@ from darrm_opt.accounting.composition.optimal import (
     response_losses,
     sequence_losses,
 )
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
 from darrm_opt.search import least_fitting

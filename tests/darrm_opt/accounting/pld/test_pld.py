@@ -16,7 +16,6 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_composition_of_sequence,
     optimal_delta,
 )
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.pld import (
     _composed_cells,
     common_discretisation,
@@ -27,7 +26,7 @@ from darrm_opt.accounting.pld import (
     profile_of_event,
     symmetric_profile,
 )
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP

@@ -12,9 +12,8 @@ from support.refusals import refused
 
 from darrm_opt.accounting.composition.closed_forms import loss_tail, tail_composition
 from darrm_opt.accounting.composition.optimal import least_possible_delta, optimal_delta
-from darrm_opt.accounting.errors import Counterexample, UnsoundBound
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon_tail
-from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.errors import Counterexample, DarrmError, InvalidInput, UnsoundBound
 from darrm_opt.literature.he_wang_tao.generalisation import failure_probability
 from darrm_opt.literature.he_wang_tao.printed import (
     FEDERATED_RUN,

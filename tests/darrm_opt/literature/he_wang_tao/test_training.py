@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from support.refusals import refused
 
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_epsilon_tail
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.accounting.sampling import amplify_by_subsampling
+from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.literature.he_wang_tao.training import as_replace_one, doubling_rule_holds, federated, sgld
 from darrm_opt.problem import Privacy
 

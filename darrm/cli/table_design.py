@@ -35,7 +35,7 @@ def table_problem(
     """Return the problem that the options name, as the special case that it is: of one group and two classes, a γ's."""
     from darrm.cli.ranking import DISJOINT
     from darrm_opt.problem import whole_number
-    from darrm_opt.tables.groups import GroupProblem, general_problem, group_of
+    from darrm_opt.tables.groups import GroupProblem, group_of, simplest_problem
 
     classes = whole_number(number(table.classes), "classes", "a whole number of classes, at least 2", least=2)
     if not table.group:
@@ -62,7 +62,7 @@ def table_problem(
         target, affected = Privacy(number(options.target_epsilon), delta), number(options.affected)
     if len({_group(text)[1] for text in table.group}) > 1 or objective.startswith("truth("):  # they are not alike
         return GroupProblem(classes, groups, target, affected, abstention=table.abstention)
-    return general_problem(groups, target, classes=classes, affected=affected, abstention=table.abstention)
+    return simplest_problem(groups, target, classes=classes, affected=affected, abstention=table.abstention)
 
 
 def _group(text: str) -> tuple[VoterGroup, float]:

@@ -77,10 +77,12 @@ def solve(
     time_limit: float | None = None,
     progress: Watcher | None = None,
 ) -> Solution:
-    """Design the noise function with the largest utility among all private ones.
+    """Design the noise function, or the table, with the largest utility among all private ones.
 
     Args:
-        problem: K voters, their privacy, the privacy of the release.
+        problem: K voters, their privacy, the privacy of the release; of several classes or groups (`Problem`) the
+            answer is a table, whose objective is as for `tables.group_solver` (by default ``"dirichlet(1)"``), and
+            which takes ``backend`` and ``time_limit`` alone.
         objective: what "utility" weighs; an `Objective` or its text, such as ``"shared(2,5) agreement"``.
         shape: "free", or "monotone" (γ non-decreasing in |l − K/2|: a little utility for looks).
         method: "cuts", "enumerate" (the whole reduced constraint set as rows) or "auto".
@@ -101,6 +103,19 @@ def solve(
 
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
+    if (solved := getattr(problem, "solved", None)) is not None:  # a problem of `darrm_opt.tables`
+        for argument, value, default in (
+            ("shape", shape, "free"),
+            ("method", method, "auto"),
+            ("tolerance", tolerance, TOLERANCE),
+            ("progress", progress, None),
+        ):
+            if value != default:
+                raise InvalidInput(argument, value, "nothing where the answer is a table")
+        check_backend(backend, time_limit)
+        goal = () if objective == "rectangular" else (objective,)  # a table has a default of its own
+        table: Solution = solved(*goal, backend=backend, time_limit=time_limit)
+        return table
     check_choices(problem, shape, method, backend, tolerance, time_limit)
     return Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit, progress).solve(method)
 

@@ -34,7 +34,7 @@ from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
 from darrm_opt.search import largest_count_between
-from darrm_opt.tables.groups import GroupProblem, VoterGroup, general_problem
+from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import count_votes
 
@@ -271,7 +271,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if supposed is not None and any(voter.epsilon < math.inf for voter in voters):
             shown = {"classes": mechanism.classes, "affected": overlap}
             abstains = getattr(supposed, "abstention", False)
-            ours = general_problem(self._voter_groups(K), supposed.target, **shown, abstention=abstains)
+            ours = simplest_problem(self._voter_groups(K), supposed.target, **shown, abstention=abstains)
             if ours != supposed or log.limit > 1:
                 raise InvalidInput("release_log", str(path), f"{accepted}, of their privacy, for one prediction")
         if (log.proposal is None) != (self.earned is None):

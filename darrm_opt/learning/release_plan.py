@@ -36,7 +36,7 @@ from darrm_opt.planning import Option, design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.tables.corners import count_bound
 from darrm_opt.tables.group_solver import MAX_CELLS, as_group_objective, solve_groups
-from darrm_opt.tables.groups import MAX_COUNTS, MAX_GROUP_CLASSES, GroupProblem, VoterGroup, general_problem
+from darrm_opt.tables.groups import MAX_COUNTS, MAX_GROUP_CLASSES, GroupProblem, VoterGroup, simplest_problem
 
 PRIOR, DEFAULT_PRIOR = "rectangular agreement", "dirichlet(0.2)"
 """How votes are expected to fall, between two classes and among more, or with a price."""
@@ -209,7 +209,7 @@ def _single_release(
         return None
     if all(group.voter.epsilon == math.inf for group in voters):
         return None
-    problem = general_problem(voters, total, classes=classes, affected=affected, abstention=price > 0)
+    problem = simplest_problem(voters, total, classes=classes, affected=affected, abstention=price > 0)
     if isinstance(problem, Problem):
         return _certified(_checked_solution(design, problem))
     if not isinstance(problem, GroupProblem) or len(problem.cells.owners) > MAX_CELLS:

@@ -67,7 +67,7 @@ class GroupProblem:
     def __init__(
         self,
         classes: int,
-        groups: Sequence[VoterGroup],
+        groups: Iterable[VoterGroup | Sequence[float]],
         target: Privacy,
         affected: int | None = None,
         *,
@@ -75,20 +75,25 @@ class GroupProblem:
     ) -> None:
         accepted = f"a whole number of classes, 2 to {MAX_GROUP_CLASSES}, where voters are private or not alike"
         classes = whole_number(classes, "classes", accepted, least=2, most=MAX_GROUP_CLASSES)
-        accepted = "at least one VoterGroup(K, voter)"
-        groups = tuple(groups)
-        if not groups or not all(isinstance(group, VoterGroup) for group in groups):
-            raise InvalidInput("groups", groups, accepted)
+        voters = tuple(_as_group(group) for group in groups)
+        if not voters:
+            raise InvalidInput("groups", voters, _GROUPS)
         if not isinstance(abstention, bool):
             raise InvalidInput("abstention", abstention, "True or False")
         # Two-class problems with these voters: the one place where numbers become canonical.
-        alone = [Problem(group.K, group.voter, target) for group in groups]
+        alone = [Problem(group.K, group.voter, target) for group in voters]
         total = Problem(sum(one.K for one in alone), Privacy(math.inf), target, affected)
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "groups", tuple(VoterGroup(one.K, one.voter) for one in alone))
         object.__setattr__(self, "target", total.target)
         object.__setattr__(self, "affected", int(total.affected))
         object.__setattr__(self, "abstention", abstention)
+
+    def solved(self, objective: Any = "dirichlet(1)", **options: Any) -> Any:
+        """Return the solution by `tables.group_solver.solve_groups`: what `solve` asks."""
+        from darrm_opt.tables.group_solver import solve_groups
+
+        return solve_groups(self, objective, **options)
 
     @property
     def K(self) -> int:
@@ -118,34 +123,31 @@ class GroupProblem:
         return GroupCells(tuple(group.K for group in self.groups), self.classes, abstention=self.abstention)
 
 
-def general_problem(
-    groups: Iterable[VoterGroup],
+def simplest_problem(
+    groups: Iterable[VoterGroup | Sequence[float]],
     target: Privacy,
     *,
     classes: int = 2,
     affected: int | None = None,
     abstention: bool = False,
 ) -> Problem | PluralityProblem | GroupProblem:
-    """Return the problem of these voters, as the special case that it is where it is one.
+    """Return the problem of these voters, as the special case that it is where it is one: `Problem` with ``groups``.
 
     Where all voters are alike, `Problem` (a γ) for two classes, and `PluralityProblem` for voters that are not private;
     otherwise `GroupProblem`, with the groups in their order: columns of votes and chances of a truth follow it.
-
-    >>> general_problem([VoterGroup(6, Privacy(0.1)), VoterGroup(5, Privacy(0.1))], Privacy(0.3))
-    Problem(K=11, voter=Privacy(epsilon=0.1, delta=0.0), target=Privacy(epsilon=0.3, delta=0.0), affected=11)
     """
-    groups = tuple(groups)
-    if not groups or not all(isinstance(group, VoterGroup) for group in groups):
-        raise InvalidInput("groups", groups, "at least one VoterGroup(K, voter)")
-    alone = [Problem(group.K, group.voter, target) for group in groups]
+    voters = [_as_group(group) for group in groups]
+    if not voters:
+        raise InvalidInput("groups", voters, _GROUPS)
+    alone = [Problem(group.K, group.voter, target) for group in voters]
     if len({one.voter for one in alone}) == 1:
         one = Problem(sum(group.K for group in alone), alone[0].voter, target, affected)
         if classes == 2 and not abstention:
             return one
         if one.voter.epsilon == math.inf:
             return PluralityProblem(one.K, classes, target, int(one.affected), abstention=abstention)
-        groups = (VoterGroup(one.K, one.voter),)
-    return GroupProblem(classes, groups, target, affected, abstention=abstention)
+        voters = [VoterGroup(one.K, one.voter)]
+    return GroupProblem(classes, voters, target, affected, abstention=abstention)
 
 
 def compositions(K: int, classes: int) -> Index:
@@ -235,6 +237,17 @@ class GroupCells:
         return np.asarray(total - factorials[self.counts].sum(axis=(1, 2)))
 
 
+_GROUPS = "at least one group: VoterGroup(K, voter), or (K, epsilon) or (K, epsilon, Delta)"
+
+
 def group_of(K: Any, epsilon: float, Delta: float = 0.0) -> VoterGroup:
     """Return a group."""
     return VoterGroup(whole_number(K, "K", "a whole number of voters, at least 1"), Privacy(epsilon, Delta))
+
+
+def _as_group(group: Any) -> VoterGroup:
+    if isinstance(group, VoterGroup):
+        return group
+    if not isinstance(group, tuple | list) or not 2 <= len(group) <= 3:
+        raise InvalidInput("groups", group, _GROUPS)
+    return group_of(*group)

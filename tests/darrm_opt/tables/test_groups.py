@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from support.group_exact import Enumeration, exponential, random_problem
+from support.refusals import refused
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
 from darrm_opt.design.solution import Status
+from darrm_opt.record import DesignSpec
 from darrm_opt.tables.corners import Corners, corner_count, voter_maps
 from darrm_opt.tables.group_record import solution_json, solution_record
 from darrm_opt.tables.group_solver import (
@@ -28,7 +32,7 @@ from darrm_opt.tables.group_table import (
     table_from_record,
     verify_groups,
 )
-from darrm_opt.tables.groups import GroupProblem, VoterGroup, general_problem, group_of
+from darrm_opt.tables.groups import GroupProblem, VoterGroup, group_of
 from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.solver import solve_plurality
@@ -136,8 +140,10 @@ def test_refusal_names_a_true_counterexample() -> None:
 
 
 def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:
-    problem = general_problem([group_of(6, 0.3), group_of(5, 0.1 * 3)], Privacy(0.9))
-    assert problem == Problem(11, Privacy(0.3), Privacy(0.9))
+    problem = Problem(groups=[(6, 0.3), (5, 0.1 * 3, 0.0)], target=Privacy(0.9))
+    assert problem == Problem(11, Privacy(0.3), Privacy(0.9)) == Problem(11, Privacy(0.3), Privacy(0.9), classes=2)
+    assert copy.deepcopy(problem) == problem
+    assert DesignSpec(problem).key == DesignSpec(Problem(11, Privacy(0.3), Privacy(0.9))).key
     gamma = solve(problem, shared(1, 1))
     general = solve_groups(GroupProblem(2, [group_of(11, 0.3)], Privacy(0.9)), "shared(1,1)")
     assert 2 * general.utility - 1 == pytest.approx(gamma.utility, abs=1e-9)
@@ -154,12 +160,33 @@ def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:
 def test_voters_that_are_not_private_have_todays_table(
     K: int, classes: int, affected: int, epsilon: float, delta: float
 ) -> None:
-    asked = general_problem([group_of(K, math.inf)], Privacy(epsilon, delta), classes=classes, affected=affected)
+    target = Privacy(epsilon, delta)
+    asked: Any = Problem(K, Privacy(math.inf), target, affected, classes=classes)
     if classes > 2:
         assert asked == PluralityProblem(K, classes, Privacy(epsilon, delta), affected)
     today = solve_plurality(PluralityProblem(K, classes, Privacy(epsilon, delta), affected))
     here = solve_groups(GroupProblem(classes, [group_of(K, math.inf)], Privacy(epsilon, delta), affected))
     assert here.utility == pytest.approx(today.utility, abs=1e-9)
+
+
+def test_problems_of_classes_and_groups_come_from_one_constructor_and_are_solved() -> None:
+    voters = [group_of(2, 0.1), group_of(1, 0.5, 1e-4)]
+    problem: Any = Problem(classes=3, groups=[(2, 0.1), (1, 0.5, 1e-4)], target=TARGET, abstention=True)
+    assert problem == GroupProblem(3, voters, TARGET, abstention=True)
+    alike: Any = Problem(3, Privacy(0.5), TARGET, classes=3)
+    assert alike == GroupProblem(3, [group_of(3, 0.5)], TARGET)
+    assert solve(problem).utility == solve_groups(problem).utility
+    plain: Any = Problem(4, Privacy(math.inf), Privacy(1.0, 0.01), 1, classes=3)
+    assert solve(plain).utility == solve_plurality(plain).utility
+    for call in (
+        lambda: Problem(3, Privacy(0.5), TARGET, groups=[(3, 0.5)]),  # type: ignore[call-overload]
+        lambda: Problem(groups=[(3,)], target=TARGET),
+        lambda: Problem(groups=[], target=TARGET),
+    ):
+        with refused("groups"):
+            call()
+    with refused("shape"):
+        solve(problem, shape="monotone")
 
 
 def test_order_of_groups_is_irrelevant_and_more_privacy_is_never_better() -> None:

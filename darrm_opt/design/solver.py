@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from importlib import import_module
 from typing import Literal
 
 from darrm_opt.design.backends import BACKENDS
@@ -52,6 +53,12 @@ METHODS: dict[Method, str] = {
 
 TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
+
+TABLE_SOLVERS: dict[str, tuple[str, ...]] = {
+    "GroupProblem": ("darrm_opt.tables.group_solver", "solve_groups", "backend"),
+    "PluralityProblem": ("darrm_opt.tables.solver", "solve_plurality"),
+}
+"""What solves the problems whose answer is a table: a floor above, loaded where one is asked for."""
 
 START_TOLERANCE = 1e-5
 """Gap at which the monotone γ is good enough to start from."""
@@ -103,18 +110,20 @@ def solve(
 
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
-    if (solved := getattr(problem, "solved", None)) is not None:  # a problem of `darrm_opt.tables`
-        for argument, value, default in (
-            ("shape", shape, "free"),
-            ("method", method, "auto"),
-            ("tolerance", tolerance, TOLERANCE),
-            ("progress", progress, None),
+    if type(problem).__name__ in TABLE_SOLVERS:
+        given = (shape, method, tolerance, progress)
+        for argument, value, default in zip(
+            ("shape", "method", "tolerance", "progress"), given, ("free", "auto", TOLERANCE, None), strict=True
         ):
             if value != default:
                 raise InvalidInput(argument, value, "nothing where the answer is a table")
         check_backend(backend, time_limit)
+        module, function, *chosen = TABLE_SOLVERS[type(problem).__name__]
+        if backend != "highs" and not chosen:
+            raise InvalidInput("backend", backend, "'highs' for voters that are not private")
+        options = {"time_limit": time_limit, **dict.fromkeys(chosen, backend)}
         goal = () if objective == "rectangular" else (objective,)  # a table has a default of its own
-        table: Solution = solved(*goal, backend=backend, time_limit=time_limit)
+        table: Solution = getattr(import_module(module), function)(problem, *goal, **options)
         return table
     check_choices(problem, shape, method, backend, tolerance, time_limit)
     return Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit, progress).solve(method)

@@ -89,12 +89,6 @@ class GroupProblem:
         object.__setattr__(self, "affected", int(total.affected))
         object.__setattr__(self, "abstention", abstention)
 
-    def solved(self, objective: Any = "dirichlet(1)", **options: Any) -> Any:
-        """Return the solution by `tables.group_solver.solve_groups`: what `solve` asks."""
-        from darrm_opt.tables.group_solver import solve_groups
-
-        return solve_groups(self, objective, **options)
-
     @property
     def K(self) -> int:
         """Number of voters in all groups."""

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,14 +98,6 @@ class PluralityProblem:
         object.__setattr__(self, "target", canonical.target)
         object.__setattr__(self, "affected", canonical.affected)
         object.__setattr__(self, "abstention", abstention)
-
-    def solved(self, objective: Any = "dirichlet(1)", *, backend: str = "highs", **options: Any) -> Any:
-        """Return the solution by `tables.solver.solve_plurality`: what `solve` asks."""
-        from darrm_opt.tables.solver import solve_plurality
-
-        if backend != "highs":
-            raise InvalidInput("backend", backend, "'highs' for voters that are not private")
-        return solve_plurality(self, objective, **options)
 
     @property
     def strictest_target(self) -> Privacy:

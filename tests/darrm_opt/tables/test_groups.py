@@ -187,6 +187,8 @@ def test_problems_of_classes_and_groups_come_from_one_constructor_and_are_solved
             call()
     with refused("shape"):
         solve(problem, shape="monotone")
+    with refused("backend"):
+        solve(plain, backend="cvxpy")
 
 
 def test_order_of_groups_is_irrelevant_and_more_privacy_is_never_better() -> None:

@@ -201,7 +201,9 @@ def _other(thing: Any) -> set[str]:
     """Return what a class may describe beside its parameters."""
     if not inspect.isclass(thing):
         return set()
-    return {*vars(thing), *getattr(thing, "__annotations__", {})}.union(*(_set_in(base) for base in _our_bases(thing)))
+    made_from = inspect.signature(thing.__init__).parameters  # of a dataclass, perhaps more than its fields
+    named = {*vars(thing), *getattr(thing, "__annotations__", {}), *made_from}
+    return named.union(*(_set_in(base) for base in _our_bases(thing)))
 
 
 def _set_in(thing: type) -> set[str]:

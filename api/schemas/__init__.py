@@ -7,6 +7,8 @@ from api.schemas.comparison import CompareAnswer, CompareRequest, PlanAnswer, Re
 from api.schemas.curves import (
     CurveRequest,
     ErrorCurveAnswer,
+    LeastAnswer,
+    LeastRequest,
     ProfileAnswer,
     ProfileRequest,
     TradeoffAnswer,
@@ -22,7 +24,6 @@ from api.schemas.design import (
     VerifyAnswer,
     VerifyRequest,
 )
-from api.schemas.inverse import LeastAnswer, LeastRequest
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest, PendingAnswer
 from api.schemas.plurality import PluralityAnswer, PluralityRequest
 

@@ -130,8 +130,8 @@ container: $(READY) ## build the image and run it hardened: Linux, root, podman,
 
 lock: ## pin all versions again; keeps what still fits, `ARGS=--upgrade` takes the newest (needs uv)
 	@command -v $(UV) >/dev/null || { echo 'make lock needs uv on the PATH: pip install uv' >&2; exit 1; }
-	$(LOCK) --all-extras -o requirements.lock
-	$(LOCK) --all-extras --group dev -c requirements.lock -o requirements-dev.lock
+	$(LOCK) --extra all -o requirements.lock
+	$(LOCK) --extra all --group dev -c requirements.lock -o requirements-dev.lock
 	$(LOCK) $(addprefix --extra ,serve cli plot plurality) --group build -c requirements-dev.lock -o requirements-run.lock
 	$(LOCK) $(addprefix --extra ,serve postgres otel plurality) -c requirements.lock -o requirements-service.lock
 
@@ -186,5 +186,5 @@ uv=$$(command -v $(UV)) || { \
 		.venv-uv/bin/python -m pip install --disable-pip-version-check --no-input --quiet uv; } || exit 1; \
 	uv=.venv-uv/bin/uv; }; \
 $$uv venv --quiet --no-config --clear --python "$$(command -v $(PYTHON))" $(1) && \
-$$uv pip install --quiet --no-config --python $(1) --resolution $(2) -r pyproject.toml --all-extras --group dev
+$$uv pip install --quiet --no-config --python $(1) --resolution $(2) -r pyproject.toml --extra all --group dev
 endef

@@ -21,7 +21,7 @@ EXTRAS = {
     "fastapi": ("fastapi", "serve"),
     "filelock": ("filelock", "store"),
     "flint": ("python-flint", "exact"),
-    "flwr": ("flwr", ""),
+    "flwr": ("flwr", "flower"),
     "gurobipy": ("gurobipy", "gurobi"),
     "httpcore": ("httpcore", "serve"),
     "httptools": ("httptools", "serve"),
@@ -41,8 +41,7 @@ EXTRAS = {
     "sqlalchemy": ("SQLAlchemy", "store"),
     "uvicorn": ("uvicorn", "serve"),
 }
-"""By the name that is imported: the package, and the extra of darrm-opt that brings it; none where it pins versions of
-what the service runs on, so that no lock could hold both."""
+"""By the name that is imported: the package, and the extra of darrm-opt that brings it."""
 
 
 def require(module: str, feature: str) -> Any:
@@ -81,10 +80,6 @@ def missing_package(err: ImportError, feature: str) -> BackendUnavailable | None
     if entry is None:
         return None
     package, extra = entry
-    if not extra:
-        return BackendUnavailable(
-            f"{feature} needs the package {package}, which is not installed: pip install {package}."
-        )
     return BackendUnavailable(
         f"{feature} needs the package {package}, which is not installed: pip install 'darrm-opt[{extra}]'."
     )

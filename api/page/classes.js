@@ -15,6 +15,9 @@ const FIELDS = {
 /** Fields of the API that are no numbers. */
 const TEXTS = ["prior", "sampling"];
 
+/** What is asked where nothing is filled in. */
+const FIRST = { class_K: "10", classes: "3", class_epsilon: "2", class_delta: "1e-6", class_prior: "beta(8,2)" };
+
 const SYMBOLS = { sigma: "σ", check_sigma: "σ₁", threshold: "T", cap: "labels ≤", epsilon: "ε each", delta: "δ each", rate: "rate" };
 
 const question = questionOf({
@@ -31,11 +34,10 @@ export function prepare(state, change) {
   });
 }
 
-/** Shows what a link asks for, if it asks for classes, and brings it into view. */
-export async function arrive(state) {
-  if (!Object.keys(FIELDS).some((name) => state[name])) return question.forget();
-  if (!question.isAsked()) await question.ask();
-  byId("class-panel").scrollIntoView({ behavior: "instant" });
+/** Shows what a link asks for, and where it asks for nothing an example. */
+export function arrive(state) {
+  if (!Object.keys(FIELDS).some((name) => state[name])) for (const [name, text] of Object.entries(FIRST)) byId(name).value = text;
+  if (!question.isAsked()) question.ask();
 }
 
 function mechanismName(mechanism) {

@@ -6,7 +6,6 @@ import { byId, make } from "./elements.js";
 import { MECHANISMS } from "./mechanisms.js";
 import { count, guarantee, plain, roundedUp } from "./numbers.js";
 import { bodyOf, questionOf } from "./question.js";
-import { toQuery } from "./state.js";
 
 /** Fields of the form (and of the URL) with the API's names. */
 const FIELDS = {
@@ -35,26 +34,11 @@ export function prepare(state, change) {
   });
 }
 
-/** Shows the tab that a state names, and what it asks. */
+/** Shows what a link asks for, and where it asks for nothing a published setting. */
 export function arrive(state) {
-  const here = state.tab === "cost";
-  byId("cost-panel").hidden = !here;
-  document.querySelector(".columns").hidden = here;
-  tabs(state);
-  if (!here) return;
   if (!Object.keys(FIELDS).some((name) => state[name])) for (const [name, text] of Object.entries(FIRST)) byId(name).value = text;
   byId("cost_mechanism").value ||= FIRST.cost_mechanism;
   if (!question.isAsked()) question.ask();
-}
-
-/** Has each tab lead to its question, and the other fields stay as they are. */
-export function tabs(state) {
-  for (const part of ["class", "group"]) byId(`${part}-tab`).href = `${toQuery({ ...state, tab: "" })}#${part}-panel`;
-  for (const [id, tab] of [["design-tab", ""], ["cost-tab", "cost"]]) {
-    byId(id).href = toQuery({ ...state, tab });
-    if (state.tab === tab) byId(id).setAttribute("aria-current", "page");
-    else byId(id).removeAttribute("aria-current");
-  }
 }
 
 /** Returns what the form asks, as the API has it; an empty field is left out. */
@@ -67,7 +51,8 @@ function request() {
   return { ...body, curve: true };
 }
 
-function present({ mechanism, parameter, epsilon, delta, account, curve }, { queries = 1 }) {
+function present({ mechanism, parameter, epsilon, delta, account, curve }, body) {
+  const { queries = 1 } = body;
   byId("cost-result").hidden = false;
   const tiles = [
     ["They cost", epsilon === null ? "no finite ε" : guarantee(epsilon, delta), `${count(queries, "release")} together, each chosen freely in view of earlier answers`],
@@ -77,14 +62,15 @@ function present({ mechanism, parameter, epsilon, delta, account, curve }, { que
   byId("cost-figures").replaceChildren(
     ...tiles.map(([name, value, meaning]) => make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning))),
   );
+  const of = Object.entries(body).filter(([name]) => name !== "curve").map(([name, value]) => (name === "mechanism" ? value : `${name}${value}`)).join("-");
   const overDelta = curve.filter((point) => point.queries === queries);
   const overQueries = curve.filter((point) => point.delta === delta);
   plot("cost-delta-figure", overDelta, (point) => Math.log10(point.delta), Math.log10(delta), {
-    title: `ε over δ, of ${count(queries, "release")}`, x: "δ, as a power of ten", heads: (place) => plain(overDelta[place].delta),
+    of, title: `ε over δ, of ${count(queries, "release")}`, x: "δ, as a power of ten", heads: (place) => plain(overDelta[place].delta),
     about: sample(overDelta, (point) => `δ = ${plain(point.delta)}`),
   });
   plot("cost-queries-figure", overQueries, (point) => point.queries, queries, {
-    title: `ε over the number of releases, at δ = ${plain(delta)}`, x: "releases Q", whole: true,
+    of, title: `ε over the number of releases, at δ = ${plain(delta)}`, x: "releases Q", whole: true,
     about: sample(overQueries, (point) => count(point.queries, "release")),
   });
 }

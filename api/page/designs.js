@@ -7,6 +7,7 @@ import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { guarantee, percent, plain } from "./numbers.js";
 import { toQuery } from "./state.js";
+import { problemName } from "./words.js";
 
 const PAGE = 10; // designs that are shown at a time
 const FILTERS = { designs_K: "K", designs_epsilon: "epsilon", designs_m: "m", designs_tag: "tag" };
@@ -67,25 +68,40 @@ function present() {
 
 function cells(design) {
   const { id, K, m, epsilon, Delta, affected, target_epsilon: target, delta, objective, shape, utility, created } = design;
-  const name = m === null ? `K = ${K}, target ε = ${plain(target)}` : `K = ${K}, m = ${plain(m)}`;
-  const box = make("input", { type: "checkbox", checked: selection.includes(id), "aria-label": `Compare ${name}, utility ${percent(utility)}` });
+  const classes = parseInt(shape, 10); // of a table; a γ has a shape that is no number
+  const name = classes ? `K = ${K}, ${shape}` : description(design);
+  const box = make("input", { type: "checkbox", checked: selection.includes(id), disabled: classes > 0, "aria-label": `Compare ${name}, utility ${percent(utility)}` });
   box.addEventListener("change", () => pick(id, box.checked));
   const at = m === null ? { target_epsilon: String(target), m: "" } : { m: String(m), target_epsilon: "" };
   const all = { K: String(K), epsilon: String(epsilon), Delta: String(Delta), delta: String(delta), affected: affected === K ? "" : String(affected) };
   const voters = epsilon === "inf" ? "voters not private" : `voters ${guarantee(epsilon, Delta)}`;
   const reach = affected === K ? "" : `, a record reaches ${affected}`;
-  const kind = shape === "monotone" ? `${objective}, never falling` : objective;
+  const asked = groupsAsked(design);
+  const kind = asked ? `groups ${asked.groups.replaceAll(";", "; ")}; ${asked.group_objective}` : shape === "monotone" ? `${objective}, never falling` : objective;
+  const query = classes ? asked : { ...all, ...at, objective, shape };
   return [
     box,
     make(
       "span",
       { class: "design" },
-      make("a", { href: toQuery({ ...all, ...at, objective, shape }) }, name),
+      query ? make("a", { href: toQuery(query) }, name) : make("span", {}, name),
       tags(design),
       make("span", { class: "hint" }, `Release ${guarantee(target, delta)}, ${voters}${reach}; ${kind}; stored `, make("time", { datetime: created }, when(created))),
     ),
     percent(utility),
   ];
+}
+
+/** Returns what the form of groups is filled in with for a stored table of theirs; nothing for others. */
+function groupsAsked({ objective, shape, target_epsilon: target, delta, affected, K }) {
+  const [, goal, groups] = /^(\{.*\}) groups (.*)$/.exec(objective) ?? [];
+  const { objective: prior, price, ...more } = goal ? JSON.parse(goal) : {};
+  if (!prior || price || Object.keys(more).length || shape.includes("none")) return null;
+  const reach = affected === K ? "" : String(affected);
+  return {
+    tab: "groups", groups: groups.replaceAll(" ", ";"), group_classes: shape.split(" ")[0], group_epsilon: String(target), group_delta: String(delta || ""),
+    group_affected: reach, group_objective: prior,
+  };
 }
 
 function when(created) {
@@ -146,7 +162,7 @@ function compare({ first, second, numbers, same_objective: same }) {
   const lines = pair.map(([name, { gamma, problem }]) => ({ name, x: gamma.map((_, l) => (sameK ? l : l / problem.K)), y: gamma }));
   const about = pair.map(([name, { problem, utility }]) => `${name === "first" ? "The first" : "the second"} (${description(problem)}) keeps ${percent(utility)}`);
   draw(byId("pair-figure"), {
-    title: "γ of both", x: sameK ? "votes for 1" : "share of votes for 1", y: "γ", lines, hidden: new Set(),
+    title: "γ of both", of: pair.map(([, { problem }]) => problemName(problem)).join("-and-"), x: sameK ? "votes for 1" : "share of votes for 1", y: "γ", lines, hidden: new Set(),
     about: `${about.join(", ")}.${same ? "" : " They maximise different objectives, so these shares are not of the same whole."}`,
     ceiling: 1.04, markers: true, whole: sameK,
   });
@@ -156,7 +172,7 @@ function compare({ first, second, numbers, same_objective: same }) {
   });
   const caption = "Both designs, and the second minus the first";
   const heads = ["first", "second"].map((name) => make("span", { class: "named" }, swatch(name), ` ${name}`));
-  byId("pair-numbers").replaceChildren(scrolling(caption, table(caption, ["", ...heads, "difference"], rows)));
+  byId("pair-numbers").replaceChildren(scrolling(caption, table(caption, ["quantity", ...heads, "difference"], rows)));
 }
 
 function description({ K, m, target_epsilon: target }) {

@@ -12,7 +12,7 @@ const plots = new WeakMap(); // what each figure shows
  * Draws one figure, or draws it anew.
  *
  * @param {HTMLElement} figure
- * @param {{title: string, x: string, y: string, about: string, lines: {name: string, x: number[], y: (number|null)[]}[],
+ * @param {{title: string, of: string, x: string, y: string, about: string, lines: {name: string, x: number[], y: (number|null)[]}[],
  *   hidden: Set<string>, range?: number[], ceiling?: number, markers?: boolean, whole?: boolean, at?: number, heads?: Function}} plot
  */
 export function draw(figure, plot) {

@@ -9,7 +9,7 @@ const FIELDS = {
   group_classes: "classes", group_epsilon: "target_epsilon", group_delta: "delta", group_affected: "affected", group_objective: "objective",
 };
 
-const FIRST = "K=6,epsilon=0.1;K=5,epsilon=0.5"; // groups where nothing is asked
+const FIRST = { groups: "K=6,epsilon=0.1;K=5,epsilon=0.5", group_epsilon: "0.6" }; // where nothing is asked
 const MAX_GROUPS = 8;
 const MAX_ROWS = 200; // of the table; the API has all
 const COLOURS = ["--curve-first", "--curve-second", "--curve-double_subsampling"];
@@ -34,18 +34,17 @@ export function prepare(state, change) {
   rows("");
 }
 
-/** Shows what a link asks for, if it asks for groups, and brings it into view. */
-export async function arrive(state) {
+/** Shows what a link asks for, and where it asks for nothing an example. */
+export function arrive(state) {
   rows(state.groups);
-  if (!state.groups) return question.forget();
-  if (!question.isAsked()) await question.ask();
-  byId("group-panel").scrollIntoView({ behavior: "instant" });
+  if (!state.groups) byId("group_epsilon").value ||= FIRST.group_epsilon;
+  if (!question.isAsked()) question.ask();
 }
 
 /** Makes a row of inputs for each group of a text. */
 function rows(text) {
   byId("group-rows").replaceChildren();
-  for (const group of (text || FIRST).split(";")) add(Object.fromEntries(group.split(",").map((part) => part.trim().split("="))));
+  for (const group of (text || FIRST.groups).split(";")) add(Object.fromEntries(group.split(",").map((part) => part.trim().split("="))));
 }
 
 function add(group) {
@@ -86,7 +85,14 @@ function request() {
   return { groups, ...bodyOf(FIELDS, ["objective"]) };
 }
 
-function present(answer) {
+/** Returns the command line that designs the same table. */
+function command({ groups, ...rest }) {
+  const of = groups.map((group) => Object.entries(group).map((part) => part.join("=")).join(","));
+  const options = Object.entries(rest).map(([name, value]) => `--${name.replace("_", "-")} ${typeof value === "number" ? value : `'${value}'`}`);
+  return ["darrm solve", ...of.map((group) => `--group ${group}`), ...options, "--output table.json"].join(" ");
+}
+
+function present(answer, body) {
   const { classes, groups, target_epsilon: epsilon, delta, affected, utility, upper_bound: bound, gap, corners } = answer;
   const tiles = [
     ["Release", guarantee(epsilon, delta), `${classes} classes; a record reaches ${count(affected, "voter")}`],
@@ -107,6 +113,8 @@ function present(answer) {
     ...(picture ? [picture] : []),
     make("p", { class: "about" }, `${caption}; other orders of the classes follow by symmetry.${more > 0 ? ` ${count(more, "row")} more are in the API’s answer.` : ""}`),
     make("details", {}, make("summary", {}, "The table"), scrolling(caption, table(caption, heads, cells))),
+    make("p", { class: "about" }, "As a file, which ", make("code", {}, "darrm label"), ", ", make("code", {}, "verify"), " and ", make("code", {}, "statement"), " read:"),
+    make("pre", { tabindex: "0", role: "region", "aria-label": "The command" }, command(body)),
   );
 }
 

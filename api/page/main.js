@@ -19,7 +19,7 @@ import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, toQuery } fr
 import * as statement from "./statement.js";
 import * as take from "./take.js";
 import * as tradeoff from "./tradeoff.js";
-import { MEASURE_NAMES, aboutErrors, aboutGamma, headline, proof, tiles } from "./words.js";
+import { MEASURE_NAMES, aboutErrors, aboutGamma, headline, problemName, proof, tiles } from "./words.js";
 
 const MAX_VISITED = 50;
 
@@ -112,11 +112,21 @@ function arrive(next) {
   state = next;
   fill(state);
   arrange();
-  cost.arrive(state);
-  if (state.tab === "cost") return;
-  design();
-  classes.arrive(state);
-  groups.arrive(state);
+  tabs();
+  const question = { classes, groups, cost }[state.tab];
+  if (question) question.arrive(state);
+  else design();
+}
+
+/** Shows the tab of the state, and has each tab lead to its question, with the other fields as they are. */
+function tabs() {
+  document.body.dataset.tab = state.tab || "design";
+  for (const link of document.querySelectorAll(".tabs a")) {
+    const tab = link.id.replace("-tab", "");
+    link.href = toQuery({ ...state, tab: tab === "design" ? "" : tab });
+    if (tab === document.body.dataset.tab) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
 }
 
 /** Asks for another problem, and makes the URL say so. */
@@ -124,8 +134,8 @@ function change(next, { focus = false } = {}) {
   const isNew = toQuery(next) !== toQuery(state);
   state = next;
   if (isNew) history.pushState(null, "", toQuery(state));
-  cost.tabs(state);
-  if ((isNew || focus) && state.tab !== "cost") design(focus);
+  tabs();
+  if ((isNew || focus) && !state.tab) design(focus);
 }
 
 /** Shows the same answer in another way. */
@@ -142,7 +152,6 @@ function follow(event) {
   event.preventDefault();
   history.pushState(null, "", link.getAttribute("href"));
   arrive(fromQuery(location.search));
-  if (link.hash) byId(link.hash.slice(1)).scrollIntoView();
 }
 
 /** Shows the fields that have a meaning with what the others say. */
@@ -314,7 +323,7 @@ function present() {
   byId("certificate").replaceChildren(...proof(answer).flatMap(([title, sentence]) => [make("dt", {}, title), make("dd", {}, sentence)]));
   legend(Object.keys(current.curves.curves));
   take.offer(answer, text, state);
-  statement.offer(answer, text);
+  statement.offer(answer);
   designs.list();
   tradeoff.offer(answer, state, hidden());
   compare.offer(answer, state);
@@ -347,14 +356,15 @@ function plots() {
   const ones = answer.gamma.map((_, l) => l);
   const lines = (x, values) => Object.entries(curves.curves).map(([name, curve]) => ({ name, x, y: values(curve) }));
   const measure = state.measure === "disagreement" ? "disagreement" : "tv_error";
+  const of = problemName(answer.problem);
   tradeoff.show(hidden(), measure);
   draw(byId("gamma-figure"), {
-    title: "Weight of the majority: γ", x: "votes for 1", y: "γ (right with (1 + γ)/2)",
+    title: "Weight of the majority: γ", of, x: "votes for 1", y: "γ (right with (1 + γ)/2)",
     about: aboutGamma(answer, curves.curves, label), lines: lines(ones, (curve) => curve.gamma),
     hidden: hidden(), ceiling: 1.04, markers: true, whole: true,
   });
   draw(byId("error-figure"), {
-    title: `What it costs: ${MEASURE_NAMES[measure]}`,
+    title: `What it costs: ${MEASURE_NAMES[measure]}`, of,
     x: "p, each voter’s chance to say 1", y: "probability",
     about: aboutErrors(curves.p, curves.curves, measure, label), lines: lines(curves.p, (curve) => curve[measure]),
     hidden: hidden(), range: [0.5, 1],

@@ -3,8 +3,8 @@
 import { byId, make } from "./elements.js";
 
 const KINDS = [
-  ["rectangular", "each voter beats a coin (paper)", "Chances of a 1 lie anywhere from 1/2 to 1, each by itself, on the paper’s grid."],
-  ["uniform(lower=0.5)", "the same, without a grid", "Chances of a 1 lie anywhere from lower to 1, each by itself."],
+  ["rectangular", "each voter beats a coin (paper)", "Each chance of a 1 by itself, from 1/2 to 1."],
+  ["uniform(lower=0.5)", "the same, without a grid", "Each chance of a 1 by itself, from lower to 1."],
   ["shared(2,5)", "voters agree on easy inputs", "All share one chance from Beta(a, b): most like models trained for one task."],
   ["histogram(…)", "votes as they were counted", "How often 0, 1, … K ones were seen on public or past data, as histogram(9,1,0,2,7) for K = 4."],
 ];

@@ -15,7 +15,7 @@ const PAINT = [
 export function buttons(figure, getPlot) {
   const save = (name, text) => {
     const button = make("button", { type: "button", class: "quiet", title: `Save this plot as ${name}` }, name);
-    button.addEventListener("click", () => saveFile(`darrm-${figure.id}.${name.toLowerCase()}`, text(getPlot())));
+    button.addEventListener("click", () => saveFile(`darrm-${figure.id}-${getPlot().of}.${name.toLowerCase()}`, text(getPlot())));
     return button;
   };
   return make(

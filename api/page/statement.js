@@ -3,7 +3,7 @@
 import { byId, make } from "./elements.js";
 import { guarantee, plain } from "./numbers.js";
 
-let current = null; // {answer, text}
+let current = null; // the answer on the page
 
 /** Prepares the button; to be called once. */
 export function prepare() {
@@ -15,18 +15,18 @@ export function prepare() {
   addEventListener("afterprint", () => document.body.classList.remove("statement"));
 }
 
-/** Offers an answer, with the text that it came in. */
-export function offer(answer, text) {
-  current = { answer, text };
+/** Offers an answer. */
+export function offer(answer) {
+  current = answer;
 }
 
 async function fill() {
-  const { answer, text } = current;
+  const answer = current;
   const { K, epsilon, Delta, target_epsilon: target, delta, affected } = answer.problem;
   const voter = epsilon === "inf" ? "not private" : guarantee(epsilon, Delta);
   const rows = [
     ["Guarantee", `${guarantee(target, delta)} of one released bit`],
-    ["Mechanism", "with l ones among the votes, the majority is released with weight γ(l) against a fair coin; γ is in the file of the hash below"],
+    ["Mechanism", "with l ones among the votes, the majority is released with weight γ(l) against a fair coin; the hash below is of γ and its problem"],
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${voter}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
     ["What leaves", "one bit; no counts and no margins. Many releases are accounted for together (darrm cost)"],
@@ -35,16 +35,32 @@ async function fill() {
     ["Not covered", "what else is computed from the same records; time and memory of the machine that holds the votes"],
     ["Trust model", "central: whoever runs the mechanism sees the votes; whoever receives the bit is not trusted"],
     ["Software", `darrm-opt ${answer.certificate.version}`],
-    ["Hash of the design", await digest(text)],
+    ["Hash of the design", await digest(design(answer))],
     ["Link", location.href],
     ["Date", new Date().toISOString()],
   ];
   byId("statement-rows").replaceChildren(...rows.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value))));
 }
 
-/** Returns the SHA-256 of the JSON that this page downloads; browsers compute it on secure pages only. */
+/** Returns the text whose hash names a design, as `darrm statement` has it: keys in order, no spaces, numbers as Python writes them. */
+function design({ gamma, problem: { K, affected, ...reals } }) {
+  const { Delta, delta, epsilon, m, target_epsilon: target } = Object.fromEntries(Object.entries(reals).map(([name, value]) => [name, real(value)]));
+  const problem = `{"Delta":${Delta},"K":${K},"affected":${affected},"delta":${delta},"epsilon":${epsilon},"m":${m},"target_epsilon":${target}}`;
+  const mechanism = `{"format":2,"fresh":false,"gamma":[${gamma.map(real)}],"kind":"darrm noise function","problem":${problem}}`;
+  return `{"budget":[${target},${delta}],"mechanism":${mechanism},"releases":1,"sampling":null}`;
+}
+
+/** Returns a real number as Python writes it in JSON; what is none stays as it is. */
+function real(value) {
+  if (typeof value !== "number") return JSON.stringify(value);
+  const [digits, power] = value.toExponential().split("e");
+  if (value !== 0 && (power < -4 || power >= 16)) return `${digits}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+  return Number.isInteger(value) ? `${value}.0` : String(value);
+}
+
+/** Returns the SHA-256 of a text; browsers compute it on secure pages only. */
 async function digest(text) {
   if (!crypto.subtle) return "none: this page came without encryption; use darrm statement";
   const bytes = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
-  return `sha256:${[...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")} (of the JSON that this page downloads)`;
+  return `sha256:${[...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }

@@ -4,6 +4,7 @@ import { ask } from "./ask.js";
 import { byId, make, table } from "./elements.js";
 import { saveFile } from "./picture.js";
 import { problemQuery } from "./state.js";
+import { problemName } from "./words.js";
 
 const FORMS = {
   table: { label: "Table", file: null },
@@ -103,13 +104,6 @@ async function copy(content) {
     getSelection().selectAllChildren(text.hidden ? byId("table") : text);
     byId("copied").textContent = "The browser does not let this page copy; it is selected, so press Ctrl+C.";
   }
-}
-
-/** Names a problem within a file name: what tells it from others of as many voters. */
-function problemName(problem) {
-  const target = problem.m === null ? `target${problem.target_epsilon}` : `m${problem.m}`;
-  const affected = problem.affected === problem.K ? "" : `-affected${problem.affected}`;
-  return `K${problem.K}-${target}-epsilon${problem.epsilon}-Delta${problem.Delta}-delta${problem.delta}${affected}`;
 }
 
 async function download() {

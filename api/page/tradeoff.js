@@ -5,7 +5,7 @@ import { byId, make } from "./elements.js";
 import { Cancelled, answered } from "./follow.js";
 import { percent, plain } from "./numbers.js";
 import { toQuery } from "./state.js";
-import { MEASURE_NAMES } from "./words.js";
+import { MEASURE_NAMES, problemName } from "./words.js";
 
 const AT_ONCE = 5; // seconds: what costs less is worked out without being asked for
 const STEPS = 8; // targets where m has no meaning
@@ -96,7 +96,7 @@ function present() {
   const x = byM ? answer.m : answer.target_epsilon;
   const at = byM ? current.answer.problem.m : current.answer.problem.target_epsilon;
   const name = byM ? "privacy allowance m" : "ε of the release";
-  const common = { x: name, markers: true, at: x.length > 1 && at >= Math.min(...x) && at <= Math.max(...x) ? at : undefined, heads: (place) => targetLink(answer, place, x) };
+  const common = { of: problemName(current.answer.problem), x: name, markers: true, at: x.length > 1 && at >= Math.min(...x) && at <= Math.max(...x) ? at : undefined, heads: (place) => targetLink(answer, place, x) };
   byId("tradeoff-ask").hidden = true;
   byId("tradeoff-status").textContent = "";
   byId("tradeoff-plots").hidden = false;

@@ -2,6 +2,12 @@
 
 import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
 
+/** Names a problem within a file name: what tells it from others of as many voters. */
+export function problemName({ K, m, epsilon, Delta, target_epsilon: target, delta, affected }) {
+  const reach = affected === K ? "" : `-affected${affected}`;
+  return `K${K}-${m === null ? `target${target}` : `m${m}`}-epsilon${epsilon}-Delta${Delta}-delta${delta}${reach}`;
+}
+
 /** Returns the one sentence that says what was designed. */
 export function headline({ problem, utility, shape }) {
   const reach = problem.affected === problem.K ? "" : `, as long as one record reaches at most ${count(problem.affected, "voter")}`;

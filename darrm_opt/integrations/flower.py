@@ -5,7 +5,7 @@ Each round, each client answers −1 or 1 for every weight, randomised by coins 
 moves the weight by one step. What else clients send, such as their number of examples and their loss, is not private,
 and is not looked at; clients evaluate nothing.
 
-Flower (`pip install flwr`) is no extra of this package: it pins versions of what the service runs on.
+The extra `flower` installs Flower; `all` leaves it out, because it pins versions of what the service runs on.
 """
 
 from __future__ import annotations

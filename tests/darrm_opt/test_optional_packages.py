@@ -44,6 +44,10 @@ USES = {
         f"{PROBLEM}from darrm_opt import verify\nverify(problem, [0.0] * 6, arithmetic='ball')",
         "arithmetic = 'ball' needs the package python-flint",
     ),
+    "flower": (
+        f"{PROBLEM}import darrm_opt.integrations.flower as f\nf.private_signs(__import__('darrm_opt').PrivateVote(solve(problem)), 1)",
+        "A strategy for Flower needs the package flwr",
+    ),
     "gurobi": (f"{PROBLEM}solve(problem, backend='gurobi')", "backend = 'gurobi' needs the package gurobipy"),
     "mcp": ("from darrm.cli.verbs.mcp import mcp\nmcp()", "darrm mcp needs the package mcp"),
     "parquet": (

@@ -31,7 +31,7 @@ def test_without_flower_it_says_what_to_install() -> None:
     with refused("votes"):
         private_signs({4: PrivateVote(CERTAIN[3])}, step=0.5)
     if not HAS_FLOWER:
-        with pytest.raises(BackendUnavailable, match="pip install flwr"):
+        with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[flower\]'"):
             private_signs(PrivateVote(CERTAIN[3]), step=0.5)
 
 

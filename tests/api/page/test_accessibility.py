@@ -1,0 +1,113 @@
+"""The page has nothing that axe-core objects to: on every tab, with results and with errors, and on paper."""
+
+# ruff: noqa: F401, F811 — fixtures are taken in by their names
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.browser import Visit, Visiting, browser, server, visiting, window
+
+pytestmark = pytest.mark.slow  # a browser starts, and axe takes a second for a look
+
+
+def designed(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.1&Delta=1e-5&queries=5&total_epsilon=1&total_delta=1e-2")
+    visit.wait_for_curves()
+    visit.tab.wait_for_selector("#compared table")
+    visit.tab.click("#plan-ask")
+    visit.tab.wait_for_selector("#planned table")
+
+
+def compared(visit: Visit) -> None:
+    visit.go("?K=3&m=1&epsilon=0.4")
+    visit.go("?K=5&m=2&epsilon=0.4")
+    boxes = visit.tab.locator("#designs input[type=checkbox]:enabled")
+    for at in (0, 1):
+        visit.until(lambda: boxes.count() >= 2)
+        boxes.nth(at).check()
+        visit.tab.wait_for_selector(f":nth-match(#designs input:checked, {at + 1})")
+    visit.tab.wait_for_selector("#pair-numbers table")
+    visit.tab.check("#forms input[value=python]")
+
+
+def classes(visit: Visit) -> None:
+    visit.go("?tab=classes")
+    visit.tab.wait_for_selector("#class-options table")
+
+
+def groups(visit: Visit) -> None:
+    visit.go("?tab=groups")
+    visit.tab.wait_for_selector("#group-figure")
+
+
+def triangle(visit: Visit) -> None:
+    visit.go("?tab=groups&groups=K%3D3%2Cepsilon%3D0.5&group_classes=3&group_epsilon=1")
+    visit.tab.wait_for_selector("#group-figure")
+
+
+def cost(visit: Visit) -> None:
+    visit.tab.goto(f"{visit.server}/?tab=cost")
+    visit.tab.wait_for_selector("#cost-queries-figure .series .line", state="attached")
+
+
+def refused(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.1")
+    for name in ("designs_m", "K"):
+        visit.tab.fill(f"#{name}", "-1")
+        visit.tab.press(f"#{name}", "Enter")
+        visit.tab.wait_for_selector(f"#{name}-error:visible")
+
+
+def refused_elsewhere(tab: str, name: str, button: str) -> Callable[[Visit], None]:
+    def go(visit: Visit) -> None:
+        visit.tab.goto(f"{visit.server}/?tab={tab}")
+        visit.tab.fill(f"#{name}", "-1")
+        visit.tab.click(button)
+        visit.tab.wait_for_selector(f"#{name}-error:visible")
+
+    return go
+
+
+def printed(visit: Visit) -> None:
+    visit.tab.add_init_script("window.print = () => {}")
+    visit.go("?K=5&m=2&epsilon=0.1")
+    visit.tab.click("#print-statement")
+    visit.tab.wait_for_selector("body.statement")
+    visit.tab.emulate_media(media="print")
+
+
+STATES = {
+    "designed": designed,
+    "compared": compared,
+    "classes": classes,
+    "groups": groups,
+    "triangle": triangle,
+    "cost": cost,
+    "refused": refused,
+    "refused classes": refused_elsewhere("classes", "class_K", "#class-form button"),
+    "refused groups": refused_elsewhere("groups", "group_epsilon", "#group-form [type=submit]"),
+    "refused costs": refused_elsewhere("cost", "cost_delta", "#cost-form button"),
+    "printed": printed,
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_axe_finds_nothing(visiting: Visiting, state: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    visit = visiting(bypass_csp=True, reduced_motion="reduce", viewport={"width": 1280, "height": 900})
+    STATES[state](visit)
+    for details in visit.tab.locator("details").all():
+        details.evaluate("(element) => { element.open = true }")
+    found = {}
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        visit.tab.emulate_media(color_scheme=scheme)
+        visit.tab.set_viewport_size({"width": width, "height": 900})
+        response = Axe().run(visit.tab).response
+        assert len(response["passes"]) > 10
+        for rule in response["violations"]:
+            found[scheme, width, rule["id"]] = [(node["target"], node["failureSummary"]) for node in rule["nodes"]]
+    assert found == {}
+    visit.complaints = [told for told in visit.complaints if "status of 422" not in told]

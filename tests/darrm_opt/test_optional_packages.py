@@ -29,7 +29,7 @@ USES = {
     # extra: a use of it, and how the refusal begins
     "accounting": (
         f"{PROBLEM}from darrm_opt.accounting import interop\ninterop.as_pld(solve(problem))",
-        "A PLD needs the package dp-accounting",
+        "The conversion needs the package dp-accounting",
     ),
     "client": (
         "from darrm_client import DarrmClient\nDarrmClient('http://127.0.0.1:1')",

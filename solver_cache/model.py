@@ -62,16 +62,6 @@ def kind_of_record(record: Any) -> Kind:
     return kinds.get(str(record.get("kind")), GAMMA) if isinstance(record, dict) else GAMMA
 
 
-def is_table(record: dict[str, Any]) -> bool:
-    """Tell whether a record is that of a table, of voters that are alike or of groups, and not of a γ."""
-    return kind_of_record(record) is not GAMMA
-
-
-def is_group_table(record: dict[str, Any]) -> bool:
-    """Tell whether a record is that of a table for groups of voters."""
-    return kind_of_record(record) is GROUPS
-
-
 def kind_of(item: Answer | Spec) -> Kind:
     """Return the kind of an answer or of a question."""
     if isinstance(item, GroupSolution | GroupSpec):

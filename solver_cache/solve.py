@@ -262,7 +262,7 @@ def _not_stored(spec: Spec, store: Store, trouble: str) -> _StoreOutcome:
 def load_record(key: str, store: Store) -> dict[str, Any] | None:
     """Return the record stored under ``key``, proved private again for its own problem; None if there is none.
 
-    The record of a table says so (`solver_cache.model.is_table`).
+    The record of a table says so (`solver_cache.model.kind_of_record`).
     """
     row = store.get(key)
     if row is None:

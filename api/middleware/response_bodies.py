@@ -26,7 +26,7 @@ from fastapi import Request, Response
 
 from api.middleware.admission import App, Receive, Scope, Send
 from api.observability import audit, metrics
-from api.responses import encoded_response
+from api.responses import IMMUTABLE, encoded_response
 
 MAX_CACHE_BYTES = 64 * 2**20
 """Memory for all entries together [bytes]."""
@@ -125,6 +125,12 @@ def conditional_response(body: EncodedAnswer, request: Request, caching: str, na
     if etag_matches(request.headers.getlist("if-none-match"), body.etag):
         return Response(status_code=304, headers={**headers, "Vary": "Accept"})
     return encoded_response(body.content, body.form, name, headers)
+
+
+def permanent_response(body: EncodedAnswer, request: Request) -> Response:
+    """Return the response with an answer by its id; where keys are needed, only the client itself may keep it."""
+    caching = IMMUTABLE if request.app.state.settings.keys is None else f"private, {IMMUTABLE}"
+    return conditional_response(body, request, caching)
 
 
 class ResponseCacheMiddleware:

@@ -30,7 +30,7 @@ from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from api.service.design_service import DesignService
 from darrm_opt.answers.plurality import stored_groups, table_to_dict
 from solver_cache.database.designs import StoredDesign
-from solver_cache.model import is_group_table, is_table
+from solver_cache.model import GROUPS, TABLE, kind_of_record
 from solver_cache.solve import load_record
 
 router = create_router("designs", "/v1/designs")
@@ -109,9 +109,10 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:
     if stored is None or record is None:
         raise _unknown(id)
     design: GammaAnswer | TableAnswer | TableDesignAnswer
-    if is_group_table(record):
+    kind = kind_of_record(record)
+    if kind is GROUPS:
         design = TableDesignAnswer.model_validate(stored_groups(id, record))
-    elif is_table(record):
+    elif kind is TABLE:
         design = TableAnswer.model_validate(table_to_dict(id, record))
     else:
         design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})

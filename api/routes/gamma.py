@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -13,15 +12,21 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from api.errors.handlers import problem_of, validation_problem
-from api.errors.problem_details import NotCached, ProblemDetails, WorkLimitExceeded
+from api.errors.problem_details import ProblemDetails, WorkLimitExceeded
 from api.middleware.admission import client_name
-from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
+from api.middleware.response_bodies import (
+    REVALIDATE,
+    EncodedAnswer,
+    ResponseCache,
+    conditional_response,
+    permanent_response,
+    query_key,
+)
 from api.observability import audit, metrics
 from api.responses import (
     DESIGN_RESPONSES,
     ETAG_HEADER,
     IF_NONE_MATCH_PARAMETER,
-    IMMUTABLE,
     JOB_RESPONSES,
     NOT_MODIFIED_RESPONSE,
     Columns,
@@ -44,6 +49,7 @@ from api.routes.requests import (
     get_service,
     query_parameters,
     respond,
+    stored_record,
 )
 from api.schemas import (
     BatchAnswer,
@@ -61,8 +67,7 @@ from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict, veri
 from darrm_opt.errors import DarrmError
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
-from solver_cache.model import is_table
-from solver_cache.solve import load_record
+from solver_cache.model import GAMMA
 
 router = create_router("design")
 
@@ -71,9 +76,6 @@ _parse_query = from_query(DesignRequest)
 _GAMMA = table_content("The certified γ; as CSV or npz, the columns l and gamma.")
 
 _PARAMETERS = query_parameters(DesignRequest)
-
-KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
-"""Form of an id."""
 
 
 @router.get(
@@ -128,13 +130,9 @@ async def get_gamma_by_id(
     audit.mention_question(id[:64])
     body = _response_cache(request).get(id, form)
     if body is None:
-        service = await get_service(request)
-        record = await service.run_in_reader(load_record, id, service.store) if KEY_PATTERN.fullmatch(id) else None
-        if record is None or is_table(record):
-            raise NotCached(f"No γ is stored under the id {id[:80]}. Ask for its problem at /v1/gamma.")
+        record = await stored_record(id, await get_service(request), GAMMA, "/v1/gamma")
         body = _encode_and_cache({"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request))
-    caching = IMMUTABLE if request.app.state.settings.keys is None else f"private, {IMMUTABLE}"
-    return conditional_response(body, request, caching)
+    return permanent_response(body, request)
 
 
 async def _design(params: DesignRequest, form: str, request: Request, query: tuple[str, ...] = ()) -> Response:

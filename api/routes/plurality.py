@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from api.errors.problem_details import NotCached
-from api.middleware.response_bodies import EncodedAnswer, conditional_response
-from api.observability import audit
+from api.middleware.response_bodies import EncodedAnswer, permanent_response
 from api.responses import (
     ETAG_HEADER,
     IF_NONE_MATCH_PARAMETER,
-    IMMUTABLE,
     JOB_RESPONSES,
     JSON,
     NOT_MODIFIED_RESPONSE,
     error_responses,
     require_json,
 )
-from api.routes.requests import Service, create_router, get_and_post, respond
+from api.routes.requests import Service, create_router, get_and_post, respond, stored_record
 from api.schemas.designs import DesignId
 from api.schemas.plurality import (
     PluralityAnswer,
@@ -42,8 +39,7 @@ from darrm_opt.answers.plurality import (
 from darrm_opt.tables.group_record import objective_record
 from darrm_opt.tables.group_table import problem_record as group_record
 from darrm_opt.tables.record import problem_record
-from solver_cache.model import is_group_table, is_table
-from solver_cache.solve import load_record
+from solver_cache.model import GROUPS, TABLE
 
 router = create_router("design")
 
@@ -105,12 +101,9 @@ async def plurality_options(params: PluralityOptionsRequest, request: Request, s
 async def get_plurality_by_id(id: DesignId, request: Request, service: Service) -> Response:
     """Read a stored rule; it is proved again, and nothing is solved."""
     require_json(request)
-    audit.mention_question(id)
-    record = await service.run_in_reader(load_record, id, service.store)
-    if record is None or not is_table(record) or is_group_table(record):
-        raise NotCached(f"No rule is stored under the id {id}. Ask for its problem at /v1/plurality.")
+    record = await stored_record(id, service, TABLE, "/v1/plurality")
     answer = TableAnswer.model_validate(table_to_dict(id, record))
-    return conditional_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request, IMMUTABLE)
+    return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request)
 
 
 @router.post(
@@ -145,9 +138,6 @@ async def post_table(params: TableRequest, request: Request, service: Service) -
 async def get_table_by_id(id: DesignId, request: Request, service: Service) -> Response:
     """Read a stored table; it is proved again, and nothing is solved."""
     require_json(request)
-    audit.mention_question(id)
-    record = await service.run_in_reader(load_record, id, service.store)
-    if record is None or not is_group_table(record):
-        raise NotCached(f"No table for groups is stored under the id {id}. Ask for its problem at /v1/table.")
+    record = await stored_record(id, service, GROUPS, "/v1/table")
     answer = TableDesignAnswer.model_validate(stored_groups(id, record))
-    return conditional_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request, IMMUTABLE)
+    return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request)

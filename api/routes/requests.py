@@ -23,13 +23,19 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from api.errors.accepted import MAX_POINTS
-from api.errors.problem_details import ClientDisconnected
+from api.errors.problem_details import ClientDisconnected, NotCached
+from api.observability import audit
 from api.responses import json_response, pending_response
 from api.service.design_service import DesignService, Pending
 from api.settings import Settings
 from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.decimals import number_in, out_of_range
+from solver_cache.model import Kind, kind_of_record
+from solver_cache.solve import load_record
 from solver_cache.task_loop import PoolFunction
+
+KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
+"""Form of an id."""
 
 MAX_FIELDS = 64
 """Fields of one object or query; no request has as many."""
@@ -264,6 +270,15 @@ async def get_service(request: Request) -> DesignService:  # a plain function wo
 
 Service = Annotated[DesignService, Depends(get_service)]
 """`get_service` as a parameter of a route."""
+
+
+async def stored_record(id: str, service: DesignService, kind: Kind, path: str) -> dict[str, Any]:
+    """Return the record that is stored under an id, proved again; NotCached where none of that kind is."""
+    audit.mention_question(id[:64])
+    record = await service.run_in_reader(load_record, id, service.store) if KEY_PATTERN.fullmatch(id) else None
+    if record is None or kind_of_record(record) is not kind:
+        raise NotCached(f"No such answer is stored under the id {id[:80]}. Ask for its problem at {path}.")
+    return record
 
 
 async def find_answer(

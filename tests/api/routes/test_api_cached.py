@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from api.access.keys import create_key
 from api.app import create_app
 from api.errors.problem_details import MEDIA_TYPE
 from api.settings import Settings
-from darrm_opt import verify
+from darrm_opt import Privacy, verify
+from darrm_opt.plurality import PluralityProblem, solve_plurality
 from darrm_opt.record import problem_from_record
 from darrm_opt.reprove import reprove
-from solver_cache import model, validate
+from darrm_opt.tables.record import TableSpec
+from solver_cache import keep, model, open_store, validate
 from solver_cache.validate import Proofs
 
 SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
@@ -51,9 +54,14 @@ def client(url: str, told: dict[str, Any]) -> Iterator[TestClient]:
 
 def test_an_answer_to_a_key_is_for_no_shared_cache(url: str, told: dict[str, Any], tmp_path: Path) -> None:
     _, key = create_key(tmp_path / "keys.json", "alice")
+    rule = solve_plurality(PluralityProblem(3, 3, Privacy(1.0)))
+    with closing(open_store(url)) as store:
+        keep(rule, store)
     with TestClient(create_app(Settings(cache_url=url, solve="off", keys=tmp_path / "keys.json"))) as opened:
-        answer = opened.get(f"/v1/gamma/{told['id']}", headers={"X-API-Key": key})
-    assert (answer.status_code, answer.headers["cache-control"]) == (200, "private, max-age=31536000, immutable")
+        for path in (f"/v1/gamma/{told['id']}", f"/v1/plurality/{TableSpec.of(rule).key}"):
+            answer = opened.get(path, headers={"X-API-Key": key})
+            told_caches = answer.status_code, answer.headers["cache-control"]
+            assert told_caches == (200, "private, max-age=31536000, immutable")
 
 
 def test_an_id_has_one_answer_for_ever(client: TestClient, told: dict[str, Any]) -> None:

@@ -521,6 +521,9 @@ def class_chances(counts: CountTable, noise: LatticeNoise | _LaplaceLattice, rea
     chances = np.empty(counts.shape)
     for row, each in enumerate(places):
         for place in range(counts.shape[1]):
+            if place and each[place] == each[place - 1]:  # equal counts, equal chances
+                chances[row, place] = chances[row, place - 1]
+                continue
             chances[row, place] = at[each[place]] @ (np.prod(factors[np.delete(each, place)], axis=0) @ ds)
     return np.minimum(chances, 1.0)
 

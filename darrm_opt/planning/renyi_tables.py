@@ -168,9 +168,10 @@ def _excess(p: Array, q: Array, order: float) -> Array:
 def _crossing(p: Array, q: Array, p_step: Array, q_step: Array, order: float, limit: float) -> Array:
     """Return the share of its step at which each pair reaches the limit, from below."""
     low, high = np.zeros(len(p)), np.ones(len(p))
+    p, q, p_step, q_step = (np.ascontiguousarray(each.T) for each in (p, q, p_step, q_step))  # sums are fast so
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        sums = _excess(p + middle[:, None] * p_step, q + middle[:, None] * q_step, order).sum(axis=1)
+        sums = _excess(p + middle * p_step, q + middle * q_step, order).sum(axis=0)
         inside = sums <= limit
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
     return low

@@ -251,7 +251,8 @@ def how_drawn() -> str:
     """Return what --sampling says: one function, so that it is one option in every command."""
     return (
         f"How they are drawn: {schemes()}; perhaps with neighbours=add-remove or replace-one, and with labels, how "
-        "many one sample serves (tokens of a text), as in poisson,labels=20."
+        "many one sample serves (tokens of a text), as in poisson,labels=20. Without --sample, random-allocation says "
+        "in how many queries of how many each record is: random-allocation,among=100,times=1."
     )
 
 
@@ -304,15 +305,18 @@ class SampleOptions:
                     raise InvalidInput(name, text, "nothing without --records")
             return None
         scheme, _, rest = (self.sampling or "poisson").partition(",")
-        accepted = f"{schemes()}, and perhaps neighbours and labels, separated by commas"
-        further = named_values("sampling", rest or None, ("neighbours", "labels"), accepted)
-        with options_named(neighbours="sampling", labels="sampling"):
+        accepted = f"{schemes()}, and perhaps neighbours and labels, or among and times, separated by commas"
+        names = ("neighbours", "labels", "among", "times")
+        further = named_values("sampling", rest or None, names, accepted)
+        with options_named(**dict.fromkeys(names, "sampling")):
             return Sampling(
                 number(self.records),
                 number(self.sample),
                 scheme=cast("Any", scheme),
                 neighbours=cast("Any", further.get("neighbours")),
                 labels=number(further.get("labels", "1")),
+                among=number(further.get("among")),
+                times=number(further.get("times", "1")),
             )
 
 

@@ -24,6 +24,7 @@ from typing import Protocol
 
 import numpy as np
 
+from darrm_opt.accounting.allocation import allocated_accounts, in_most
 from darrm_opt.accounting.bits.recursion import compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.cheapest import evaluate, event_accounts
@@ -31,7 +32,7 @@ from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsi
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
-from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling
 from darrm_opt.errors import TooMuchWork
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count_between
@@ -204,9 +205,13 @@ def _sampled_cost(
     """Return what releases cost whose records are drawn anew for each; as `cost`."""
     if not releases:
         return cost_of_parts((), delta)
+    moved, triples = mechanism.moved, partial(mechanism.triples, sampling)
+    if sampling.scheme == ALLOCATION:
+        accounts = allocated_accounts(moved, triples, sampling, mechanism.affected, releases, delta)
+        return _with_unsampled(mechanism, in_most(sampling, releases), accounts, delta, skip)
     accounts = sampled_accounts(
-        mechanism.moved,
-        partial(mechanism.triples, sampling),
+        moved,
+        triples,
         lambda each: cost_of_parts(mechanism.bounds(sampling.labels), each).epsilon,
         sampling,
         mechanism.K,
@@ -214,11 +219,28 @@ def _sampled_cost(
         releases,
         delta,
     )
+    found = _with_unsampled(mechanism, 0, accounts, delta, skip)
+    # A sample hides, and never shows: what is proved of releases that every record is in holds for sampled ones.
+    if sampling.scheme in EACH_VOTER or (found.epsilons and sampling.chance < HIGH_CHANCE):
+        return found
+    return _with_unsampled(
+        mechanism, releases, {name: partial(Privacy, each, delta) for name, each in found.epsilons.items()}, delta, ()
+    )
+
+
+def _with_unsampled(
+    mechanism: Accountable,
+    all_in: int,
+    accounts: dict[str, Callable[[], Privacy]],
+    delta: float,
+    skip: Collection[str],
+) -> Cost:
+    """Return the least of accounts and of those of so many releases that every record is in, 0 for none."""
     totals, _ = evaluate({name: account for name, account in accounts.items() if name not in skip})
     epsilons = {name: total.epsilon for name, total in totals.items()}
-    # A sample hides, and never shows: what is proved of releases that every record is in holds for sampled ones.
-    if sampling.scheme not in EACH_VOTER and (not epsilons or sampling.chance >= HIGH_CHANCE):
-        epsilons |= {f"{name}, unsampled": each for name, each in cost(mechanism, releases, delta).epsilons.items()}
+    if all_in:
+        unsampled = cost(mechanism, all_in, delta, skip=skip).epsilons
+        epsilons |= {f"{name}, unsampled": each for name, each in unsampled.items()}
     return _least(epsilons, delta)
 
 

@@ -30,7 +30,7 @@ from darrm_opt.accounting.labels.composition import table_divergence
 from darrm_opt.accounting.pld import Pld, library_distribution, pld_of
 from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampled import direction_pld, renyi_of_pairs
-from darrm_opt.accounting.sampling import EACH_VOTER, Sampling, amplify_by_subsampling
+from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling, amplify_by_subsampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by, require
@@ -133,7 +133,7 @@ def _parts(parts: Parts, step: float) -> list[Pld]:
 
 def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: float) -> list[Pld]:
     """Return the PLDs of sampled releases: of a record removed and of one added, or one of both."""
-    if sampling.scheme in EACH_VOTER or sampling.labels > 1:
+    if sampling.scheme in (*EACH_VOTER, ALLOCATION) or sampling.labels > 1:
         raise InvalidInput("sampling", sampling.words, "poisson or without-replacement, and one label of a sample")
     families = mechanism.triples(sampling)
     if families is None:
@@ -212,7 +212,12 @@ def renyi_divergences(subject: Release | Accountable, sampling: Sampling | None,
         raise InvalidInput("released", "a γ of private voters", "a mechanism of voters that are not private")
     if sampling is not None:
         families = subject.triples(sampling)
-        if sampling.labels > 1 or families is None or any(family.missing for family in families):
+        if (
+            sampling.scheme == ALLOCATION
+            or sampling.labels > 1
+            or families is None
+            or any(family.missing for family in families)
+        ):
             raise InvalidInput("sampling", sampling.words, "None, or one for `pld_accountant`")
         pairs = [laws for family in families for laws in family.pairs(sampling.chance)]
         return renyi_of_pairs(pairs, orders)

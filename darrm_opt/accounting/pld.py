@@ -133,7 +133,7 @@ class Pld:
             low, high = _composed_cells(self.masses, k)
         cells = high - low + 1
         self._afford(cells)
-        transform = _fast_length(max(cells, self.masses.size))
+        transform = fast_length(max(cells, self.masses.size))
         power = np.fft.irfft(np.fft.rfft(self.masses, transform) ** k, transform)
         masses = np.roll(power, -low)[:cells]  # the transform wraps around
         infinite = TRUNCATION - math.expm1(k * math.log1p(-self.infinite)) if self.infinite < 1 else 1.0
@@ -153,7 +153,7 @@ class Pld:
             raise InvalidInput("discretisation", other.discretisation, f"{self.discretisation!r}, as of the first PLD")
         points = 2 * (self.masses.size + other.masses.size)
         self._afford(points)
-        transform = _fast_length(points // 2 - 1)
+        transform = fast_length(points // 2 - 1)
         product = np.fft.rfft(self.masses, transform) * np.fft.rfft(other.masses, transform)
         masses = np.fft.irfft(product, transform)[: points // 2 - 1]
         first = int(np.searchsorted(np.cumsum(np.abs(masses)), TRUNCATION / 2))
@@ -216,7 +216,7 @@ def _composed_cells(masses: Array, k: int) -> tuple[int, int]:
     return min(low, high), high
 
 
-def _fast_length(cells: int) -> int:
+def fast_length(cells: int) -> int:
     """Return the least 2^a·3^b·5^c from ``cells`` on with b, c ≤ 2."""
     lengths = (factor << max(0, (-(-cells // factor) - 1).bit_length()) for factor in (1, 3, 5, 9, 15, 25, 45, 75, 225))
     return min(lengths)

@@ -145,8 +145,15 @@ Account = Callable[[Direction, int, float], float]
 def _worst(account: Account, directions: Sequence[Direction], missing: float, queries: int, delta: float) -> Privacy:
     """Return the larger ε of the directions, at what δ leaves for `missing` noise."""
     epsilon = max(account(direction, queries, delta * (1 - SLACK_SHARE)) for direction in directions)
-    # Transcripts of other noise differ by queries·missing on either side, and the right one counts e^ε times.
-    lost = (1 + math.exp(min(epsilon, 700.0))) * queries * missing
+    return charged_noise(epsilon, queries * missing, delta)
+
+
+def charged_noise(epsilon: float, missing: float, delta: float) -> Privacy:
+    """Return (ε, δ) where all but `SLACK_SHARE` of δ is used up, and transcripts are off by ``missing`` on either side.
+
+    The right side counts e^ε times.
+    """
+    lost = (1 + math.exp(min(epsilon, 700.0))) * missing
     if lost > SLACK_SHARE * delta * (1 - 8 * ULP):
         raise DeltaTooSmall(delta, lost, "noise that is cut off")
     return Privacy(epsilon, delta)
@@ -165,10 +172,10 @@ def _renyi(direction: Direction, queries: int, delta: float) -> float:
     """
     rare = _rare(direction, queries, delta)
     left = delta * (1 - SLACK_SHARE) * (1 - 8 * ULP)
-    logs = [_logarithms(laws, rare) for laws in direction]
+    logs = [logarithms(laws, rare) for laws in direction]
 
     def epsilon(orders: Array) -> tuple[float, float]:
-        largest = np.max([_log_moments(*each, orders) for each in logs], axis=0)
+        largest = np.max([log_moments(*each, orders) for each in logs], axis=0)
         divergences = queries * np.maximum(largest, 0.0) / (orders - 1) * (1 + 16 * ULP * orders / (orders - 1))
         known = np.isfinite(divergences)
         if not known.any():
@@ -188,8 +195,8 @@ def renyi_of_pairs(pairs: Direction, orders: Array) -> Array:
     """Return bounds on the largest Rényi divergence of the pairs at each order above 1, inf where a loss is."""
     if not all(laws.finite for laws in pairs):
         return np.full(orders.size, np.inf)
-    logs = [_logarithms(laws, 0.0) for laws in pairs]
-    largest = np.maximum(np.max([_log_moments(*each, orders) for each in logs], axis=0), 0.0)
+    logs = [logarithms(laws, 0.0) for laws in pairs]
+    largest = np.maximum(np.max([log_moments(*each, orders) for each in logs], axis=0), 0.0)
     return np.asarray(largest / (orders - 1) * (1 + 16 * ULP * orders / (orders - 1)))
 
 
@@ -199,7 +206,7 @@ def _rare(direction: Direction, queries: int, delta: float) -> float:
     return SLACK_SHARE * delta / (queries * answers)
 
 
-def _logarithms(laws: LawPairs, rare: float) -> tuple[Array, Array]:
+def logarithms(laws: LawPairs, rare: float) -> tuple[Array, Array]:
     """Return ln P and ln Q of the answers that are not rare, −∞ and 0 where they are; P rounded up and Q down."""
     p, q = laws.bounds
     kept = p > rare
@@ -207,7 +214,7 @@ def _logarithms(laws: LawPairs, rare: float) -> tuple[Array, Array]:
         return np.where(kept, np.log(np.where(kept, p, 1.0)), -np.inf), np.where(kept, np.log(q), 0.0)
 
 
-def _log_moments(log_p: Array, log_q: Array, orders: Array) -> Array:
+def log_moments(log_p: Array, log_q: Array, orders: Array) -> Array:
     """Return the largest ln Σ P^a·Q^(1−a) of the pairs at each order, rounded up, shape (orders,)."""
     finite = np.concatenate([log_p[np.isfinite(log_p)], log_q[np.isfinite(log_q)]])
     size = 1 + float(np.max(np.abs(finite), initial=0.0))
@@ -229,7 +236,7 @@ def _convolution(direction: Direction, queries: int, delta: float) -> float:
     rare = _rare(direction, queries, delta)
     knots = _knots(direction, rare)
     deltas = np.max([laws.deltas(knots, rare) for laws in direction], axis=0)
-    return _composed(_chords(knots, deltas), knots, deltas, queries, delta * (1 - SLACK_SHARE) * (1 - 8 * ULP))
+    return composed_epsilon(_chords(knots, deltas), knots, deltas, queries, delta * (1 - SLACK_SHARE) * (1 - 8 * ULP))
 
 
 TAIL = 1e-14
@@ -272,7 +279,9 @@ def _chords(knots: Array, deltas: Array) -> Callable[[Array], Array]:
     return profile
 
 
-def _composed(profile: Callable[[Array], Array], knots: Array, deltas: Array, queries: int, delta: float) -> float:
+def composed_epsilon(
+    profile: Callable[[Array], Array], knots: Array, deltas: Array, queries: int, delta: float
+) -> float:
     """Return ε of so many releases with a profile, by its PLD, on a grid that is fine for their spread."""
     # Losses above the largest count as infinite, and those below its negative as that: either has to be rare.
     above = knots[(deltas - deltas[-1]) * queries <= RARE_SHARE * delta]
@@ -313,7 +322,7 @@ def _convolution_of_points(known: Sequence[Privacy], rate: float, queries: int, 
     deltas = np.minimum.accumulate(deltas)
     both = symmetric_profile(_chords(knots, deltas))
     all_knots = np.concatenate([-knots[:0:-1], knots])
-    return Privacy(_composed(both, all_knots, both(all_knots), queries, delta), delta)
+    return Privacy(composed_epsilon(both, all_knots, both(all_knots), queries, delta), delta)
 
 
 def _each_voter(
@@ -363,4 +372,4 @@ def _reached(
     deltas = np.minimum.accumulate(np.minimum(deltas * (1 + 8 * ULP * K), 1.0))
     both = symmetric_profile(_chords(sampled, deltas))
     all_knots = np.concatenate([-sampled[:0:-1], sampled])
-    return Privacy(_composed(both, all_knots, both(all_knots), releases, delta), delta)
+    return Privacy(composed_epsilon(both, all_knots, both(all_knots), releases, delta), delta)

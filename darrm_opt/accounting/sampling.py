@@ -6,6 +6,8 @@ how the records are drawn and what neighbours are; an account holds for the sche
 
     without-replacement          s of n records, of which each voter gets s/K; neighbours replace one record
     poisson                      each record by a coin of its own, rate q, and given to a voter by another one
+    random-allocation            each record in exactly k of t queries in a row, by coins of its own, and given to a
+                                 voter by another one in each of them; then the next t queries (`allocation`)
     each-voter                   every voter draws its own s of n records
     each-voter-with-replacement  every voter draws its own s records, each of all n
 
@@ -25,12 +27,18 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import ULP, float_above, up
 
-Scheme = Literal["without-replacement", "poisson", "each-voter", "each-voter-with-replacement"]
+Scheme = Literal["without-replacement", "poisson", "random-allocation", "each-voter", "each-voter-with-replacement"]
 
 Neighbours = Literal["replace-one", "add-remove"]
 
 EACH_VOTER = ("each-voter", "each-voter-with-replacement")
 """Schemes in which one record can reach every voter."""
+
+ALLOCATION = "random-allocation"
+"""The scheme in which queries are not independent: that a record was in one says that it is not in others."""
+
+BY_COINS = ("poisson", ALLOCATION)
+"""Schemes in which each record tosses coins of its own: neighbours add or remove one."""
 
 NOT_COVERED = {
     "poisson-by-position": "One more record moves all records behind it to other voters: give each sampled record to "
@@ -39,12 +47,16 @@ NOT_COVERED = {
     "by a coin of its own.",
     "similarity": "Records that are chosen by their similarity to the query are no secret sample, and every record can "
     "be in every query: account for it without sampling.",
-    "shuffle": "Records that are dealt in rounds are not independent from query to query.",
+    "shuffle": "Records that are dealt in rounds of one size depend on each other: deal each by a coin of its own "
+    "(random-allocation).",
 }
 """Schemes that people use and that no account here holds for, and why."""
 
 FIELDS = ("records", "sample", "rate", "scheme", "neighbours", "labels")
 """Fields of the record."""
+
+ALLOCATION_FIELDS = (*FIELDS, "among", "times")
+"""Those with "random-allocation"."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +71,12 @@ class Sampling:
         sample: records drawn for a query, 1..n: exactly, or on average with "poisson"; of one voter, with a scheme of
             `EACH_VOTER`.
         rate: q in (0, 1], instead of ``sample``, with "poisson" only.
+        among: t ≥ 1 queries in a row among which each record is spread, with "random-allocation" only, instead of
+            ``sample``.
+        times: k in 1..t, in how many of them it is, with "random-allocation" only.
         scheme: one of `Scheme`.
         neighbours: "replace-one" (the only ones whose samples have equal size), or "add-remove", the default with
-            "poisson" and possible there only.
+            the schemes of `BY_COINS`, and possible there only.
         labels: T ≥ 1 labels that one sample serves, such as the tokens of one text: they are released together.
 
     Guarantees:
@@ -80,6 +95,8 @@ class Sampling:
     scheme: Scheme = field(default="poisson", kw_only=True)
     neighbours: Neighbours | None = field(default=None, kw_only=True)
     labels: int = field(default=1, kw_only=True)
+    among: int | None = field(default=None, kw_only=True)
+    times: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         whole_number(self.records, "records", "a whole number of records, at least 1")
@@ -88,19 +105,31 @@ class Sampling:
                 "sampling", self.scheme, "one of " + ", ".join(get_args(Scheme)), NOT_COVERED.get(self.scheme, "")
             )
         if self.neighbours is None:
-            object.__setattr__(self, "neighbours", "add-remove" if self.scheme == "poisson" else "replace-one")
+            object.__setattr__(self, "neighbours", "add-remove" if self.scheme in BY_COINS else "replace-one")
         if self.neighbours not in get_args(Neighbours):
             raise InvalidInput("neighbours", self.neighbours, "'replace-one' or 'add-remove'")
-        if self.neighbours == "add-remove" and self.scheme != "poisson":
+        if self.neighbours == "replace-one" and self.scheme == ALLOCATION:
+            raise InvalidInput("neighbours", self.neighbours, f"'add-remove' with {self.scheme}", NO_ACCOUNT)
+        if self.neighbours == "add-remove" and self.scheme not in BY_COINS:
             raise InvalidInput(
                 "neighbours", self.neighbours, f"'replace-one' with {self.scheme}", "The size of a sample is fixed."
             )
         self._check_size()
         whole_number(self.labels, "labels", "a whole number of labels of one sample, at least 1")
-        if self.labels > 1 and self.scheme in EACH_VOTER:
-            raise InvalidInput("labels", self.labels, f"1 with {self.scheme}", "No account is proved for more.")
+        if self.labels > 1 and (self.scheme in EACH_VOTER or self.scheme == ALLOCATION):
+            raise InvalidInput("labels", self.labels, f"1 with {self.scheme}", NO_ACCOUNT)
 
     def _check_size(self) -> None:
+        if self.scheme == ALLOCATION:
+            for name in ("sample", "rate"):
+                if getattr(self, name) is not None:
+                    raise InvalidInput(name, getattr(self, name), f"None with {self.scheme}", "Say among and times.")
+            among = whole_number(self.among, "among", "queries among which each record is spread, at least 1")
+            whole_number(self.times, "times", f"how many of them it is in, 1 to {among}", most=among)
+            return
+        if self.among is not None or self.times != 1:
+            name = "times" if self.among is None else "among"
+            raise InvalidInput(name, getattr(self, name), f"nothing with {self.scheme}", f"It is for {ALLOCATION}.")
         if (self.sample is None) == (self.rate is None):
             raise InvalidInput("sample", self.sample, "a number of records, or a rate, and not both")
         if self.sample is not None:
@@ -121,6 +150,8 @@ class Sampling:
         """
         if self.rate is not None:
             return self.rate
+        if self.among is not None:
+            return float_above(Fraction(self.times, self.among))
         share = Fraction(self.sample or 1, self.records)
         if self.scheme == "each-voter-with-replacement":
             share = 1 - (1 - Fraction(1, self.records)) ** (self.sample or 1)
@@ -146,6 +177,9 @@ class Sampling:
     @property
     def words(self) -> str:
         """How records are drawn, in a few words."""
+        if self.among is not None:
+            which = f"each of {self.records:,} records in {self.times:,} of every {self.among:,} queries"
+            return f"{which}, by coins of its own"
         count = f"{self.sample:,}" if self.sample is not None else f"a share {self.rate:g}"
         who = " by each voter" if self.scheme in EACH_VOTER else ""
         how = {"poisson": "by coins of their own", "each-voter-with-replacement": "with replacement"}
@@ -154,7 +188,7 @@ class Sampling:
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data, for a log or a mechanism's record."""
-        return {name: getattr(self, name) for name in FIELDS}
+        return {name: getattr(self, name) for name in (FIELDS if self.among is None else ALLOCATION_FIELDS)}
 
     @classmethod
     def from_record(cls, record: Any) -> Sampling:
@@ -163,10 +197,13 @@ class Sampling:
         Raises:
             InvalidInput: not such a record, or a field out of range.
         """
-        if not isinstance(record, dict) or set(record) != set(FIELDS):
+        if not isinstance(record, dict) or set(record) not in (set(FIELDS), set(ALLOCATION_FIELDS)):
             raise InvalidInput("sampling", type(record).__name__, "a record with the fields " + ", ".join(FIELDS))
         return cls(**record)
 
+
+NO_ACCOUNT = "No account is proved for it."
+"""Why a scheme that is covered is refused with some neighbours or labels."""
 
 SUBNORMAL_ERROR = 2 * math.ulp(0.0)
 """Absolute error of an exponential and of a product where both are subnormal; elsewhere it is lost in rounding."""

@@ -453,13 +453,14 @@ class ReleaseLog:
 
     def _charge_sample(self, sample: Sample, release_id: str | None, file: LockedJournal[_Releases]) -> None:
         owner = os.path.realpath(self.path)
-        charged = sample.charge(0, owner)
-        if not charged:
+        if sample.is_charged:
             raise SampleUsed("it was charged before")
+        charged = sample.charge(0, owner)  # 0 where the round that it is part of was charged
         if charged > self.limit - file.state.spent:
             raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
         record: Record = {"count": 0, "charged": charged, "labels": 0}
-        file.append(record if release_id is None else record | {"drawn": release_id})
+        if charged:
+            file.append(record if release_id is None else record | {"drawn": release_id})
         sample.take(0, owner)
 
     def _charge_and_release(
@@ -481,7 +482,8 @@ class ReleaseLog:
         self._check_batch(file, count)
         served = self._check_samples(samples, count)
         owner = os.path.realpath(self.path)
-        charged = sum(sample.charge(labels, owner) for sample, labels in served) if self._sampling else count
+        charges = {sample.charged_with: sample.charge(labels, owner) for sample, labels in served}
+        charged = sum(charges.values()) if self._sampling else count
         if charged > self.limit - file.state.spent:
             raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
         for sample, labels in served:

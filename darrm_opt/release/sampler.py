@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.sampling import ALLOCATION, BY_COINS, Sampling
 from darrm_opt.errors import InvalidInput, SampleUsed
 from darrm_opt.inversion import binomial_law
 from darrm_opt.problem import whole_number
@@ -55,13 +55,13 @@ class Sample:
         drawn: labels that were drawn from it and are not released yet, in order. Never to be shown.
     """
 
-    def __init__(self, sampling: Sampling, shares: tuple[Indices, ...]) -> None:
+    def __init__(self, sampling: Sampling, shares: tuple[Indices, ...], dealt: Round | None = None) -> None:
         for share in shares:
             share.flags.writeable = False
         self.sampling, self.shares = sampling, shares
         self._process, self._lock = process_identity(), threading.Lock()
         self.drawn: list[int] = []
-        self._owner, self._released = "", 0
+        self._owner, self._released, self._round = "", 0, dealt
 
     def __repr__(self) -> str:
         return f"Sample({self.sampling!r}, left={self.left})"
@@ -79,8 +79,20 @@ class Sample:
         """Labels that it may still serve."""
         return self.sampling.labels - self._released
 
+    @property
+    def is_charged(self) -> bool:
+        """Whether it was charged by itself, or used."""
+        return bool(self._owner)
+
+    @property
+    def charged_with(self) -> object:
+        """What is charged once: this sample, or the round of queries that it is part of."""
+        return self if self._round is None else self._round
+
     def charge(self, count: int, owner: str) -> int:
         """Return how many labels a log is charged for ``count`` more labels of this sample: all T once, then none.
+
+        Of a round of t queries, all t with the first of its samples (`charged_with`).
 
         Args:
             count: labels; 0 is a charge before any label.
@@ -91,11 +103,14 @@ class Sample:
         """
         if self._process != process_identity():
             raise SampleUsed("it was drawn by another process, and a forked copy would be used twice")
-        if self._owner not in ("", owner):
-            raise SampleUsed(f"it was charged to {self._owner}")
+        charged_to = self._owner if self._round is None else self._round.owner
+        if charged_to not in ("", owner):
+            raise SampleUsed(f"it was charged to {charged_to}")
         if count > self.left:
             raise SampleUsed(f"it serves {self.sampling.labels} labels, and {self._released} of them are released")
-        return 0 if self._owner else self.sampling.labels
+        if charged_to:
+            return 0
+        return self.sampling.labels if self._round is None else self._round.size
 
     def take(self, count: int, owner: str) -> None:
         """Charge it to a log, and use it for ``count`` labels; where it raises, nothing is used.
@@ -110,25 +125,51 @@ class Sample:
         with self._lock:
             self.charge(count, owner)
             self._owner, self._released = owner, self._released + count
+            if self._round is not None:
+                self._round.owner = owner
+
+
+class Round:
+    """A round of t queries among which every record is spread, k times each; secret, and of one process and log."""
+
+    def __init__(self, size: int, queries: Indices) -> None:
+        """``queries``: which ones each record is in, shape (n, k)."""
+        self.size, self.owner, self.process = size, "", process_identity()
+        places = queries.ravel()
+        self._order = np.argsort(places, kind="stable") // queries.shape[1]
+        self._ends, self._next = np.searchsorted(np.sort(places), np.arange(size + 1)), 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all its queries had their records, or it is that of another process."""
+        return self._next == self.size or self.process != process_identity()
+
+    def records(self) -> Indices:
+        """Return the records of the next query, which nobody gets again."""
+        start, end = self._ends[self._next : self._next + 2]
+        self._next += 1
+        return np.asarray(self._order[start:end])
 
 
 class EnsembleSampler:
-    """Sampler of the records of K voters, afresh for every query, from the operating system's randomness.
+    """Sampler of the records of K voters, afresh for every query or round, from the operating system's randomness.
 
     Args:
         sampling: the scheme, and the numbers that the account is for.
         K: voters.
-        records: records that there are; None: as many as ``sampling`` says. With "poisson" any number, since only the
-            rate counts; with other schemes that number.
+        records: records that there are; None: as many as ``sampling`` says. With the schemes of `BY_COINS` any
+            number, since only the chance counts; with other schemes that number.
         source: where chance comes from; None for the operating system, which privacy requires.
 
     Guarantees:
         Given uniform independent bits, each sample has exactly the law of its scheme, independently of all others:
         "poisson" each record with chance exactly ``rate`` (the double) or ``sample``/``records`` (the fraction), given
-        to each voter with chance 1/K; "without-replacement" ``sample`` distinct records, whose order is uniform and of
-        which each voter gets the same number, or one more; "each-voter" and "each-voter-with-replacement" that for each
-        voter by itself. Time grows with the number of records drawn, and not with that of records, but for one word
-        for each `BLOCK_MEAN` drawn; it depends on the sample's size.
+        to each voter with chance 1/K; "random-allocation" each record in a uniform set of ``times`` of the ``among``
+        queries of a round, and given to each voter with chance 1/K in each; "without-replacement" ``sample`` distinct
+        records, whose order is uniform and of which each voter gets the same number, or one more; "each-voter" and
+        "each-voter-with-replacement" that for each voter by itself. Time grows with the number of records drawn, and
+        not with that of records, but for one word for each `BLOCK_MEAN` drawn, and for all of them in the first query
+        of a round; it depends on the sample's size.
 
     Raises:
         InvalidInput: no sampling, a number out of its range, or another number of records than the scheme's.
@@ -146,13 +187,15 @@ class EnsembleSampler:
             raise InvalidInput("sampling", sampling, "a Sampling")
         self._sampling, self._K = sampling, whole_number(K, "K", "a whole number of voters, at least 1")
         accepted = f"{sampling.records} records, as the sampling says"
-        if sampling.scheme == "poisson":
+        if sampling.scheme in BY_COINS:
             accepted = f"a whole number of records, 0 to {MAX_RECORDS}"
         n = whole_number(sampling.records if records is None else records, "records", accepted, least=0)
-        if n > MAX_RECORDS or (sampling.scheme != "poisson" and n != sampling.records):
+        if n > MAX_RECORDS or (sampling.scheme not in BY_COINS and n != sampling.records):
             raise InvalidInput("records", n, accepted)
         self._records, self._source = n, SystemRandomness() if source is None else source
         self._kept: dict[tuple[Path | None, str], Sample] = {}
+        self._round: Round | None = None
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"EnsembleSampler({self._sampling!r}, K={self._K})"
@@ -170,8 +213,12 @@ class EnsembleSampler:
     def draw(self) -> Sample:
         """Return a sample for one query, or for one text of T labels; independent of all others."""
         scheme, size = self._sampling.scheme, self._sampling.sample or 0
-        if scheme == "poisson":
-            drawn = self._distinct(self._poisson_size())
+        dealt = None
+        if scheme in BY_COINS:
+            if scheme == ALLOCATION:
+                dealt, drawn = self._dealt()
+            else:
+                drawn = self._distinct(self._poisson_size())
             voters = below_each(np.full(drawn.size, self._K), self._source)
             by_voter = np.argsort(voters, kind="stable")
             ends = np.searchsorted(voters[by_voter], np.arange(1, self._K))
@@ -182,7 +229,7 @@ class EnsembleSampler:
             shares = [self._distinct(size) for _ in range(self._K)]
         else:
             shares = [self._uniform(size) for _ in range(self._K)]
-        return Sample(self._sampling, tuple(share.copy() for share in shares))
+        return Sample(self._sampling, tuple(share.copy() for share in shares), dealt)
 
     def draw_for(self, release_id: str | None, log: ReleaseLog | None) -> Sample:
         """Return the sample of a release: the same one until it is used, so that nobody tries again for a better one.
@@ -219,6 +266,20 @@ class EnsembleSampler:
         """
         if release_id is not None:
             self._kept.pop((None if log is None else log.path.resolve(), release_id), None)
+
+    def _dealt(self) -> tuple[Round, Indices]:
+        """Return the round of the next query, and its records."""
+        with self._lock:
+            if self._round is None or self._round.is_over:
+                among, n = self._sampling.among or 1, self._records
+                chosen = np.empty((n, 0), dtype=np.int64)
+                for number in range(self._sampling.times):
+                    query = below_each(np.full(n, among - number), self._source)
+                    for earlier in np.sort(chosen, axis=1).T:  # the query of this place among those that are left
+                        query += query >= earlier
+                    chosen = np.column_stack([chosen, query])
+                self._round = Round(among, chosen)
+            return self._round, self._round.records()
 
     def _poisson_size(self) -> int:
         """Return Binomial(n, q): a sum over blocks of records, all of one size but the last."""

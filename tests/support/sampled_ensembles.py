@@ -153,3 +153,70 @@ def random_vote(rng: Random, classes: int) -> Vote:
 def shown(value: int, label: int, other: int = 0) -> Vote:
     """Return the question whether a voter has a record of this value: it then votes ``label``, else ``other``."""
     return lambda _, share: label if value in share else other
+
+
+def allocations(
+    values: Sequence[int | None], K: int, among: int, times: int
+) -> Iterator[tuple[Fraction, tuple[tuple[Share, ...], ...]]]:
+    """Yield every way to give each record to a voter in ``times`` of ``among`` queries: the shares of each query."""
+    present = [value for value in values if value is not None]
+    each = [
+        dict(zip(chosen, voters, strict=True))
+        for chosen in combinations(range(among), times)
+        for voters in product(range(K), repeat=times)
+    ]
+    for dealt in product(each, repeat=len(present)):
+        yield (
+            Fraction(1, len(each) ** len(present)),
+            tuple(
+                tuple(
+                    tuple(sorted(value for value, of in zip(present, dealt, strict=True) if of.get(query) == voter))
+                    for voter in range(K)
+                )
+                for query in range(among)
+            ),
+        )
+
+
+def worst_allocated_delta(
+    data: Sequence[int | None],
+    neighbour: Sequence[int | None],
+    questions: Sequence[Vote],
+    shape: tuple[int, int],
+    law: Law,
+    slope: Fraction,
+    *,
+    among: int,
+    times: int,
+) -> Fraction:
+    """Return the largest Σ (P − slope·Q)₊ over all transcripts of a round, each question chosen by the answers before.
+
+    ``shape``: voters and classes.
+    """
+    K, classes = shape
+    sides = [list(allocations(values, K, among, times)) for values in (data, neighbour)]
+
+    def law_of(vote: Vote, shares: tuple[Share, ...]) -> Sequence[Fraction]:
+        counts = Counter(vote(voter, share) for voter, share in enumerate(shares))
+        return law(tuple(counts[label] for label in range(classes)))
+
+    laws = [
+        [[[law_of(vote, shares[query]) for _, shares in side] for query in range(among)] for vote in questions]
+        for side in sides
+    ]
+
+    def value(query: int, weights: Sequence[Sequence[Fraction]]) -> Fraction:
+        if query == among:
+            return max(Fraction(0), sum(weights[0]) - slope * sum(weights[1]))
+        found = Fraction(0)
+        for number in range(len(questions)):
+            chances = [each[number][query] for each in laws]
+            outputs = range(len(chances[0][0]))
+            after = (
+                [[w * c[o] for w, c in zip(*pair, strict=True)] for pair in zip(weights, chances, strict=True)]
+                for o in outputs
+            )
+            found = max(found, sum((value(query + 1, each) for each in after), Fraction(0)))
+        return found
+
+    return value(0, [[chance for chance, _ in side] for side in sides])

@@ -15,7 +15,7 @@ from support.darrm_runner import refused, run, run_json
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
-from darrm_opt.mechanisms import mechanism_from_record
+from darrm_opt.mechanisms import mechanism_class, mechanism_from_record
 from darrm_opt.planning import plan
 from darrm_opt.release import ReleaseLog
 
@@ -80,6 +80,14 @@ def test_the_noise_of_ten_thousand_labels() -> None:
     assert replaced["parameter"] > found["parameter"]
 
 
+def test_prompts_that_rotate_through_the_data() -> None:
+    drawn = ("--records", "5452", "--sampling", "random-allocation,among=136,times=2")
+    found = run_json("cost", "permute_and_flip", *SHAPE, "--rate", "1.5", "--delta", "1e-5", *drawn)
+    sampling = Sampling(5452, scheme="random-allocation", among=136, times=2)
+    assert found["sampling"] == sampling.record()
+    assert found["epsilon"] == mechanism_class("permute_and_flip").of(10, 4, 1.5).cost(500, 1e-5, sampling).epsilon
+
+
 @pytest.mark.parametrize("verb", [("cost", "gnmax"), ("plan",), ("compare",)])
 @pytest.mark.parametrize(
     ("drawn", "option", "said"),
@@ -91,6 +99,8 @@ def test_the_noise_of_ten_thousand_labels() -> None:
         ((*DRAWN, "--sampling", "similarity"), "sampling", "account for it without sampling"),
         ((*DRAWN, "--sampling", "poisson,neighbours=all"), "sampling", "'all' is not valid"),
         ((*DRAWN, "--sampling", "poisson,labels=0"), "sampling", "0 is not valid"),
+        (("--records", "5452", "--sampling", "random-allocation"), "sampling", "spread"),
+        ((*DRAWN, "--sampling", "random-allocation,among=9"), "sample", "Say among and times"),
         ((*DRAWN, "--sampling", "poisson,tokens=2"), "sampling", "neighbours and labels"),
     ],
 )

@@ -19,7 +19,7 @@ from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, sh
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting.cost import cost, fits, most_releases
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells
-from darrm_opt.accounting.sampled import LawTriples, _log_moments, _logarithms
+from darrm_opt.accounting.sampled import LawTriples, log_moments, logarithms
 from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
@@ -194,7 +194,7 @@ def test_three_different_votes_show_more_than_two() -> None:
 
     def largest(family: LawTriples) -> float:
         (laws,) = family.pairs(0.01)
-        return float(_log_moments(*_logarithms(laws, 1e-12), order)[0])
+        return float(log_moments(*logarithms(laws, 1e-12), order)[0])
 
     assert largest(three) > 1.2 * max(largest(family) for family in two) > 0
 
@@ -205,9 +205,9 @@ def test_the_largest_divergence_can_lie_far_out() -> None:
     del reverse
     order = np.array([40.0])
     likely = direct.on_data.min(axis=1) > 1e-9  # means within some six standard deviations
-    log_p, log_q = _logarithms(direct, 0.0)
-    near = _log_moments(log_p[likely], log_q[likely], order)
-    everywhere = _log_moments(log_p, log_q, order)
+    log_p, log_q = logarithms(direct, 0.0)
+    near = log_moments(log_p[likely], log_q[likely], order)
+    everywhere = log_moments(log_p, log_q, order)
     assert everywhere[0] > 1.5 * near[0]
 
 

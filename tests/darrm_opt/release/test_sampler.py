@@ -21,7 +21,7 @@ from scipy import stats
 from support.enumeration import exp_fraction
 from support.forks import forked
 from support.refusals import refused as refused_input
-from support.sampled_ensembles import question_pairs, shares, shown, worst_delta
+from support.sampled_ensembles import allocations, question_pairs, shares, shown, worst_delta
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import BudgetUnreadable
@@ -382,3 +382,64 @@ def test_indices_are_not_shown() -> None:
     assert not any(str(index) in shown for index in sample.records.tolist() if index >= 10_000 and index != 10**6)
     with pytest.raises(ValueError, match="read-only"):
         sample.shares[0][:] = 0
+
+
+DEALT = Sampling(1000, scheme="random-allocation", among=4, times=2)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_round_has_the_law_of_every_allocation(times: int) -> None:
+    sampling = Sampling(2, scheme="random-allocation", among=3, times=times)
+    sampler, rounds = EnsembleSampler(sampling, K=2, source=SeededRandomnessForTestsOnly(6)), 10_000
+    seen = Counter(
+        tuple(tuple(tuple(sorted(share.tolist())) for share in sampler.draw().shares) for _ in range(3))
+        for _ in range(rounds)
+    )
+    law: dict[Any, Fraction] = defaultdict(Fraction)
+    for chance, each in allocations(range(2), 2, 3, times):
+        law[each] += chance
+    assert seen.keys() <= law.keys()
+    expected = [float(law[each]) * rounds for each in law]
+    assert stats.chisquare([seen[each] for each in law], expected).pvalue > 1e-6
+
+
+def test_a_round_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
+    log = begun(tmp_path, DEALT, queries=9)
+    vote, sampler = PrivateVote(vote_of(), log), EnsembleSampler(DEALT, 5)
+    first, second = sampler.draw(), sampler.draw()
+    vote.release_many([votes(first), votes(second)], samples=(first, second))
+    assert (log.spent, first.left, second.left) == (4, 0, 0)
+    other = ReleaseLog.create(tmp_path / "other", vote_of(), queries=9, sampling=DEALT)
+    third = sampler.draw()
+    with pytest.raises(SampleUsed, match="it was charged to"):
+        PrivateVote(vote_of(), other).release(votes(third), sample=third)
+    vote.release(votes(third), sample=third)
+    vote.release_sampled(sampler, votes, "fourth")
+    assert (log.spent, ReleaseLog(log.path).spent) == (4, 4)
+    vote.release_sampled(sampler, votes, "fifth")
+    assert log.spent == 8
+    lost = EnsembleSampler(DEALT, 5)  # a round whose sampler is gone is not gone on with
+    with pytest.raises(BudgetSpent):
+        vote.release_sampled(lost, votes, "sixth")
+
+
+def test_a_child_goes_on_with_a_round_of_its_own(tmp_path: Path) -> None:
+    log = begun(tmp_path, DEALT, queries=100)
+    vote, sampler = PrivateVote(vote_of(), log), EnsembleSampler(DEALT, 5)
+    vote.release_sampled(sampler, votes, "0")
+
+    def act() -> str:
+        PrivateVote(vote_of(), ReleaseLog(log.path)).release_sampled(sampler, votes, "1")
+        return str(ReleaseLog(log.path).spent)
+
+    assert forked(act) == "8"
+    vote.release_sampled(sampler, votes, "2")
+    assert log.spent == 8
+
+
+def test_every_record_is_in_as_many_queries_of_a_round_as_is_said() -> None:
+    sampling = Sampling(10, scheme="random-allocation", among=7, times=3)
+    sampler = EnsembleSampler(sampling, 4, records=500)
+    for _ in range(2):
+        counts = np.bincount(np.concatenate([sampler.draw().records for _ in range(7)]), minlength=500)
+        assert counts.tolist() == [3] * 500

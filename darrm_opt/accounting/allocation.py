@@ -1,0 +1,325 @@
+"""Random allocation: releases of which each record is in exactly k of every t, at random, and the next t anew.
+
+Prompts that rotate through the data draw no sample for a query: each record is spread over a round of t queries. With
+(P, Q) a pair that dominates one release, of the answer without a record and with it, and R = Q/P its likelihood ratio,
+a round with k = 1 is dominated by
+
+    (P^t, U·P^t),    U = (R₁ + … + R_t)/t,    R_i independent, each with the law of R under P
+
+in both directions, also where each query is chosen in view of the answers before it; k of t is dominated by k rounds of
+1 of ⌊t/k⌋. Both directions follow from g(y) = E(y − U)₊:
+
+    a record removed    H_x(Q‖P) = 1 − x + g(x)
+    a record added      H_x(P‖Q) = x·g(1/x)
+
+g grows where R is spread out, its mean kept, and where U wraps around from its upper end: so atoms of R are spread onto
+a grid and added up by one Fourier transform, and what rounding may change is added.
+
+Rounds are composed as any profile is. The other accounts are those of k releases of every t that all records are in:
+with the queries of the record known, it is in no others.
+
+Source: Feldman and Shenfeld 2025 (the pair of a round, and k of t by k rounds); the sum by convolution on a grid of
+ratios is ours. Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm_opt.accounting.composition.optimal import epsilon_at_delta
+from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.pld import FFT_ERROR, POWER_ERROR, fast_length, profile_of_event
+from darrm_opt.accounting.rdp import rdp_epsilon
+from darrm_opt.accounting.sampled import (
+    LEAST_LOSS,
+    MAX_LOSS,
+    RARE_SHARE,
+    SLACK_SHARE,
+    LawTriples,
+    charged_noise,
+    composed_epsilon,
+    log_moments,
+    logarithms,
+)
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.errors import DeltaTooSmall
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import ULP
+
+if TYPE_CHECKING:
+    from darrm_opt.accounting.cost import ReleaseBounds
+
+COARSE_KNOTS, KNOTS = 60, 400
+"""Losses at which one release's profile is asked to find its ends, and between them; chords in between."""
+
+LEAST_RATIO_LOG = -10.0
+"""Least ln R that is told from 0, where no answer that matters has less."""
+
+SPREAD_SHARE = 0.02
+"""Variance that the grid may add to R, as a share of its own."""
+
+MIN_CELLS, MAX_CELLS = 1 << 16, 1 << 21
+"""Cells of the grid of a round."""
+
+ROUND_KNOTS: Array = np.concatenate(
+    [-np.geomspace(LEAST_LOSS, 30, KNOTS)[::-1], [0], np.geomspace(LEAST_LOSS, 30, KNOTS)]
+)
+"""Losses of a round at which its profile is looked at first."""
+
+ATOM_ERROR = 16 * ULP
+"""Error of the δ of one release at a ratio x, in min(1, x), by the atoms of R: three roundings of a slope, telescoped,
+and that of their difference. A law that is off by a share w of each side has δ larger by w(1 − δ), at x ≤ 1 at least
+w·x(1 − δ(1)): so w = ATOM_ERROR/(1 − δ(1)) pays for it, in each release of a round."""
+
+ORDERS: Array = np.arange(2.0, 81.0)
+"""Orders of Rényi divergences."""
+ORDERS.setflags(write=False)
+
+PLACE_STEP, PARTS = 0.12, 32
+"""Distance of the logarithms of points at which an integrand is computed, and parts of it between two of them."""
+
+INTEGRAL_ERROR = 1e-8
+"""Error of the logarithm of an integral: differences of numbers that agree to 1/`PARTS`², and exponents below 10⁶."""
+
+Profile = Callable[[Array], Array]
+"""δ at any losses."""
+
+
+def in_most(sampling: Sampling, releases: int) -> int:
+    """Return the number of so many releases that one record is in at most."""
+    rounds, rest = divmod(releases, sampling.among or 1)
+    return sampling.times * rounds + min(sampling.times, rest)
+
+
+def allocated_accounts(
+    bounds: Callable[[int], ReleaseBounds | None],
+    triples: Callable[[], Sequence[LawTriples] | None],
+    sampling: Sampling,
+    affected: int,
+    releases: int,
+    delta: float,
+) -> dict[str, Callable[[], Privacy]]:
+    """Return the accounts of releases with random allocation, by name; those without it hold for `in_most` too.
+
+    ``bounds`` and ``triples``: as for `sampled.sampled_accounts`.
+    """
+    among, times = sampling.among or 1, sampling.times
+    if among // times < 2 or releases < 2 or not delta:  # at δ = 0 nothing is gained
+        return {}
+    families = triples() or ()
+    missing = max((family.missing for family in families), default=0.0) * releases
+    release = None if families else bounds(affected)
+    parts, rounds = among // times, times * -(-releases // among)
+    # (without the record, with it), and the reverse.
+    added, removed = ([family.pairs(1.0)[side] for family in families] for side in (0, 1))
+    if release is not None and release.laws is not None:
+        added = removed = [release.laws()]
+    if removed:
+        known: Profile = lambda losses: np.max([laws.deltas(losses) for laws in removed], axis=0)  # noqa: E731
+    elif release is not None and (event := release.event()) is not None:
+        known = profile_of_event(event)
+    else:
+        return {}
+    accounts: dict[str, Callable[[], Privacy]] = {"pld": partial(_convolved, known, parts, rounds, missing, delta)}
+    if removed:
+        accounts["renyi"] = partial(_renyi, added, removed, parts, rounds, missing, delta)
+    return accounts
+
+
+def _convolved(known: Profile, among: int, rounds: int, missing: float, delta: float) -> Privacy:
+    """Return ε of rounds of one in ``among`` releases, the larger of the directions."""
+    left = delta * (1 - SLACK_SHARE)
+    one = RoundProfile.of(known, among, RARE_SHARE * delta / rounds)
+    epsilon = max(_direction(profile, rounds, left) for profile in (one.removed, one.added))
+    return charged_noise(epsilon, missing, delta)
+
+
+def _direction(profile: Profile, rounds: int, delta: float) -> float:
+    deltas = np.minimum.accumulate(profile(ROUND_KNOTS))
+    if rounds > 1:
+        return composed_epsilon(profile, ROUND_KNOTS, deltas, rounds, delta)
+    flat_from = float(ROUND_KNOTS[np.argmax(deltas <= deltas[-1])])
+    reason = "a record is seen with that chance, rounding included"
+    return epsilon_at_delta(lambda each: float(profile(np.array([each]))[0]), delta, max(flat_from, 0.0), reason)
+
+
+def _renyi(
+    added: Sequence[LawPairs], removed: Sequence[LawPairs], among: int, rounds: int, missing: float, delta: float
+) -> Privacy:
+    """Return ε by the Rényi divergences of rounds of one in ``among`` releases, the larger of the directions.
+
+    Rare answers are left out as in `sampled`: with the record in one release of a round, without it in all of them.
+    """
+    left = delta * (1 - SLACK_SHARE)
+    answers = max(laws.on_data.shape[1] for laws in removed)
+    rare = SLACK_SHARE * left / (rounds * answers)
+    epsilon = 0.0
+    for moments in (removed_moments(removed, among, rare), added_moments(added, among, rare / among)):
+        known = np.isfinite(moments)
+        if not known.any():
+            raise DeltaTooSmall(delta, delta, "an answer that only one of two neighbours can give")
+        divergences = rounds * np.maximum(moments, 0.0)[known] / (ORDERS[known] - 1) * (1 + 4 * ULP)
+        epsilon = max(epsilon, rdp_epsilon(divergences, left * (1 - SLACK_SHARE) * (1 - 8 * ULP), ORDERS[known])[0])
+    return charged_noise(epsilon, missing, delta)
+
+
+def removed_moments(pairs: Sequence[LawPairs], among: int, rare: float = 0.0) -> Array:
+    """Return bounds on ln E U^a at each of `ORDERS`, where each of the queries may have any of the pairs (Q, P).
+
+    Source: a multinomial sum, Σ a!/(m₁!…m_t!)·Π E R^m_i over t^a: the a-th coefficient of a power.
+    """
+    logs = [logarithms(laws, rare) for laws in pairs]
+    moments = np.max([log_moments(*each, ORDERS) for each in logs], axis=0)
+    moments = moments[: int(np.argmin(np.append(np.isfinite(moments), False)))]  # a moment needs those below it alone
+    orders = ORDERS[: moments.size]
+    found = np.full(ORDERS.size, np.inf)
+    factorials = np.array([math.lgamma(order + 1) for order in range(moments.size + 2)])
+    series = np.concatenate([[0.0, 0.0], np.maximum(moments, 0.0)]) - factorials
+    power, square, left = np.concatenate([[0.0], np.full(series.size - 1, -np.inf)]), series, among
+    while left:
+        power, square, left = _product(power, square) if left % 2 else power, _product(square, square), left // 2
+    size = float(np.max(np.abs(np.concatenate([series, power, factorials]))))
+    error = 2 * among * ULP * (8 * size + series.size + 16)
+    found[: orders.size] = (power + factorials)[2:] - orders * math.log(among) * (1 - 4 * ULP) + error
+    return found
+
+
+def _product(first: Array, second: Array) -> Array:
+    """Return the logarithms of the first coefficients of the product of two series, from theirs."""
+    place = np.subtract.outer(np.arange(first.size), np.arange(first.size))
+    terms = np.where(place >= 0, first + second[np.maximum(place, 0)], -np.inf)
+    return np.asarray(np.logaddexp.reduce(terms, axis=1))
+
+
+def added_moments(pairs: Sequence[LawPairs], among: int, rare: float = 0.0) -> Array:
+    """Return bounds on ln E U^(1−a) at each of `ORDERS`, where each of the queries may have any of the pairs (P, Q).
+
+    Source: y^−s = ∫ v^(s−1)·e^(−vy) dv/Γ(s), and E e^(−vU) is at most the t-th power of the largest E e^(−vR/t). Its
+    logarithm is convex in v: chords bound it, and finer ones the function itself.
+    """
+    laws = []
+    for each in pairs:
+        p, q = each.bounds
+        kept = p > rare
+        ratios = np.where(kept, q / np.where(kept, p, 1.0) * (1 - 2 * ULP), math.inf)
+        laws.append((np.ascontiguousarray(np.where(kept, p, 0.0).T), np.ascontiguousarray(ratios.T)))
+    least = min(float(ratios.min()) for _, ratios in laws)
+    if least <= 0:
+        return np.full(ORDERS.size, np.inf)
+    powers = ORDERS - 1
+    end = math.log((50 + 2 * powers[-1]) / least)
+    places = np.concatenate([[-18.0], np.linspace(-4, end, math.ceil((end + 4) / PLACE_STEP) + 1)])
+    logs = np.empty(places.size)
+    for number, v in enumerate((np.exp(places) / among).tolist()):
+        logs[number] = max(float((p * np.exp(-v * ratios)).sum(axis=0).max()) for p, ratios in laws)
+    logs = np.minimum(among * (np.log(logs) + 16 * ULP * (100 + max(len(p) for p, _ in laws))), 0.0)
+    fine = np.interp(np.arange((places.size - 1) * PARTS + 1) / PARTS, np.arange(places.size), places)
+    values = np.interp(np.exp(fine), np.exp(places), logs)
+    widths = np.diff(fine)
+    found = np.empty(powers.size)
+    for number, s in enumerate(powers.tolist()):
+        # Between two points the function is below its chord, and a power times that is integrated exactly.
+        one, more = np.expm1(s * widths) / s, np.expm1((s + 1) * widths) / (s + 1)
+        growth = np.expm1(widths)
+        with np.errstate(divide="ignore"):
+            left = np.log(np.maximum((1 + growth) * one - more, 0.0) / growth) + values[:-1]
+            right = np.log(np.maximum(more - one, 0.0) / growth) + values[1:]
+        terms = s * fine[:-1] + np.logaddexp(left, right)
+        # Below the first point the function is at most 1; beyond the last it falls by the least ratio at least.
+        ends = [s * fine[0] - math.log(s), math.log(2 / least) + (s - 1) * end + logs[-1]]
+        peak = max(float(terms.max()), *ends)
+        total = math.log(float(np.exp(terms - peak).sum()) + sum(math.exp(each - peak) for each in ends)) + peak
+        found[number] = total - math.lgamma(s) + INTEGRAL_ERROR
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class RoundProfile:
+    """δ of a round of t releases of which one has the record, in both directions, rounded up."""
+
+    step: float  # of the grid of U
+    masses: Array  # Pr[U < each of its points] under P, shape (cells + 1,)
+    means: Array  # sums of U below them, in steps, likewise
+    error: float  # bound on the sum of the errors of the masses
+    atom_error: float  # total variation by which the laws of a round may be off
+
+    @classmethod
+    def of(cls, known: Profile, among: int, rare: float) -> RoundProfile:
+        """Return the profile, from that of one release at any losses; ``rare``: chance that counts as infinite loss."""
+        ratios, chances = _atoms(known, rare)
+        variance = max(float(chances @ (ratios - 1) ** 2), LEAST_LOSS**2)
+        # What lies beyond the end wraps around, which is sound, and rare.
+        end = among + 12 * math.sqrt(among * variance) + 1.5 * float(ratios[-1])
+        step = max(SPREAD_SHARE * variance, math.sqrt(6 * SPREAD_SHARE * variance))
+        cells = fast_length(min(MAX_CELLS, max(MIN_CELLS, math.ceil(end / step), 2 * among)))
+        step = max(end / cells, float(ratios[-1]) / (cells - 2))
+        places = ratios / step
+        low = np.floor(places).astype(np.intp)
+        upper = places - low
+        grid = np.bincount(low, chances * (1 - upper), cells) + np.bincount(low + 1, chances * upper, cells)
+        sums = np.fft.irfft(np.fft.rfft(grid, cells) ** among, cells)
+        # As for `pld.Pld.repeated`; chances are differences of slopes, each at most 1, and sums of so many terms.
+        eta = FFT_ERROR * math.log2(cells)
+        transform = math.sqrt(cells) * ((among + 1) * eta + among * POWER_ERROR)
+        error = math.expm1(among * 4 * ratios.size * ULP) + transform + 2 * cells * ULP
+        masses = np.concatenate([[0.0], np.cumsum(sums)])
+        means = np.concatenate([[0.0], np.cumsum(sums * np.arange(cells) / cells)])
+        atom_error = among * (ATOM_ERROR + 8 * ULP) / max(1 - float(known(np.zeros(1))[0]), ATOM_ERROR)
+        return cls(step / among, masses, means * cells, error, min(1.0, atom_error))
+
+    def _put(self, ratios: Array) -> Array:
+        """Return E(y − U)₊ at each y ≥ 0."""
+        place = np.minimum(np.ceil(ratios / self.step), self.masses.size - 1).astype(np.intp)
+        return np.asarray(np.maximum(ratios * self.masses[place] - self.step * self.means[place], 0.0))
+
+    def removed(self, losses: Array) -> Array:
+        """Return the largest Pr[S with the record] − e^loss·Pr[S without it]."""
+        x = np.exp(losses)
+        error = x * self.error + (1 + x) * self.atom_error
+        return np.asarray(np.clip(1 - x + self._put(x) + error, 0.0, 1.0))
+
+    def added(self, losses: Array) -> Array:
+        """Return the largest Pr[S without the record] − e^loss·Pr[S with it]."""
+        x = np.exp(losses)
+        error = self.error + (1 + x) * self.atom_error
+        return np.asarray(np.clip(x * self._put(1 / x) + error, 0.0, 1.0))
+
+
+def _atoms(known: Profile, rare: float) -> tuple[Array, Array]:
+    """Return ratios R, increasing from 0, and their chances under P: of a law whose δ is nowhere below the known one.
+
+    What is beyond the largest ratio, of chance ``rare`` under Q, is an infinite loss.
+    """
+    coarse = np.linspace(LEAST_RATIO_LOG, MAX_LOSS, COARSE_KNOTS)
+    deltas = known(coarse)
+    top = float(coarse[np.argmax(deltas <= deltas[-1] + rare)])
+    fine = np.linspace(0.0, top, COARSE_KNOTS)
+    deltas = known(fine)
+    top = float(fine[np.argmax(deltas <= deltas[-1] + rare)])
+    fine = np.linspace(LEAST_RATIO_LOG, 0.0, COARSE_KNOTS)
+    without = known(fine) + np.expm1(fine)  # the chance of smaller ratios, and more
+    bottom = float(fine[np.argmax(without > ATOM_ERROR * 4) - 1]) if without[0] <= ATOM_ERROR * 4 else LEAST_RATIO_LOG
+    losses = np.linspace(bottom, max(top, LEAST_LOSS), KNOTS)
+    ratios, deltas = np.concatenate([[0.0], np.exp(losses)]), np.concatenate([[1.0], known(losses)])
+    deltas = np.minimum.accumulate(np.maximum(deltas, 1 - ratios))
+    # δ is convex in the ratio: the lower hull of values above it is above it too.
+    hull: list[int] = []
+    slopes: list[float] = []
+    for place in range(ratios.size):
+        while hull:
+            slope = float((deltas[place] - deltas[hull[-1]]) / (ratios[place] - ratios[hull[-1]]))
+            if not slopes or slope > slopes[-1]:
+                slopes.append(slope)
+                break
+            hull.pop()
+            slopes.pop()
+        hull.append(place)
+    chances = np.diff(np.array([-1.0, *slopes, 0.0]))
+    return ratios[hull], np.maximum(chances, 0.0)

@@ -1,0 +1,184 @@
+"""Random allocation: never below what every allocation and adaptive transcript shows, and close to it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from campaigns.sampled import drawn_law, table
+from support.enumeration import exp_fraction
+from support.refusals import refused
+from support.sampled_ensembles import random_vote, shown, worst_allocated_delta
+
+from darrm_opt import Privacy
+from darrm_opt.accounting.allocation import ORDERS, added_moments, in_most, removed_moments
+from darrm_opt.accounting.cost import cost, fits
+from darrm_opt.accounting.interop import as_pld, renyi_divergences
+from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.sampling import ALLOCATION_FIELDS, FIELDS, Sampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+
+MECHANISMS: dict[str, VoteMechanism] = {
+    "table": table(2, 2, 1),
+    "permute_and_flip": mechanism_class("permute_and_flip").of(2, 3, 0.7),
+    "exponential": mechanism_class("exponential").of(2, 2, 1.5),
+    "laplace": mechanism_class("laplace").of(2, 2, 1.0),
+    "gnmax": NoisyMaximum(2, 2, 1.2),
+    "confident": NoisyMaximum(2, 2, 1.5, threshold=1.0, check_sigma=1.5),
+}
+
+ONE = mechanism_class("permute_and_flip").of(1, 2, 2.0)
+"""One voter of two classes: its answer, mostly."""
+
+
+def allocated(among: int, times: int = 1, records: int = 2) -> Sampling:
+    return Sampling(records, scheme="random-allocation", among=among, times=times)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(("among", "times"), [(2, 1), (3, 1), pytest.param(3, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("more", [True, False])
+def test_never_below_every_allocation_and_transcript(name: str, among: int, times: int, more: bool) -> None:
+    mechanism, rng = MECHANISMS[name], Random(f"{name} {among} {times}")
+    votes = [random_vote(rng, mechanism.classes), shown(9, 1)]
+    data, neighbour = ([0, 9], [0, None]) if more else ([0, None], [0, 9])
+    shape, law = (mechanism.K, mechanism.classes), drawn_law(mechanism)
+    for delta in (0.0, 1e-3, 3e-2):
+        found = cost(mechanism, among, delta, allocated(among, times))
+        slope = exp_fraction(min(found.epsilon, 50.0))  # the least of all accounts
+        true = worst_allocated_delta(data, neighbour, votes, shape, law, slope, among=among, times=times)
+        assert true <= Fraction(delta), found.epsilons
+
+
+def truth(mechanism: VoteMechanism, delta: float, *, among: int, times: int) -> float:
+    """The ε of a round, to 1e-3, of one record that its voter shows."""
+    law, low, high = drawn_law(mechanism), 0.0, 30.0
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        slope = exp_fraction(middle)
+        true = max(
+            worst_allocated_delta(with_it, without, [shown(9, 1)], (1, 2), law, slope, among=among, times=times)
+            for with_it, without in (([9], [None]), ([None], [9]))
+        )
+        low, high = (low, middle) if true <= delta else (middle, high)
+    return low
+
+
+@pytest.mark.parametrize(
+    ("among", "times", "least"), [(2, 1, 0.99), (4, 1, 0.99), (6, 1, 0.99), (4, 2, 0.94), (6, 2, 0.95)]
+)
+def test_close_to_what_one_voter_shows(among: int, times: int, least: float) -> None:
+    for delta in (1e-3, 3e-2):
+        found = cost(ONE, among, delta, allocated(among, times)).epsilon
+        assert least * found <= truth(ONE, delta, among=among, times=times) <= found
+
+
+def test_many_queries_in_one_round() -> None:
+    """Binomial counts of one question, for t far beyond an enumeration."""
+    among, p = 200, float(drawn_law(ONE)((1, 0))[0])
+    ones, delta = np.arange(among + 1), 1e-4
+    logs = np.array([math.lgamma(among + 1) - math.lgamma(k + 1) - math.lgamma(among - k + 1) for k in ones])
+    without = np.exp(logs + ones * math.log(1 - p) + (among - ones) * math.log(p))
+    ratio = (ones * p / (1 - p) + (among - ones) * (1 - p) / p) / among
+    found = cost(ONE, among, delta, allocated(among, records=5000)).epsilon
+    for share, most in ((1.0, True), (0.999, False)):
+        x = math.exp(share * found)
+        shown_by = max((without * np.maximum(side, 0)).sum() for side in (ratio - x, 1 - x * ratio))
+        assert (shown_by <= delta) == most
+
+
+def test_a_rate_is_no_allocation() -> None:
+    """Coins of rate k/t may leave a record out of all queries, where it is in k of them: their account is below."""
+    mechanism = mechanism_class("permute_and_flip").of(1, 2, 12.0)
+    apart = cost(mechanism, 2, 0.6, Sampling(1, rate=0.5)).epsilon
+    assert truth(mechanism, 0.6, among=2, times=1) > 1.1 * apart
+    assert cost(mechanism, 2, 0.6, allocated(2)).epsilon > 1.1 * apart
+
+
+def test_without_a_delta_a_record_is_as_if_in_its_releases_alone() -> None:
+    for queries, releases in ((3, 2), (10, 4), (11, 5), (12, 6)):
+        assert in_most(allocated(5, 2), queries) == releases
+        found = cost(ONE, queries, 0.0, allocated(5, 2))
+        assert found.epsilon == cost(ONE, in_most(allocated(5, 2), queries), 0.0).epsilon
+        assert found.account.endswith("unsampled")
+
+
+def test_rounds_are_composed_and_none_is_free() -> None:
+    one, two, three = (cost(ONE, 10 * rounds, 1e-4, allocated(10)).epsilon for rounds in (1, 2, 3))
+    assert one < two < three <= 3.001 * one
+    assert cost(ONE, 21, 1e-4, allocated(10)).epsilon == three
+
+
+@pytest.mark.parametrize("among", [1, 2, 3])
+def test_moments_are_those_of_every_outcome_and_no_less(among: int) -> None:
+    rng = np.random.default_rng(among)
+    off, on = (rng.dirichlet(np.ones(3), 1) + 0.02 for _ in range(2))
+    off, on = off / off.sum(), on / on.sum()
+    removed, added = (
+        fn([LawPairs(*sides)], among) for fn, sides in ((removed_moments, (on, off)), (added_moments, (off, on)))
+    )
+    for place, power, sign in [(p, ORDERS[p], 1) for p in (0, 1, 6)] + [(p, 1 - ORDERS[p], -1) for p in (0, 1, 6)]:
+        exact = sum(
+            math.prod(off[0, list(each)]) * (sum((on / off)[0, list(each)]) / among) ** power
+            for each in product(range(3), repeat=among)
+        )
+        found = (removed if sign > 0 else added)[place]
+        assert math.log(exact) <= found <= math.log(exact) + 0.01 * (ORDERS[place] - 1)
+
+
+def test_any_votes_and_large_ensembles_have_an_account() -> None:
+    sampling = Sampling(5452, scheme="random-allocation", among=136)
+    many = NoisyMaximum(100, 10, 1.6)  # laws of any votes
+    assert cost(many, 500, 1e-5, sampling).epsilon < 0.2 * cost(many, 4, 1e-5).epsilon
+    two = mechanism_class("exponential").of(40, 6, 0.5, affected=2)  # an ε alone
+    assert two.triples(sampling) is None
+    assert cost(two, 136, 1e-5, sampling).epsilon < 0.6 * cost(two, 1, 1e-5).epsilon
+    total = Privacy(3.0, 1e-5)
+    found = mechanism_class("gnmax").calibrated(10, 4, total, 500, sampling=sampling)
+    assert found.value == pytest.approx(0.93, rel=0.03)
+    assert fits(found, 500, total, sampling)
+
+
+@pytest.mark.parametrize(
+    ("changed", "argument"),
+    [
+        ({"among": None}, "among"),
+        ({"times": 6}, "times"),
+        ({"times": 0}, "times"),
+        ({"sample": 3}, "sample"),
+        ({"rate": 0.5}, "rate"),
+        ({"neighbours": "replace-one"}, "neighbours"),
+        ({"labels": 2}, "labels"),
+        ({"scheme": "poisson", "sample": 3}, "among"),
+        ({"scheme": "poisson", "sample": 3, "among": None, "times": 2}, "times"),
+    ],
+)
+def test_what_is_not_covered_is_refused(changed: dict[str, Any], argument: str) -> None:
+    fields: dict[str, Any] = {"records": 10, "scheme": "random-allocation", "among": 5}
+    with refused(argument):
+        Sampling(**fields | changed)
+
+
+def test_records_say_how_often_and_old_ones_are_read() -> None:
+    sampling = allocated(5, 2)
+    assert tuple(sampling.record()) == ALLOCATION_FIELDS
+    assert Sampling.from_record(sampling.record()) == sampling
+    assert sampling.chance == pytest.approx(0.4)
+    assert "in 2 of every 5 queries" in sampling.words
+    old = Sampling(10, 3)
+    assert tuple(old.record()) == FIELDS
+    assert Sampling.from_record(old.record()) == old
+
+
+def test_other_accountants_refuse_it() -> None:
+    with pytest.raises(InvalidInput):
+        as_pld(ONE, queries=5, sampling=allocated(5))
+    with pytest.raises(InvalidInput):
+        renyi_divergences(ONE, allocated(5), ORDERS)

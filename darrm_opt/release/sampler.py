@@ -52,6 +52,7 @@ class Sample:
     Attributes:
         sampling: how it was drawn.
         shares: indices of the records of each voter, K arrays, read-only. Never to be shown.
+        dealt: the round of queries that it is part of, with "random-allocation"; else None.
         drawn: labels that were drawn from it and are not released yet, in order. Never to be shown.
     """
 
@@ -61,7 +62,7 @@ class Sample:
         self.sampling, self.shares = sampling, shares
         self._process, self._lock = process_identity(), threading.Lock()
         self.drawn: list[int] = []
-        self._owner, self._released, self._round = "", 0, dealt
+        self._owner, self._released, self.dealt = "", 0, dealt
 
     def __repr__(self) -> str:
         return f"Sample({self.sampling!r}, left={self.left})"
@@ -87,7 +88,7 @@ class Sample:
     @property
     def charged_with(self) -> object:
         """What is charged once: this sample, or the round of queries that it is part of."""
-        return self if self._round is None else self._round
+        return self if self.dealt is None else self.dealt
 
     def charge(self, count: int, owner: str) -> int:
         """Return how many labels a log is charged for ``count`` more labels of this sample: all T once, then none.
@@ -103,14 +104,14 @@ class Sample:
         """
         if self._process != process_identity():
             raise SampleUsed("it was drawn by another process, and a forked copy would be used twice")
-        charged_to = self._owner if self._round is None else self._round.owner
+        charged_to = self._owner if self.dealt is None else self.dealt.owner
         if charged_to not in ("", owner):
             raise SampleUsed(f"it was charged to {charged_to}")
         if count > self.left:
             raise SampleUsed(f"it serves {self.sampling.labels} labels, and {self._released} of them are released")
         if charged_to:
             return 0
-        return self.sampling.labels if self._round is None else self._round.size
+        return self.sampling.labels if self.dealt is None else self.dealt.size
 
     def take(self, count: int, owner: str) -> None:
         """Charge it to a log, and use it for ``count`` labels; where it raises, nothing is used.
@@ -125,8 +126,8 @@ class Sample:
         with self._lock:
             self.charge(count, owner)
             self._owner, self._released = owner, self._released + count
-            if self._round is not None:
-                self._round.owner = owner
+            if self.dealt is not None:
+                self.dealt.owner = owner
 
 
 class Round:

@@ -228,14 +228,7 @@ class DesignSpec:
         """
         numbers = problem_record(self.problem)
         del numbers["m"]
-        content = {
-            "problem": numbers,
-            "objective": str(self.objective),
-            "shape": self.shape,
-            "format": FORMAT,
-            "core": CORE,
-        }
-        return digest(canonical_json(content))
+        return content_key(problem=numbers, objective=str(self.objective), shape=self.shape, format=FORMAT)
 
 
 @lru_cache(maxsize=1024)
@@ -250,6 +243,11 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 def canonical_json(content: Any) -> str:
     """Return ``content`` as JSON with one spelling: sorted names, no spaces, plain ASCII; floats survive exactly."""
     return _CANONICAL.encode(content)
+
+
+def content_key(**content: Any) -> str:
+    """Return the key of a question by all that its answer depends on: 64 hexadecimal digits."""
+    return digest(canonical_json({**content, "core": CORE}))
 
 
 def digest(text: str) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import real_number, whole_number
-from darrm_opt.record import CORE, canonical_json, digest
-from darrm_opt.reprove import TOLERANCE, ReproofFailed
+from darrm_opt.record import content_key
+from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.group_solver import (
     AnyGroupObjective,
     GroupObjective,
@@ -36,6 +36,7 @@ from darrm_opt.tables.group_table import (
 )
 from darrm_opt.tables.groups import GroupProblem
 from darrm_opt.tables.priors import PluralityPrior
+from darrm_opt.tables.record import check_claims, values_of
 
 
 def objective_record(objective: AnyGroupObjective) -> dict[str, Any]:
@@ -125,14 +126,8 @@ class GroupSpec:
     @cached_property
     def key(self) -> str:
         """The content key: 64 hexadecimal digits."""
-        content = {
-            "kind": KIND,
-            "problem": problem_record(self.problem),
-            **objective_record(self.objective),
-            "format": FORMAT,
-            "core": CORE,
-        }
-        return digest(canonical_json(content))
+        asked = {"problem": problem_record(self.problem), **objective_record(self.objective)}
+        return content_key(kind=KIND, format=FORMAT, **asked)
 
 
 def _corner_record(corner: GroupCorner) -> dict[str, Any]:
@@ -154,9 +149,7 @@ def read_groups(record: Any) -> GroupSolution:
     try:
         if record.get("kind") != KIND or record.get("format") != FORMAT:
             raise InvalidInput("record", record.get("kind"), f"a record of kind {KIND!r} and format {FORMAT}")
-        problem, claim, values = problem_from_record(record["problem"]), record["certificate"], record["values"]
-        if type(values) is not list or not all(type(value) in {int, float} for value in values):
-            raise InvalidInput("values", "values of another type", "a list of numbers")
+        problem, claim = problem_from_record(record["problem"]), record["certificate"]
         certificate = GroupCertificate(
             real_number(claim["margin"], "margin", "a finite number"),
             real_number(claim["error"], "error", "a finite number"),
@@ -167,7 +160,7 @@ def read_groups(record: Any) -> GroupSolution:
         return GroupSolution(
             problem,
             objective_from_record(record),
-            GroupTable(problem, values),
+            GroupTable(problem, values_of(record)),
             real_number(record["utility"], "utility", "a finite number"),
             real_number(record["upper_bound"], "upper_bound", "a finite number"),
             Status(record["status"]),
@@ -190,13 +183,5 @@ def reprove_groups(solution: GroupSolution, spec: GroupSpec) -> GroupSolution:
     except InvalidInput as err:  # a prior of other voters or classes
         raise ReproofFailed("question", str(err)) from err
     proof = verify_groups(spec.problem, solution.table)
-    if abs(proof.margin - solution.certificate.margin) > TOLERANCE:
-        raise ReproofFailed("certificate", f"its margin is {proof.margin!r}, not {solution.certificate.margin!r}")
-    utility = math.fsum((worth * solution.table.chances).ravel().tolist())
-    if not math.isclose(solution.utility, utility, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-        raise ReproofFailed("utility", f"its utility is {utility!r}, not {solution.utility!r}")
-    if not utility - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
-        bound = f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1"
-        raise ReproofFailed("bound", bound)
-    version = solution.certificate.version
-    return replace(solution, certificate=replace(proof, version=version))
+    check_claims(solution, proof.margin, math.fsum((worth * solution.table.chances).ravel().tolist()))
+    return replace(solution, certificate=replace(proof, version=solution.certificate.version))

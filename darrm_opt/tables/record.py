@@ -11,19 +11,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from darrm_opt._version import __version__
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.record import CORE, canonical_json, digest
+from darrm_opt.record import content_key
 from darrm_opt.reprove import TOLERANCE, ReproofFailed
 from darrm_opt.tables.certificate import PluralityCertificate, verify_rule
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.rule import PluralityRule
 from darrm_opt.tables.solver import PluralitySolution, PluralityStatistics, as_objective, weighted_sum
+
+if TYPE_CHECKING:
+    from darrm_opt.tables.group_solver import GroupSolution
 
 KIND = "darrm plurality rule"
 """What a record says it is."""
@@ -130,14 +133,8 @@ class TableSpec:
         >>> len(keys)
         1
         """
-        content = {
-            "kind": KIND,
-            "problem": problem_record(self.problem),
-            **objective_record(self.objective),
-            "format": FORMAT,
-            "core": CORE,
-        }
-        return digest(canonical_json(content))
+        asked = {"problem": problem_record(self.problem), **objective_record(self.objective)}
+        return content_key(kind=KIND, format=FORMAT, **asked)
 
 
 def objective_record(objective: PluralityObjective) -> dict[str, Any]:
@@ -165,13 +162,10 @@ def read_table(record: Any) -> PluralitySolution:
             whole_number(claim["edges"], "edges", "a whole number", least=0),
             str(record["version"]),
         )
-        values = record["values"]
-        if type(values) is not list or not all(type(value) in {int, float} for value in values):
-            raise InvalidInput("values", "values of another type", "a list of numbers")
         return PluralitySolution(
             problem,
             objective,
-            PluralityRule.of(problem, values),
+            PluralityRule.of(problem, values_of(record)),
             real_number(record["utility"], "utility", "a finite number"),
             real_number(record["upper_bound"], "upper_bound", "a finite number"),
             Status(record["status"]),
@@ -190,17 +184,29 @@ def reprove_table(solution: PluralitySolution, spec: TableSpec) -> PluralitySolu
     if (solution.problem, solution.objective) != (spec.problem, spec.objective):
         raise ReproofFailed("question", "it answers another question")
     proof = verify_rule(spec.problem, solution.rule)
-    _check("certificate", "its margin", solution.certificate.margin, proof.margin)
     try:
         weights, constant = spec.objective.weights(spec.problem.histograms)
     except InvalidInput as err:  # a prior of other voters or classes
         raise ReproofFailed("question", str(err)) from err
-    utility = weighted_sum(solution.rule, weights) + constant
+    check_claims(solution, proof.margin, weighted_sum(solution.rule, weights) + constant)
+    return replace(solution, certificate=replace(proof, version=solution.certificate.version))
+
+
+def values_of(record: Any) -> list[float]:
+    """Return the values of a table's record, all of them numbers."""
+    values = record["values"]
+    if type(values) is not list or not all(type(value) in {int, float} for value in values):
+        raise InvalidInput("values", "values of another type", "a list of numbers")
+    return values
+
+
+def check_claims(solution: PluralitySolution | GroupSolution, margin: float, utility: float) -> None:
+    """Hold what the solution of a record claims against the margin that was proved and the utility as recomputed."""
+    _check("certificate", "its margin", solution.certificate.margin, margin)
     _check("utility", "its utility", solution.utility, utility)
     if not utility - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
         bound = f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1"
         raise ReproofFailed("bound", bound)
-    return replace(solution, certificate=replace(proof, version=solution.certificate.version))
 
 
 def _check(reason: Any, name: str, claim: float, value: float) -> None:

@@ -50,14 +50,6 @@ class Claim:
         if self.neighbours not in ("replace-one", "add-remove"):
             raise InvalidInput("neighbours", self.neighbours, "'replace-one' or 'add-remove'")
 
-    def are_neighbours(self, before: Counts, after: Counts) -> bool:
-        """Return whether two vote counts differ by one record."""
-        gained = sum(max(0, b - a) for a, b in zip(before, after, strict=True))
-        lost = sum(max(0, a - b) for a, b in zip(before, after, strict=True))
-        if self.neighbours == "replace-one":
-            return sum(before) == self.K and gained == lost and 0 < gained <= self.affected
-        return max(sum(before), sum(after)) == self.K and min(gained, lost) == 0 < max(gained, lost) <= self.affected
-
     def neighbours_of(self, counts: Counts) -> Iterator[Counts]:
         """Yield every neighbour of the counts of K votes, each once."""
         for size in range(1, min(self.affected, sum(counts)) + 1):

@@ -96,18 +96,6 @@ def collect_votes(
     return np.array(votes, dtype=np.int64)
 
 
-def train_student(
-    estimator: Estimator | Callable[[], Estimator], pool: Any, labels: Any, *, classes: Sequence[Any] = (0, 1)
-) -> Any:
-    """Return a student trained on released labels; it may be queried and published without limit (post-processing)."""
-    classes = checked_classes(classes)
-    numbers = np.asarray(labels)
-    if numbers.ndim != 1 or not 0 < numbers.size <= np.shape(pool)[0]:
-        raise InvalidInput("labels", numbers.shape, f"between 1 and {np.shape(pool)[0]} labels, one for each point")
-    X, y = np.asarray(pool)[: numbers.size], np.asarray(classes)[numbers]
-    return train_one(estimator, X, y, np.arange(numbers.size), classes, (0, 0, 0))
-
-
 def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
     """Return the classes, at least two and all different."""
     labels = tuple(label.item() if isinstance(label, np.generic) else label for label in classes)

@@ -3,12 +3,11 @@
     formula     formulas that link one quantity of a grid to others, such as δ = 1−(1−Δ)^m
     axes        values, lists and ranges, read from plain data
     grid        a grid file: from TOML or JSON to the problems that it stands for
-    plan        what is stored already, and batches of the rest, expensive ones first
+    plan        what is stored already, and batches of the rest, expensive ones first; progress and outcome of a run
     worker      solves a batch; a generator of events
     claims      leases on jobs, so that no two runs solve one key
     executor    the protocol of what runs batches: local `processes`, or a Dask `cluster`
     scheduler   the loop that hands out batches, stores answers and retries what was lost
-    progress    progress of a run, and its outcome
 
 The store is the state: what a run keeps is there for the next one, however the run ended.
 """

@@ -28,8 +28,7 @@ from solver_cache.location import CacheError
 from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult, Spec, question_record
 from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
 from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, Executor
-from solver_cache.precompute.plan import Batch, RunPlan
-from solver_cache.precompute.progress import Failure, RunOutcome, RunProgress, RunWatcher
+from solver_cache.precompute.plan import Batch, Failure, RunOutcome, RunPlan, RunProgress, RunWatcher
 from solver_cache.precompute.worker import (
     SAVE_SECONDS,
     Answer,

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from solver_cache import Store
     from solver_cache.precompute.executor import Executor
     from solver_cache.precompute.grid import Grid
-    from solver_cache.precompute.plan import RunPlan
-    from solver_cache.precompute.progress import RunOutcome, RunProgress
+    from solver_cache.precompute.plan import RunOutcome, RunPlan, RunProgress
 
 
 _WHERE, _WHAT = "Where", "What"

@@ -11,7 +11,7 @@ from support.darrm_runner import refused, run
 
 from darrm.cli.verbs.precompute import duration, outcome_to_dict, progress_text
 from solver_cache import open_store
-from solver_cache.precompute.progress import RunOutcome, RunProgress
+from solver_cache.precompute.plan import RunOutcome, RunProgress
 
 GRID = 'K = [5, 7]\nepsilon = 0.1\nm = [1, 2]\ndelta = "1-(1-Delta)^m"\nDelta = 1e-5\n'
 

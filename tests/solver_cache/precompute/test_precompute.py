@@ -32,8 +32,7 @@ from solver_cache.precompute import worker
 from solver_cache.precompute.claims import Claims
 from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, Processes
 from solver_cache.precompute.grid import grid_of
-from solver_cache.precompute.plan import make_plan
-from solver_cache.precompute.progress import RunOutcome, RunProgress
+from solver_cache.precompute.plan import RunOutcome, RunProgress, make_plan
 from solver_cache.precompute.scheduler import RunOptions, run
 from solver_cache.precompute.worker import (
     QUICK_SECONDS,

@@ -24,8 +24,7 @@ from solver_cache import Row, open_store
 from solver_cache.precompute.cluster import Cluster
 from solver_cache.precompute.executor import ExecutorLost
 from solver_cache.precompute.grid import grid_of
-from solver_cache.precompute.plan import make_plan
-from solver_cache.precompute.progress import RunProgress
+from solver_cache.precompute.plan import RunProgress, make_plan
 from solver_cache.precompute.scheduler import RunOptions, run
 from solver_cache.precompute.worker import Answer, Assignment, perform
 

@@ -21,7 +21,7 @@ import numpy as np
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
-from darrm_opt.design.schedule import SolveClock, Stage
+from darrm_opt.design.schedule import MAX_EXACT_ITERATIONS, SolveClock, Stage
 from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import Settle, TimeLimitReached, WorstCase
@@ -55,7 +55,7 @@ class Incumbent:
     worst: WorstCase  # what the search found for it
     limit: float  # right-hand side of the privacy constraint
     complete: bool  # whether the search covered every multiset; else it may have missed worse ones
-    partial: bool = False  # whether it covered a part of the faces only (`Stage.parts`)
+    partial: bool = False  # whether it saw less than its stage's searches do (`Stage.one_sided`)
 
     @cached_property
     def noise(self) -> NoiseFunction:
@@ -96,7 +96,6 @@ class CuttingPlanes:
         self.violation = 0.0  # by how much the last γ searched breaks the constraint; ≤ 0 where it does not
         self.multipliers: Array = np.empty(0)  # those that prove the bound, shape (≤ rows,); empty before any
         self.rounds = 0  # programs solved with rows still missing
-        self._turn = 0  # which part of the faces is searched next
         # how far a multiset must be violated to become a row
         smallest = max(CUT_SHARE * constraint.limit, 2 * search_error(constraint, 1.0))
         self._cut_tolerance = min(CUT_TOLERANCE, smallest)
@@ -144,12 +143,14 @@ class CuttingPlanes:
             # A row that was far from binding is found again by the search, should it matter after all.
             self.program.drop_slack_rows()
             self._add(cuts)
+            if stage.later is not None and self.program.iterations > MAX_EXACT_ITERATIONS:
+                return self._run(stage.later)
         return Status.SEARCH_LIMIT if stage.bounding else Status.ITERATION_LIMIT
 
     def _reaches_gap(self, stage: Stage) -> bool:
         """Whether the gap at which the stage ends is reached; a stage without one goes on until no cut is left."""
         if stage.gap > 0 and self.gap <= stage.gap and self.incumbent is not None and self.incumbent.partial:
-            self._search_incumbent(self.incumbent, stage)  # what the other parts of the faces say of it counts
+            self._search_incumbent(self.incumbent, stage)  # what a whole search says of it counts
         return stage.gap > 0 and self.gap <= stage.gap
 
     def _keep_bound(self, bound: float | None) -> None:
@@ -185,8 +186,8 @@ class CuttingPlanes:
         has_improved = self.incumbent is not None
         while True:
             point = self._point_between(answer, stage) if has_improved and stage.step < 1.0 else answer
-            cuts, worst = self._search_in_parts(point, stage)
-            complete, partial = stage.complete and not len(cuts), stage.parts > 1 and len(cuts) > 0
+            cuts, worst = self._search_cheaply_first(point, stage)
+            complete, partial = stage.complete and not len(cuts), stage.one_sided and len(cuts) > 0
             has_improved = self._improve(Incumbent(point, worst, self._constraint.limit, complete, partial))
             at_answer = point is answer or self._goal.value(answer) - self._goal.value(point) < CUT_TOLERANCE
             if len(cuts) or at_answer or self._reaches_gap(stage):
@@ -199,23 +200,22 @@ class CuttingPlanes:
         # exactly symmetric: both ends are, and the same operations act on both halves
         return NoiseFunction(values * (1.0 - stage.slack))
 
-    def _search_in_parts(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
-        """Search the next part of the faces, and everything that the stage searches where that gives no row."""
-        if stage.parts > 1:
-            self._turn = (self._turn + 1) % stage.parts
-            cuts, worst = self._search(point, stage, (self._turn, stage.parts))
+    def _search_cheaply_first(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
+        """Search what the stage does, but one-sided multisets first if it says so; those often give rows."""
+        if stage.one_sided:
+            cuts, worst = self._search(point, stage, one_sided=True)
             if len(cuts):
                 return cuts, worst
         return self._search(point, stage)
 
-    def _search(self, point: NoiseFunction, stage: Stage, part: tuple[int, int] = (0, 1)) -> tuple[Counts, WorstCase]:
+    def _search(self, point: NoiseFunction, stage: Stage, *, one_sided: bool = False) -> tuple[Counts, WorstCase]:
         """Return new rows that cut the point off, and what the search found for it."""
         above = self._constraint.limit + self._cut_tolerance
         if stage.slack:  # so that a point without cuts is proved to be private at once
             above = self._constraint.limit - 2 * search_error(self._constraint, 1.0)
         most = stage.max_cuts if stage.min_distance == 0 else CANDIDATES_PER_CUT * stage.max_cuts
         with self._clock.measure("search"):
-            worst = self._worst_case(point, stage, above, most, settle="until a cut", part=part)
+            worst = self._worst_case(point, stage, above, most, settle="one-sided" if one_sided else "until a cut")
             cuts = select_cuts(self.program.new_multisets(worst.cuts), stage)
             if stage.complete and worst.method == "first-order" and not len(cuts):  # all cuts found are rows already
                 worst = self._worst_case(point, stage, above, most, settle="always")
@@ -223,21 +223,15 @@ class CuttingPlanes:
         self.violation = worst.value - self._constraint.limit
         return cuts, worst
 
-    def _worst_case(
-        self,
-        point: NoiseFunction,
-        stage: Stage,
-        above: float,
-        most: int,
-        *,
-        settle: Settle,
-        part: tuple[int, int] = (0, 1),
-    ) -> WorstCase:
+    def _worst_case(self, point: NoiseFunction, stage: Stage, above: float, most: int, *, settle: Settle) -> WorstCase:
         """Return what the stage's search finds; ``settle`` says when the complete one goes on beyond first order."""
         deadline = self._clock.deadline
-        if stage.complete:
+        if settle != "one-sided" and stage.complete:
             return worst_case(point, self._constraint, above=above, most=most, settle=settle, deadline=deadline)
-        return worst_case_near_faces(point, self._constraint, above=above, most=most, part=part, deadline=deadline)
+        one_sided = settle == "one-sided"
+        return worst_case_near_faces(
+            point, self._constraint, above=above, most=most, one_sided=one_sided, deadline=deadline
+        )
 
     def _improve(self, candidate: Incumbent) -> bool:
         """Make the candidate the incumbent if it is no worse; return whether it is better, as the first one is."""
@@ -268,9 +262,14 @@ def select_cuts(cuts: Counts, stage: Stage) -> Counts:
     if stage.min_distance == 0:
         return cuts[: stage.max_cuts]
     remaining = np.arange(len(cuts))
+    columns = np.ascontiguousarray(cuts.T, dtype=np.int32)
     indices: list[int] = []
     while remaining.size and len(indices) < stage.max_cuts:
         # the worst one left is taken, and with it goes whatever lies too close to it
         indices.append(int(remaining[0]))
-        remaining = remaining[np.abs(cuts[remaining] - cuts[remaining[0]]).sum(axis=1) > stage.min_distance]
+        distance = np.zeros(remaining.size, dtype=np.int32)
+        for counts in columns:
+            distance += np.abs(counts - counts[0])
+        is_far = distance > stage.min_distance
+        remaining, columns = remaining[is_far], columns.compress(is_far, axis=1)
     return cuts[indices]

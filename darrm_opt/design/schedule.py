@@ -1,6 +1,7 @@
 """Schedule of a solve: the rows that it starts from, the stages of its search for cuts, and its clock.
 
-Small problems are searched whole after every program, until no cut is left. Where one search takes seconds
+Small problems are searched whole after every program, until no cut is left; if that takes many simplex iterations, cuts
+are then sought as in larger ones, to a gap of `LATER_GAP`. Where one search takes seconds
 (`is_expensive`), the best monotone γ comes first, then cuts near the faces of the constraint set, then the search that
 proves, each ending at the tolerance.
 """
@@ -43,8 +44,12 @@ MAX_OFF_THEIR_ENDS = 1.0
 MAX_PASSED_K = 600
 """Up to this K every search affords a pass over the blossoms of a row in each column (`separable`), whatever Δ is."""
 
-COLUMNS_PER_PART = 100
-"""A search near the faces goes through about so many columns at a time where each takes passes over its blossoms."""
+MAX_EXACT_ITERATIONS = 3000
+"""Simplex iterations after which an exact stage gives way to one with few cuts, far apart: with hundreds of nearly
+parallel rows a round, programs of large ε take hundreds of iterations each."""
+
+LATER_GAP = 1e-9
+"""Gap at which that later stage ends."""
 
 MAX_QUICK_K = 60
 """Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many
@@ -64,8 +69,9 @@ class Stage(NamedTuple):
     slack: float = 0.0
     # whether only the bound is lowered: the incumbent stays, as no search here could prove a better one
     bounding: bool = False
-    # a search near the faces takes one of so many parts of them in turn, and all where that finds no cut
-    parts: int = 1
+    later: Stage | None = None  # what takes over after `MAX_EXACT_ITERATIONS`
+    # whether multisets with p ≥ p′ on the faces are searched first, and more only where these give no cut
+    one_sided: bool = False
 
 
 def is_expensive(problem: Problem) -> bool:
@@ -86,7 +92,11 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
     # Problems that are `is_expensive` have the latter. Where a search would prove next to nothing, the monotone answer
     # must do, and a single stage bounds what is lost.
     if not is_expensive(problem):
-        return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0),)
+        exact = Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0)
+        if problem.K <= MAX_COMPLETE_K:
+            return (exact,)
+        later = _spread_stage(problem, LATER_GAP, complete=True, step=0.5, slack=0.02 * LATER_GAP)
+        return (exact._replace(later=later),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
         return (_spread_stage(problem, tolerance, complete=True, step=0.5),)
     is_searchable = problem.affected == problem.K <= MAX_PASSED_K
@@ -94,13 +104,8 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
         return (_spread_stage(problem, tolerance, complete=False, step=1.0, bounding=True),)
     near_faces = _spread_stage(problem, tolerance, complete=False, step=0.5)
     proving = _spread_stage(problem, tolerance, complete=True, step=0.9, slack=0.02 * tolerance)
-    if takes_passes(problem.affected, problem.voter.delta) and is_searchable:
-        # A search takes far longer than a program with hundreds of rows more: each brings many, and a part of the faces
-        # brings enough.
-        many = {"max_cuts": 400, "min_distance": 0.3 * problem.K**0.5}
-        parts = max(1, problem.K // COLUMNS_PER_PART)
-        return near_faces._replace(parts=parts, **many), proving._replace(**many)
-    return near_faces, proving
+    one_sided = takes_passes(problem.affected, problem.voter.delta) and is_searchable
+    return near_faces._replace(one_sided=one_sided), proving._replace(one_sided=one_sided)
 
 
 def _spread_stage(problem: Problem, tolerance: float, **choices: Any) -> Stage:

@@ -277,3 +277,25 @@ void search_row(State *state, const double *A, whole n, whole nx, whole ny, whol
         leave_out(state, q * state->best[n1] + state->best[n0]);
     }
 }
+
+/*
+ * Offer for each n1 the worst of the multisets whose voters off their ends answer 1 less often on the neighbour (down and
+ * down_from_one): U_N(a, 0) for all a, so one pass over n arrays and not over all pairs (a, a'). The two sides share no
+ * voters. Nothing is bounded.
+ */
+void search_row_one_sided(State *state, const double *A, whole n, whole nx, whole ny, whole moving) {
+    double Delta = state->tables->Delta, q = state->tables->q, *outer = state->outer;
+    size_t size = (size_t)(n + 1) * sizeof(double);
+    memcpy(outer, A, size);
+    memcpy(state->best, A, size);
+    memset(state->place, 0, size);
+    for (whole a = 1; a <= lesser(n, moving); a++)
+        step_and_place(outer, n - a + 1, Delta, 1.0 - Delta, state->best, state->place, (double)a);
+    for (whole n1 = 0; n1 <= n; n1++) {
+        whole n0 = n - n1, down = (whole)state->place[n1], down_from_one = (whole)state->place[n0], counts[CORNERS];
+        double value = q * state->best[n1] + state->best[n0];
+        if (down + down_from_one > moving || !wanted(state, value)) continue;
+        fill(counts, nx, ny, n0, n1, down, 0, down_from_one, 0);
+        offer(state, value, counts);
+    }
+}

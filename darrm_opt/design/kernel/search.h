@@ -11,7 +11,7 @@
 
 #include "kernel.h"
 
-enum { ALWAYS, UNTIL_A_CUT, NEVER }; /* Settle of pruned.py */
+enum { ALWAYS, UNTIL_A_CUT, NEVER, ONE_SIDED }; /* Settle of result.py */
 
 /* What depends on the constraint alone (library.py, `Tables`). */
 typedef struct {
@@ -121,6 +121,7 @@ void offer(State *state, double value, const whole *counts);
 /* complete.c */
 double reach_bound(const State *state, whole n, int mirrored);
 void search_row(State *state, const double *A, whole n, whole nx, whole ny, whole moving, int mirrored);
+void search_row_one_sided(State *state, const double *A, whole n, whole nx, whole ny, whole moving);
 void search_skeleton(State *state, const double *A, whole n, whole n1, whole nx, whole ny, whole moving);
 
 #endif

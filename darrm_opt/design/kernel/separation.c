@@ -247,6 +247,7 @@ static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny
     int sieved = mean <= tables->most_mean;
     whole terms = sieved ? lesser(tables->terms[moving], moving) : 0;
     int passed = !sieved || (affordable && moving >= n && mean > MOST_SIEVED_MEAN && entries < 4 * n * terms * terms);
+    if (search->settle == ONE_SIDED && mean > MOST_SIEVED_MEAN) return search_row_one_sided(state, A, n, nx, ny, moving);
     if (passed) {
         if (affordable && !(search->settle == UNTIL_A_CUT && state->has_cut))
             search_row(state, A, n, nx, ny, moving, mirrored);

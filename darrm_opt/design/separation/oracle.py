@@ -106,17 +106,19 @@ def worst_case_near_faces(
     above: float,
     most: int,
     width: int = 0,
-    part: tuple[int, int] = (0, 1),
+    one_sided: bool = False,
     deadline: float = np.inf,
 ) -> WorstCase:
     """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate").
 
-    ``part`` is which of how many parts of them the kernel searches; NumPy searches all.
+    ``one_sided``: where many voters are off their ends, and the kernel would take O(K⁴), it looks at those of them with
+    p ≥ p′ only, in O(K³); NumPy searches all.
     """
     # Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x).
     collector, library = Collector(above, most, deadline), kernel()
     if library is not None:
-        search_columns(library, noise.signed, constraint, collector, settle="never", width=width, part=part)
+        settle: Settle = "one-sided" if one_sided else "never"
+        search_columns(library, noise.signed, constraint, collector, settle=settle, width=width)
     elif constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, width)
     else:

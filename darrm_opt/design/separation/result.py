@@ -14,8 +14,9 @@ from darrm_opt.noise import Array, Integers
 
 Indices = Integers
 
-Settle = Literal["always", "until a cut", "never"]
-"""When a search goes on completely with what its sieves leave open."""
+Settle = Literal["always", "until a cut", "never", "one-sided"]
+"""When a search goes on completely with what its sieves leave open; "one-sided": never, and where it has no sieves it
+looks only at multisets whose voters off their ends have p ≥ p′."""
 
 MAX_TABLE_ENTRIES = 2_000_000
 """Most doubles in one table of a complete search (16 MB): more rows are searched in parts."""

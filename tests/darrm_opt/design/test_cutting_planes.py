@@ -11,16 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm_opt import Problem, verify
-from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
+from darrm_opt import Problem, solve, verify
+from darrm_opt.design import cutting_planes
+from darrm_opt.design.constraint import (
+    DOWN_FROM_ONE,
+    ONE,
+    UP,
+    UP_TO_ONE,
+    XY,
+    YX,
+    ConstraintGenerator,
+    PrivacyConstraint,
+)
 from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent, no_release, select_cuts
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import as_objective
-from darrm_opt.design.schedule import MAX_PASSED_K, MIN_GRACE, SolveClock, Stage, schedule
+from darrm_opt.design.schedule import LATER_GAP, MAX_PASSED_K, MIN_GRACE, SolveClock, Stage, schedule
+from darrm_opt.design.separation.compiled import MAX_SIEVED_MEAN
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import TimeLimitReached
+from darrm_opt.design.solution import Status
 from darrm_opt.noise import NoiseFunction
 
 
@@ -88,23 +100,29 @@ def test_stages_end_at_the_tolerance_or_at_no_cut_at_all() -> None:
     assert schedule(Problem.from_allowance(MAX_PASSED_K, 3, 0.1, 0.45), "free", 1e-4)[-1].complete
 
 
-def test_the_parts_of_the_faces_find_together_what_one_search_of_them_finds() -> None:
-    constraint = PrivacyConstraint.of(Problem.from_allowance(41, 1.5, 0.5, 0.3))
-    plain = NoiseFunction(np.ones(42))
-    whole = worst_case_near_faces(plain, constraint, above=constraint.limit, most=10_000)
-    parts = [
-        worst_case_near_faces(plain, constraint, above=constraint.limit, most=10_000, part=(turn, 3))
-        for turn in range(3)
-    ]
-    assert max(part.value for part in parts) == whole.value > constraint.limit
-    assert {cut.tobytes() for part in parts for cut in part.cuts} == {cut.tobytes() for cut in whole.cuts}
-    for turns in ((0, 3), (2, 3)) if kernel() is not None else ():
-        assert len(worst_case_near_faces(plain, constraint, above=-1.0, most=10_000, part=turns).cuts) < len(
-            worst_case_near_faces(plain, constraint, above=-1.0, most=10_000).cuts
-        )
+@pytest.mark.skipif(kernel() is None, reason="NumPy searches the faces whole")
+def test_a_one_sided_search_finds_the_worst_of_its_multisets() -> None:
+    """Against the plain enumeration: voters off their ends have p ≥ p′, and all undecided ones sit at one corner."""
+    problem = Problem.from_allowance(9, 1.5, 0.5, 0.3)
+    constraint = PrivacyConstraint.of(problem)
+    noise = NoiseFunction(np.array([0.9, 0.2, 0.8, 0.1, 0.7, 0.7, 0.1, 0.8, 0.2, 0.9]))
+    blocks = [(counts, constraint.values(noise.signed, counts)) for counts in ConstraintGenerator(problem).blocks()]
+    every, values = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    sits = (every[:, [UP, UP_TO_ONE]] == 0).all(axis=1) & (every[:, [XY, YX]].min(axis=1) == 0)
+    found = worst_case_near_faces(noise, constraint, above=0.4, most=1000, one_sided=True)
+    assert found.value == pytest.approx(values[sits].max(), rel=1e-12)
+    near_one = every[:, [ONE, UP_TO_ONE, DOWN_FROM_ONE]].sum(axis=1)
+    passed = found.cuts[found.cuts[:, [XY, YX]].sum(axis=1) * 0.3 < 9 * 0.3 - MAX_SIEVED_MEAN]
+    assert len(passed) > 10
+    for cut in passed:  # each the worst of those with as many undecided voters and as many near 1
+        alike = sits & (every[:, XY] == cut[XY]) & (every[:, YX] == cut[YX])
+        alike &= near_one == cut[[ONE, UP_TO_ONE, DOWN_FROM_ONE]].sum()
+        assert (every[alike] == cut).all(axis=1).any()
+        own = constraint.values(noise.signed, cut[np.newaxis])[0]
+        assert own == pytest.approx(values[alike].max(), rel=1e-12)
 
 
-def test_an_incumbent_that_only_a_part_of_the_faces_was_searched_for_ends_no_stage() -> None:
+def test_an_incumbent_of_a_one_sided_search_ends_no_stage() -> None:
     problem = Problem.from_allowance(41, 1.5, 0.5, 0.3)
     constraint = PrivacyConstraint.of(problem)
     goal = CanonicalGoal(as_objective("rectangular").linear_goal(41), constraint.entries)
@@ -113,7 +131,7 @@ def test_an_incumbent_that_only_a_part_of_the_faces_was_searched_for_ends_no_sta
     )
     plain = NoiseFunction(np.ones(42))
     loop.incumbent = Incumbent(plain, worst_case(no_release(41), constraint), constraint.limit, False, partial=True)
-    stage = Stage(gap=1e-3, max_cuts=20, min_distance=2.0, complete=False, step=0.5, parts=3)
+    stage = Stage(gap=1e-3, max_cuts=20, min_distance=2.0, complete=False, step=0.5, one_sided=True)
     assert loop.gap <= stage.gap  # what was searched of it shows no violation
     assert not loop._reaches_gap(stage)
     assert not loop.incumbent.partial
@@ -121,10 +139,20 @@ def test_an_incumbent_that_only_a_part_of_the_faces_was_searched_for_ends_no_sta
     assert loop.program.rows > 0
 
 
-def test_only_long_searches_of_the_faces_are_made_in_parts() -> None:
-    faces, proving = schedule(Problem.from_allowance(401, 1.5, 1.0, 0.1), "free", 1e-6)
-    assert faces.parts > 1 == proving.parts
-    assert all(stage.parts == 1 for stage in schedule(Problem.from_allowance(401, 3, 0.1, 1e-4), "free", 1e-6))
+def test_only_where_searches_take_passes_are_they_one_sided_first() -> None:
+    assert all(stage.one_sided for stage in schedule(Problem.from_allowance(401, 1.5, 1.0, 0.1), "free", 1e-6))
+    assert not any(stage.one_sided for stage in schedule(Problem.from_allowance(401, 3, 0.1, 1e-4), "free", 1e-6))
+
+
+def test_a_long_exact_stage_gives_way_to_one_with_few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem.from_allowance(121, 1.5, 3.0)
+    exact = solve(problem)
+    monkeypatch.setattr(cutting_planes, "MAX_EXACT_ITERATIONS", 100)
+    later = solve(problem)
+    assert later.status is Status.OPTIMAL
+    assert 0 < later.statistics.rows < exact.statistics.rows
+    assert abs(later.utility - exact.utility) < 2 * LATER_GAP
+    assert later.gap < 1e-8
 
 
 def test_a_clock_without_a_limit_never_stops() -> None:

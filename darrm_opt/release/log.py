@@ -429,39 +429,43 @@ class ReleaseLog:
             release_id = checked_id(release_id)
         return self._journal.locked(partial(self._charge_and_release, count, draw, release_id, samples))
 
-    def charge_sample(self, sample: Sample, release_id: str | None = None) -> None:
-        """Charge all labels of a sample that nobody has seen yet; its releases are charged no more.
+    def charge_samples(self, samples: Sequence[Sample], release_id: str | None = None) -> None:
+        """Charge all labels of samples that nobody has seen yet; their releases are charged no more.
 
         Args:
-            sample: of an `EnsembleSampler`, and of no release so far.
-            release_id: names the release that it was drawn for, for those who read the log.
+            samples: of an `EnsembleSampler`, each of no release so far.
+            release_id: names the release that they were drawn for, for those who read the log.
 
         Guarantees:
-            The line is on disk when this returns. It says that a sample was drawn, and not which records it has.
+            The line is on disk when this returns. It says that samples were drawn, and not which records they have.
 
         Raises:
             BudgetSpent: fewer labels are left; nothing was charged.
-            SampleUsed: it was charged before, or is another process's.
-            InvalidInput: the log has no sampling, or the sample is of another one.
+            SampleUsed: one was charged before, or is another process's; nothing was charged.
+            InvalidInput: the log has no sampling, or a sample is of another one.
         """
         if self._sampling is None:
             raise InvalidInput("sample", "a sample", "None", f"{self.path} charges as if without samples.")
-        self._check_samples((sample,), self._sampling.labels)
+        self._check_samples(samples, len(samples))
         if release_id is not None:
             release_id = checked_id(release_id)
-        self._journal.locked(partial(self._charge_sample, sample, release_id))
+        self._journal.locked(partial(self._charge_samples, samples, release_id))
 
-    def _charge_sample(self, sample: Sample, release_id: str | None, file: LockedJournal[_Releases]) -> None:
+    def _charge_samples(
+        self, samples: Sequence[Sample], release_id: str | None, file: LockedJournal[_Releases]
+    ) -> None:
         owner = os.path.realpath(self.path)
-        if sample.is_charged:
+        if any(sample.is_charged for sample in samples) or len(set(map(id, samples))) < len(samples):
             raise SampleUsed("it was charged before")
-        charged = sample.charge(0, owner)  # 0 where the round that it is part of was charged
+        # Nothing is left to be charged where the round that they are part of was.
+        charged = sum({sample.charged_with: sample.charge(0, owner) for sample in samples}.values())
         if charged > self.limit - file.state.spent:
             raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
         record: Record = {"count": 0, "charged": charged, "labels": 0}
         if charged:
             file.append(record if release_id is None else record | {"drawn": release_id})
-        sample.take(0, owner)
+        for sample in samples:
+            sample.take(0, owner)
 
     def _charge_and_release(
         self,

@@ -253,7 +253,7 @@ class EnsembleSampler:
         if sample is None or not sample.left:
             sample = self.draw()
             if log is not None:
-                log.charge_sample(sample, release_id)
+                log.charge_samples((sample,), release_id)
             if release_id is not None:
                 self._kept[place, release_id] = sample
         return sample

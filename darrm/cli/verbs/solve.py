@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import shlex
+from typing import Annotated, NoReturn
 
 from darrm.cli.output import answer, end, exit_code_of, say, solution_json
-from darrm.cli.parameters import AsJson, DesignOptions, Method, ProblemOptions, TableOptions
+from darrm.cli.parameters import AsJson, DesignOptions, Method, ProblemOptions, SampleOptions, TableOptions
 from darrm.cli.parser import CommandOption
 
 
@@ -13,6 +14,7 @@ def solve(
     options: ProblemOptions,
     design: DesignOptions,
     table: TableOptions,
+    drawn: SampleOptions,
     method: Method = "auto",
     output: Annotated[
         str | None, CommandOption("--output", "Write the answer there, as JSON; `darrm verify` reads it.", "FILE")
@@ -32,7 +34,12 @@ def solve(
     class for every vote count. The objective is then truth(a_1,…,a_G), shared(a,b), dirichlet(a), beta(a,b),
     favoured(a,…) or histogram(…), and a price of wrong answers counts. Beside the table of voters that are not private
     (no --epsilon, or inf) stand the mechanisms that people use, each calibrated for the released label alone.
+
+    Where every query has a fresh sample of the records (--records), the design depends on the queries and their total:
+    `darrm plan` makes it, and this names the command.
     """
+    if drawn != SampleOptions():
+        _refuse_sample(options, design, table, drawn, output)
     from darrm.cli.cached_solve import cached_solution
     from darrm_opt.design.report import solution_text
 
@@ -71,3 +78,33 @@ def solve(
         say(f"Warning: {warning}")
     answer(solution_json(solution) if json else solution_text(solution))
     end(exit_code_of(solution.status))
+
+
+def _refuse_sample(
+    options: ProblemOptions, design: DesignOptions, table: TableOptions, drawn: SampleOptions, output: str | None
+) -> NoReturn:
+    """Refuse a sample of the records by the command that designs for it."""
+    from darrm_opt.errors import InvalidInput
+
+    given = {
+        "--K": options.K,
+        "--epsilon": options.epsilon,
+        "--Delta": None if options.Delta == "0" else options.Delta,
+        "--affected": options.affected,
+        "--classes": table.classes,
+        "--queries": "1",
+        "--total-epsilon": options.target_epsilon or "1",
+        "--total-delta": options.delta or "1e-5",
+        "--records": drawn.records,
+        "--sample": drawn.sample,
+        "--sampling": drawn.sampling,
+        "--prior": None if design.objective == "rectangular" else design.objective,
+        "--votes": table.votes,
+        "--ties": None if table.ties == "excluded" else table.ties,
+        "--price": None if table.price == "0" else table.price,
+        "--output": output or "best.json",
+    }
+    words = [word for name, value in given.items() if value is not None for word in (name, value)]
+    command = shlex.join(["darrm", "plan", *words])
+    advice = f"The design depends on all queries and their total: {command} (with your --queries)."
+    raise InvalidInput("records", drawn.records, "nothing: one release has no sample", advice)

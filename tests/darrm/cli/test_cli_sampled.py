@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -118,6 +119,16 @@ def test_private_voters_that_draw_their_own_records() -> None:
     assert "0.0824" in run("plan", *words, *drawn).stderr
     assert "--fresh" in refused("plan", *words, "--sampling", "each-voter")
     assert "darrm plan" in refused("compare", *words, *drawn)
+
+
+def test_a_design_names_the_command_that_plans_for_samples(tmp_path: Path) -> None:
+    asked = ("solve", "--K", "4", "--classes", "3", "--target-epsilon", "2", "--delta", "1e-5", *DRAWN)
+    told = refused(*asked, "--objective", "beta(8,2)", "--output", str(tmp_path / "table.json"))
+    assert "--records" in told
+    command = shlex.split(" ".join(told.split()).split("total: darrm ")[1].split(" (with")[0])
+    assert run(*command).exit_code == 0
+    record = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))
+    assert record["sampling"] == Sampling(5452, 40).record()
 
 
 TOKENS = """

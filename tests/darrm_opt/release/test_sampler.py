@@ -289,8 +289,9 @@ def test_a_sample_is_charged_once_and_before_it_is_seen(tmp_path: Path) -> None:
     sample = sampler.draw_for("question", log)
     assert sampler.draw_for("question", log) is sample
     assert log.spent == 1
-    with pytest.raises(SampleUsed):
-        log.charge_sample(sample)
+    for samples in ((sample,), (twice := sampler.draw(), twice)):
+        with pytest.raises(SampleUsed):
+            log.charge_samples(samples)
     PrivateVote(vote_of(), log).release(votes(sample), "question", sample=sample)
     assert (log.spent, log.labels) == (1, 1)
     for other in (EnsembleSampler(Sampling(1000, 21), 5), EnsembleSampler(RARE, 6)):

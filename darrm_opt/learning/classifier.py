@@ -22,17 +22,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE
 from darrm_opt.accounting.release_profile import Release
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.bagging.teachers import ConstantVote, random_states, slot_partition
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_plan import Design, VotingPlan, voting_plan
+from darrm_opt.learning.sampled_voters import SampledVoters, check_sampling
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
-from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
+from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog, Sample
 from darrm_opt.search import largest_count_between
 from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
 from darrm_opt.tables.problem import ABSTENTION
@@ -63,6 +65,10 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             and what trains them, None as for ``estimator``. Where all together are not within the total, one query is
             released by the best table for their privacy (up to six classes, if it is found in a minute), and more
             queries as if no voter was private.
+        sampling: how records are drawn anew for every prediction (`accounting.Sampling`): the voters are then the
+            ``n_voters`` nearest neighbours among the records that were drawn (private kNN), or, with an ``estimator``,
+            copies of it, each trained on its share. Neighbours are those of the sampling; predictions cost far less.
+            None: the voters are trained once, on parts that hold every record.
         prior: how votes are expected to fall, for accuracy alone, not privacy, see `voting_plan`; None: a usual one.
         earned: a total below (``epsilon``, ``delta``) that the votes must earn. The noise is then that of any votes
             within (``epsilon``, ``delta``); `predict` is called once, with all ``queries`` rows, and answers only if a
@@ -86,7 +92,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     Attributes:
         classes_: the classes.
         plan_: what is released and why (`VotingPlan`).
-        voters_: the trained voters. Not private unless ``voter_privacy`` says so: never publish.
+        voters_: the trained voters, or `SampledVoters`, which have the records. Not private unless ``voter_privacy``
+            says so: never publish.
 
     Guarantees:
         Everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP, each row being chosen freely
@@ -94,7 +101,9 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         is public. A row that is asked twice is charged twice.
         There are no probabilities to ask for, since they would tell how the votes fell.
         With a ``release_log`` that holds over all fits that share it, on the same records.
-        Errors while training, and the time it takes, are not covered: train where the records may be seen.
+        Errors while training, and the time it takes, are not covered: train where the records may be seen. With
+        ``sampling`` that holds for predicting too, as it draws and trains, and who sees the estimator's memory sees
+        samples. A release log is charged before the samples are looked at.
 
     Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.bagging.teachers`.
 
@@ -115,6 +124,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         queries: int = 100,
         voter_privacy: Privacy | None = None,
         groups: Sequence[tuple[int, Privacy, Any]] | None = None,
+        sampling: Sampling | None = None,
         prior: str | None = None,
         price: float = 0.0,
         abstention: Any = -1,
@@ -134,6 +144,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.queries = queries
         self.voter_privacy = voter_privacy
         self.groups = groups
+        self.sampling = sampling
         self.prior = prior
         self.price = price
         self.abstention = abstention
@@ -164,7 +175,11 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             self._counter = ReleaseCounter(self.plan_.queries or 0, self.plan_.proposal)
             if self._log_path is not None:
                 self._begin_log(self._log_path)
-            self.voters_ = self._fit_voters(X, numbers, K // overlap, overlap, progress)
+            self.voters_: Any = (
+                self._fit_voters(X, numbers, K // overlap, overlap, progress)
+                if self.sampling is None
+                else SampledVoters(X, numbers, K, self.sampling, self.estimator, self._seed())
+            )
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -177,13 +192,21 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
-        votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in self.voters_])
-        mechanism = self.plan_.mechanism
+        mechanism, voters, samples = self.plan_.mechanism, self.voters_, list[Sample]()
+        if isinstance(voters, SampledVoters):
+            samples, budget = voters.samples(len(X)), self._budget
+            if isinstance(budget, ReleaseLog):
+                budget.charge_samples(samples)
+            votes = np.array([voters.votes(sample, row) for sample, row in zip(samples, X, strict=True)])
+        else:
+            votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in voters])
         if self.plan_.queries is None:  # the plain vote: what was charged is the training
             counts = count_votes(votes, mechanism.K, mechanism.classes)
             labels = mechanism.draw_many(counts, SystemRandomness())
         else:
-            labels = PrivateVote(mechanism, self._budget).release_many(votes)
+            budget = self._budget
+            shown = samples if isinstance(budget, ReleaseLog) else ()  # what this object counts has no samples
+            labels = PrivateVote(mechanism, budget).release_many(votes, samples=shown)
         if not self.price:
             return np.asarray(self.classes_.take(labels))
         # A name beside numbers, or a number beside names, is kept as it is.
@@ -240,6 +263,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             affected=overlap,
             voter=self.voter_privacy,
             groups=None if self.groups is None else self._voter_groups(K),
+            ensemble=self.sampling,
             prior=self.prior,
             price=self.price,
             design=self.design,
@@ -276,9 +300,11 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 raise InvalidInput("release_log", str(path), f"{accepted}, of their privacy, for one prediction")
         if (log.proposal is None) != (self.earned is None):
             raise InvalidInput("earned", self.earned, "None, unless the release log is for a batch that is tested")
+        if log.sampling != self.sampling:
+            raise InvalidInput("sampling", self.sampling, f"that of the release log {path}: {log.sampling}")
         if log.limit != self.queries:
             raise InvalidInput("queries", self.queries, f"the budget of {path}: {log.limit} releases")
-        if log.budget != total and not (log.budget is None and mechanism.fits(total, log.limit)):
+        if log.budget != total and not (log.budget is None and mechanism.fits(total, log.limit, log.sampling)):
             raise InvalidInput("release_log", str(path), f"a release log within {total}", f"It has {log.in_words}.")
         why = f"The release log {path} is for it: {mechanism.description}."
         return VotingPlan(mechanism, self.queries, total, why, log.proposal)
@@ -298,7 +324,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             ReleaseLog.open_or_create(path, plan.mechanism, proposal=plan.proposal)
             return
         if plan.queries is not None:
-            ReleaseLog.open_or_create(path, plan.mechanism, budget=total, queries=plan.queries)
+            ReleaseLog.open_or_create(path, plan.mechanism, budget=total, queries=plan.queries, sampling=self.sampling)
             return
         fits = largest_count_between(lambda count: plan.mechanism.fits(total, count), 0, MAX_FITS + 1)
         subject = plan.mechanism
@@ -318,6 +344,10 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
         if K % overlap:
             raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
+        if self.sampling is not None:
+            names = ("voter_privacy", "groups", "design", "earned")
+            alone = {name: (getattr(self, name), None) for name in names} | {"overlap": (overlap, 1)}
+            check_sampling(self.sampling, self.estimator, alone)
         X, y = validate_data(self, X, y)
         check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
@@ -327,7 +357,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInput("y", "a label that is none of the classes", f"labels among {list(classes)}")
         if self.price and self.abstention in classes.tolist():
             raise InvalidInput("abstention", self.abstention, "what is none of the classes")
-        if len(X) < K // overlap:
+        if len(X) < K // overlap and self.sampling is None:
             raise InvalidInput(
                 "n_voters", K, f"at most {overlap * len(X)}", f"n_samples = {len(X)}: a part would be empty."
             )
@@ -350,12 +380,9 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def _fit_voters(self, X: Any, y: NDArray[Any], parts: int, overlap: int, progress: _Progress) -> list[Any]:
         """Return ``overlap`` voters for each record, each trained on one of ``parts`` parts."""
-        random_state = self.random_state
-        if isinstance(random_state, np.random.RandomState):
-            random_state = int(random_state.randint(2**31 - 1))
         # Privacy does not rest on who sees which record, nor on the seeds, only on their not depending on the records.
-        source = SystemRandomness() if random_state is None else SeededRandomnessForTestsOnly(int(random_state))
-        seed = secrets.randbits(64) if random_state is None else int(random_state)
+        seed = self._seed()
+        source = SystemRandomness() if self.random_state is None else SeededRandomnessForTestsOnly(seed)
         partition = slot_partition(len(X), parts, overlap, source=source)
         groups = [(parts * overlap, self.voter_privacy, self.estimator)] if self.groups is None else self.groups
         trained = [(privacy, estimator) for number, privacy, estimator in groups for _ in range(number)]
@@ -365,6 +392,11 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             members = partition.members(j, i)
             voters.append(self._fit_voter(X[members], y[members], (seed, j, i), *trained[len(voters)]))
         return voters
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, np.random.RandomState):
+            return int(self.random_state.randint(2**31 - 1))
+        return secrets.randbits(64) if self.random_state is None else int(self.random_state)
 
     def _fit_voter(
         self, X: Any, y: NDArray[Any], place: tuple[int, int, int], privacy: Privacy | None, estimator: Any

@@ -9,6 +9,9 @@ and the better of them is taken:
 * **fixed models**: whatever the models are, given the randomness that they were trained with, a record changes at most
   r of them. The coins and the noise of a release are drawn afresh for each query, so releases compose.
 
+Where every query has a fresh sample of the records, a record is in few of them, and all cost less: the mechanism is the
+best of the ranking for such a sampling.
+
 A single query is a release of fresh voters: there the γ for private voters holds, or the table for more classes or for
 groups of voters with their own (ε, Δ), and it is the best. Else the mechanism is the best of the ranking within the
 total, whichever it is: votes are fixed, and a table for private voters, at a stricter target, has more noise.
@@ -24,6 +27,7 @@ from functools import partial
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE, Proposal, check_that_it_pays, propose
 from darrm_opt.accounting.quota import epsilon_each
 from darrm_opt.accounting.release_profile import Release
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.design.solution import Solution, Status
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
@@ -76,6 +80,7 @@ def voting_plan(
     affected: int = 1,
     voter: Privacy | None = None,
     groups: Sequence[VoterGroup] | None = None,
+    ensemble: Sampling | None = None,
     prior: str | None = None,
     price: float = 0.0,
     design: Design | None = None,
@@ -93,6 +98,8 @@ def voting_plan(
         affected: voters that one record reaches, 1..K.
         voter: (ε, Δ) of one voter's training; None: not private.
         groups: the K voters by their privacy, in place of ``voter``, in the order of the columns of votes.
+        ensemble: how records are drawn anew for every query, by voters that are not private; None: voters are trained
+            once.
         prior: how votes are expected to fall, for accuracy alone: of two classes as `darrm_opt.planning.plan` takes it,
             of more, or with a price, as `darrm_opt.plurality.parse_prior`; of one query of private voters, as
             `darrm_opt.tables.group_solver.as_group_objective`; None: a usual one.
@@ -111,8 +118,8 @@ def voting_plan(
 
     Raises:
         InvalidInput: a number is outside its range, a ``design`` where there are more classes, a price or groups,
-            ``groups`` of other than K voters or beside ``voter``, or ``earned`` beside a design or a price, or where it
-            does not pay.
+            ``groups`` of other than K voters or beside ``voter``, ``earned`` beside a design or a price, or where it
+            does not pay, or an ``ensemble`` beside private voters, groups, a design or ``earned``.
 
     >>> voting_plan(11, queries=100, total=Privacy(1.0), voter=Privacy(0.5)).mechanism.name
     'plain_vote'
@@ -125,7 +132,7 @@ def voting_plan(
         raise InvalidInput("design", design, "None with three or more classes or a price", "It makes γ of two classes.")
     if earned is not None and (design is not None or price):
         raise InvalidInput("earned", earned, "None with a design or a price", "What is tested is a noisy maximum.")
-    voters = _checked_voters(K, voter, groups, design)
+    voters = _checked_voters(K, voter, groups, design, earned, ensemble)
     # Any r models are at least as private as r of the worst.
     worst = Privacy(max(one.voter.epsilon for one in voters), max(one.voter.delta for one in voters))
     if worst.epsilon < math.inf:
@@ -148,7 +155,7 @@ def voting_plan(
     if earned is not None:
         return _earned_plan(K, classes, queries, total, affected, earned, leader_share)
     mechanism = (
-        _best_mechanism(K, classes, affected, queries, total, prior, price, progress)
+        _best_mechanism(K, classes, affected, queries, total, prior, price, ensemble, progress)
         if design is None
         else _best_split(K, affected, queries, total, design)
     )
@@ -156,9 +163,15 @@ def voting_plan(
         mechanism,
         queries,
         total,
-        f"A record changes at most {affected} of the {K} models, whatever they are. The best mechanism for that, so "
-        f"that {queries} answers fit in the total: {mechanism.description}.",
+        f"{_reach(K, affected, ensemble)} The best mechanism for that, so that {queries} answers fit in the total: "
+        f"{mechanism.description}.",
     )
+
+
+def _reach(K: int, affected: int, ensemble: Sampling | None) -> str:
+    if ensemble is not None:
+        return f"A record is in few answers: {ensemble.words}."
+    return f"A record changes at most {affected} of the {K} models, whatever they are."
 
 
 def _earned_plan(
@@ -182,8 +195,17 @@ def _earned_plan(
 
 
 def _checked_voters(
-    K: int, voter: Privacy | None, groups: Sequence[VoterGroup] | None, design: Design | None
+    K: int,
+    voter: Privacy | None,
+    groups: Sequence[VoterGroup] | None,
+    design: Design | None,
+    earned: Privacy | None,
+    ensemble: Sampling | None,
 ) -> list[VoterGroup]:
+    alone = {"voter": voter, "groups": groups, "design": design, "earned": earned}
+    for name, value in alone.items() if ensemble is not None else ():
+        if value is not None:
+            raise InvalidInput(name, value, "None with an ensemble", "Its voters are made anew for every query.")
     if groups is None:
         return [VoterGroup(K, voter or Privacy(math.inf))]
     if voter is not None or sum(group.K for group in groups) != K:
@@ -229,6 +251,7 @@ def _best_mechanism(
     total: Privacy,
     prior: str | None,
     price: float,
+    ensemble: Sampling | None,
     progress: Callable[[str], None] | None,
 ) -> VoteMechanism:
     """Return the best mechanism of which ``queries`` releases fit in the total."""
@@ -241,6 +264,7 @@ def _best_mechanism(
         affected=affected,
         prior=prior or usual,
         price=price,
+        ensemble=ensemble,
         progress=partial(_tell, progress),
     )
     if best.mechanism is not None:

@@ -106,10 +106,8 @@ def test_class_votes() -> None:
 def test_private_knn() -> None:
     out = printed("private_knn.py")
     plain, sampled, every = (float(found) for found in re.findall(r"right ([\d.]+)", out))
-    noise, noise_of_all = (float(found) for found in re.findall(r"σ = +([\d.]+)", out))
     assert plain > 0.9
-    assert 5 * noise < noise_of_all
-    assert sampled > every + 0.1  # by chance of the draws, about 0.73 and 0.3
+    assert sampled > every + 0.3  # by chance of the draws, about 0.86 and 0.26
     assert out.count("(3.00, 1e-05)-DP") == 2
 
 

@@ -22,12 +22,13 @@ sklearn = pytest.importorskip("sklearn")
 from sklearn.base import BaseEstimator  # noqa: E402 — only where scikit-learn is there
 from sklearn.datasets import load_digits  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 from support.refusals import refused  # noqa: E402
 
 from darrm_opt import Privacy, Problem, solve  # noqa: E402
-from darrm_opt.accounting import BudgetUnreadable  # noqa: E402
+from darrm_opt.accounting import BudgetUnreadable, Sampling  # noqa: E402
 from darrm_opt.accounting.gaussian import gaussian_delta  # noqa: E402
 from darrm_opt.accounting.total import exact_epsilon  # noqa: E402
 from darrm_opt.design.objective import as_objective  # noqa: E402
@@ -35,6 +36,7 @@ from darrm_opt.design.solution import Solution  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
 from darrm_opt.learning import PrivateLogisticRegression, PrivateVotingClassifier, VotingPlan, voting_plan  # noqa: E402
 from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
+from darrm_opt.learning.sampled_voters import SampledVoters  # noqa: E402
 from darrm_opt.mechanisms.group_table import GroupTableMechanism  # noqa: E402
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction  # noqa: E402
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum  # noqa: E402
@@ -77,9 +79,10 @@ def digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     "estimator",
     [
         PrivateVotingClassifier(n_voters=3, queries=3000, epsilon=400.0, delta=0.0),
+        PrivateVotingClassifier(n_voters=3, queries=3000, epsilon=400.0, sampling=Sampling(100, 30)),
         PrivateLogisticRegression(),
     ],
-    ids=lambda estimator: type(estimator).__name__,
+    ids=["trained once", "sampled", "logistic regression"],
 )
 def test_it_is_a_scikit_learn_estimator(estimator: Any) -> None:
     exempt = EXEMPT[type(estimator)]
@@ -92,6 +95,98 @@ def test_it_is_a_scikit_learn_estimator(estimator: Any) -> None:
     skipped = {check["check_name"]: str(check["exception"]) for check in found if check["status"] == "skipped"}
     assert set(skipped) <= {"check_pipeline_consistency", "check_array_api_input", *exempt}, skipped
     assert len(by_status["passed"]) > 40
+
+
+# ------------------------------------------------------------------------------------------ samples
+
+
+RARE = Sampling(200, 20)
+
+
+def points() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return 200 records of three classes that lie apart."""
+    y = np.arange(200) % 3
+    return np.random.default_rng(0).normal(size=(200, 2)) + 8.0 * np.eye(3)[y][:, :2], y
+
+
+def test_predictions_by_samples_are_planned_and_charged_at_their_price(tmp_path: Path) -> None:
+    X, y = points()
+    total, log = Privacy(2.0, 1e-5), tmp_path / "log"
+    model = PrivateVotingClassifier(
+        n_voters=5, epsilon=total.epsilon, delta=total.delta, queries=30, sampling=RARE, release_log=log
+    ).fit(X, y)
+    mechanism = model.plan_.mechanism
+    assert mechanism.fits(total, 30, RARE)
+    assert not mechanism.fits(total, 30)  # so it is the samples that are counted
+    assert np.mean(model.predict(X[:20]) == y[:20]) > 0.8
+    assert (model.queries_left_, ReleaseLog(log).labels) == (10, 20)
+    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
+    assert again.fit(X, y).queries_left_ == 10
+    with pytest.raises(BudgetSpent):
+        again.predict(X[:11])
+    assert again.predict(X[:10]).shape == (10,)
+    assert model.queries_left_ == 0
+    for other in (None, Sampling(200, 21)):
+        with refused("sampling"):
+            PrivateVotingClassifier(
+                n_voters=5, epsilon=total.epsilon, delta=total.delta, queries=30, sampling=other, release_log=log
+            ).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "sampling", [RARE, Sampling(200, 20, scheme="without-replacement")], ids=lambda one: one.scheme
+)
+def test_a_record_moves_one_vote_of_the_nearest(sampling: Sampling) -> None:
+    X, y = points()
+    for estimator in (None, KNeighborsClassifier(n_neighbors=1)):
+        for record in range(0, 200, 40):
+            both: list[Any] = []
+            for label in (0, 1):
+                labels = y.copy()
+                labels[record] = label
+                voters = SampledVoters(X, labels, 5, sampling, estimator, 0)
+                sample = voters.samples(1)[0] if not both else both[0][0]
+                both.append((sample, voters.votes(sample, X[record])))
+            assert np.count_nonzero(both[0][1] != both[1][1]) == (record in both[0][0].records)
+
+
+def test_voters_without_records_vote_for_the_first_class() -> None:
+    X, y = points()
+    for estimator in (None, LogisticRegression()):
+        voters = SampledVoters(X, y + 1, 5, Sampling(200, 1), estimator, 0)
+        samples = voters.samples(30)
+        assert {np.count_nonzero(voters.votes(sample, X[0])) for sample in samples} == {
+            min(sample.records.size, 5) for sample in samples
+        }
+    model = PrivateVotingClassifier(
+        LogisticRegression(), n_voters=5, epsilon=50.0, queries=5, sampling=Sampling(200, 100)
+    )
+    assert np.mean(model.fit(X, y).predict(X[:5]) == y[:5]) >= 0.6
+    assert model.queries_left_ == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "change"),
+    [
+        ("sampling", {"sampling": "poisson"}),
+        ("overlap", {"overlap": 5}),
+        ("voter_privacy", {"voter_privacy": Privacy(1.0)}),
+        ("groups", {"groups": [(5, Privacy(1.0), LogisticRegression())]}),
+        ("design", {"design": solve}),
+        ("earned", {"earned": Privacy(0.5, 1e-6)}),
+        ("sampling", {"sampling": Sampling(200, 20, labels=2)}),
+        ("sampling", {"sampling": Sampling(200, 20, scheme="each-voter")}),
+        ("records", {"sampling": Sampling(201, 20, scheme="without-replacement")}),
+    ],
+)
+def test_what_samples_do_not_cover_is_refused(argument: str, change: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"n_voters": 5, "queries": 2, "sampling": RARE} | change
+    with refused(argument):
+        PrivateVotingClassifier(**given).fit(*points())
+    if argument in ("groups", "design", "earned"):
+        asked: dict[str, Any] = {"groups": [VoterGroup(5, Privacy(1.0))]} if argument == "groups" else change
+        with refused(argument):
+            voting_plan(5, 2, queries=2, total=Privacy(1.0, 1e-5), ensemble=RARE, **asked)
 
 
 # ------------------------------------------------------------------------------------------ the plan

@@ -1,0 +1,74 @@
+"""Sampled voters: for every query K voters of records that are drawn anew, secretly, and of no others.
+
+Without an estimator they are the K nearest neighbours among all records that were drawn, as private kNN has it: a
+record more, fewer or another moves one vote, since at least K − 1 of the K nearest stay, and ties go by the order of
+the records, which no other record changes. With an estimator each voter is a copy of it, trained on its own share. Who
+lacks a record, or a share, votes for the first class, which depends on no data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.bagging.teachers import ConstantVote, random_states
+from darrm_opt.errors import InvalidInput
+from darrm_opt.release import EnsembleSampler, Sample
+
+
+def check_sampling(sampling: Any, estimator: Any, alone: dict[str, tuple[Any, Any]]) -> None:
+    """Refuse what no account of sampled voters covers; ``alone``: arguments and the only value of each beside it."""
+    if not isinstance(sampling, Sampling):
+        raise InvalidInput("sampling", sampling, "a Sampling, or None")
+    for name, (value, only) in alone.items():
+        if value != only:
+            raise InvalidInput(name, value, f"{only!r} with sampling", "Its voters are made anew for every query.")
+    if sampling.labels > 1:
+        raise InvalidInput("sampling", sampling, "a sample for each prediction: labels = 1")
+    if estimator is None and sampling.scheme in EACH_VOTER:
+        advice = "The nearest neighbours share one sample; give an estimator, which each voter trains on its own."
+        raise InvalidInput("sampling", sampling.scheme, "poisson or without-replacement without an estimator", advice)
+
+
+class SampledVoters:
+    """K voters of one row each time, made of the records of a sample; the records are kept, and never published."""
+
+    def __init__(
+        self, X: NDArray[Any], y: NDArray[np.int64], K: int, sampling: Sampling, estimator: Any, seed: int
+    ) -> None:
+        self._X, self._y, self._K, self._estimator, self._seed = X, y, K, estimator, seed
+        self._sampler = EnsembleSampler(sampling, K, records=len(X))
+
+    @property
+    def sampling(self) -> Sampling:
+        """How records are drawn."""
+        return self._sampler.sampling
+
+    def samples(self, count: int) -> list[Sample]:
+        """Return a fresh sample for each of so many rows."""
+        return [self._sampler.draw() for _ in range(count)]
+
+    def votes(self, sample: Sample, row: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the K votes on a row, numbers of classes."""
+        votes = np.zeros(self._K, dtype=np.int64)
+        if self._estimator is None:
+            drawn = sample.records
+            distances = np.linalg.norm(self._X[drawn] - row, axis=1)
+            nearest = drawn[np.argsort(distances, kind="stable")[: self._K]]
+            votes[: nearest.size] = self._y[nearest]
+            return votes
+        for number, share in enumerate(sample.shares):
+            if share.size:
+                votes[number] = self._trained(share, number).predict(row[None, :])[0]
+        return votes
+
+    def _trained(self, share: NDArray[np.int64], number: int) -> Any:
+        labels = self._y[share]
+        if (labels == labels[0]).all():
+            return ConstantVote(labels[0])  # many classifiers refuse a single class
+        voter = clone(self._estimator)
+        return voter.set_params(**random_states(voter, (self._seed, number, 0))).fit(self._X[share], labels)

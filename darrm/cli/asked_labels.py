@@ -102,7 +102,7 @@ def label_asked(
     """Release ``count`` labels, or as many as are left, into a file; return how many.
 
     A job without an id has that of its output's place. Samples that were drawn when a process ended were charged, and
-    leave so many fewer.
+    leave so many fewer; rounds of queries are charged whole.
 
     Raises:
         InvalidInput: the command failed; the labels up to there are in the log, and the same command goes on.
@@ -110,8 +110,9 @@ def label_asked(
     suffix, classes = check_format(output, "output"), classes_of_votes(mechanism)
     name = release_id or hashlib.sha256(os.path.realpath(output).encode()).hexdigest()[:32]
     vote, sampler = PrivateVote(mechanism, log), EnsembleSampler(sampling, mechanism.K)
-    ids, texts = log.ids, count // sampling.labels
-    texts = min(texts, sum(f"{name}/{query}" in ids for query in range(texts)) + log.left // sampling.labels)
+    ids, texts, charged = log.ids, count // sampling.labels, sampling.among or sampling.labels
+    left = log.left // charged * charged // sampling.labels
+    texts = min(texts, sum(f"{name}/{query}" in ids for query in range(texts)) + left)
     answerer, found = Answerer(command, mechanism.K, mechanism.classes), list[Labels]()
     try:
         with ProgressDisplay("labelling queries", texts) as display:

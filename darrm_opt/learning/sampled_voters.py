@@ -40,13 +40,11 @@ class SampledVoters:
     def __init__(
         self, X: NDArray[Any], y: NDArray[np.int64], K: int, sampling: Sampling, estimator: Any, seed: int
     ) -> None:
-        self._X, self._y, self._K, self._estimator, self._seed = X, y, K, estimator, seed
+        self._made_of = X, y, K, sampling, estimator, seed
         self._sampler = EnsembleSampler(sampling, K, records=len(X))
 
-    @property
-    def sampling(self) -> Sampling:
-        """How records are drawn."""
-        return self._sampler.sampling
+    def __reduce__(self) -> Any:
+        return SampledVoters, self._made_of  # a copy draws for itself
 
     def samples(self, count: int) -> list[Sample]:
         """Return a fresh sample for each of so many rows."""
@@ -54,12 +52,12 @@ class SampledVoters:
 
     def votes(self, sample: Sample, row: NDArray[Any]) -> NDArray[np.int64]:
         """Return the K votes on a row, numbers of classes."""
-        votes = np.zeros(self._K, dtype=np.int64)
-        if self._estimator is None:
+        X, y, K, _, estimator, _ = self._made_of
+        votes = np.zeros(K, dtype=np.int64)
+        if estimator is None:
             drawn = sample.records
-            distances = np.linalg.norm(self._X[drawn] - row, axis=1)
-            nearest = drawn[np.argsort(distances, kind="stable")[: self._K]]
-            votes[: nearest.size] = self._y[nearest]
+            nearest = drawn[np.argsort(np.linalg.norm(X[drawn] - row, axis=1), kind="stable")[:K]]
+            votes[: nearest.size] = y[nearest]
             return votes
         for number, share in enumerate(sample.shares):
             if share.size:
@@ -67,8 +65,9 @@ class SampledVoters:
         return votes
 
     def _trained(self, share: NDArray[np.int64], number: int) -> Any:
-        labels = self._y[share]
+        X, y, _, _, estimator, seed = self._made_of
+        labels = y[share]
         if (labels == labels[0]).all():
             return ConstantVote(labels[0])  # many classifiers refuse a single class
-        voter = clone(self._estimator)
-        return voter.set_params(**random_states(voter, (self._seed, number, 0))).fit(self._X[share], labels)
+        voter = clone(estimator)
+        return voter.set_params(**random_states(voter, (seed, number, 0))).fit(X[share], labels)

@@ -206,7 +206,7 @@ def _label_samples(
     count = log.limit if asked is None else asked
     released = label_asked(ask, labels, mechanism, sampling, log, count, release_id)
     if released < count // sampling.labels * sampling.labels:
-        say("Samples that were drawn when a process ended are spent: the last queries have no label.")
+        say("The last queries have no label: samples that were drawn when a process ended are spent, rounds whole.")
     fields = {"labels": released, "output": labels, "release_log": log_file} | budget_fields(log)
     answer(
         as_json(fields | {"sampling": sampling.record()})

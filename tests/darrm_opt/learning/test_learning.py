@@ -133,8 +133,11 @@ def test_predictions_by_samples_are_planned_and_charged_at_their_price(tmp_path:
             ).fit(X, y)
 
 
+ROUNDS = Sampling(200, scheme="random-allocation", among=10)
+
+
 @pytest.mark.parametrize(
-    "sampling", [RARE, Sampling(200, 20, scheme="without-replacement")], ids=lambda one: one.scheme
+    "sampling", [RARE, Sampling(200, 20, scheme="without-replacement"), ROUNDS], ids=lambda one: one.scheme
 )
 def test_a_record_moves_one_vote_of_the_nearest(sampling: Sampling) -> None:
     X, y = points()
@@ -148,6 +151,21 @@ def test_a_record_moves_one_vote_of_the_nearest(sampling: Sampling) -> None:
                 sample = voters.samples(1)[0] if not both else both[0][0]
                 both.append((sample, voters.votes(sample, X[record])))
             assert np.count_nonzero(both[0][1] != both[1][1]) == (record in both[0][0].records)
+
+
+def test_a_copy_in_the_middle_of_a_round_draws_a_round_of_its_own(tmp_path: Path) -> None:
+    X, y = points()
+    log = tmp_path / "log"
+    model = PrivateVotingClassifier(n_voters=5, epsilon=20.0, queries=30, sampling=ROUNDS, release_log=log).fit(X, y)
+    model.predict(X[:3])
+    assert model.queries_left_ == 20  # a round of ten is charged whole
+    model.predict(X[:7])
+    assert (model.queries_left_, ReleaseLog(log).labels) == (20, 10)
+    model.predict(X[:1])
+    copy.deepcopy(model).predict(X[:1])
+    with pytest.raises(BudgetSpent):
+        copy.deepcopy(model).predict(X[:1])
+    assert model.predict(X[:9]).shape == (9,)
 
 
 def test_voters_without_records_vote_for_the_first_class() -> None:

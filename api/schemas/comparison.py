@@ -157,8 +157,8 @@ Drawn = Annotated[
     Literal["independent", "disjoint"] | Scheme | None,
     Field(
         description="With n and without replacement, how the subsamples are drawn: independent (the default) or "
-        "disjoint. With records, how these are drawn: poisson (the default), without-replacement, each-voter or "
-        "each-voter-with-replacement."
+        "disjoint. With records, how these are drawn: poisson (the default), without-replacement, "
+        "random-allocation, each-voter or each-voter-with-replacement."
     ),
 ]
 """How subsamples or a sample are drawn, which are never both there."""

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
 from api.schemas.accounts import Queries, check_queries
-from api.schemas.fields import AnswerModel, SampledRequest, SamplingAnswer, Voters, described
+from api.schemas.fields import AllocationAnswer, AnswerModel, SampledRequest, SamplingAnswer, Voters, described
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import MAX_CLASSES
@@ -149,7 +149,7 @@ class CostAnswer(AnswerModel):
     )
     delta: FiniteFloat = Field(description="δ at which it is proved [probability].")
     account: str = Field(description="The account that proves it; none where none does.")
-    sampling: SamplingAnswer | None = Field(
+    sampling: SamplingAnswer | AllocationAnswer | None = Field(
         default=None, description="How records are drawn anew for every query; null where all are in every query."
     )
     curve: list[CostPoint] | None = Field(

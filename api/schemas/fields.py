@@ -167,7 +167,8 @@ class SampledRequest(RequestModel):
         str | None,
         Field(
             max_length=100,
-            description="How: poisson (the default), without-replacement, each-voter or each-voter-with-replacement.",
+            description="How: poisson (the default), without-replacement, random-allocation, each-voter or "
+            "each-voter-with-replacement.",
         ),
     ] = None
     neighbours: Annotated[
@@ -180,6 +181,14 @@ class SampledRequest(RequestModel):
     labels: Annotated[int | None, described("Labels that one sample serves: tokens of a text [labels].", minimum=1)] = (
         None
     )
+
+    among: Annotated[
+        int | None,
+        described("Queries in a row among which each record is spread, with random-allocation [releases].", minimum=1),
+    ] = None
+    times: Annotated[
+        int | None, described("In how many of those it is, with random-allocation; by default 1 [releases].", minimum=1)
+    ] = None
 
     def as_sampling(self) -> Sampling | None:
         """Return how records are drawn anew for every query."""
@@ -213,6 +222,13 @@ class SamplingAnswer(AnswerModel):
     records: int = Field(description="Records of which every query has a sample.")
     sample: int | None = Field(description="Records drawn for one query, or by each voter; null where a rate is given.")
     rate: FiniteFloat | None = Field(description="Chance of each record, with poisson; null where a number is given.")
-    scheme: str = Field(description="poisson, without-replacement, each-voter or each-voter-with-replacement.")
+    scheme: str = Field(description="poisson, without-replacement, each-voter, or as asked.")
     neighbours: str = Field(description="add-remove or replace-one.")
     labels: int = Field(description="Labels that one sample serves.")
+
+
+class AllocationAnswer(SamplingAnswer):
+    """How records are drawn anew for every round of queries, each by coins of its own."""
+
+    among: int = Field(description="Queries in a row among which each record is spread.")
+    times: int = Field(description="In how many of those it is.")

@@ -10,7 +10,15 @@ from pydantic import ConfigDict, Field, FiniteFloat
 from api.errors.accepted import ACCEPTED
 from api.errors.problem_details import FieldError
 from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, prior_of
-from api.schemas.fields import AnswerModel, RequestModel, SampledRequest, SamplingAnswer, Voters, described
+from api.schemas.fields import (
+    AllocationAnswer,
+    AnswerModel,
+    RequestModel,
+    SampledRequest,
+    SamplingAnswer,
+    Voters,
+    described,
+)
 from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
@@ -221,7 +229,7 @@ class PluralityOptionsAnswer(AnswerModel):
         "then shares are estimates."
     )
     options: list[PluralityOption] = Field(description="In order of decreasing utility.")
-    sampling: SamplingAnswer | None = Field(
+    sampling: SamplingAnswer | AllocationAnswer | None = Field(
         default=None, description="How records are drawn anew for every query; null where all are in every query."
     )
     verdict: Literal["plain majority", "noisy majority", "none"] = Field(

@@ -24,7 +24,7 @@ DRAW = ("n", "subsample_size", "replacement", "sampling")
 """How the voters' subsamples are drawn, as a request names it."""
 
 
-SAMPLING = ("records", "sample", "sampling", "neighbours", "labels")
+SAMPLING = ("records", "sample", "sampling", "neighbours", "labels", "among", "times")
 """How records are drawn anew for every query, as a request names it."""
 
 
@@ -66,6 +66,8 @@ def sampling_of(argument: dict[str, Any]) -> Sampling | None:
         scheme=given.get("sampling", "poisson"),
         neighbours=given.get("neighbours"),
         labels=given.get("labels", 1),
+        among=given.get("among"),
+        times=given.get("times", 1),
     )
 
 
@@ -73,7 +75,7 @@ def sampling_body(sampling: Sampling | None) -> dict[str, Any]:
     """Return a sampling by a number of records as a request states it: nothing where there is none."""
     if sampling is None:
         return {}
-    if sampling.sample is None:
+    if sampling.sample is None and sampling.among is None:
         raise InvalidInput("sampling", sampling, "a Sampling with a number of records")
     record = sampling.record()
     del record["rate"]

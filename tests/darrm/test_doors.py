@@ -153,6 +153,21 @@ def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient
     assert (read.question.ensemble, read.advice, read.verdict) == (sampling, here.advice, here.verdict)
 
 
+def test_noise_for_random_allocation_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
+    sampling, total = Sampling(500, scheme="random-allocation", among=8), Privacy(2.0, 1e-5)
+    body = {"K": 4, "queries": 8, "total_epsilon": 2.0, "total_delta": 1e-5, "records": 500}
+    words = [word for name, value in body.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    drawn = {"sampling": "random-allocation", "among": 8}
+    told = run_json("cost", "laplace", *words, "--sampling", "random-allocation,among=8")
+    asked = _asked(service, "/v1/cost", {**body, **drawn, "mechanism": "laplace"})
+    assert {name: asked[name] for name in told} == told
+    assert asked["sampling"] == sampling.record()
+    read = client.cost("laplace", 4, 8, total=total, sampling=sampling)
+    assert (read.mechanism.value, read.epsilon) == (told["parameter"], told["epsilon"])
+    refused = service.post("/v1/cost", json={**body, **drawn, "mechanism": "laplace", "sample": 4})
+    assert [error["field"] for error in refused.json()["errors"]] == ["sample"]
+
+
 def test_a_plan_of_private_voters_that_draw_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
     sampling, total = Sampling(1000, 50, scheme="each-voter"), Privacy(3.0, 1e-5)
     drawn = {"records": 1000, "sample": 50, "sampling": "each-voter"}

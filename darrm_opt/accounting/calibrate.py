@@ -21,6 +21,12 @@ FREE_GROWTH = 1.1
 SMOOTH_PROGRESS = 0.1
 """A step that leaves at most this share of the distance from the budget is followed by one through three points."""
 
+NEAR_STEPS, NEAR = 8, 1e-3
+"""Most evaluations of an estimate, three are usual; and the last step, as a share: its error is far smaller."""
+
+MIN_POWER, MAX_POWER = 0.5, 4.0
+"""Powers of the parameter that a cost may follow; about 1 is usual."""
+
 MIN_SHARE = 2.0**-40
 """A parameter below this share of its largest value counts as 0: nothing fits."""
 
@@ -46,6 +52,7 @@ def calibrate(
     guess: float,
     precision: float,
     guess_error: float | None = None,
+    power: float | None = None,
     stop: Callable[[], bool] = never_stop,
 ) -> Calibration[T] | None:
     """Return the largest value found whose cost fits; None if none above `MIN_SHARE` does.
@@ -55,6 +62,7 @@ def calibrate(
 
     ``guess_error``: share by which the guess may be off: steps from it are no larger than the costs say, and no smaller
     than this share. None: nothing is known of the guess, and steps are long until the result is between two values.
+    ``power``: the cost is about proportional to this power of the value, near the guess: steps are as it says.
 
     Guarantees: The value returned was itself evaluated and fits.
     Source: regula falsi between a value that fits and one that does not, by bisection where that is slow.
@@ -67,7 +75,6 @@ def calibrate(
     upper: tuple[float, float] | None = None
     third: tuple[float, float] | None = None  # an end of the interval whose place another value took
     value, aim, nearest = min(guess, most), budget * (1 - precision / 2), math.inf
-    growth = FREE_GROWTH if guess_error is None else 1 + guess_error
     for count in range(MAX_STEPS):
         result, cost = make(value)
         # Only a value that was evaluated and fits is ever returned, so nothing rests on the cost being monotone.
@@ -81,14 +88,10 @@ def calibrate(
             upper = (value, cost)
         if stop():
             break
-        if lower is None:
-            if value < MIN_SHARE * most:
-                break
-            # By the ratio of budget and cost, with a margin, and not to 0 where the cost is infinite.
-            value *= max(0.01, min(0.5, 0.9 * budget / cost) if guess_error is None else budget / cost / growth)
-        elif upper is None:
-            margin = 1.05 if guess_error is None else 1.0
-            value = min(most, value * (min(4.0, max(growth, margin * budget / cost)) if cost > 0 else 4.0))
+        if lower is None and value < MIN_SHARE * most:
+            break
+        if lower is None or upper is None:
+            value = min(most, value * _growth(budget if power is None else aim, cost, guess_error, power))
         elif upper[0] - lower.value <= precision * upper[0]:
             break
         else:
@@ -100,6 +103,44 @@ def calibrate(
                 # A chord may creep along a convex cost: every third step halves the interval instead.
                 value = _next_value(lower, upper, aim, halve=count % 3 == 2)
     return lower
+
+
+def _growth(budget: float, cost: float, guess_error: float | None, power: float | None) -> float:
+    """Return by how much to change a value while all fit, or none does, by the ratio of budget and cost."""
+    if power is not None and 0 < cost < math.inf:
+        return max(0.01, min(4.0, math.pow(budget / cost, 1 / power)))
+    growth = FREE_GROWTH if guess_error is None else 1 + guess_error
+    if cost <= budget:
+        margin = 1.05 if guess_error is None else 1.0
+        return min(4.0, max(growth, margin * budget / cost)) if cost > 0 else 4.0
+    # With a margin, and not to 0 where the cost is infinite.
+    return max(0.01, min(0.5, 0.9 * budget / cost) if guess_error is None else budget / cost / growth)
+
+
+def near_value(
+    cost: Callable[[float], float | None], budget: float, most: float, *, guess: float
+) -> tuple[float, float] | None:
+    """Return about the value whose cost is the budget, and the power of it that costs follow there.
+
+    For a smooth cost, such as an estimate; None where it is not, where no cost is known, or beyond ``most``.
+    """
+    before: tuple[float, float] | None = None
+    value, power = guess, 1.0
+    for _ in range(NEAR_STEPS):
+        spent = cost(value)
+        if spent is None or not 0 < spent < math.inf:
+            return None
+        if before is not None:
+            power = math.log(spent / before[1]) / math.log(value / before[0])
+            if not MIN_POWER < power < MAX_POWER:
+                return None
+        before = value, spent
+        value *= (budget / spent) ** (1 / power)
+        if not MIN_SHARE * most <= value < most or value == before[0]:
+            return None
+        if power != 1.0 and abs(value / before[0] - 1) <= NEAR:
+            return value, power
+    return None
 
 
 def _next_value(lower: Calibration[T], upper: tuple[float, float], aim: float, *, halve: bool) -> float:

@@ -28,12 +28,12 @@ from darrm_opt.accounting.allocation import allocated_accounts, in_most
 from darrm_opt.accounting.bits.recursion import compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.cheapest import evaluate, event_accounts
-from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
+from darrm_opt.accounting.labels.composition import compared_epsilon, composed_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling
-from darrm_opt.errors import TooMuchWork
+from darrm_opt.errors import BackendUnavailable, TooMuchWork
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count_between
 
@@ -68,6 +68,8 @@ class ReleaseBounds:
     laws: Callable[[], LawPairs] | None = None
     # a bound on the power divergences, or None where it follows from ``laws`` or is not known; likewise
     divergence: Callable[[], PowerDivergence | None] | None = None
+    # about that bound, where it takes long: no proof
+    estimate: Callable[[], PowerDivergence | None] | None = None
     # pairs of laws of any votes, for a privacy loss distribution, or None where ``laws`` or ``privacy`` serve; likewise
     any_votes: Callable[[], AnyVotes] | None = None
 
@@ -145,6 +147,22 @@ def cost(
     if sampling is None:
         return cost_of_parts(mechanism.bounds(releases), delta, skip=skip)
     return _sampled_cost(mechanism, releases, delta, sampling, skip)
+
+
+def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> float | None:
+    """Return about what so many releases cost together at δ [nats], no proof; None where no estimate is known."""
+    parts = [
+        (None if bounds.estimate is None else bounds.estimate(), count)
+        for bounds, count in mechanism.bounds(releases)
+        if count
+    ]
+    known = [(estimate, count) for estimate, count in parts if estimate is not None]
+    if not delta or not known or len(known) < len(parts):
+        return None
+    try:
+        return composed_epsilon(known, delta).epsilon
+    except BackendUnavailable:  # an estimate only saves time
+        return None
 
 
 def estimated_shift(mechanism: Accountable, releases: int) -> float | None:

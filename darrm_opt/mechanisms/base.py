@@ -19,8 +19,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.calibrate import Calibration, calibrate
-from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds, cost, estimated_shift, fits, most_releases
+from darrm_opt.accounting.calibrate import Calibration, calibrate, near_value
+from darrm_opt.accounting.cost import (
+    Cost,
+    Parts,
+    Quota,
+    ReleaseBounds,
+    cost,
+    estimated_epsilon,
+    estimated_shift,
+    fits,
+    most_releases,
+)
 from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR
 from darrm_opt.accounting.propose_test_release import VoteBatch
@@ -47,6 +57,9 @@ PRECISION, PURE_PRECISION = 1e-5, 1e-12
 
 MANY_RELEASES, NEAR = 50, 2e-3
 """Releases from which a calibration starts from an estimate, and how far that is from the parameter, as a share."""
+
+FINER = 100.0
+"""How much finer a calibration is where its first value is nearly right, and the second exactly."""
 
 NEAR_STEPS, NEAR_GUESS = 8, 0.1
 """Most estimates, two are usual; and the share by which the first guess may be wrong for one to be enough."""
@@ -345,12 +358,22 @@ class VoteMechanism(ABC):
                     return near.result
                 share = share if near is None else near.value
                 precision = max(precision, SAMPLED_PRECISION)
-        guess_error = None
-        near_value = None if sampling is not None else cls._near(K, classes, total, releases, affected, most)
-        if near_value is not None:
-            share, guess_error = near_value * (1 - NEAR), 2 * NEAR
+        guess_error = power = None
+        nearly = None if sampling is not None else cls._near(K, classes, total, releases, affected, most)
+        if nearly is not None:
+            share, power = nearly
+            if power is None:
+                share, guess_error = share * (1 - NEAR), 2 * NEAR
+            else:
+                precision /= FINER
         found: Calibration[Self] | None = calibrate(
-            make, total.epsilon, most, guess=min(most, share), precision=precision, guess_error=guess_error
+            make,
+            total.epsilon,
+            most,
+            guess=min(most, share),
+            precision=precision,
+            guess_error=guess_error,
+            power=power,
         )
         if found is None:
             accepted = f"a total within which {releases} releases of {cls.name} are proved"
@@ -360,8 +383,13 @@ class VoteMechanism(ABC):
         return found.result
 
     @classmethod
-    def _near(cls, K: int, classes: int, total: Privacy, releases: int, affected: int, most: float) -> float | None:
-        """Return what is nearly the calibrated information of many releases: each account takes longer than this."""
+    def _near(
+        cls, K: int, classes: int, total: Privacy, releases: int, affected: int, most: float
+    ) -> tuple[float, float | None] | None:
+        """Return what is nearly the calibrated information of many releases: each account takes longer than this.
+
+        With the power of it that costs follow there, where that is known.
+        """
         if releases < MANY_RELEASES or not total.delta:
             return None
 
@@ -376,14 +404,21 @@ class VoteMechanism(ABC):
             return None
         # A noisy label shows less of r moved votes than its noisy counts do, whose μ is √2·r/σ.
         value = min(most, 1.25 * whole.result / (math.sqrt(2 * releases) * affected))
+
+        def estimate(information: float) -> float | None:
+            mechanism = cls.of_information(K, classes, information, affected)
+            return estimated_epsilon(mechanism, releases, total.delta)
+
+        if (found := near_value(estimate, total.epsilon, most, guess=value)) is not None:
+            return found
         for step in range(NEAR_STEPS):
             shift = estimated_shift(cls.of_information(K, classes, value, affected), releases)
             if not shift or shift == math.inf:
-                return None
+                break
             last, value = value, min(most, value * whole.result / shift)
             # A first step of less than a tenth leaves next to nothing: an estimate may take a second.
             if abs(value / last - 1) <= (NEAR / 20 if step else NEAR_GUESS):
-                return value
+                return value, None
         return None
 
     @property

@@ -18,9 +18,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from darrm_opt.accounting.calibrate import calibrate
-from darrm_opt.accounting.cost import Parts, ReleaseBounds
-from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
+from darrm_opt.accounting.calibrate import calibrate, near_value
+from darrm_opt.accounting.cost import Parts, ReleaseBounds, estimated_epsilon
+from darrm_opt.accounting.labels.lattice_cells import LatticeNoise, lattice_label_estimate
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.sampled_cells import check_of_any_votes, label_of_any_votes, sampled_cells
 from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases
@@ -29,7 +29,7 @@ from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.base import PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
+from darrm_opt.mechanisms.base import FINER, PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
 from darrm_opt.mechanisms.vote_noise import (
     GaussianNoise,
     LaplaceNoise,
@@ -229,13 +229,18 @@ class NoisyMaximum(VoteMechanism):
         divergence, of_any = partial(self._divergence, "label", self.sigma), None
         if laws is None:
             of_any = partial(label_of_any_votes, self.sigma, self.classes, self.affected)
-        label = ReleaseBounds(laws=laws, divergence=divergence, any_votes=of_any)
+        estimate = None
+        if self.classes > 2 and self.affected == 1 and self.sigma >= MIN_DISCRETE_SIGMA:
+            estimate = partial(lattice_label_estimate, self.sigma)
+        label = ReleaseBounds(laws=laws, divergence=divergence, estimate=estimate, any_votes=of_any)
         if laws is not None and self.sigma >= FEW_VOTERS * self.K:
             label = ReleaseBounds(laws=laws)  # of these votes, and not of any: tighter, and sooner known
         if self.check_sigma is None:
             return [(label, labels)]
+        divergence = partial(self._divergence, "check", self.check_sigma)
         check = ReleaseBounds(
-            divergence=partial(self._divergence, "check", self.check_sigma),
+            divergence=divergence,
+            estimate=divergence,
             any_votes=partial(check_of_any_votes, self.check_sigma, self.affected),
         )
         return [(label, labels), (check, releases)]
@@ -430,10 +435,10 @@ def calibrated_check(
     ``ratio``: σ₁/σ, noise of a check over that of a label. ``cap``: most labels; None: as many as queries.
     """
 
-    def make(inverse: float) -> tuple[NoisyMaximum, float]:
+    def checked_maximum(inverse: float) -> NoisyMaximum:
         noisiest = NoisyMaximum.limits[1] * min(1.0, 1 / ratio)
         sigma = max(min(1 / inverse, noisiest), MIN_DISCRETE_SIGMA, MIN_DISCRETE_SIGMA / ratio)
-        checked = NoisyMaximum(
+        return NoisyMaximum(
             K,
             classes,
             sigma,
@@ -442,11 +447,19 @@ def calibrated_check(
             affected=affected,
             cap=cap,
         )
-        return checked, checked.epsilon(queries, total.delta)
+
+    def make(inverse: float) -> tuple[NoisyMaximum, float]:
+        mechanism = checked_maximum(inverse)
+        return mechanism, mechanism.epsilon(queries, total.delta)
+
+    def estimate(inverse: float) -> float | None:
+        return estimated_epsilon(checked_maximum(inverse), queries, total.delta)
 
     most = min(1.0, ratio) / MIN_DISCRETE_SIGMA
     guess = min(most, total.epsilon / (5 * affected * math.sqrt(queries)))
-    found = calibrate(make, total.epsilon, most, guess=guess, precision=precision)
+    guess, power = near_value(estimate, total.epsilon, most, guess=guess) or (guess, None)
+    precision /= FINER if power else 1.0
+    found = calibrate(make, total.epsilon, most, guess=guess, precision=precision, power=power)
     if found is None:
         raise InvalidInput("epsilon", total.epsilon, f"a total within which {queries} checks are proved")
     return found.result

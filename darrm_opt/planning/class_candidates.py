@@ -126,7 +126,7 @@ def checked(question: Question) -> Option:
     K, classes, total, affected = question.K, question.classes, question.total, question.affected
     queries, law = question.queries, question.vote_law
     try:
-        sigma = NoisyMaximum.calibrated(K, classes, total, queries, affected=affected, precision=CHECK_PRECISION).sigma
+        sigma = NoisyMaximum.calibrated(K, classes, total, queries, affected=affected).sigma
     except InvalidInput:
         return Option.unfit(CONFIDENT, question, NOTHING_FITS)
     # A label costs 2/σ² and a check 1/σ₁² of the same variance, nearly: a proposal, which the account then proves.

@@ -14,7 +14,7 @@ labels cost".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,6 +65,15 @@ class PowerDivergence:
         """Return the bound by the Gaussian mechanism at orders where it is one; inf elsewhere."""
         counts = gaussian_divergence(self.shift, orders)
         return np.asarray(np.where(self.within_gaussian | (orders >= 1), counts, np.inf))
+
+    def scaled(self, factor: float) -> PowerDivergence:
+        """Return about that where a record moves counts by ``factor`` times as many standard deviations: no bound."""
+        return replace(
+            self,
+            orders=0.5 + (self.orders - 0.5) / factor,
+            values=self.values * factor**2,
+            shift=self.shift * factor,
+        )
 
     def renyi(self, orders: Array) -> Array:
         """Return upper bounds on the Rényi divergences D_a [nats] at orders a > 1, shape as given."""

@@ -7,7 +7,7 @@ import math
 import pytest
 from support.refusals import refused
 
-from darrm_opt.accounting.calibrate import calibrate
+from darrm_opt.accounting.calibrate import calibrate, near_value
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
 from darrm_opt.accounting.quota import epsilon_each, most_queries
 from darrm_opt.errors import DeltaTooSmall
@@ -33,6 +33,27 @@ def test_a_guess_that_is_nearly_right_is_not_left_far_behind() -> None:
     assert found is not None
     assert 1 - 1e-6 <= found.cost <= 1
     assert min(asked) > 0.98
+
+
+def test_a_cost_that_follows_a_power_is_met_in_three_steps() -> None:
+    asked: list[float] = []
+
+    def make(value: float) -> tuple[None, float]:
+        asked.append(value)
+        return None, 1.0003 * value**1.1 * (1 + 0.01 * value)
+
+    near = near_value(lambda value: value**1.1 * (1 + 0.01 * value), 1.0, 9.0, guess=0.5)
+    assert near is not None
+    value, power = near
+    found = calibrate(make, 1.0, 9.0, guess=value, precision=1e-7, power=power)
+    assert found is not None
+    assert 1 - 1e-7 <= found.cost <= 1
+    assert len(asked) <= 3
+
+
+def test_no_value_is_near_where_an_estimate_is_none_or_jumps() -> None:
+    for cost in (lambda _: None, lambda value: 2.0 + (value > 0.6), lambda _: math.inf, lambda value: value * 1e-30):
+        assert near_value(cost, 1.0, 9.0, guess=0.5) is None
 
 
 @pytest.mark.parametrize("budget", [Privacy(1.0, 1e-5), Privacy(11.6, 0.03), Privacy(1e-6, 1e-9), Privacy(200.0, 0.5)])

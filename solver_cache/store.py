@@ -70,13 +70,6 @@ class Store(Protocol):
             CacheError: the place cannot be written; nothing was changed. A `ReadOnlyCache` if it is opened so.
         """
 
-    def put_all(self, rows: Sequence[Row]) -> None:
-        """Keep those of many rows under whose key none is there, of equal keys the first one, in one transaction.
-
-        Raises:
-            CacheError: as `put`.
-        """
-
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         """Claim keys whose answers are to be solved, all that can be had; in a database in one transaction.
 
@@ -202,9 +195,6 @@ class NoStore:
     def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — the protocol's argument
         """Return ``row``, kept nowhere, whatever it is ``replacing``."""
         return row
-
-    def put_all(self, rows: Sequence[Row]) -> None:
-        """Do nothing."""
 
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         """Claim ``keys`` for ``owner`` and ``lease_seconds``, in this process; return what became of each."""

@@ -98,11 +98,6 @@ class DatabaseStore:
             own_rows = {row.key: row for row in rows if row.key in own_keys}
             return own_rows | self._put_all(connection, [*own_rows.values()])
 
-    def put_all(self, rows: Sequence[Row]) -> None:
-        """Keep rows as `solver_cache.store.Store.put_all` says."""
-        with self._database.writing() as connection:
-            self._put_all(connection, [*{row.key: row for row in reversed(rows)}.values()])
-
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
         """Hold claims for longer as `solver_cache.store.Store.renew_claims` says."""
         check_lease(owner, lease_seconds)

@@ -11,8 +11,8 @@ from support.paths import ROOT
 MAX_FILES = 36
 """Files of the product that one request enters in the process that serves; those of its solver process not counted."""
 
-MAX_MOVES = 200
-"""Calls from a file of the product into another, without the resumptions of coroutines: 157 to 167."""
+MAX_MOVES = 240
+"""Calls from a file of the product into another, without the resumptions of coroutines: 157 to 180, as workers wake."""
 
 PROGRAM = """
 import json, sys, threading

@@ -106,12 +106,15 @@ function present(answer, body) {
   const cells = answer.table.slice(0, MAX_ROWS).map(({ counts, probabilities }) => [counts.map((row) => row.join(" ")).join(" | "), ...probabilities.map((p) => plain(p))]);
   const more = answer.table.length - cells.length;
   const picture = drawing(answer);
+  const others = Object.entries(answer.utilities ?? {}).map(([name, value]) => [name.replaceAll("_", " "), percent(value, 2)]);
+  const compared = "What else is released at the same privacy";
   byId("group-answer").replaceChildren(
     make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
       make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
     )),
     ...(picture ? [picture] : []),
     make("p", { class: "about" }, `${caption}; other orders of the classes follow by symmetry.${more > 0 ? ` ${count(more, "row")} more are in the API’s answer.` : ""}`),
+    ...(others.length ? [scrolling(compared, table(compared, ["Mechanism", "Right"], [["the table", percent(utility, 2)], ...others]))] : []),
     make("details", {}, make("summary", {}, "The table"), scrolling(caption, table(caption, heads, cells))),
     make("p", { class: "about" }, "As a file, which ", make("code", {}, "darrm label"), ", ", make("code", {}, "verify"), " and ", make("code", {}, "statement"), " read:"),
     make("pre", { tabindex: "0", role: "region", "aria-label": "The command" }, command(body)),

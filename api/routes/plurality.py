@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import Request, Response
 
 from api.middleware.response_bodies import EncodedAnswer, permanent_response
@@ -27,7 +29,7 @@ from api.schemas.plurality import (
 )
 from api.service.work_limits import ACCOUNT_TIMES, check_voters
 from darrm_opt.answers.plurality import (
-    group_seconds,
+    group_answer_seconds,
     group_spec,
     options_argument,
     options_seconds,
@@ -124,8 +126,10 @@ async def post_table(params: TableRequest, request: Request, service: Service) -
         "time_limit": service.settings.max_work_seconds,
     }
     is_stored = bool(await service.run_in_reader(service.store.present, {group_spec(argument).key}))
-    seconds = STORED_SECONDS if is_stored else await service.run_in_thread(group_seconds, problem)
-    return await respond(request, service, "table", argument, seconds, params)
+    if not is_stored:  # a table that somebody made on purpose is an answer like others
+        params.refuse_what_has_another_answer(problem, goal)
+    seconds = await service.run_in_thread(partial(group_answer_seconds, problem, stored=is_stored))
+    return await respond(request, service, "table", argument, max(seconds, STORED_SECONDS), params)
 
 
 @router.get(

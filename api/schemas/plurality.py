@@ -24,9 +24,9 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior
-from darrm_opt.problem import Privacy
-from darrm_opt.tables.group_solver import AnyGroupObjective, as_group_objective
-from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.tables.group_solver import AnyGroupObjective, GroupObjective, as_group_objective
+from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup, simplest_problem
 from darrm_opt.tables.priors import is_class_prior
 
 MAX_RULE_QUERIES = 10**6
@@ -321,6 +321,23 @@ class TableRequest(RequestModel):
                 raise FieldError(f"groups.{place}", err) from err
         return GroupProblem(self.classes, groups, target, self.affected, abstention=self.abstention)
 
+    def refuse_what_has_another_answer(self, problem: GroupProblem, goal: AnyGroupObjective) -> None:
+        """Refuse voters that are all alike, and count alike, where their answer is a γ or a rule."""
+        if not isinstance(goal, GroupObjective) or goal.weights is not None:
+            return
+        simplest = simplest_problem(
+            problem.groups,
+            problem.target,
+            classes=problem.classes,
+            affected=problem.affected,
+            abstention=problem.abstention,
+        )
+        if not isinstance(simplest, GroupProblem):
+            path, answer = ("gamma", "a γ") if isinstance(simplest, Problem) else ("plurality", "a rule")
+            accepted = "voters that are not alike, or private ones among more than two classes"
+            advice = f"The answer for {simplest.K} voters that are alike is {answer}: ask POST /v1/{path}."
+            raise FieldError("groups", InvalidInput("groups", "; ".join(map(str, problem.groups)), accepted, advice))
+
 
 class GroupAnswer(AnswerModel):
     """A group, in canonical numbers."""
@@ -359,6 +376,11 @@ class TableDesignAnswer(AnswerModel):
     utility: FiniteFloat = Field(description="Pr[right] − price·Pr[wrong] of the table.")
     upper_bound: FiniteFloat = Field(description="No private table has a larger utility; proved.")
     gap: FiniteFloat = Field(description="upper_bound − utility.")
+    utilities: dict[str, FiniteFloat] = Field(
+        default={},
+        description="Utility of each mechanism at the same privacy, the most useful first; empty where a comparison "
+        "takes long, and in the answer to an id.",
+    )
     status: str = Field(description="How the solve ended.")
     table: list[CountsAnswer] = Field(description="One of each orbit under renaming the classes.")
     certificate: dict[str, Any] = Field(description="The margin, the error that it covers, and the worst corner.")

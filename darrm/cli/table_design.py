@@ -22,7 +22,7 @@ DEFAULT_OBJECTIVE = "dirichlet(1)"
 MAX_ROWS = 40
 """Vote counts that the text shows; --json has them all."""
 
-QUICK = 1.0
+QUICK = 0.5
 """Expected seconds of a solve up to which the mechanisms that people use are shown beside it."""
 
 LONG = 60.0
@@ -124,7 +124,7 @@ def _show_groups(
     problem: GroupProblem, design: DesignOptions, table: TableOptions, output: str | None, *, json: bool
 ) -> None:
     from darrm.cli.files import write_json
-    from darrm_opt.answers.plurality import MAX_GROUP_VOTERS, group_seconds
+    from darrm_opt.answers.plurality import MAX_GROUP_VOTERS, group_seconds, shown_baselines
     from darrm_opt.tables.group_record import solution_json, solution_record
 
     objective = _objective(design, table, problem)
@@ -135,20 +135,14 @@ def _show_groups(
         solution = _solved_groups(problem, objective, design, limit, seconds)
     if output is not None:
         write_json(output, solution_record(solution))
-    baselines = _baselines(problem, objective) if seconds <= QUICK else ()
+    with ProgressDisplay("comparing mechanisms"):
+        baselines = shown_baselines(problem, objective, QUICK)
     if json:
         utilities = {one.name: one.utility for one in baselines}
         answer(as_json(solution_json(solution) | ({"utilities": utilities} if baselines else {})))
     else:
         answer(_text(solution, baselines))
     end(exit_code_of(solution.status))
-
-
-def _baselines(problem: GroupProblem, objective: Any) -> tuple[GroupBaseline, ...]:
-    from darrm_opt.planning.group_baselines import group_baselines
-
-    with ProgressDisplay("comparing mechanisms"):
-        return group_baselines(problem, objective)
 
 
 def _say_if_long(seconds: float, limit: Any) -> None:

@@ -12,6 +12,7 @@ from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.baselines import compare_mechanisms
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
+from darrm_opt.planning.group_baselines import GroupBaseline, group_baselines
 from darrm_opt.planning.votes import SAMPLED_NUMBERS
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.corners import check_reach, corner_count, key_count
@@ -23,7 +24,7 @@ from darrm_opt.tables.group_record import (
     solution_json,
     solution_record,
 )
-from darrm_opt.tables.group_solver import MAX_CELLS, solve_groups
+from darrm_opt.tables.group_solver import MAX_CELLS, AnyGroupObjective, solve_groups
 from darrm_opt.tables.group_table import problem_from_record as group_problem
 from darrm_opt.tables.group_table import table_from_record
 from darrm_opt.tables.groups import GroupProblem
@@ -223,16 +224,22 @@ def recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
 MAX_GROUP_VOTERS = 200
 """Most voters, of all groups, whose corners are counted before a service answers."""
 
-SWEEPS, LOSS_SECONDS, LAW_SECONDS, KEY_SECONDS, GROUP_CELLS_CUBED_SECONDS = 40, 8e-9, 1.6e-7, 1.5e-8, 4e-8
-"""Sweeps of a solve; and its time [s] over the losses that one computes, the probabilities in the corners' laws, the
-digits of the keys by which these are listed, and the cube of the table's cells, which the programs take."""
+MAX_SWEEPS, CELLS_PER_SWEEP = 40, 6
+"""Sweeps of a solve: two, and one more for so many cells; at most so many."""
 
-ROUND_SECONDS, VOTER_SECONDS = 4e-3, 4e-4
-"""What a round takes beside its sweep, and for each voter whose laws it makes [s]."""
+SETUP_SECONDS, SWEEP_SECONDS, VOTER_SECONDS, LOSS_SECONDS = 2e-3, 1.5e-3, 2e-4, 6e-9
+"""Time [s] of a solve and of a sweep whatever the size; of a sweep for each voter, and for each loss that it takes."""
+
+LAW_SECONDS, KEY_SECONDS, GROUP_CELLS_CUBED_SECONDS = 1.6e-7, 1.5e-8, 1.2e-8
+"""Time [s] of a solve over the probabilities in the corners' laws, the digits of the keys by which these are listed,
+and the cube of the table's cells, which the programs take."""
 
 
 def group_seconds(problem: GroupProblem) -> float:
-    """Return about how long a design takes [s], within a factor of about three; refuse what is out of reach."""
+    """Return about how long a design takes [s]; refuse what is out of reach.
+
+    Of 60 random problems 56 take a third of it to three times as long, and 59 within a factor of five.
+    """
     if problem.K > MAX_GROUP_VOTERS:
         raise InvalidInput("groups", f"{problem.K} voters", f"at most {MAX_GROUP_VOTERS} voters in all groups")
     cells = len(problem.cells.owners)
@@ -240,8 +247,31 @@ def group_seconds(problem: GroupProblem) -> float:
         raise InvalidInput("groups", f"{cells:,} cells", f"at most {MAX_CELLS:,} cells of a table")
     laws, keys = check_reach(problem), key_count(problem)
     losses = corner_count(problem, swept=True) * problem.outputs
-    rounds = SWEEPS * (ROUND_SECONDS + VOTER_SECONDS * problem.K + LOSS_SECONDS * losses)
-    return LAW_SECONDS * laws + KEY_SECONDS * keys + rounds + GROUP_CELLS_CUBED_SECONDS * cells**3
+    sweeps = min(MAX_SWEEPS, 2 + cells / CELLS_PER_SWEEP)
+    swept = sweeps * (SWEEP_SECONDS + VOTER_SECONDS * problem.K + LOSS_SECONDS * losses)
+    return SETUP_SECONDS + LAW_SECONDS * laws + KEY_SECONDS * keys + swept + GROUP_CELLS_CUBED_SECONDS * cells**3
+
+
+MAX_COMPARED_SECONDS = 0.15
+"""Expected seconds of a solve up to which an answer compares its table with the mechanisms that people use."""
+
+COMPARISON_SECONDS, COMPARISON_SOLVES = 0.1, 6
+"""About how long that comparison takes [s], and how many solves more."""
+
+
+def shown_baselines(
+    problem: GroupProblem, objective: AnyGroupObjective, most: float = MAX_COMPARED_SECONDS
+) -> tuple[GroupBaseline, ...]:
+    """Return what else people release at the same privacy, the best first; nothing where a solve takes ``most`` [s]."""
+    quick = problem.K <= MAX_GROUP_VOTERS and group_seconds(problem) <= most
+    return group_baselines(problem, objective) if quick else ()
+
+
+def group_answer_seconds(problem: GroupProblem, *, stored: bool) -> float:
+    """Return about how long the answer of `design_groups` takes [s]; refuse what is out of reach."""
+    solve = group_seconds(problem)
+    others = COMPARISON_SECONDS + COMPARISON_SOLVES * solve if solve <= MAX_COMPARED_SECONDS else 0.0
+    return others + (0.0 if stored else solve)
 
 
 def design_groups(argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -254,15 +284,16 @@ def design_groups(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         name = err.argument if err.argument == "weights" else "objective"
         raise InvalidInput(name, argument.get(name), err.accepted, err.advice) from err
     (known,) = argument.get("known", [None])
+    others = {"utilities": {one.name: one.utility for one in shown_baselines(spec.problem, spec.objective)}}
     if known is not None:
-        return {**_shown_groups(known), "doubts": [""]}
+        return {**_shown_groups(known), **others, "doubts": [""]}
     solution = solve_groups(spec.problem, spec.objective, time_limit=argument["time_limit"])
     record, doubt = solution_record(solution), ""
     try:
         reprove_groups(read_groups(record), spec)
     except (ReproofFailed, NotPrivate) as err:
         doubt = str(err)
-    return {**solution_json(solution), "rule": record, "doubts": [doubt]}
+    return {**solution_json(solution), **others, "rule": record, "doubts": [doubt]}
 
 
 def group_spec(argument: dict[str, Any]) -> GroupSpec:

@@ -14,6 +14,7 @@ from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.answers.library_types import group_solution_of
 from darrm_opt.answers.plurality import group_seconds, plurality_seconds, verify_group_answer
 from darrm_opt.errors import VerificationFailed
+from darrm_opt.planning.group_baselines import group_baselines
 from darrm_opt.tables.group_solver import as_group_objective, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.problem import PluralityProblem
@@ -28,7 +29,7 @@ PROBLEM = GroupProblem(3, [group_of(2, 0.1), group_of(2, 0.5)], Privacy(0.6))
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0))) as opened:
+    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0, short_seconds=10))) as opened:
         yield opened
 
 
@@ -37,6 +38,7 @@ def test_the_answer_is_that_of_the_core_and_is_proved_again(client: TestClient) 
     expected = solve_groups(PROBLEM)
     assert told["utility"] == pytest.approx(expected.utility, abs=1e-12)
     assert told["rule"]["values"] == expected.table.values.tolist()
+    assert told["utilities"] == {one.name: one.utility for one in group_baselines(PROBLEM)}
     assert verify_group_answer(told, PROBLEM) == told
     read = group_solution_of(told, as_group_objective("dirichlet(1)"))
     assert (read.problem, read.status, read.certificate) == (PROBLEM, expected.status, expected.certificate)
@@ -78,6 +80,22 @@ def test_what_is_no_question_is_refused_by_name(client: TestClient, change: dict
     answer = client.post("/v1/table", json={**ASKED, **change})
     assert answer.status_code == 422, answer.text
     assert field in answer.text
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"classes": 2, "groups": [{"K": 5, "epsilon": 0.3}]}, "/v1/gamma"),
+        ({"classes": 2, "groups": [{"K": 5, "epsilon": 0.3}, {"K": 2, "epsilon": 0.3, "weight": 1}]}, "/v1/gamma"),
+        ({"groups": [{"K": 5, "epsilon": "inf"}], "affected": 1}, "/v1/plurality"),
+    ],
+)
+def test_voters_that_are_alike_have_one_answer_elsewhere(client: TestClient, change: dict[str, Any], path: str) -> None:
+    answer = client.post("/v1/table", json={**ASKED, **change})
+    assert answer.status_code == 422
+    assert path in answer.text
+    weighted = {**change, "groups": [{"K": 2, "epsilon": 0.3}, {"K": 2, "epsilon": 0.3, "weight": 2}]}
+    assert client.post("/v1/table", json={**ASKED, **weighted}).status_code == 200
 
 
 def test_time_is_known_before_and_what_is_too_large_is_refused() -> None:

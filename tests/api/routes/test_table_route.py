@@ -29,7 +29,9 @@ PROBLEM = GroupProblem(3, [group_of(2, 0.1), group_of(2, 0.5)], Privacy(0.6))
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0, short_seconds=10))) as opened:
+    with TestClient(
+        create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0, short_seconds=10))
+    ) as opened:
         yield opened
 
 

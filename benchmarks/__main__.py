@@ -1,6 +1,6 @@
 """``python -m benchmarks [SUITE …]``: measure, print progress, write the table.
 
-``precompute``, ``kernel`` and ``--scan`` have tables of their own.
+``precompute``, ``kernel``, ``limits`` and ``--scan`` have tables of their own.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
         from benchmarks.kernel import main as kernel
 
         kernel(words[1:])
+        return
+    if words[:1] == ["limits"]:
+        from benchmarks.limits import main as limits
+
+        limits(words[1:])
         return
     if words[:1] == ["--scan"]:
         from benchmarks.scan import main as scan

@@ -2,7 +2,8 @@
 
 Each of a few searches of the design, and the recursion on bits, runs by the compiled kernel and by NumPy
 (``DARRM_KERNEL``) on the same γ; times are processor time, so that a busy machine matters less, and the least of the
-turns. What is wanted is the ratio.
+turns. What is wanted is the ratio. The limit is what the operations of one pass over the rows, or the bytes of the
+table that is made, take at the rates of `limits`; beside it stands how many times as long the kernel takes.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import math
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.limits import byte_rate, operation_rate, processor_seconds, sweep_operations
 
 if TYPE_CHECKING:
     from darrm_opt import NoiseFunction, Problem
@@ -35,6 +39,7 @@ class KernelRow:
     compiled: float
     numpy: float
     wanted: float
+    limit: float | None  # None: not stated
 
     @property
     def ratio(self) -> float:
@@ -48,11 +53,13 @@ class KernelRow:
 
     def __str__(self) -> str:
         times = f"{1e3 * self.compiled:.3g} ms | {1e3 * self.numpy:.3g} ms"
-        return f"| {self.name} | {times} | {self.ratio:.3g}× | ≥ {self.wanted:g}× | {'yes' if self.met else '**no**'} |"
+        limit = "" if self.limit is None else f"{1e3 * self.limit:.2g} ms, {self.compiled / self.limit:.3g}×"
+        met = "yes" if self.met else "**no**"
+        return f"| {self.name} | {times} | {self.ratio:.3g}× | ≥ {self.wanted:g}× | {met} | {limit} |"
 
 
-def searches() -> Iterator[tuple[str, float, Callable[[], Any]]]:
-    """Yield searches: the name, the ratio that is wanted, and a call that makes one."""
+def searches() -> Iterator[tuple[str, float, Callable[[], Any], float | None]]:
+    """Yield searches: the name, the ratio that is wanted, a call that makes one, and its limit [s]."""
     from darrm_opt import Problem
     from darrm_opt.accounting.bits.recursion import compose_bits
     from darrm_opt.accounting.bits.region import outer_region
@@ -63,17 +70,19 @@ def searches() -> Iterator[tuple[str, float, Callable[[], Any]]]:
     for K, Delta, wanted in ((11, 1e-5, 10), (35, 1e-5, 10), (101, 1e-5, 10), (101, 0.2, 20), (301, 1e-5, 5)):
         problem = Problem.from_allowance(K, 3, 0.1, Delta, delta=None if Delta < 0.1 else 0.1)
         constraint, noise = PrivacyConstraint.of(problem), _not_monotone(problem)
-        yield f"proof, K={K}, Δ={Delta:g}", wanted, partial(worst_case, noise, constraint)
+        limit = sweep_operations(K) / operation_rate()
+        yield f"proof, K={K}, Δ={Delta:g}", wanted, partial(worst_case, noise, constraint), limit
     problem = Problem.from_allowance(1001, 3, 0.1, 1e-6)
     wide, rough = PrivacyConstraint.of(problem), _not_monotone(problem)
     near_faces = partial(worst_case_near_faces, rough, wide, above=wide.limit - 1e-6, most=6000)
-    yield "cuts near the faces, K=1001", 20, near_faces
+    yield "cuts near the faces, K=1001", 20, near_faces, sweep_operations(1001, width=0) / operation_rate()
     small = PrivacyConstraint.of(Problem.from_allowance(11, 3, 0.1, 1e-5))
     family = binding_family(small)
-    yield "rows to start from, K=11", 5, partial(small.rows, family)
+    limit = len(family) * small.entries * np.dtype(np.float64).itemsize / byte_rate()
+    yield "rows to start from, K=11", 5, partial(small.rows, family), limit
     lines = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0]
     region = outer_region([math.exp(line) for line in lines], [0.12 * math.exp(-3 * line) for line in lines])
-    yield "recursion on bits, 100 releases", 4, partial(compose_bits, [(region, 100)], points=8001)
+    yield "recursion on bits, 100 releases", 4, partial(compose_bits, [(region, 100)], points=8001), None
 
 
 def _not_monotone(problem: Problem) -> NoiseFunction:
@@ -89,24 +98,15 @@ def measure(turns: int) -> Iterator[KernelRow]:
     """Yield the rows of the table."""
     from darrm_opt.design.kernel.library import kernel
 
-    for name, wanted, search in searches():
+    for name, wanted, search, limit in searches():
         best_times: dict[str, float] = {}
         for _ in range(turns):
             for path in ("c", "numpy"):
                 os.environ["DARRM_KERNEL"] = path
                 kernel.cache_clear()
                 search()
-                best_times[path] = min(best_times.get(path, 1e9), _seconds(search))
-        yield KernelRow(name, best_times["c"], best_times["numpy"], wanted)
-
-
-def _seconds(search: Callable[[], Any]) -> float:
-    """Return the processor time of one call [s]."""
-    calls, start = 0, time.process_time()
-    while (seconds := time.process_time() - start) < SECONDS_PER_TURN or calls == 0:
-        search()
-        calls += 1
-    return seconds / calls
+                best_times[path] = min(best_times.get(path, 1e9), processor_seconds(search, SECONDS_PER_TURN))
+        yield KernelRow(name, best_times["c"], best_times["numpy"], wanted, limit)
 
 
 def main(words: list[str] | None = None) -> None:
@@ -118,7 +118,10 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, help="write there instead of benchmarks/results.md")
     options = parser.parse_args(words)
     load, rows = os.getloadavg()[0], []
-    lines = ["| search | compiled | NumPy | ratio | wanted | met |", "|---|--:|--:|--:|--:|---|"]
+    lines = [
+        "| search | compiled | NumPy | ratio | wanted | met | limit, times as long |",
+        "|---|--:|--:|--:|--:|---|--:|",
+    ]
     for row in measure(options.turns):
         rows.append(row)
         lines.append(f"{row}")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import pytest
 from support.kernels import HAS_KERNEL
 
+from benchmarks import limits
 from benchmarks.__main__ import main
 from benchmarks.cases import SUITES, Case, Command, Job, Profile, Solve, Total, Wanted, all_cases
 from benchmarks.judge import checks, failures, ratios
+from benchmarks.limits import published_method, sweep_operations
 from benchmarks.measure import Failure, Measurement, Outcome, measure
 from benchmarks.report import RESULTS, merged, section
 from benchmarks.run import Budget, Result, run
 from benchmarks.scan import points
+from darrm_opt import Problem, solve
 
 TINY = Solve(5, 2, 1e-5)
 LONG = 3600.0
@@ -387,22 +391,51 @@ def test_the_kernel_is_measured_beside_numpy(
     seen = []
     monkeypatch.setenv("DARRM_KERNEL", "auto")  # restored afterwards
     monkeypatch.setattr(kernel, "SECONDS_PER_TURN", 0.0)
-    monkeypatch.setattr(kernel, "searches", lambda: iter([("nothing", wanted, lambda: seen.append(library.kernel()))]))
-    monkeypatch.setattr(kernel, "_seconds", lambda search: 1.0 if search() is None else 0.0)
+    monkeypatch.setattr(
+        kernel, "searches", lambda: iter([("nothing", wanted, lambda: seen.append(library.kernel()), 0.5)])
+    )
+    monkeypatch.setattr(kernel, "processor_seconds", lambda search, _: 1.0 if search() is None else 0.0)
     with pytest.raises(SystemExit) as ended:
         main(["kernel", "--turns", "2", "--output", str(tmp_path / "results.md")])
     library.kernel.cache_clear()
     assert bool(ended.value.code) == bool(code)
     assert [found is None for found in seen] == [False, False, True, True] * 2  # once before it is timed
     text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert f"| nothing | 1e+03 ms | 1e+03 ms | 1× | ≥ {wanted:g}× | {'**no**' if code else 'yes'} |" in text
+    assert (
+        f"| nothing | 1e+03 ms | 1e+03 ms | 1× | ≥ {wanted:g}× | {'**no**' if code else 'yes'} | 5e+02 ms, 2× |" in text
+    )
 
 
 def test_every_search_that_is_measured_runs() -> None:
     from benchmarks.kernel import searches
 
-    names = [what for what, _, search in itertools.islice(searches(), 2) if search() is not None]
+    names = [what for what, _, search, _ in itertools.islice(searches(), 2) if search() is not None]
     assert names == ["proof, K=11, Δ=1e-05", "proof, K=35, Δ=1e-05"]
+
+
+def test_a_sweep_is_counted_entry_by_entry() -> None:
+    for K in (5, 8):
+        rows = [(nx, ny) for nx in range(K + 1) for ny in range(nx + 1) if nx + ny <= K]
+        assert sweep_operations(K) == 5 * sum(K - nx - ny + 1 for nx, ny in rows)
+        assert sweep_operations(K, width=0) == 5 * sum(K - nx + 1 for nx, ny in rows if ny == 0)
+
+
+def test_the_published_method_finds_the_same_gamma() -> None:
+    problem = Problem.from_allowance(5, 2, 0.1, 1e-3)
+    assert published_method(problem) == pytest.approx(solve(problem).gamma[3:], abs=1e-6)
+
+
+def test_limits_stand_beside_the_other_suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DESIGNS", ((5, 2.0, 0.0, True, True), (7, 2.0, 0.0, False, False)))
+    monkeypatch.setattr(limits, "processor_seconds", lambda _: 0.5)
+    for rate in ("operation_rate", "byte_rate"):
+        monkeypatch.setattr(limits, rate, lambda: 1e3)
+    main(["limits", "--turns", "1", "--output", str(tmp_path / "results.md")])
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert re.search(
+        r"^\| K=5, Δ=0, m=2 \| 500 ms \| 170 ms \| 2.94× \| 500 ms, 1× \| 500 ms, 1× \|$", text, re.MULTILINE
+    )
+    assert re.search(r"^\| K=7, Δ=0, m=2 \| .*× \|  \|  \|$", text, re.MULTILINE)
 
 
 def test_every_point_of_the_scan_is_a_problem() -> None:

@@ -93,10 +93,12 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
     # must do, and a single stage bounds what is lost.
     if not is_expensive(problem):
         exact = Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0)
-        if problem.K <= MAX_COMPLETE_K:
-            return (exact,)
-        later = _spread_stage(problem, LATER_GAP, complete=True, step=0.5, slack=0.02 * LATER_GAP)
-        return (exact._replace(later=later),)
+        if problem.K > MAX_COMPLETE_K:
+            later = _spread_stage(problem, LATER_GAP, complete=True, step=0.5, slack=0.02 * LATER_GAP)
+            return (exact._replace(later=later),)
+        if problem.K > MAX_QUICK_K and shape == "free" and takes_passes(problem.affected, problem.voter.delta):
+            return (_spread_stage(problem, 0.0, complete=True, step=1.0, one_sided=True),)
+        return (exact,)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
         return (_spread_stage(problem, tolerance, complete=True, step=0.5),)
     is_searchable = problem.affected == problem.K <= MAX_PASSED_K

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from darrm_opt import Problem, solve, verify
 from darrm_opt.design import cutting_planes
+from darrm_opt.design import schedule as schedules
 from darrm_opt.design.constraint import (
     DOWN_FROM_ONE,
     ONE,
@@ -142,6 +143,20 @@ def test_an_incumbent_of_a_one_sided_search_ends_no_stage() -> None:
 def test_only_where_searches_take_passes_are_they_one_sided_first() -> None:
     assert all(stage.one_sided for stage in schedule(Problem.from_allowance(401, 1.5, 1.0, 0.1), "free", 1e-6))
     assert not any(stage.one_sided for stage in schedule(Problem.from_allowance(401, 3, 0.1, 1e-4), "free", 1e-6))
+
+
+@pytest.mark.skipif(kernel() is None, reason="NumPy takes seconds")
+def test_an_exact_stage_that_is_one_sided_first_ends_where_no_cut_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem.from_allowance(61, 3, 0.1, 0.1)
+    (stage,) = schedule(problem, "free", 1e-6)
+    assert (stage.gap, stage.complete, stage.step, stage.one_sided) == (0.0, True, 1.0, True)
+    solution = solve(problem)
+    monkeypatch.setattr(schedules, "MAX_QUICK_K", 61)
+    (stage,) = schedule(problem, "free", 1e-6)
+    assert not stage.one_sided
+    whole = solve(problem)
+    assert solution.gamma == pytest.approx(whole.gamma, abs=1e-9)
+    assert solution.certificate.method == whole.certificate.method == "complete"
 
 
 def test_a_long_exact_stage_gives_way_to_one_with_few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:

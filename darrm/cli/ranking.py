@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -175,6 +176,9 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
     if question.total.delta == 0 and noisy:
         lines.append(f"left out   {', '.join(noisy)}, which no total δ of 0 allows: --total-delta 1e-9 includes it")
     if output is not None and best.mechanism is not None:
-        way = "darrm label --queries" if question.ensemble is None else "PrivateVote and EnsembleSampler in Python"
-        lines.append(f"written    {best.name.replace('_', ' ')}: release at most {question.queries} with it ({way})")
+        ask = "" if question.ensemble is None else " --ask 'python my_model.py'"
+        way = f"darrm label --solution {shlex.quote(output)} --release-log releases.log --output labels.csv{ask}"
+        votes_file = "" if ask else " VOTES"
+        lines.append(f"written    {best.name.replace('_', ' ')}: release at most {question.queries} with it:")
+        lines.append(f"           {way}{votes_file}")
     answer("\n".join(lines))

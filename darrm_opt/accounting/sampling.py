@@ -184,7 +184,8 @@ class Sampling:
         who = " by each voter" if self.scheme in EACH_VOTER else ""
         how = {"poisson": "by coins of their own", "each-voter-with-replacement": "with replacement"}
         text = f"{count} of {self.records:,} records drawn anew{who} for every query, "
-        return text + how.get(self.scheme, "without replacement")
+        serves = f", for {self.labels} labels each" if self.labels > 1 else ""
+        return text + how.get(self.scheme, "without replacement") + serves
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data, for a log or a mechanism's record."""

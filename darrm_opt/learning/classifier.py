@@ -66,9 +66,9 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             released by the best table for their privacy (up to six classes, if it is found in a minute), and more
             queries as if no voter was private.
         sampling: how records are drawn anew for every prediction (`accounting.Sampling`): the voters are then the
-            ``n_voters`` nearest neighbours among the records that were drawn (private kNN), or, with an ``estimator``,
-            copies of it, each trained on its share. Neighbours are those of the sampling; predictions cost far less.
-            None: the voters are trained once, on parts that hold every record.
+            ``n_voters`` nearest neighbours among the records that were drawn (private kNN; scale features by public
+            numbers alone), or, with an ``estimator``, copies of it, each trained on its share. Neighbours are those of
+            the sampling; predictions cost far less. None: the voters are trained once, on parts that hold every record.
         prior: how votes are expected to fall, for accuracy alone, not privacy, see `voting_plan`; None: a usual one.
         earned: a total below (``epsilon``, ``delta``) that the votes must earn. The noise is then that of any votes
             within (``epsilon``, ``delta``); `predict` is called once, with all ``queries`` rows, and answers only if a

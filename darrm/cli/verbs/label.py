@@ -282,7 +282,7 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
     labels = (
         ""
         if log.labels == fields["spent"] or log.passed is False
-        else f", {log.labels:,} of them labels and the others ⊥"
+        else f", {log.labels:,} of them labels and the others {'⊥' if log.sampling is None else '⊥ or not released'}"
     )
     test = {None: [], True: ["test       passed"], False: ["test       not passed: nothing was released"]}[log.passed]
     lines = [

@@ -23,6 +23,7 @@ from api.access import keys
 from api.settings import Settings
 from api.tasks import design
 from darrm_opt import Privacy
+from darrm_opt.accounting import Sampling
 from darrm_opt.answers.statement import statement_of_record
 from darrm_opt.mechanisms import mechanism_class
 
@@ -614,6 +615,15 @@ def test_the_second_tab_says_what_it_costs(visit: Visit) -> None:
     visit.wait_for_curves()
     assert visit.tab.is_visible("#problem")
     assert not visit.tab.is_visible("#cost-panel")
+
+
+def test_costs_of_sampled_queries_take_the_scheme(visit: Visit) -> None:
+    scale = "?tab=cost&cost_mechanism=laplace&cost_K=5&cost_queries=20&cost_parameter=2&cost_delta=1e-5"
+    visit.tab.goto(f"{visit.server}/{scale}&cost_records=500&cost_sample=20&cost_sampling=without-replacement")
+    sampling = Sampling(500, 20, scheme="without-replacement")
+    epsilon = mechanism_class("laplace").of(5, 2, 2.0).cost(20, 1e-5, sampling).epsilon
+    visit.until(lambda: f"{epsilon:.4f}"[:5] in visit.text("#cost-figures"))
+    assert visit.query()["cost_sampling"] == "without-replacement"
 
 
 def test_each_tab_begins_with_an_example_and_shows_its_own_question_alone(visit: Visit) -> None:

@@ -53,8 +53,7 @@ def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Pat
     other = tmp_path / "other.json"
     said = run("plan", *SHAPE, *TOTAL, *drawn, "--prior", "beta(8,2)", "--output", str(other)).stdout
     assert "without replacement" in said
-    assert "EnsembleSampler in Python" in said  # and does not lead to `darrm label`, which refuses the file
-    assert "darrm label" not in said
+    assert f"darrm label --solution {other} --release-log releases.log --output labels.csv --ask" in said
     # A file of votes shows no sample, so nothing is charged the sampled price for it.
     np.save(votes, np.zeros((3, 10), dtype=np.int64))
     log = tmp_path / "log"
@@ -155,6 +154,7 @@ def test_texts_of_labels_and_a_job_that_is_killed(tmp_path: Path) -> None:
     assert subprocess.run(killed, check=False, capture_output=True).returncode == -signal.SIGKILL
     opened = ReleaseLog(log)
     assert (opened.spent, opened.labels, len(opened.ids)) == (6, 3, 1)  # the sample that was drawn is spent
+    assert "not released" in run("label", "--status", str(log)).stdout
     told = run(*words, "--ask", command, "--json")
     found = json.loads(told.stdout)
     assert (found["spent"], found["labels"], found["limit"]) == (12, 9, 12)

@@ -299,19 +299,19 @@ def coarse_scale(scale: float) -> float:
 
 
 def coarse_cells(sigma: float) -> CellFamily:
-    """Return the laws of three cells on the coarser lattice, with real means, that bound those of σ; all four ties."""
+    """Return the laws of three cells on the coarser lattice, with real means, that bound those of σ for all ties."""
     scale = coarse_scale(sigma)
 
     def bounds(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:
-        laws = real_laws(scale, alpha * scale, beta * scale)
+        laws = real_laws(scale, alpha * scale, beta * scale)[:2]  # the others are these with a mean smaller by 1
         return [(law * (1 - MASS_ERROR), law * (1 + MASS_ERROR)) for law in laws]
 
     def another(alpha: Array, beta: Array) -> Array:
-        below = [_below(1.0, means * scale, scale) for means in (alpha, beta)]  # no tie gives it more
+        below = [_below(0.0, means * scale, scale) for means in (alpha, beta)]
         return np.asarray(below[0] * below[1] * (1 + 3 * MASS_ERROR))
 
-    # A mean is rounded down by less than one of the coarser lattice.
-    return CellFamily(bounds, another, MIN_MEAN - 1 / COARSE, 1 / scale, PERIODS)
+    # A mean is rounded down by less than one of the coarser lattice, and ties may take another.
+    return CellFamily(bounds, another, MIN_MEAN - 2 / COARSE, 1 / scale, PERIODS)
 
 
 def real_laws(scale: float, i: Array, j: Array) -> list[Array]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from darrm_opt.figures import check_drawable
-from darrm_opt.figures.charts import draw_error, draw_gamma, draw_legend, draw_title, style_panels
+from darrm_opt.figures import check_drawable, draw_error, draw_gamma, draw_legend, draw_title, style_panels
 from darrm_opt.noise import NoiseFunction
 
 if TYPE_CHECKING:

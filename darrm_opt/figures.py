@@ -1,5 +1,14 @@
-"""Charts: γ over the number of ones and its errors, for one design or for the mechanisms of a comparison.
+"""Figures: γ over the number of ones, and the error that it leaves, beside other noise functions.
 
+    gamma_figure        γ(l) over l
+    error_figure        one measure of error over the p that all voters share
+    comparison_figure   those two side by side, as in Figure 2 of the paper
+    errors_figure       both measures of error over p
+    allowance_figure    both measures of error over the privacy allowance m
+    mechanisms_figure   mechanisms for many majorities within one total budget: their errors, and their γ
+
+Each returns a matplotlib figure that belongs to no window and no global state; `render` gives its bytes. matplotlib
+(the extra ``plot``) is imported by the functions that draw.
 Colour, line and name of each noise function are the same in all of them.
 """
 
@@ -29,6 +38,18 @@ if TYPE_CHECKING:
 
     from darrm_opt.planning.compare import Comparison
 
+__all__ = [
+    "FORMATS",
+    "Measure",
+    "allowance_figure",
+    "check_drawable",
+    "comparison_figure",
+    "error_figure",
+    "errors_figure",
+    "gamma_figure",
+    "mechanisms_figure",
+    "render",
+]
 
 Measure = Literal["tv_error", "disagreement"]
 

@@ -16,6 +16,7 @@ from darrm.cli.parser import EVERY_COMMAND, CommandOption
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.problem import Privacy, Problem
+    from darrm_opt.tables.groups import VoterGroup
 
 PROBLEM = "The problem"
 _DESIGN = "The design"
@@ -387,8 +388,8 @@ class VoteOptions(WorthOptions):
 
 
 @dataclass(frozen=True)
-class TableOptions(WorthOptions):
-    """What makes a design a table: groups of voters, more classes, abstention; as typed."""
+class GroupOptions:
+    """Groups of voters, as typed."""
 
     group: Annotated[
         tuple[str, ...],
@@ -401,6 +402,40 @@ class TableOptions(WorthOptions):
             several=True,
         ),
     ] = ()
+
+    def refuse_others(self, options: Any, names: Sequence[str]) -> None:
+        """Refuse what names voters beside the groups."""
+        from darrm_opt.errors import InvalidInput
+
+        for name in names:
+            if getattr(options, name) not in (None, "inf"):
+                raise InvalidInput(
+                    name, getattr(options, name), "nothing beside --group, which names its voters itself"
+                )
+
+    def voters(self) -> tuple[list[VoterGroup], list[float]]:
+        """Return the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names, and what one vote of each is worth."""
+        from darrm_opt.errors import InvalidInput
+        from darrm_opt.problem import real_number
+        from darrm_opt.tables.groups import group_of
+
+        accepted = "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas"
+        groups, weights = [], []
+        for text in self.group:
+            given = named_values("group", text, ("K", "epsilon", "Delta", "weight"), accepted)
+            typed: dict[str, Any] = {name: number(value) for name, value in given.items()}
+            if not {"K", "epsilon"} <= typed.keys():
+                raise InvalidInput("group", text, accepted)
+            weight = typed.pop("weight", 1.0)
+            weights.append(real_number(weight, "group", "a weight above 0", above=0, below=float("inf")))
+            groups.append(group_of(**typed))
+        return groups, weights
+
+
+@dataclass(frozen=True)
+class TableOptions(WorthOptions, GroupOptions):
+    """What makes a design a table: groups of voters, more classes, abstention; as typed."""
+
     classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT", PROBLEM)] = "2"
     abstention: Annotated[bool, CommandOption("--abstention", "Allow that no class is released.", panel=PROBLEM)] = (
         False

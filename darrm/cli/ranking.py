@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from darrm.cli.parameters import BAGS, QuestionOptions, WorthOptions, bags_drawn
 if TYPE_CHECKING:
     from darrm_opt.planning import Option, Plan
     from darrm_opt.problem import Privacy
+    from darrm_opt.tables.groups import VoterGroup
     from darrm_opt.tables.priors import PastVotes
 
 VOTE_ROWS = 65_536
@@ -124,7 +125,7 @@ def _voters(K: str | None) -> int:
     return whole_number(number(K), "K", "a whole number of voters, at least 1")
 
 
-def show_options(found: Plan, output: str | None, *, json: bool) -> None:
+def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequence[VoterGroup] = ()) -> None:
     """Print every option under a law of votes, and say what was written."""
     from darrm_opt.answers.plurality import options_to_dict
     from darrm_opt.design.report import columns, count_text, guarantee, text_above
@@ -132,7 +133,7 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
     from darrm_opt.tables.priors import PastVotes
 
     if json:
-        answer(as_json(options_to_dict(found)))
+        answer(as_json(options_to_dict(found, groups)))
         return
     question, law, best = found.question, found.question.vote_law, found.options[0]
     options = [option for option in found.options if option.fits]
@@ -150,13 +151,15 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
     if isinstance(law.objective.prior, PastVotes):
         prior = "the law of the votes given"
     votes = prior if law.samples is None else f"{law.samples:,} votes drawn from {prior}"
+    voters = f"Voters {'; '.join(map(str, groups))}" if groups else f"{question.K} voters"
     lines = [
         (
-            f"{question.K} voters, {question.classes} classes, {count_text(question.queries, 'query', 'queries')}, "
+            f"{voters}, {question.classes} classes, {count_text(question.queries, 'query', 'queries')}, "
             f"{guarantee(question.total)} in all. Shares are expectations under {votes}; ε is proved."
         ),
         columns(heads, rows),
         f"utility    right − {question.price:g}·wrong, a query",
+        *([f"advice     {found.advice}"] if groups else []),
     ]
     lines += [
         "gap        no table of the same (ε, δ) each has a utility above "
@@ -173,11 +176,12 @@ def show_options(found: Plan, output: str | None, *, json: bool) -> None:
         lines.append(f"sampled    {question.ensemble.words} ({question.ensemble.neighbours})")
     shown = {option.name for option in options}
     noisy = [name for name, each in mechanism_classes().items() if each.needs_delta and name not in shown]
-    if question.total.delta == 0 and noisy:
+    if question.total.delta == 0 and noisy and not groups:
         lines.append(f"left out   {', '.join(noisy)}, which no total δ of 0 allows: --total-delta 1e-9 includes it")
     if output is not None and best.mechanism is not None:
         ask = "" if question.ensemble is None else " --ask 'python my_model.py'"
-        way = f"darrm label --solution {shlex.quote(output)} --release-log releases.log --output labels.csv{ask}"
+        fresh = " --fresh" if groups and question.fresh else ""
+        way = f"darrm label --solution {shlex.quote(output)} --release-log releases.log --output labels.csv{fresh}{ask}"
         votes_file = "" if ask else " VOTES"
         lines.append(f"written    {best.name.replace('_', ' ')}: release at most {question.queries} with it:")
         lines.append(f"           {way}{votes_file}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
-from darrm.cli.parameters import DesignOptions, ProblemOptions, TableOptions, named_values, number, options_named
+from darrm.cli.parameters import DesignOptions, ProblemOptions, TableOptions, number, options_named
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from darrm_opt.planning.baselines import MechanismComparison
     from darrm_opt.planning.group_baselines import GroupBaseline
     from darrm_opt.tables.group_solver import GroupSolution
-    from darrm_opt.tables.groups import GroupProblem, VoterGroup
+    from darrm_opt.tables.groups import GroupProblem
     from darrm_opt.tables.problem import PluralityProblem
 
 DEFAULT_OBJECTIVE = "dirichlet(1)"
@@ -46,37 +46,20 @@ def table_problem(
         one = options.problem(**typed)
         if classes == 2 and not table.abstention:
             return one
+        weights: list[float] = []
         groups, target, affected = [group_of(one.K, one.voter.epsilon, one.voter.delta)], one.target, one.affected
     else:
-        for name in ("K", "epsilon", "m"):
-            if getattr(options, name) is not None:
-                raise InvalidInput(
-                    name, getattr(options, name), "nothing beside --group, which names its voters itself"
-                )
+        table.refuse_others(options, ("K", "epsilon", "m"))
         if options.target_epsilon is None:
             raise InvalidInput(
                 "target_epsilon", None, "a number of nats, at least 0", "Groups leave m without meaning."
             )
-        groups = [_group(text)[0] for text in table.group]
+        groups, weights = table.voters()
         delta = max(one.voter.delta for one in groups) if options.delta is None else number(options.delta)
         target, affected = Privacy(number(options.target_epsilon), delta), number(options.affected)
-    if len({_group(text)[1] for text in table.group}) > 1 or objective.startswith("truth("):  # they are not alike
+    if len(set(weights)) > 1 or objective.startswith("truth("):  # they are not alike
         return GroupProblem(classes, groups, target, affected, abstention=table.abstention)
     return simplest_problem(groups, target, classes=classes, affected=affected, abstention=table.abstention)
-
-
-def _group(text: str) -> tuple[VoterGroup, float]:
-    """Return the group that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names, and what one of its votes is worth."""
-    from darrm_opt.problem import real_number
-    from darrm_opt.tables.groups import group_of
-
-    accepted = "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas"
-    given = named_values("group", text, ("K", "epsilon", "Delta", "weight"), accepted)
-    typed: dict[str, Any] = {name: number(value) for name, value in given.items()}
-    if not {"K", "epsilon"} <= typed.keys():
-        raise InvalidInput("group", text, accepted)
-    weight = real_number(typed.pop("weight", 1.0), "group", "a weight above 0", above=0, below=float("inf"))
-    return group_of(**typed), weight
 
 
 def show_table_design(
@@ -115,7 +98,7 @@ def _objective(design: DesignOptions, table: TableOptions, problem: PluralityPro
         if text != DEFAULT_OBJECTIVE:
             raise InvalidInput("votes", table.votes, "nothing beside --objective", "The votes are the prior.")
         text = past_votes(table, str(problem.K), problem.classes)
-    weights = [_group(group)[1] for group in table.group] or None
+    weights = table.voters()[1] or None
     with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective", weights="group"):
         return as_group_objective(text, number(table.price), table.ties, weights)  # type: ignore[arg-type]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +26,9 @@ from darrm_opt.tables.group_record import (
     solution_record,
 )
 from darrm_opt.tables.group_solver import MAX_CELLS, AnyGroupObjective, solve_groups
+from darrm_opt.tables.group_table import group_records, table_from_record
 from darrm_opt.tables.group_table import problem_from_record as group_problem
-from darrm_opt.tables.group_table import table_from_record
-from darrm_opt.tables.groups import GroupProblem
+from darrm_opt.tables.groups import GroupProblem, VoterGroup
 from darrm_opt.tables.priors import PluralityObjective, parse_prior
 from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
 from darrm_opt.tables.record import (
@@ -114,7 +115,7 @@ def options_argument(problem: PluralityProblem, request: dict[str, Any]) -> dict
     return {"ties": "excluded", "price": 0.0, **given, "problem": problem_record(problem)}
 
 
-def options_to_dict(found: Plan) -> dict[str, Any]:
+def options_to_dict(found: Plan, groups: Sequence[VoterGroup] = ()) -> dict[str, Any]:
     """Return the options of a plan under a law of votes as plain data: shares, utility, cost and what was chosen."""
     question, law = found.question, found.question.vote_law
     names = ("name", "right", "wrong", "abstained", "utility", "account", "parameters", "gap")
@@ -134,6 +135,7 @@ def options_to_dict(found: Plan) -> dict[str, Any]:
             if option.spent is not None
         ],
         **conclusion_to_dict(found),
+        **({"groups": group_records(groups)} if groups else {}),
     } | sampling_record(question.ensemble)
 
 

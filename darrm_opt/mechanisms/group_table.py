@@ -135,7 +135,7 @@ class GroupTableMechanism(VoteMechanism):
         affected = min(self.affected, sum(groups[g].K for g in moving))
         laws = self._laws(problem.strictest[0], moving)
         fixed = self._laws(tuple(Privacy(math.inf) for _ in groups), moving) if self.is_fixed else None
-        models = _least_private([(groups[g].voter, groups[g].K) for g in sorted(moving)], affected)
+        models = least_private([(groups[g].voter, groups[g].K) for g in sorted(moving)], affected)
         delta = problem.target.delta
         events = [problem.target]
         with suppress(DeltaTooSmall):
@@ -241,7 +241,7 @@ def _least_chance(voter: Privacy) -> float:
     return min([1.0, *chances, *([voter.delta] if voter.delta else [])])
 
 
-def _least_private(voters: list[tuple[Privacy, int]], affected: int) -> dict[Privacy, int]:
+def least_private(voters: list[tuple[Privacy, int]], affected: int) -> dict[Privacy, int]:
     """Return voters of whom any ``affected`` are at least as private."""
     highest = max(voter.delta for voter, _ in voters)
     ordered = sorted(voters, key=lambda one: (-one[0].epsilon, -one[0].delta))

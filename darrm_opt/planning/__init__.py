@@ -10,6 +10,7 @@ sampled_candidates  tables and mechanisms where every query has a fresh sample o
 best_target       the best target of one release, so that Q releases of its γ_opt fit a total
 sequence_design   a γ made for all releases
 ranking           `plan`, `design_within_total`: all of them, in order
+group_plan        `plan_groups`: the ranking for voters that are not alike
 suggestions       changes of the question that make an option useful if none is
 compare           the table of the ranking between two classes
 baselines         what else meets the target of one release

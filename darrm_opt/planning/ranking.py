@@ -21,7 +21,7 @@ from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.planning.candidates import TIME_IS_UP, calibrated, optimal, optimal_sequence
 from darrm_opt.planning.class_candidates import checked, table_options
-from darrm_opt.planning.option import MECHANISMS, Option, Plan
+from darrm_opt.planning.option import MECHANISMS, Option, Plan, Suggestion
 from darrm_opt.planning.plain_majority import fewer_voters, majority
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, AnyPrior, Question
 from darrm_opt.planning.sampled_candidates import sampled_option
@@ -133,20 +133,31 @@ def plan(
         stop=_deadline(time_limit),
     )
     options = ranked(question, mechanisms, progress)
-    best = options[0] if options and options[0].fits else None
     warnings = _warnings(question)
     if question.stop():
         warnings += (f"The time limit of {time_limit:g} s was reached: the results are proved, and more may fit.",)
+    return concluded(question, options, _advice, warnings, lambda: suggestions(question, options))
+
+
+def concluded(
+    question: Question,
+    options: tuple[Option, ...],
+    advice: Callable[[Option, Question], str],
+    warnings: tuple[str, ...] = (),
+    suggested: Callable[[], tuple[Suggestion, ...]] = tuple,
+) -> Plan:
+    """Return the plan that ranked options make: the verdict, the advice, and where none is useful, what would be."""
+    best = options[0] if options and options[0].fits else None
     if best is not None and best.plain:
-        advice = f"You do not need this mechanism: release the plain majority. {best.why}"
-        return Plan(question, options, "plain majority", advice, (), warnings)
+        words = f"You do not need this mechanism: release the plain majority. {best.why}"
+        return Plan(question, options, "plain majority", words, (), warnings)
     if question.total.delta == 0 and question.queries > 1:
         warnings += (NO_DELTA,)
     if best is not None and _is_useful(best, question):
-        return Plan(question, options, "noisy majority", _advice(best, question), (), warnings)
-    changes = suggestions(question, options)
-    advice = " ".join([_no_option_advice(best, question), *(suggestion.words for suggestion in changes)])
-    return Plan(question, options, "none", advice, changes, warnings)
+        return Plan(question, options, "noisy majority", advice(best, question), (), warnings)
+    changes = suggested()
+    words = " ".join([_no_option_advice(best, question), *(suggestion.words for suggestion in changes)])
+    return Plan(question, options, "none", words, changes, warnings)
 
 
 def design_within_total(

@@ -248,19 +248,24 @@ def problem_record(problem: GroupProblem) -> dict[str, Any]:
     """Return a problem as plain data."""
     return {
         "classes": problem.classes,
-        "groups": [
-            {
-                "K": group.K,
-                "epsilon": "inf" if group.voter.epsilon == math.inf else group.voter.epsilon,
-                "Delta": group.voter.delta,
-            }
-            for group in problem.groups
-        ],
+        "groups": group_records(problem.groups),
         "target_epsilon": problem.target.epsilon,
         "delta": problem.target.delta,
         "affected": problem.affected,
         "abstention": problem.abstention,
     }
+
+
+def group_records(groups: Sequence[VoterGroup]) -> list[dict[str, Any]]:
+    """Return groups as plain data."""
+    return [
+        {
+            "K": group.K,
+            "epsilon": "inf" if group.voter.epsilon == math.inf else group.voter.epsilon,
+            "Delta": group.voter.delta,
+        }
+        for group in groups
+    ]
 
 
 def problem_from_record(record: Any) -> GroupProblem:

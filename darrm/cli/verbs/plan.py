@@ -9,6 +9,7 @@ from darrm.cli.output import answer, as_json, assumed_text, say, trained_text
 from darrm.cli.parameters import (
     QUERIES,
     AsJson,
+    GroupOptions,
     QuestionOptions,
     SampleOptions,
     number,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 def plan(
     options: QuestionOptions,
+    voters: GroupOptions,
     drawn: SampleOptions,
     least_accuracy: Annotated[
         str | None,
@@ -52,8 +54,12 @@ def plan(
     Every total is proved, by the account that is named. With --bags chance decides how many voters a record reaches.
     With --records, every query has a fresh and secret sample of the records, which the voters share, and costs
     less; a record then reaches one voter.
-    With a prior of classes or a price, the shares of right, wrong and left-out answers are shown.
+    With a prior of classes or a price, the shares of right, wrong and left-out answers are shown. With --group for
+    each group of voters, the table of the groups is weighed against what else its voters can release.
     """
+    if voters.group:
+        _plan_groups(options, voters, drawn, number(least_accuracy), number(time_limit), output, json=json)
+        return
     from darrm.cli.files import check_writable
     from darrm.cli.ranking import class_count, ranked, show_options, voter_of
     from darrm_opt.answers.accounting import plan_to_dict
@@ -82,6 +88,57 @@ def plan(
         show_options(result, output, json=json)
     else:
         answer(as_json(plan_to_dict(result)) if json else _text(result, output))
+
+
+def _plan_groups(
+    options: QuestionOptions,
+    voters: GroupOptions,
+    drawn: SampleOptions,
+    least_accuracy: Any,
+    time_limit: Any,
+    output: str | None,
+    *,
+    json: bool,
+) -> None:
+    """Print the plan of groups of voters."""
+    from darrm.cli.files import check_writable
+    from darrm.cli.output import ProgressDisplay
+    from darrm.cli.ranking import class_count, question_named, show_options
+    from darrm_opt.answers.accounting import plan_to_dict
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.planning.group_plan import plan_groups
+
+    check_writable(output, "output")
+    voters.refuse_others(options, ("K", "epsilon", "bags"))
+    for name, value, default in (("Delta", options.Delta, "0"), ("records", drawn.records, None)):
+        if value != default:
+            raise InvalidInput(name, value, "nothing beside --group")
+    if options.votes is not None:
+        raise InvalidInput("votes", options.votes, "nothing beside --group", "Give a --prior.")
+    groups, weights = voters.voters()
+    total = options.total
+    with ProgressDisplay("planning") as display, question_named():
+        found = plan_groups(
+            groups,
+            number(options.queries),
+            total,
+            number(options.affected),
+            options.prior,
+            classes=class_count(options, sampled=True),  # here all voters are affected where nothing is said
+            ties=options.ties,  # type: ignore[arg-type]  # checked there
+            price=number(options.price),
+            weights=weights,
+            fresh=options.fresh,
+            least_accuracy=least_accuracy,
+            time_limit=time_limit,
+            progress=lambda option: display.update(option.name),
+        )
+    if output is not None:
+        _save(found, output)
+    if found.question.law is not None:
+        show_options(found, output, json=json, groups=groups)
+    else:
+        answer(as_json(plan_to_dict(found)) if json else _text(found, output))
 
 
 def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:

@@ -61,6 +61,27 @@ def test_one_group_of_two_classes_is_gamma() -> None:
     assert one["gamma"] == other["gamma"]
 
 
+def test_a_plan_of_groups_is_written_and_released(tmp_path: Path) -> None:
+    file, votes = tmp_path / "plan.json", tmp_path / "votes.csv"
+    groups = ("--group", "K=2,epsilon=0.1", "--group", "K=2,epsilon=0.5")
+    total = ("--queries", "2", "--total-epsilon", "0.8", "--fresh")
+    answer = json.loads(run("plan", *groups, *total, "--json", "--output", str(file)).stdout)
+    assert answer["groups"] == [{"K": 2, "epsilon": 0.1, "Delta": 0.0}, {"K": 2, "epsilon": 0.5, "Delta": 0.0}]
+    assert (answer["options"][0]["name"], answer["verdict"]) == ("optimal", "noisy majority")
+    assert "best subset" in run("plan", *groups, *total).stdout
+    votes.write_text("0,1,1,1\n")
+    files = ("--solution", str(file), "--release-log", str(tmp_path / "log"), "--output", str(tmp_path / "labels.csv"))
+    assert run("label", str(votes), *files, "--queries", "2", "--fresh").exit_code == 0
+    for words, option in (
+        (("--K", "3"), "--K"),
+        (("--Delta", "0.1"), "--Delta"),
+        (("--bags", "n=9,size=3"), "--bags"),
+        (("--records", "9", "--sample", "3"), "--records"),
+    ):
+        result = run("plan", *groups, *total, *words)
+        assert (result.exit_code, option in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "option"),
     [

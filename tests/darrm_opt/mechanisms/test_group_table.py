@@ -204,12 +204,12 @@ def test_where_nothing_is_proved_nothing_is_said() -> None:
     assert mechanism.cost(5, 0.0).epsilon > 2.0
 
 
-def test_the_least_private_voters_cover_every_choice() -> None:
+def test_theleast_private_voters_cover_every_choice() -> None:
     from darrm_opt.accounting.freshness import compose_models
-    from darrm_opt.mechanisms.group_table import _least_private
+    from darrm_opt.mechanisms.group_table import least_private
 
     voters: list[tuple[Privacy, int]] = [(Privacy(0.5, 0.0), 2), (Privacy(0.2, 0.01), 2), (Privacy(0.1, 0.0), 1)]
-    chosen = _least_private(voters, 2)
+    chosen = least_private(voters, 2)
     worst = compose_models(chosen, 0.05).epsilon
     options: list[dict[Privacy, int]] = [{voters[0][0]: 2}, {voters[0][0]: 1, voters[1][0]: 1}, {voters[1][0]: 2}]
     assert all(compose_models(option, 0.05).epsilon <= worst for option in options)

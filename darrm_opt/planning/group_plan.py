@@ -1,0 +1,186 @@
+"""Ranking for groups of voters: what to release from the votes of voters that are not alike, within a total (ε, δ).
+
+For one answer, and for many of fresh voters, each option is a certified table of the groups: the best one, and what
+people use, for the largest (ε, δ) of one answer of which all fit by the table's own accounts. Of voters that were
+trained once, one answer is the same; of more answers the votes are taken as fixed, so that the options are those of
+voters that are not private. Where the voters' own privacy is enough, the plurality needs no noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from darrm_opt.accounting.freshness import check_fresh, compose_models
+from darrm_opt.accounting.quota import release_target
+from darrm_opt.design.report import guarantee
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
+from darrm_opt.mechanisms.group_table import GroupTableMechanism, least_private
+from darrm_opt.planning.group_baselines import group_baselines
+from darrm_opt.planning.option import Option, Plan
+from darrm_opt.planning.question import Question
+from darrm_opt.planning.ranking import concluded, plan
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.search import largest_fitting
+from darrm_opt.tables.group_solver import GroupObjective, GroupSolution, as_group_objective, solve_groups
+from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
+from darrm_opt.tables.priors import PluralityPrior, Ties
+
+PRECISION = 0.01
+"""Relative distance of the ε of one answer from the largest of which all fit."""
+
+MAX_SCALE = 4.0
+"""Largest ε of one answer that is tried, over the one that optimal composition allows."""
+
+WORDS = {
+    "subsampling": "The plurality of some voters, drawn for every query",
+    "one_voter": "The answer of one voter, drawn for every query",
+    "randomized_response": "The plurality, or any class by chance",
+    "worst_group": "The best table where every voter is taken as the least private one",
+    "best_subset": "The best table from the votes of some of the groups",
+}
+"""What is released, by name; of the others, the mechanism of that name at the largest rate that is private."""
+
+
+def plan_groups(
+    groups: Iterable[VoterGroup | Sequence[float]],
+    queries: int,
+    total: Privacy,
+    affected: int | None = None,
+    prior: PluralityPrior | str | None = None,
+    *,
+    classes: int = 2,
+    ties: Ties = "excluded",
+    price: float = 0.0,
+    weights: Sequence[float] | None = None,
+    fresh: bool = False,
+    least_accuracy: float | None = None,
+    time_limit: float | None = None,
+    progress: Callable[[Option], None] | None = None,
+) -> Plan:
+    """Return a plan for groups of voters, Q queries and a total (ε, δ): the best option, the others, and why.
+
+    ``weights`` are what one vote of each group is worth where the plurality is taken; the rest is as for `plan`. Voters
+    that are all alike, and count alike, have that of `plan` where it has one.
+
+    Guarantees: Every option that fits is within ``total``, by the account that it names.
+
+    >>> plan_groups([(6, 0.1), (5, 0.5)], 1, Privacy(0.6)).best.name
+    'optimal'
+    """
+    found = simplest_problem(groups, total, classes=classes, affected=affected, abstention=price > 0)
+    alike: dict[str, Any] = {"classes": classes, "ties": ties, "price": price, "least_accuracy": least_accuracy}
+    searched: dict[str, Any] = {"time_limit": time_limit, "progress": progress}
+    if not isinstance(found, GroupProblem) and len(set(weights or (1.0,))) == 1:
+        voter = found.voter if isinstance(found, Problem) else None
+        return plan(found.K, voter, queries, total, int(found.affected), prior, fresh=fresh, **alike, **searched)
+    goal = as_group_objective(prior or "dirichlet(1)", price, ties, weights)
+    if not isinstance(goal, GroupObjective):
+        raise InvalidInput("prior", str(prior), "a prior of the votes", "A truth is an objective of `solve`.")
+    problem = GroupProblem(classes, groups, total, affected, abstention=price > 0)
+    question = Question.of(problem.K, None, queries, total, problem.affected, goal.prior, **alike)
+    is_fresh = check_fresh(fresh)
+    question = replace(question, fresh=is_fresh)
+    plain = _plain(question, problem)
+    if plain is not None:
+        options = [plain]
+    elif question.queries == 1 or is_fresh:
+        options = _tables(question, problem, goal, time_limit)
+    else:
+        fixed = plan(problem.K, None, queries, total, problem.affected, goal.prior, **alike, **searched)
+        why = "The voters were trained once: their votes are taken as fixed, whatever their own privacy. "
+        return replace(fixed, advice=why + fixed.advice)
+    for option in options:
+        if progress is not None:
+            progress(option)
+    return concluded(question, tuple(options), _advice)
+
+
+def _plain(question: Question, problem: GroupProblem) -> Option | None:
+    """Return the plurality itself, where the voters' own answers or models are within the total."""
+    voters = least_private([(group.voter, group.K) for group in problem.groups], problem.affected)
+    times = question.queries if question.fresh else 1
+    try:
+        spent = compose_models({voter: times * count for voter, count in voters.items()}, question.total.delta)
+    except DeltaTooSmall:
+        return None
+    if not (spent.epsilon <= question.total.epsilon and spent.delta <= question.total.delta):
+        return None
+    why = f"What {problem.affected} of the voters answer is within the total, and what is computed from it too."
+    account = "votes" if question.fresh else "post-processing"
+    return Option.fitting("majority", question, why, (1.0, 1.0), spent, account)
+
+
+def _tables(question: Question, problem: GroupProblem, goal: GroupObjective, time_limit: float | None) -> list[Option]:
+    """Return the best table and the others, of the largest (ε, δ) of one answer of which all fit, the best first."""
+    total, queries = question.total, question.queries
+
+    def made(target: Privacy) -> tuple[GroupSolution, GroupTableMechanism]:
+        asked = GroupProblem(problem.classes, problem.groups, target, problem.affected, abstention=problem.abstention)
+        solution = solve_groups(asked, goal, time_limit=time_limit)
+        return solution, GroupTableMechanism(asked, solution.table, fresh=question.fresh)
+
+    # Composition of (ε, δ) says what is certain to fit; the accounts of a table itself may allow more.
+    targets = [release_target(total, queries)]
+    if queries > 1 and total.delta > 0:
+        least = release_target(replace(total, delta=total.delta / 2), queries).epsilon
+        targets.append(
+            Privacy(
+                largest_fitting(
+                    lambda epsilon: made(Privacy(epsilon))[1].fits(total, queries), least, MAX_SCALE * least, PRECISION
+                )
+            )
+        )
+    best: dict[str, Option] = {}
+    for target in targets:
+        solution, mechanism = made(target)
+        options = [_option("optimal", "The best table of the groups", question, goal, mechanism, solution.gap)]
+        for one in group_baselines(solution.problem, goal):
+            words = WORDS.get(one.name, "The mechanism of that name")
+            why = f"{words}: {one.parameter}" if one.parameter else words
+            table = GroupTableMechanism(solution.problem, one.table, fresh=question.fresh)
+            options.append(_option(one.name, why, question, goal, table))
+        for option in options:
+            if option.name not in best or _worth(option) > _worth(best[option.name]):
+                best[option.name] = option
+    return sorted(best.values(), key=_worth, reverse=True)
+
+
+def _worth(option: Option) -> float:
+    return -math.inf if option.utility is None else option.utility
+
+
+def _option(
+    name: str,
+    why: str,
+    question: Question,
+    goal: GroupObjective,
+    mechanism: GroupTableMechanism,
+    gap: float | None = None,
+) -> Option:
+    """Return the option of a table, whose releases are proved to be within the total; else that it does not fit."""
+    target, cost = mechanism.problem.target, mechanism.cost(question.queries, question.total.delta)
+    if cost.epsilon > question.total.epsilon:
+        return Option.unfit(name, question, why)
+    masses = replace(goal, price=0.0).worth(mechanism.problem.cells)  # of the counts that are judged, at their leaders
+    chances, classes = mechanism.table.chances, mechanism.classes
+    right = math.fsum((masses * chances).ravel().tolist())
+    answered = math.fsum((masses.max(axis=1) * chances[:, :classes].sum(axis=1)).tolist())
+    return Option.fitting(
+        name,
+        question,
+        f"{why}. Each release is {guarantee(target, '.4g')}.",
+        (min(right, 1.0), min(answered, 1.0)),
+        Privacy(cost.epsilon, question.total.delta),
+        cost.account,
+        queries=question.queries,
+        parameters={"epsilon": target.epsilon, "delta": target.delta},
+        mechanism=mechanism,
+        gap=gap,
+    )
+
+
+def _advice(best: Option, question: Question) -> str:
+    return f"Right with probability {best.accuracy:.4f} under the prior {question.prior_text}. {best.why}"

@@ -1,0 +1,65 @@
+"""Plans for groups of voters: every option is within the total by enumeration, and none beats the best table."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from support.group_exact import Enumeration
+from support.refusals import refused
+
+from darrm_opt import Privacy
+from darrm_opt.mechanisms.group_table import GroupTableMechanism
+from darrm_opt.planning import plan
+from darrm_opt.planning.group_plan import plan_groups
+
+GROUPS = [(2, 0.1, 0.0), (2, 0.5, 0.0)]
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_options_are_within_the_total_and_the_best_table_is_first(queries: int) -> None:
+    total = Privacy(0.7, 1e-3)
+    found = plan_groups(GROUPS, queries, total, fresh=True)
+    assert found.best is found.options[0]
+    assert (found.best.name, found.verdict) == ("optimal", "noisy majority")
+    assert {"one_voter", "worst_group", "best_subset", "randomized_response"} <= {one.name for one in found.options}
+    every = Enumeration.of(GROUPS, 2, 4)
+    worth = every.plurality_worth()
+    for option in found.options:
+        assert isinstance(option.mechanism, GroupTableMechanism)
+        assert option.spent is not None
+        assert option.right is not None
+        assert option.spent.epsilon <= total.epsilon
+        table = np.array([[float(x) for x in option.mechanism.table.probabilities(n)] for n in every.counts])
+        assert option.right == pytest.approx(float((worth * table).sum()), abs=1e-9)
+        p, q = every.before @ table, every.after @ table
+        for _ in range(queries - 1):
+            p, q = (np.einsum("no,nr->nor", side, one).reshape(len(p), -1) for side, one in ((p, p), (q, q)))
+        lost = np.maximum(p - math.exp(total.epsilon) * q, 0).sum(axis=1).max()
+        assert lost <= total.delta + 1e-12
+
+
+def test_what_voters_may_answer_themselves_needs_no_noise() -> None:
+    trained = plan_groups(GROUPS, 1000, Privacy(1.2))
+    assert (trained.verdict, trained.options[0].account) == ("plain majority", "post-processing")
+    fresh = plan_groups(GROUPS, 2, Privacy(2.4), fresh=True)
+    assert (fresh.verdict, fresh.options[0].account) == ("plain majority", "votes")
+    assert plan_groups(GROUPS, 2, Privacy(1.1), fresh=True).verdict != "plain majority"
+
+
+def test_more_answers_of_voters_that_were_trained_once_take_their_votes_as_fixed() -> None:
+    total = Privacy(0.4, 1e-5)
+    found = plan_groups([(4, 0.5), (3, 1.0)], 3, total, 1)
+    fixed = plan(7, None, 3, total, 1, "dirichlet(1)")
+    assert [(one.name, one.utility) for one in found.options] == [(one.name, one.utility) for one in fixed.options]
+
+
+def test_voters_that_are_alike_have_the_plan_that_they_had() -> None:
+    found = plan_groups([(3, 0.5), (4, 0.5)], 1, Privacy(0.8))
+    known = plan(7, Privacy(0.5), 1, Privacy(0.8))
+    assert [(one.name, one.utility) for one in found.options] == [(one.name, one.utility) for one in known.options]
+    weighted = plan_groups([(2, 0.5), (1, 0.5)], 1, Privacy(0.8), weights=[1.0, 3.0])
+    assert isinstance(weighted.options[0].mechanism, GroupTableMechanism)
+    with refused("prior"):
+        plan_groups(GROUPS, 1, Privacy(0.6), prior="truth(0.6,0.9)")

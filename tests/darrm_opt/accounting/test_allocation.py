@@ -42,8 +42,15 @@ def allocated(among: int, times: int = 1, records: int = 2) -> Sampling:
     return Sampling(records, scheme="random-allocation", among=among, times=times)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize(("among", "times"), [(2, 1), (3, 1), pytest.param(3, 2, marks=pytest.mark.slow)])
+CASES = [(name, 2, 1) for name in MECHANISMS] + [("table", 3, 1), ("gnmax", 3, 1)]
+"""Mechanisms, t and k."""
+
+LONGER = [(name, among, times) for name in MECHANISMS for among, times in ((3, 1), (3, 2))]
+
+
+@pytest.mark.parametrize(
+    ("name", "among", "times"), CASES + [pytest.param(*case, marks=pytest.mark.slow) for case in LONGER]
+)
 @pytest.mark.parametrize("more", [True, False])
 def test_never_below_every_allocation_and_transcript(name: str, among: int, times: int, more: bool) -> None:
     mechanism, rng = MECHANISMS[name], Random(f"{name} {among} {times}")

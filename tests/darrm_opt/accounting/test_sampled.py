@@ -67,7 +67,7 @@ MECHANISMS: dict[str, VoteMechanism] = {
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize("case", [n for n, case in enumerate(CASES) if case[0] != "random-allocation"])
 def test_never_below_every_sample_assignment_and_transcript(name: str, case: int) -> None:
     scheme, neighbours, data, neighbour, drawn = CASES[case]
     mechanism = MECHANISMS[name]

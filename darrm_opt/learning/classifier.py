@@ -412,9 +412,14 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return voter.set_params(**random_states(voter, place)).fit(X, y)
 
     def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import get_tags  # from 1.6 on, which alone asks for tags in this way
+
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # small sets and small budgets: noise is all there is
         tags.non_deterministic = True
+        models = [self.estimator] if self.groups is None else [group[2] for group in self.groups]
+        among_several = [model is None or get_tags(model).classifier_tags.multi_class for model in models]
+        tags.classifier_tags.multi_class = all(among_several)
         return tags
 
 

@@ -48,7 +48,7 @@ NEAR = 1e-3
 MAX_NEW_ROWS = 400
 """Most rows of one round."""
 
-ROWS_PER_CELL, IDLE_ROUNDS = 4, 3
+ROWS_PER_VARIABLE, IDLE_ROUNDS = 4, 3
 """Above so many rows for each variable, those that have not bound for so many rounds are dropped."""
 
 MAX_ROUNDS = 400
@@ -261,7 +261,8 @@ class _Program:
         # Between two classes a table is d = x[0] − x[1] in [−1, 1], one number an orbit (none where both have the same
         # counts): the backend sees (1 + d)/2, half as many variables, and needs no sums.
         self.pairs = cells.starts[np.bincount(cells.owners) == 2] if cells.outputs == 2 else None
-        self.backend = open_backend(backend, count if self.pairs is None else len(self.pairs))
+        self.variables = count if self.pairs is None else len(self.pairs)
+        self.backend = open_backend(backend, self.variables)
         self.sums = 0
         if self.pairs is None:
             sums = np.zeros((len(cells.first), count))
@@ -312,7 +313,7 @@ class _Program:
         idle = np.zeros(len(y), dtype=np.intp)
         idle[: len(self._idle)] = self._idle
         self._idle = np.where(y > 0, 0, idle + 1)
-        if len(y) <= ROWS_PER_CELL * len(self.cells.owners):
+        if len(y) <= ROWS_PER_VARIABLE * self.variables:
             return y
         stay = self._idle < IDLE_ROUNDS
         if not stay.all():

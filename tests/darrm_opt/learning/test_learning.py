@@ -80,9 +80,16 @@ def digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     [
         PrivateVotingClassifier(n_voters=3, queries=3000, epsilon=400.0, delta=0.0),
         PrivateVotingClassifier(n_voters=3, queries=3000, epsilon=400.0, sampling=Sampling(100, 30)),
+        PrivateVotingClassifier(
+            groups=[
+                (1, Privacy(30.0), PrivateLogisticRegression(epsilon=30.0)),
+                (2, Privacy(50.0), PrivateLogisticRegression(epsilon=50.0)),
+            ],
+            epsilon=60.0,
+        ),
         PrivateLogisticRegression(),
     ],
-    ids=["trained once", "sampled", "logistic regression"],
+    ids=["trained once", "sampled", "groups", "logistic regression"],
 )
 def test_it_is_a_scikit_learn_estimator(estimator: Any) -> None:
     exempt = EXEMPT[type(estimator)]

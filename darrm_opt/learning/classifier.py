@@ -418,8 +418,10 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         tags.classifier_tags.poor_score = True  # small sets and small budgets: noise is all there is
         tags.non_deterministic = True
         models = [self.estimator] if self.groups is None else [group[2] for group in self.groups]
-        among_several = [model is None or get_tags(model).classifier_tags.multi_class for model in models]
-        tags.classifier_tags.multi_class = all(among_several)
+        theirs = [
+            get_tags(m).classifier_tags for m in models if hasattr(m, "__sklearn_tags__") and not isinstance(m, type)
+        ]
+        tags.classifier_tags.multi_class = all(each is None or each.multi_class for each in theirs)
         return tags
 
 

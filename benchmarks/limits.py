@@ -73,8 +73,8 @@ def _text(seconds: float) -> str:
 @cache
 def operation_rate() -> float:
     """Return floating-point operations a second of one core in a matrix product."""
-    matrix = np.ones((384, 384))
-    return 2 * 384**3 / min(processor_seconds(lambda: matrix @ matrix) for _ in range(5))
+    matrix = np.ones((64, 64))  # as large as a product that stays on one core
+    return 2 * 64**3 / min(processor_seconds(lambda: matrix @ matrix, 0.02) for _ in range(50))
 
 
 @cache

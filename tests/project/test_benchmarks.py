@@ -427,7 +427,7 @@ def test_the_published_method_finds_the_same_gamma() -> None:
 
 def test_limits_stand_beside_the_other_suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "DESIGNS", ((5, 2.0, 0.0, True, True), (7, 2.0, 0.0, False, False)))
-    monkeypatch.setattr(limits, "processor_seconds", lambda _: 0.5)
+    monkeypatch.setattr(limits, "processor_seconds", lambda *_: 0.5)
     for rate in ("operation_rate", "byte_rate"):
         monkeypatch.setattr(limits, rate, lambda: 1e3)
     main(["limits", "--turns", "1", "--output", str(tmp_path / "results.md")])

@@ -2,7 +2,8 @@
 
 K, Δ, m, ε and δ of private voters on a grid, and voters that are not private; each is designed once in this process,
 in an order that is drawn once, so that a spent budget leaves a sample of all. Times are wall-clock and, in brackets,
-the processor's: on a busy machine the first says little, and the second counts all threads.
+the processor's: on a busy machine the first says little, and the second counts all threads. Goals are held against the
+lesser of the two.
 """
 
 from __future__ import annotations
@@ -88,9 +89,14 @@ class Measured:
         return wanted_seconds(self.point)
 
     @property
+    def idle_seconds(self) -> float:
+        """Most seconds that it takes on idle cores: the wall's here, or the processor's, which counts all threads."""
+        return min(self.seconds, self.processor_seconds)
+
+    @property
     def met(self) -> bool:
         """Whether it was optimal in that time."""
-        return self.status == "optimal" and self.seconds <= self.wanted
+        return self.status == "optimal" and self.idle_seconds <= self.wanted
 
     @property
     def estimate_ratio(self) -> float:
@@ -158,7 +164,7 @@ def table(rows: list[Measured]) -> list[str]:
             ("> 0.01", [row for row in rows if row.point.K == K and row.point.Delta > 0.01]),
         ):
             if group:
-                slowest = max(group, key=lambda row: row.seconds)
+                slowest = max(group, key=lambda row: row.idle_seconds)
                 lines.append(
                     f"| {K} | {name} | ≤ {slowest.wanted:g} s | {len(group)} "
                     f"| {sum(row.status == 'optimal' for row in group)} | {_times(slowest)} "
@@ -166,7 +172,7 @@ def table(rows: list[Measured]) -> list[str]:
                 )
     lines += ["", f"The slowest {SLOWEST}, and what was not optimal:", ""]
     lines += ["| problem | time [s] | rounds | gap | status | estimate [s] |", "|---|--:|--:|--:|---|--:|"]
-    by_time = sorted(rows, key=lambda row: -row.seconds)
+    by_time = sorted(rows, key=lambda row: -row.idle_seconds)
     open_rows = [row for row in by_time[SLOWEST:] if row.status != "optimal"]
     for row in (*by_time[:SLOWEST], *open_rows):
         figures = f"{row.rounds} | {row.gap:.1e} | {row.status} | {row.estimate:.3g}"
@@ -184,6 +190,7 @@ def main(words: list[str]) -> None:
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks --scan", description=__doc__)
     parser.add_argument("--minutes", type=float, default=120.0, help="stop after this long (default: 120)")
+    parser.add_argument("--points", type=int, default=sys.maxsize, help="stop after so many problems")
     parser.add_argument("--limit", type=float, default=LIMIT, help=f"seconds for one design (default: {LIMIT:g})")
     parser.add_argument("--most-voters", type=int, default=VOTERS[-1], metavar="K", help="leave larger K out")
     parser.add_argument("--records", type=Path, help="write every measurement there, one JSON object a line")
@@ -194,7 +201,7 @@ def main(words: list[str]) -> None:
     random.Random(0).shuffle(order)  # noqa: S311 - an order, no secret
     rows: list[Measured] = []
     measured(Point(7, 1e-6, 2.0, 0.1, None, 7))  # imports
-    for point in order:
+    for point in order[: options.points]:
         if time.monotonic() > end:
             break
         rows.append(measured(point, options.limit))

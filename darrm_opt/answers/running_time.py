@@ -1,18 +1,12 @@
 """Cost model: expected time of a design, a comparison, a plan, a profile or an account, before anything is computed.
 
-The reduced constraint set is counted in closed form. The expected time of a solve by cuts is
-
-    ln seconds = a + b·ln(K/101) + c·ln max(s/3, 1) + (d + e·ln(K/101))·ln(1 + 30·K·Δ) + ln max(K/201, 1),
-    but at least `MIN_SOLVE_SECONDS`,
-
-    s = target ε / voter ε,
-
-fitted by least squares to processor times of a solve (`tests/campaigns/cost.py`: K = 11 to 201, s = 1.5 to 10, Δ = 0 to
-0.3 with K·Δ up to 10, the objectives rectangular and shared(1,1), one core of an AMD EPYC, 2026-11-22, with the
-compiled kernel; without it, `NUMPY_FACTOR` times as long), by whether voters have a Δ. Beyond K = 201 it
-extrapolates; the last term, not fitted, is for single designs of K = 301 to 5001 at s = 3, which take longer, and errs
-upward at larger s. Objectives over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs
-`ROW_SECONDS` a row and voter instead (from `benchmarks/results.md`: K = 11 and 15).
+The reduced constraint set is counted in closed form. The expected time of a solve by cuts is looked up in a table of
+measured times and interpolated: ln seconds is linear in ln K, ln m, ln ε and ln Δ between neighbours, with m as its
+place among 1.05, 1.5, 3, K/8 and K/2; a table apart for δ = 0, and one for voters that are not private. Beyond the
+table's K it grows as a power of K (`EXPONENTS`). Times are the processor's (`tests/campaigns/cost.py`, from records
+of `benchmarks/scan.py` with the compiled kernel; without it, `NUMPY_FACTOR` times as long). Objectives over scenarios
+cost `SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs `ROW_SECONDS` a row and voter instead (from
+`benchmarks/results.md`: K = 11 and 15).
 """
 
 from __future__ import annotations
@@ -21,11 +15,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal
 
 from darrm_opt.design.inverse import check_digits
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.scenarios import ScenarioObjective
+from darrm_opt.design.schedule import MAX_PASSED_K
+from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN
+from darrm_opt.design.separation.compiled import takes_passes
 from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
@@ -36,14 +34,65 @@ from darrm_opt.tables.record import TableSpec
 MAX_ESTIMATED_VOTERS = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
 
-MAX_FITTED_K = 201
-"""Largest K of the solves that the model is fitted to."""
+TABLE_KS, TABLE_DELTAS = (11, 35, 101, 201, 301, 401), (0.0, 1e-6, 1e-4, 0.01, 0.1, 0.3)
+TABLE_EPSILONS = (0.01, 0.1, 1.0, 3.0)
+"""Voters, Δ and ε [nats] (of non-private voters the target ε) of the solves that were measured."""
 
-COEFFICIENTS_PURE = (-4.294, 1.21, -0.811, 0.0, 0.0)
-"""(a, b, c, d, e) for voters with Δ = 0."""
+LEAST, FACTOR = 3.5e-4, 1.5
+"""Time that the letter a stands for [s], and by what factor each further letter is longer."""
 
-COEFFICIENTS_APPROXIMATE = (-4.102, 1.149, -1.308, 0.491, 0.285)
-"""(a, b, c, d, e) for voters with Δ > 0."""
+TIMES = {
+    (11, 0.0): "dceedddeddfededdcceb",
+    (11, 1e-06): "ddddfdefddddeeefeedeeefeecedddeeddcddecc",
+    (11, 0.0001): "dcdceffeccddeeefeedefeffddddeeeecdcdcedd",
+    (11, 0.01): "decdfdfefdddfeeedeeeeffeeddeedeededecdde",
+    (11, 0.1): "feeeffffeeeeffefdedeffgffeeceeeecddebede",
+    (11, 0.3): "ffefffffefegeffgdfcfffffffeeeegfcedfceee",
+    (35, 0.0): "efggeffgeeefddfecdcc",
+    (35, 1e-06): "feffggihfeffffihffeeffhheeefhhhhcededccc",
+    (35, 0.0001): "feffgfiifffeffiidfeefgihdgefhhihcgcfcdbc",
+    (35, 0.01): "hhgfggiighegggiifhdghiiiehefhhiichcidfcb",
+    (35, 0.1): "hhhhjjiighfhjjiighehhiiiehdihiiichcgcgcb",
+    (35, 0.3): "kkjjlkjjikijjkjjekejiiiiekfjijijfjfigiee",
+    (101, 0.0): "kkllljlkkjklihlggggg",
+    (101, 1e-06): "kkkkmlmmkkjjllmmllkkkkongjhjllgfgigigfgg",
+    (101, 0.0001): "llkkmmmmlljjllnnjlklkknnhkhlmmfffkgjgggg",
+    (101, 0.01): "oonnmnppmolmnmrrlpkmllqqhognnogfgogngggg",
+    (101, 0.1): "ppooqqmonpporrnmlplpoqmmgphplohghqhngggg",
+    (101, 0.3): "pqooqsoooqnoqrpomqloqrpolpmopqlklqlollll",
+    (201, 0.0): "onrwnnqvmnntllniiiih",
+    (201, 1e-06): "nnnnssuunnnnttuumnnnoosujnknopiiimhmiiij",
+    (201, 0.0001): "oonnssxxoonnttuvnonoooutipjorqiihninhiih",
+    (201, 0.01): "rrrrrsttrsssssssosqtrronmtjskkkjirjojjjj",
+    (201, 0.1): "uttvpqtvstttrqtrsuptppppquruoooonuoooooo",
+    (201, 0.3): "tssrrssrssrrqprrososqqppotptoooonuoqoooo",
+    (301, 0.0): "qquzqptypopwmnojjjjj",
+    (301, 1e-06): "ppppuuwwppppvvzwopppqquwkqkqijijioiojjii",
+    (301, 0.0001): "rqppuuzzrrppwvxxqqqqrrxwjrlqjskkipkpjikj",
+    (301, 0.01): "tttttuvvtuuuuuuuqusvttqpmtkslkkkjskkkjkj",
+    (301, 0.1): "wvvxrswxuvxvtsqtuwsvrrrsrvruoooopuopoooo",
+    (301, 0.3): "tttsrtssttssrqssptptqqqqpuqtppppovprpppp",
+    (401, 0.0): "rrrprquzqqrnlmojjjjj",
+    (401, 1e-06): "qrqqssvvqqqqqqzyqqrrrrqqkqklkjijijiojjii",
+    (401, 0.0001): "ssqqssuvrrppwvxxqqqqrrqwkrmljtjkkqjkkjlk",
+    (401, 0.01): "wwwwxyxxuwvvwwvvrwuwuurrkvmmllllltlmmklk",
+    (401, 0.1): "yyzyuxwywxyxutsvvytxtttttxtxprqrrwqrqrqr",
+    (401, 0.3): "wvvuwuutuuttsstuququssrrpuquppppqwpsrppq",
+}
+"""Of (K, Δ): a letter for each m, of each for each ε, of each for the default δ and, where that is not 0, for δ = 0."""
+
+TIMES_NON_PRIVATE = {
+    11: "ffeefeefffeeefee",
+    35: "hihhghefhhhhgggf",
+    101: "mnmmilgimnmmnnnm",
+    201: "opopknhlppppqqpq",
+    301: "qqpploimqrtqrsqq",
+    401: "rtoqhjinrsussrrr",
+}
+"""Of K: a letter for one affected voter and for K/4 of them, of each for each target, of each for δ > 0 and δ = 0."""
+
+EXPONENTS = {False: 1.8, True: 3.0}
+"""Powers of K by which times grow beyond the table: of designs of 1001 to 5001 voters, and with many off their ends."""
 
 MIN_SOLVE_SECONDS = 6e-4
 """Least time of a solve, however few its voters [s]."""
@@ -58,8 +107,8 @@ ROW_SECONDS = 5e-7
 """Time for one enumerated row and voter [s]."""
 
 BASIS = (
-    "A fit to measured solves: of a scan of other settings 58 % take a third to three times as long, "
-    "78 % a tenth to ten times."
+    "Interpolated between measured solves of up to 401 voters: within a factor of 3 for 95 % of other settings up to "
+    "there; beyond, within 10 for most."
 )
 """Accuracy of the estimate, for its readers."""
 
@@ -137,18 +186,69 @@ def constraint_count(problem: Problem) -> int:
 
 
 def _cut_seconds(problem: Problem) -> float:
-    m = problem.m
-    at_three, power = _time_and_power(problem.K, problem.voter.delta)
-    return max(MIN_SOLVE_SECONDS, at_three * math.pow(max((3.0 if m is None else m) / 3, 1.0), power))
+    K, voter, target = problem.K, problem.voter, problem.target
+    if voter.epsilon == math.inf:
+        seconds = _interpolated(_non_private_line(K, problem.affected > 1, target.delta == 0), target.epsilon)
+    else:
+        # a search that proves nothing ends at the best monotone γ, which takes about as long as at a small Δ
+        Delta = voter.delta if problem.K <= MAX_PASSED_K or K * voter.delta <= MAX_EVALUATED_MEAN else TABLE_DELTAS[1]
+        m = problem.m
+        seconds = _interpolated(_line(K, Delta, voter.epsilon, target.delta == 0), 3.0 if m is None else m)
+    return max(MIN_SOLVE_SECONDS, seconds) * (1.0 if _has_kernel() else NUMPY_FACTOR)
 
 
-@lru_cache(maxsize=256)
-def _time_and_power(K: int, Delta: float) -> tuple[float, float]:
-    """Return the expected time at target ε ≤ 3 voter ε [s], and the power c by which it falls beyond."""
-    a, b, c, d, e = COEFFICIENTS_APPROXIMATE if Delta > 0 else COEFFICIENTS_PURE
-    size = math.log(K / 101)
-    seconds = math.exp(a + b * size + (d + e * size) * math.log1p(30 * K * Delta)) * max(K / MAX_FITTED_K, 1.0)
-    return seconds * (1.0 if _has_kernel() else NUMPY_FACTOR), c
+def _interpolated(line: tuple[tuple[float, float], ...], at: float) -> float:
+    """Return the time on a line of (place, ln seconds), the places in order; constant beyond its ends."""
+    place = math.log(max(at, 1e-300))
+    for (low, first), (high, second) in pairwise(line):
+        if place <= high:
+            share = max(0.0, (place - low) / (high - low)) if high > low else 0.0
+            return math.exp(first + share * (second - first))
+    return math.exp(line[-1][1])
+
+
+@lru_cache(maxsize=1024)
+def _line(K: int, Delta: float, epsilon: float, no_delta: bool) -> tuple[tuple[float, float], ...]:  # noqa: FBT001 — a key
+    """Return (ln m, ln seconds) at the m of the table."""
+    values = [0.0] * 5
+    for d, share_d in _neighbours(TABLE_DELTAS, Delta):
+        letters = 2 if d else 1  # with Δ = 0, δ = 0 is the default
+        for k, share_k in _neighbours(TABLE_KS, K):
+            row = TIMES[TABLE_KS[k], TABLE_DELTAS[d]]
+            for e, share_e in _neighbours(TABLE_EPSILONS, epsilon):
+                for m in range(5):
+                    place = (m * len(TABLE_EPSILONS) + e) * letters + (letters - 1) * no_delta
+                    values[m] += share_d * share_k * share_e * _log_seconds(row[place])
+    exponent = EXPONENTS[takes_passes(K, Delta)]
+    beyond = exponent * max(0.0, math.log(K / TABLE_KS[-1]))
+    places = (1.05, 1.5, 3.0, K / 8, K / 2)
+    return tuple(sorted((math.log(place), value + beyond) for place, value in zip(places, values, strict=True)))
+
+
+@lru_cache(maxsize=1024)
+def _non_private_line(K: int, several: bool, no_delta: bool) -> tuple[tuple[float, float], ...]:  # noqa: FBT001 — a key
+    """Return (ln target ε, ln seconds) at the targets of the table; a record affects one voter or ``several``."""
+    values = [EXPONENTS[False] * max(0.0, math.log(K / TABLE_KS[-1]))] * len(TABLE_EPSILONS)
+    for k, share in _neighbours(TABLE_KS, K):
+        for e in range(len(TABLE_EPSILONS)):
+            letter = TIMES_NON_PRIVATE[TABLE_KS[k]][(several * len(TABLE_EPSILONS) + e) * 2 + no_delta]
+            values[e] += share * _log_seconds(letter)
+    return tuple((math.log(epsilon), value) for epsilon, value in zip(TABLE_EPSILONS, values, strict=True))
+
+
+def _neighbours(nodes: tuple[float, ...], value: float) -> list[tuple[int, float]]:
+    """Return the places of the nodes beside a value, each with its share by logarithms; 0 is a node of its own."""
+    if value <= nodes[0]:
+        return [(0, 1.0)]
+    for i, (low, high) in enumerate(pairwise(nodes)):
+        if value <= high:
+            share = math.log(value / low) / math.log(high / low) if low > 0 else 1.0
+            return [(i, 1.0 - share), (i + 1, share)]
+    return [(len(nodes) - 1, 1.0)]
+
+
+def _log_seconds(letter: str) -> float:
+    return math.log(LEAST) + (ord(letter) - ord("a")) * math.log(FACTOR)
 
 
 @lru_cache(maxsize=1)

@@ -26,7 +26,7 @@ from darrm_opt.record import DesignSpec
 
 Cell = tuple[int, float, int, float, bool]  # K, Δ, which m, ε, whether δ = 0 is asked for
 DELTAS_ASKED = (False, True)
-IDLE_SHARE = 0.7
+IDLE_SHARE = 0.8
 """The table states this share of times measured on busy cores: idle ones take about half."""
 
 

@@ -408,7 +408,9 @@ class ReleaseLog:
                 write.
             release_id: names the release, so that it can be asked for again; None: it cannot, and is charged each time.
             samples: where the log has a sampling, the sample of each answer, each of which is used by this; or the one
-                sample of all of them, where it serves several labels. Answers that are stored need none.
+                sample of all of them, where it serves several labels. Answers that are stored need none. Under an id
+                they must be charged already (`EnsembleSampler.draw_for`, `charge_samples`): a process that ended after
+                it saw one would else draw another for the same charge.
 
         Returns:
             The answers, shape (count,). They are on the disk, and charged, before they are returned.
@@ -419,7 +421,7 @@ class ReleaseLog:
             BudgetExceeded: this is a child that was forked inside ``draw``; its parent is charged and gets the answers.
             SampleUsed: a sample was used already, or is another process's; nothing was charged and nothing released.
             ReleaseIdTaken: the id named a release of another size.
-            InvalidInput: not a count or not an id.
+            InvalidInput: not a count or not an id, or, under an id, a sample that is not charged.
             ReleaseLogDamaged: the file is not as it was written; nothing was released.
             OSError: the file cannot be written, by its name. Nothing was released, and it may be charged: asked again
                 under the same id, it is charged once.
@@ -485,6 +487,9 @@ class ReleaseLog:
             return stored
         self._check_batch(file, count)
         served = self._check_samples(samples, count)
+        if release_id is not None and not all(sample.is_charged for sample, _ in served):
+            accepted = "that of EnsembleSampler.draw_for with this log, charged before it was seen"
+            raise InvalidInput("sample", "one that is not charged", accepted, "Else an id could have several.")
         owner = os.path.realpath(self.path)
         charges = {sample.charged_with: sample.charge(labels, owner) for sample, labels in served}
         charged = sum(charges.values()) if self._sampling else count

@@ -174,7 +174,11 @@ def test_a_text_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
     sampling = Sampling(1000, 20, labels=3)
     log = begun(tmp_path, sampling, queries=7)
     vote, sampler = PrivateVote(vote_of(), log), EnsembleSampler(sampling, 5)
-    sample = sampler.draw()
+    uncharged = sampler.draw()
+    with refused_input("sample"):  # a process that ended here could have another sample for the same id and charge
+        vote.release(votes(uncharged), "0", sample=uncharged)
+    assert (log.spent, uncharged.left) == (0, 3)
+    sample = sampler.draw_for("0", log)
     vote.release(votes(sample), "0", sample=sample)
     assert (log.spent, sample.left) == (3, 2)
     vote.release_many([votes(sample)] * 2, "1", samples=(sample,))

@@ -70,7 +70,8 @@ class Stage(NamedTuple):
     # whether only the bound is lowered: the incumbent stays, as no search here could prove a better one
     bounding: bool = False
     later: Stage | None = None  # what takes over after `MAX_EXACT_ITERATIONS`
-    # whether multisets with p ≥ p′ on the faces are searched first, and more only where these give no cut
+    # whether the faces are searched first, where many are off their ends for multisets with p ≥ p′ alone, and more only
+    # where that gives no cut
     one_sided: bool = False
 
 
@@ -94,7 +95,7 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
     if not is_expensive(problem):
         exact = Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0)
         if problem.K > MAX_COMPLETE_K:
-            later = _spread_stage(problem, LATER_GAP, complete=True, step=0.5, slack=0.02 * LATER_GAP)
+            later = _spread_stage(problem, LATER_GAP, complete=True, step=0.5, slack=0.02 * LATER_GAP, one_sided=True)
             return (exact._replace(later=later),)
         if problem.K > MAX_QUICK_K and shape == "free" and takes_passes(problem.affected, problem.voter.delta):
             return (_spread_stage(problem, 0.0, complete=True, step=1.0, one_sided=True),)

@@ -21,7 +21,7 @@ import numpy as np
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
-from darrm_opt.design.schedule import MAX_EXACT_ITERATIONS, SolveClock, Stage
+from darrm_opt.design.schedule import MAX_ITERATIONS_PER_VOTER, SolveClock, Stage
 from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import Settle, TimeLimitReached, WorstCase
@@ -143,7 +143,7 @@ class CuttingPlanes:
             # A row that was far from binding is found again by the search, should it matter after all.
             self.program.drop_slack_rows()
             self._add(cuts)
-            if stage.later is not None and self.program.iterations > MAX_EXACT_ITERATIONS:
+            if stage.later is not None and self.program.iterations > MAX_ITERATIONS_PER_VOTER * self._constraint.K:
                 return self._run(stage.later)
         return Status.SEARCH_LIMIT if stage.bounding else Status.ITERATION_LIMIT
 

@@ -1,7 +1,7 @@
 """Schedule of a solve: the rows that it starts from, the stages of its search for cuts, and its clock.
 
 Small problems are searched whole after every program, until no cut is left; if that takes many simplex iterations, cuts
-are then sought as in larger ones, to a gap of `LATER_GAP`. Where one search takes seconds
+are then sought as in larger ones. Where one search takes seconds
 (`is_expensive`), the best monotone γ comes first, then cuts near the faces of the constraint set, then the search that
 proves, each ending at the tolerance.
 """
@@ -44,12 +44,12 @@ MAX_OFF_THEIR_ENDS = 1.0
 MAX_PASSED_K = 600
 """Up to this K every search affords a pass over the blossoms of a row in each column (`separable`), whatever Δ is."""
 
-MAX_EXACT_ITERATIONS = 3000
-"""Simplex iterations after which an exact stage gives way to one with few cuts, far apart: with hundreds of nearly
-parallel rows a round, programs of large ε take hundreds of iterations each."""
+MAX_ITERATIONS_PER_VOTER = 10
+"""Simplex iterations for each voter after which an exact stage gives way to one with few cuts, far apart: with hundreds
+of nearly parallel rows a round, programs of large ε take hundreds of iterations each."""
 
 LATER_GAP = 1e-9
-"""Gap at which that later stage ends."""
+"""Gap at which that later stage ends, beyond `MAX_COMPLETE_K`; else it ends where no cut is left, too."""
 
 MAX_QUICK_K = 60
 """Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many
@@ -69,7 +69,7 @@ class Stage(NamedTuple):
     slack: float = 0.0
     # whether only the bound is lowered: the incumbent stays, as no search here could prove a better one
     bounding: bool = False
-    later: Stage | None = None  # what takes over after `MAX_EXACT_ITERATIONS`
+    later: Stage | None = None  # what takes over after `MAX_ITERATIONS_PER_VOTER`
     # whether the faces are searched first, where many are off their ends for multisets with p ≥ p′ alone, and more only
     # where that gives no cut
     one_sided: bool = False
@@ -93,13 +93,12 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
     # Problems that are `is_expensive` have the latter. Where a search would prove next to nothing, the monotone answer
     # must do, and a single stage bounds what is lost.
     if not is_expensive(problem):
-        exact = Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0)
+        later = None
         if problem.K > MAX_COMPLETE_K:
             later = _spread_stage(problem, LATER_GAP, complete=True, step=0.5, slack=0.02 * LATER_GAP, one_sided=True)
-            return (exact._replace(later=later),)
-        if problem.K > MAX_QUICK_K and shape == "free" and takes_passes(problem.affected, problem.voter.delta):
-            return (_spread_stage(problem, 0.0, complete=True, step=1.0, one_sided=True),)
-        return (exact,)
+        elif problem.K > MAX_QUICK_K and takes_passes(problem.affected, problem.voter.delta):
+            later = _spread_stage(problem, 0.0, complete=True, step=1.0, one_sided=True)
+        return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0, later=later),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
         return (_spread_stage(problem, tolerance, complete=True, step=0.5),)
     is_searchable = problem.affected == problem.K <= MAX_PASSED_K

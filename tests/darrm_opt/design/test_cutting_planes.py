@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from darrm_opt import Problem, solve, verify
 from darrm_opt.design import cutting_planes
-from darrm_opt.design import schedule as schedules
 from darrm_opt.design.constraint import (
     DOWN_FROM_ONE,
     ONE,
@@ -146,23 +145,25 @@ def test_only_where_searches_take_passes_are_they_one_sided_first() -> None:
 
 
 @pytest.mark.skipif(kernel() is None, reason="NumPy takes seconds")
-def test_an_exact_stage_that_is_one_sided_first_ends_where_no_cut_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exact_stage_that_gives_way_among_few_voters_ends_where_no_cut_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     problem = Problem.from_allowance(61, 3, 0.1, 0.1)
     (stage,) = schedule(problem, "free", 1e-6)
-    assert (stage.gap, stage.complete, stage.step, stage.one_sided) == (0.0, True, 1.0, True)
-    solution = solve(problem)
-    monkeypatch.setattr(schedules, "MAX_QUICK_K", 61)
-    (stage,) = schedule(problem, "free", 1e-6)
-    assert not stage.one_sided
+    assert stage.later is not None
+    assert (stage.later.gap, stage.later.complete, stage.later.step, stage.later.one_sided) == (0.0, True, 1.0, True)
     whole = solve(problem)
+    monkeypatch.setattr(cutting_planes, "MAX_ITERATIONS_PER_VOTER", 0)
+    solution = solve(problem)
     assert solution.gamma == pytest.approx(whole.gamma, abs=1e-9)
     assert solution.certificate.method == whole.certificate.method == "complete"
+    assert solution.statistics.rows < whole.statistics.rows
 
 
 def test_a_long_exact_stage_gives_way_to_one_with_few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem.from_allowance(121, 1.5, 3.0)
     exact = solve(problem)
-    monkeypatch.setattr(cutting_planes, "MAX_EXACT_ITERATIONS", 100)
+    monkeypatch.setattr(cutting_planes, "MAX_ITERATIONS_PER_VOTER", 1)
     later = solve(problem)
     assert later.status is Status.OPTIMAL
     assert 0 < later.statistics.rows < exact.statistics.rows

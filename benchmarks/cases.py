@@ -11,6 +11,8 @@ SUITES = {
     "engine": "Single designs, and the peer that builds every row at K = 21. Designs of milliseconds are timed warm: "
     "the median of up to 50 solves of one problem in one process.",
     "scale": "Large K.",
+    "classes": "Votes among classes, each program from start to end. The peer of labels draws NumPy's noise, which is "
+    "not exact: what a draw takes at least.",
     "service": "The HTTP service under load; time is for one request, and needs wrk and Linux.",
 }
 """Names of the suites and what is in them."""
@@ -163,7 +165,7 @@ class Case:
 
 def all_cases() -> tuple[Case, ...]:
     """Return every case, smaller ones first within a suite: what a spent budget leaves out are the largest."""
-    return (*quick(), *engine(), *scale(), *service())
+    return (*quick(), *engine(), *scale(), *classes(), *service())
 
 
 def quick() -> Iterator[Case]:
@@ -248,6 +250,48 @@ def scale() -> Iterator[Case]:
     yield from _table(1001, 1e-6, large, tolerance=1e-7, growth_from=101)
     yield from _table(5001, 1e-6, Wanted(seconds=60, memory=2), shape="monotone", repeats=1)
     yield from _table(2001, 1e-6, Wanted(seconds=60, memory=2, gap=1e-6), repeats=1)
+
+
+CLASS_COMMANDS = (
+    ("cost gnmax --K 250 --classes 10 --queries 1000 --total-epsilon 2 --total-delta 1e-5", 1.5),
+    ("cost gnmax --K 250 --classes 10 --queries 2500 --total-epsilon 2 --total-delta 1e-5", 2.5),
+    ("plan --K 250 --classes 10 --queries 1000 --total-epsilon 2 --total-delta 1e-5 --price 5 --prior beta(8,2)", 8),
+    ("solve --K 50 --classes 3 --target-epsilon 1 --delta 1e-5 --no-cache", 3),
+    ("solve --K 30 --classes 4 --target-epsilon 1 --delta 1e-5 --no-cache", 3),
+    ("solve --K 101 --classes 3 --target-epsilon 1 --delta 1e-5 --no-cache", 10),
+)
+"""Commands about classes, one vote affected, and their most time [s]."""
+
+COUNTS = "import numpy as np; counts = np.tile(np.array([200, 20, 10, 10, 10, 0, 0, 0, 0, 0]), (200_000, 1))"
+"""Votes of 250 voters in 200,000 queries."""
+
+LABELS = f"""{COUNTS}
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.randomness import SystemRandomness
+NoisyMaximum(250, 10, 72.0).draw_many(counts, SystemRandomness())"""
+
+NORMAL_LABELS = f"""{COUNTS}
+import darrm_opt.mechanisms.noisy_maximum
+(counts + np.random.default_rng().normal(0, 72, counts.shape)).argmax(axis=1)"""
+
+
+def classes() -> Iterator[Case]:
+    """Yield commands about votes among classes, and labels."""
+    for command, seconds in CLASS_COMMANDS:
+        words = command.split()
+        yield Case(
+            name=f"`darrm {command}`",
+            suite="classes",
+            job=Command(("darrm", *words, *(() if words[0] == "cost" else ("--affected", "1")))),
+            wanted=Wanted(seconds=seconds),
+        )
+    yield Case(
+        name="200,000 labels of 10 classes, exact discrete Gaussian noise of σ = 72, against NumPy's normal noise",
+        suite="classes",
+        job=Command(("python", "-c", LABELS)),
+        wanted=Wanted(seconds=20, within=4),
+        peer=Command(("python", "-c", NORMAL_LABELS)),
+    )
 
 
 def service() -> Iterator[Case]:

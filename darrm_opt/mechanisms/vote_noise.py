@@ -237,6 +237,9 @@ def _checked_kind(kind: str) -> str:
 NODES = 24
 """Gauss–Legendre nodes in a panel: exact to rounding for a bell curve over two standard deviations."""
 
+BLOCK = 1 << 17
+"""Numbers of the integrand that are computed at a time."""
+
 SMALLEST = 1e-200
 """Below this a distribution function counts as this."""
 
@@ -323,9 +326,18 @@ def _largest_count(
     F = below(z[None, :] - rate * counts[:, None])
     # Φ is kept above 0 so that the product of all can be divided by one; where that matters f is 0 anyway.
     votes, silent = np.maximum(cells.values, 0), cells.values == ABSTENTION
-    factors = np.maximum(F, SMALLEST)[votes]
-    # The product over all classes, once for each partition; a cell then divides its own class out again.
-    product = np.multiply.reduceat(factors ** np.where(silent, 0, cells.multiplicities)[:, None], cells.starts, axis=0)
-    table: Array = (product[cells.owners] / factors * f[votes]) @ dz
+    F, multiplicities = np.maximum(F, SMALLEST), np.where(silent, 0, cells.multiplicities)
+    integrand = np.empty((votes.size, z.size))
+    bounds = np.append(cells.starts, votes.size)
+    step = max(1, BLOCK * cells.starts.size // integrand.size)
+    for first in range(0, cells.starts.size, step):  # what a cache holds
+        partitions = bounds[first : first + step + 1]
+        rows = slice(partitions[0], partitions[-1])
+        factors = F[votes[rows]]
+        # The product over all classes, once for each partition; a cell then divides its own class out again.
+        powers = factors ** multiplicities[rows, None]
+        product = np.multiply.reduceat(powers, partitions[:-1] - partitions[0], axis=0)
+        integrand[rows] = product[cells.owners[rows] - first] / factors * f[votes[rows]]
+    table: Array = integrand @ dz
     table[silent] = 0.0
     return table

@@ -61,6 +61,9 @@ They shrink towards the end, so that all end together."""
 MIN_TASK_SECONDS = 0.05
 """Least expected work of an assignment that was cut from a batch [s]."""
 
+LAST_SAVE_SECONDS = 0.05
+"""Interval between saves once all work is handed out [s]: the last one, for which nobody works any more, is short."""
+
 MAX_UNSAVED = 1000
 """Answers that are stored at a time."""
 
@@ -166,11 +169,13 @@ class Scheduler:
                 self._dispatch()
                 for report in self._poll():
                     self._handle(report)
-                # One transaction for many answers. Nothing is in flight: a delayed batch may start from an unsaved one.
+                # One transaction for many answers; smaller ones at the end, while workers are still at work. Nothing is
+                # in flight: a delayed batch may start from an unsaved one.
+                interval = SAVE_SECONDS if self._ready else LAST_SAVE_SECONDS
                 if (
                     len(self._unsaved) >= MAX_UNSAVED
                     or not self._in_flight
-                    or time.monotonic() - self._saved_at >= SAVE_SECONDS
+                    or time.monotonic() - self._saved_at >= interval
                 ):
                     self._save()
                 self._claims.renew()

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from darrm_opt.accounting.bits.region import upper_chain
 from darrm_opt.accounting.cheapest import event_accounts
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile
@@ -58,6 +59,9 @@ MAX_LOSS = 60.0
 
 STEP_SHARE, MAX_STEPS = 0.3, 50_000
 """Discretisation of a PLD in standard deviations of one release's loss, and the most steps to its largest loss."""
+
+MAX_EXPONENT = 700.0
+"""Largest ε of a label that is looked at: e^ε is a double."""
 
 RARE_SHARE, RARE_BELOW = 1e-4, 1e-4
 """Share of δ that a cut at a largest loss may cost in all, and chance of losses below its negative."""
@@ -108,7 +112,7 @@ def sampled_accounts(
         return _each_voter(bounds, sampling, K, releases, delta)
     queries = -(-releases // sampling.labels)
     if sampling.labels > 1:
-        return _texts(together, sampling, queries, delta)
+        return _together(together, sampling, queries, delta)
     accounts: dict[str, Callable[[], Privacy]] = {}
     release = bounds(affected)
     event = None if release is None else release.event()
@@ -133,7 +137,7 @@ def sampled_accounts(
             )
             if queries > 1 or name == "laws"
         }
-    return accounts
+    return accounts or _together(together, sampling, queries, delta)
 
 
 Direction = Sequence[LawPairs]
@@ -296,17 +300,17 @@ def composed_epsilon(
     return pld_from_profile(profile, discretisation=step, max_loss=largest).repeated(queries).epsilon(delta)
 
 
-def _texts(
+def _together(
     together: Callable[[float], float], sampling: Sampling, queries: int, delta: float
 ) -> dict[str, Callable[[], Privacy]]:
-    """Return the accounts of samples that serve several labels each: composed inside, then sampled."""
+    """Return the accounts of samples by (ε, δ) of all labels that one serves: composed inside, then sampled."""
     accounts: dict[str, Callable[[], Privacy]] = {}
     pure = together(0.0)
     if pure < math.inf:
         accounts |= event_accounts([(amplify_by_subsampling(Privacy(pure), sampling.chance), queries)], delta)
     if delta > 0:
         least = RARE_SHARE * delta / queries / sampling.chance
-        inside = [(together(each), each) for each in np.geomspace(min(least, 0.1), 0.5, 12).tolist()]
+        inside = [(together(each), each) for each in np.geomspace(min(least, 0.1), 0.5, 24).tolist()]
         known = [Privacy(epsilon, each) for epsilon, each in inside if epsilon < math.inf]
         known = [Privacy(pure), *known] if pure < math.inf else known
         if known:
@@ -316,10 +320,15 @@ def _texts(
 
 def _convolution_of_points(known: Sequence[Privacy], rate: float, queries: int, delta: float) -> Privacy:
     """Return ε of sampled releases of which each is (ε, δ)-DP at several ε."""
-    sampled = [amplify_by_subsampling(event, rate) for event in sorted(known, key=lambda event: event.epsilon)]
-    knots = np.array([0.0, *(event.epsilon for event in sampled if event.epsilon > 0)])
-    deltas = np.array([min(1.0, up(rate, 1)), *(event.delta for event in sampled if event.epsilon > 0)])
-    deltas = np.minimum.accumulate(deltas)
+    sampled = [amplify_by_subsampling(event, rate) for event in known if event.epsilon <= MAX_EXPONENT]
+    # The largest δ of all pairs, either way round, is convex in e^ε: of all that is known the lower hull counts, and at
+    # 0, where its two sides meet, δ(0) ≤ (δ(ε) + t)/(1 + t) with t = (e^ε − 1)/2.
+    halves = [(event.delta, math.expm1(event.epsilon) / 2) for event in [Privacy(0.0, min(1.0, rate)), *sampled]]
+    at_zero = min(1.0, *(up((delta + half) / (1 + half), 8) for delta, half in halves))
+    points = [(0.0, -at_zero), *((event.epsilon, -event.delta) for event in sampled if event.epsilon > 0)]
+    hull = {x: -y for x, y in upper_chain((math.expm1(epsilon), y) for epsilon, y in points)}
+    knots = np.array(sorted(epsilon for epsilon, y in points if hull.get(math.expm1(epsilon)) == -y))
+    deltas = np.minimum.accumulate([hull[math.expm1(epsilon)] for epsilon in knots])
     both = symmetric_profile(_chords(knots, deltas))
     all_knots = np.concatenate([-knots[:0:-1], knots])
     return Privacy(composed_epsilon(both, all_knots, both(all_knots), queries, delta), delta)

@@ -22,7 +22,12 @@ from darrm_opt.accounting.calibrate import calibrate, near_value
 from darrm_opt.accounting.cost import Parts, ReleaseBounds, estimated_epsilon
 from darrm_opt.accounting.labels.lattice_cells import LatticeNoise, lattice_label_estimate
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.labels.sampled_cells import check_of_any_votes, label_of_any_votes, sampled_cells
+from darrm_opt.accounting.labels.sampled_cells import (
+    check_of_any_votes,
+    label_of_any_votes,
+    sampled_cells,
+    sampled_counts,
+)
 from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
@@ -268,7 +273,8 @@ class NoisyMaximum(VoteMechanism):
         """
         listed = super().triples(sampling)
         if listed is None and self.threshold is None and self.affected == 1:
-            return sampled_cells(self.sigma, self.classes, sampling.neighbours)
+            cells = sampled_cells(self.sigma, self.classes, sampling.neighbours)
+            return cells or (None if sampling.neighbours == "replace-one" else sampled_counts(self.sigma))
         return listed
 
     def class_chances(self, counts: CountTable) -> Array | None:

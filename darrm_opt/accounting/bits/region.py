@@ -125,7 +125,7 @@ def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "out
     points = {(0, 0), (unit, unit)}
     for p, q in zip(chances[::2], chances[1::2], strict=True):
         points |= {(q, p), (unit - q, unit - p), (p, q), (unit - p, unit - q)}
-    hull = [(Fraction(q, unit), Fraction(p, unit)) for q, p in _upper_chain(points)]
+    hull = [(Fraction(q, unit), Fraction(p, unit)) for q, p in upper_chain(points)]
     if side == "outer":
         return _region([[*_above(p, q)] for q, p in hull], "outer")
     return _region([[*_above(q, p)[2:], *_above(q, p)[:2]] for q, p in hull], "inner")
@@ -165,13 +165,13 @@ def upper_hull(pairs: ArrayLike) -> Array:
     p, q = np.asarray(pairs, dtype=np.float64).T
     x = np.concatenate([q, 1 - q, p, 1 - p, [0.0, 1.0]])
     y = np.concatenate([p, 1 - p, q, 1 - q, [0.0, 1.0]])
-    return np.array([(p, q) for q, p in _upper_chain(zip(x.tolist(), y.tolist(), strict=True))])
+    return np.array([(p, q) for q, p in upper_chain(zip(x.tolist(), y.tolist(), strict=True))])
 
 
 Number = TypeVar("Number", float, int)
 
 
-def _upper_chain(points: Iterable[tuple[Number, Number]]) -> list[tuple[Number, Number]]:
+def upper_chain(points: Iterable[tuple[Number, Number]]) -> list[tuple[Number, Number]]:
     """Return the vertices (x, y) of the upper convex hull, by increasing x."""
     hull: list[tuple[Number, Number]] = []
     for x, y in sorted(points):

@@ -44,6 +44,10 @@ MAX_TRIPLES = 1_500_000
 """Most triples that are listed: some seconds for an account."""
 
 
+MAX_LEAD = 100_000
+"""Largest lead of noisy counts that is listed: σ up to 5,555 votes."""
+
+
 @lru_cache(maxsize=4)
 def sampled_cells(sigma: float, classes: int, neighbours: Neighbours | None) -> list[LawTriples] | None:
     """Return all triples of laws of a label with discrete Gaussian noise, one vote of one record."""
@@ -65,6 +69,25 @@ def sampled_cells(sigma: float, classes: int, neighbours: Neighbours | None) -> 
     if classes > 3:
         families.append(_four_cells(noise, classes - 3))
     return [LawTriples(*laws, error=error, missing=missing) for laws in families]
+
+
+def sampled_counts(sigma: float) -> list[LawTriples] | None:
+    """Return the triple of the two noisy counts that a record's vote may go to, for noise too wide for its cells.
+
+    The label is drawn from the counts, and of these the lead d of a over b shows all: its likelihood ratio is
+    exp(2d/σ²). Adding or removing a record only.
+    """
+    end = 2 * math.ceil(END * sigma)
+    if end > MAX_LEAD:
+        return None
+    d = np.arange(-end, end + 1)
+    k = np.arange(-end, end + 1) / 2
+    # Σ_k exp(−(k² + (k − d)²)/2σ²) = exp(−d²/4σ²) Σ_k exp(−(k − d/2)²/σ²): the sum is one of two, by the parity of d.
+    even, odd = (float(np.exp(-(((2 * k + shift) / sigma) ** 2)).sum()) for shift in (0.0, 0.5))
+    masses = np.exp(-(d * d) / (4 * sigma * sigma)) * np.where(d % 2 == 0, even, odd)
+    masses /= masses.sum()
+    off, on = (np.pad(masses, sides)[np.newaxis] for sides in ((2, 0), (0, 2)))
+    return [LawTriples(off, on, error=8 * MASS_ERROR, missing=2 * CUT)]
 
 
 def label_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:

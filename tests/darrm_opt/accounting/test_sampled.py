@@ -18,8 +18,8 @@ from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, sh
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting.cost import cost, fits, most_releases
-from darrm_opt.accounting.labels.sampled_cells import sampled_cells
-from darrm_opt.accounting.sampled import LawTriples, log_moments, logarithms
+from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
+from darrm_opt.accounting.sampled import LawTriples, _convolution, _together, _worst, log_moments, logarithms
 from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
@@ -340,3 +340,52 @@ def test_what_is_refused(argument: str, fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as refused:
         Sampling(**fields)
     assert refused.value.argument == argument
+
+
+def test_two_noisy_counts_are_known_by_their_lead() -> None:
+    """All pairs of counts near and far, without the lead."""
+    sigma, rate, epsilons = 1.7, 0.1, np.array([-0.2, 0.0, 0.05, 0.2, 0.5])
+    k = np.arange(-40, 41)
+    noise = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
+    off, on = (np.outer(np.roll(noise, a), np.roll(noise, b)).ravel() for a, b in ((1, 0), (0, 1)))
+    (triples,) = sampled_counts(sigma) or [LawTriples(*np.zeros((2, 1, 2)))]
+    for laws, (p, q) in zip(triples.pairs(rate), [(off, on), (on, off)], strict=True):
+        mixed = (p, (1 - rate) * p + rate * q) if p is off else ((1 - rate) * q + rate * p, q)
+        exact = [np.maximum(mixed[0] - np.exp(epsilon) * mixed[1], 0).sum() for epsilon in epsilons]
+        assert laws.deltas(epsilons) == pytest.approx(exact, rel=1e-6, abs=1e-12)
+    cells = NoisyMaximum(30, 5, 12.0)
+    shown = sampled_counts(12.0)
+    assert shown is not None and cells.triples(SMALL_SAMPLE) is not shown
+    counts = _worst(_convolution, list(zip(*(each.pairs(0.05) for each in shown), strict=True)), 0.0, 500, 1e-6)
+    assert cost(cells, 500, 1e-6, SMALL_SAMPLE).epsilon <= counts.epsilon * (1 + 1e-3)
+
+
+SMALL_SAMPLE = Sampling(1000, 50)
+REPLACED = Sampling(1000, 50, scheme="without-replacement")
+
+
+@pytest.mark.parametrize("sampling", [SMALL_SAMPLE, REPLACED], ids=["added", "replaced"])
+@pytest.mark.parametrize("sigma", [2.0, 6.0])
+def test_points_of_one_label_bound_what_its_laws_do(sigma: float, sampling: Sampling) -> None:
+    mechanism = NoisyMaximum(12, 3, sigma)
+    exact = cost(mechanism, 300, 1e-6, sampling)
+
+    def together(delta: float) -> float:
+        return cost(mechanism, 1, delta).epsilon
+
+    bound = _together(together, sampling, 300, 1e-6)["pld"]()
+    assert exact.epsilon <= bound.epsilon <= 1.3 * exact.epsilon
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sampling"),
+    [
+        (NoisyMaximum(250, 10, 40.0), SMALL_SAMPLE),
+        (NoisyMaximum(250, 10, 40.0), REPLACED),
+        (NoisyMaximum(250, 10, 40.0, affected=2), SMALL_SAMPLE),
+        (NoisyMaximum(250, 10, 40.0, threshold=150, check_sigma=60.0), SMALL_SAMPLE),
+    ],
+    ids=["wide noise", "replaced", "several votes", "checks"],
+)
+def test_what_has_no_cells_gains_by_samples(mechanism: NoisyMaximum, sampling: Sampling) -> None:
+    assert cost(mechanism, 1000, 1e-5, sampling).epsilon < 0.1 * cost(mechanism, 1000, 1e-5).epsilon

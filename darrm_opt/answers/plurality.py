@@ -10,11 +10,13 @@ from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record
 from darrm_opt.answers.accounting import conclusion_to_dict
 from darrm_opt.answers.verification import members, verify_options, verify_plurality
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
+from darrm_opt.mechanisms.base import planned_fields
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.baselines import compare_mechanisms
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
 from darrm_opt.planning.group_baselines import GroupBaseline, group_baselines
 from darrm_opt.planning.votes import SAMPLED_NUMBERS
+from darrm_opt.problem import Privacy
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.corners import check_reach, corner_count, key_count
 from darrm_opt.tables.group_record import (
@@ -26,6 +28,7 @@ from darrm_opt.tables.group_record import (
     solution_record,
 )
 from darrm_opt.tables.group_solver import MAX_CELLS, AnyGroupObjective, solve_groups
+from darrm_opt.tables.group_table import KIND as GROUP_KIND
 from darrm_opt.tables.group_table import group_records, table_from_record
 from darrm_opt.tables.group_table import problem_from_record as group_problem
 from darrm_opt.tables.groups import GroupProblem, VoterGroup
@@ -316,6 +319,43 @@ def stored_groups(id: str, record: dict[str, Any]) -> dict[str, Any]:
 
 def _shown_groups(record: dict[str, Any]) -> dict[str, Any]:
     return {**solution_json(read_groups(record)), "certificate": record["certificate"], "rule": record}
+
+
+SHOWN = (
+    *("problem", "classes", "groups", "target_epsilon", "delta", "affected", "abstention", "objective", "prior"),
+    *("ties", "price", "weights", "utility", "upper_bound", "table"),
+)
+"""What an answer shows of its rule, as far as it has these fields."""
+
+
+def record_in_answer(answer: Any) -> Any:
+    """Return the record of the table or mechanism in a service's answer, unproved; anything else as it is.
+
+    A stored design has that of its design. The mechanism of a plan names the plan's queries and total beside it.
+
+    Raises:
+        VerificationFailed: the answer shows something else beside the record than the record has.
+    """
+    if isinstance(answer, dict) and "tags" in answer and isinstance(answer.get("design"), dict):
+        answer = answer["design"]
+    if not isinstance(answer, dict) or "kind" in answer:
+        return answer
+    rule, mechanism = answer.get("rule"), answer.get("mechanism")
+    try:
+        if isinstance(rule, dict):
+            shown = _shown_groups(rule) if rule["kind"] == GROUP_KIND else table_to_dict("", rule)
+            other = [name for name in SHOWN if name in shown and answer.get(name, shown[name]) != shown[name]]
+            if other:
+                raise VerificationFailed(f"The answer shows another {other[0]} than that of its rule.")
+            return rule
+        if isinstance(mechanism, dict) and isinstance(answer.get("options"), list):
+            if answer.get("sampling") != mechanism.get("sampling"):
+                raise VerificationFailed("The answer shows another sampling than that of its mechanism.")
+            total = Privacy(answer["total"]["epsilon"], answer["total"]["delta"])
+            return mechanism | planned_fields(answer["queries"], total)
+    except (LookupError, TypeError, ReproofFailed) as err:
+        raise VerificationFailed("The answer has something else where a table or a mechanism should be.") from err
+    return answer
 
 
 def recheck_groups(argument: dict[str, Any], result: dict[str, Any]) -> None:

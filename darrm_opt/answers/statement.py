@@ -17,6 +17,7 @@ from typing import Any
 from darrm_opt._version import __version__
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.answers.plurality import record_in_answer
 from darrm_opt.design.report import count_text, text_above, voters_text
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism
@@ -155,7 +156,7 @@ def statement_of_record(record: Any) -> Statement:
     >>> statement.fields["releases"], statement.fields["epsilon"] < 0.5
     ({'allowed': 1}, True)
     """
-    sampling = None
+    record, sampling = record_in_answer(record), None
     if isinstance(record, dict) and record.get("kind") in mechanism_kinds():
         subject, mechanism = "mechanism", mechanism_from_record(record)
         planned = planned_total(record)
@@ -179,18 +180,18 @@ def statement_of_record(record: Any) -> Statement:
 
 def _planned(plan: dict[str, Any]) -> tuple[VoteMechanism, tuple[int, Privacy]]:
     """Return what a plan recommends, its queries and its total; only the γ of a plan is in it."""
+    accepted = "a plan that recommends a γ, or the file of `darrm plan --output`"
     try:
         options = [option for option in plan["options"] if option["fits"]]
         best = options[0]
         if best.get("gamma") is None:
-            accepted = "a plan that recommends a γ, or the file of `darrm plan --output`"
             raise InvalidInput("FILE", best.get("mechanism", best.get("name")), accepted)
         problem = problem_from_record(best["problem"])
         release = Release(NoiseFunction(best["gamma"], problem.K), problem)
         total = Privacy(plan["total"]["epsilon"], plan["total"]["delta"])
         return CertifiedNoiseFunction(release, fresh=plan["fresh"]), (plan["queries"], total)
     except (LookupError, TypeError) as err:
-        raise InvalidInput("FILE", "a plan", "the JSON of `darrm plan`") from err
+        raise InvalidInput("FILE", "a plan", accepted) from err
 
 
 def _proved_total(mechanism: VoteMechanism, releases: int, total: Privacy | None, sampling: Sampling | None) -> Privacy:

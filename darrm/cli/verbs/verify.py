@@ -124,11 +124,16 @@ def _documents(file: str) -> list[Any]:
 
 def _proofs(file: str, documents: list[Any], options: ProblemOptions, arithmetic: str, checker: str) -> Iterator[Proof]:
     """Yield a proof of each γ and mechanism."""
+    from darrm_opt.answers.plurality import record_in_answer
     from darrm_opt.errors import DarrmError
     from darrm_opt.mechanisms.base import mechanism_kinds
 
-    for number, content in enumerate(documents, start=1):
+    for number, document in enumerate(documents, start=1):
         source = file if len(documents) == 1 else f"{file}, value {number}"
+        try:
+            content = record_in_answer(document)
+        except DarrmError as err:
+            fail(f"{source}: {err}", ExitCode.BAD_INPUT)
         if not isinstance(content, list) and options.given:
             names = ", ".join(map(option_of, options.given))
             fail(f"{source} names its problem itself: leave out {names}, or give a bare list.", ExitCode.BAD_INPUT)
@@ -145,7 +150,9 @@ def _proofs(file: str, documents: list[Any], options: ProblemOptions, arithmetic
         except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
             fail(f"{source}: {err}", ExitCode.BAD_INPUT)  # any step may break on a file that anyone wrote
         if not questions:
-            fail(f"{source}: there is no γ with its problem in it. The least file is {LEAST_FILE}.", ExitCode.BAD_INPUT)
+            others = "For a table or a mechanism give the file of `darrm solve`, `plan` or `cost` with --output."
+            message = f"{source}: there is no γ with its problem in it. The least file is {LEAST_FILE}. {others}"
+            fail(message, ExitCode.BAD_INPUT)
         for problem, gamma in questions:
             yield _formal_proof(problem, gamma) if checker == "formal" else _gamma_proof(problem, gamma, arithmetic)
 

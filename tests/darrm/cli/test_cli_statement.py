@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 from support.darrm_runner import refused, run, run_json
 
+from api.app import create_app
+from api.settings import Settings
 from darrm_opt import Privacy, Problem, __version__, solve
 from darrm_opt.accounting import Release
 from darrm_opt.accounting.propose_test_release import propose
@@ -140,6 +144,53 @@ def test_a_table_and_a_plain_vote_are_stated() -> None:
     assert stated("file.json")["epsilon"] == 1.0
     found = stated(written(PlainVote(5, 3, Privacy(0.5)).record()))
     assert "models of 1 training" in found["transcript"]
+
+
+GROUPS: dict[str, Any] = {
+    "classes": 3,
+    "groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}],
+    "target_epsilon": 0.6,
+}
+SAMPLED = {"queries": 50, "total_epsilon": 3.0, "total_delta": 1e-5, "records": 5452, "sample": 40}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(Settings(cache_url="memory", solvers=1, rate=0, short_seconds=10))) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "total", "releases"),
+    [
+        ("table", GROUPS, (0.6, 0.0), 1),
+        ("plurality", {"K": 5, "classes": 3, "affected": 1, "target_epsilon": 1.0}, (1.0, 0.0), 1),
+        ("plurality/options", {"K": 10, "classes": 4, **SAMPLED}, (3.0, 1e-5), 50),
+        ("plan", {"K": 10, "epsilon": "inf", **SAMPLED}, (3.0, 1e-5), 50),
+    ],
+)
+def test_saved_answers_of_a_service_are_proved_and_stated(
+    client: TestClient, path: str, asked: dict[str, Any], total: tuple[float, float], releases: int
+) -> None:
+    answer = client.post(f"/v1/{path}", json=asked).raise_for_status().json()
+    answers = [answer]
+    if "id" in answer:
+        answers += [client.get(f"/v1/{at}/{answer['id']}").raise_for_status().json() for at in (path, "designs")]
+    for each in answers:
+        proof, found = run_json("verify", written(each)), stated("file.json")
+        assert proof["private"] is True
+        assert (found["epsilon"], found["delta"], found["releases"]["allowed"]) == (*total, releases)
+        assert proof.get("total", {"queries": 1})["queries"] == releases
+    for change in ({"utility": 0.999}, {"total": {"epsilon": 0.1, "delta": 0.0}}, {"sampling": {"records": 9}}):
+        (name,) = change
+        if name in answer and (name, answer[name]) != ("sampling", None):
+            for verb in ("verify", "statement"):
+                assert run(verb, written(answer | change)).exit_code != 0
+    rule = answer.get("rule", answer.get("mechanism"))
+    if "problem" in rule:
+        rule["problem"]["target_epsilon"] = 0.01
+        for verb in ("verify", "statement"):
+            assert run(verb, written(answer)).exit_code != 0
 
 
 def test_another_design_has_another_hash() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
 from api.errors.accepted import ACCEPTED
+from api.errors.problem_details import FieldError
 from api.schemas.accounts import EachAnswer, SuggestionAnswer, TotalRequest, prior_of
 from api.schemas.design import ProblemAnswer, objective_of
 from api.schemas.fields import (
@@ -18,6 +19,7 @@ from api.schemas.fields import (
 )
 from api.schemas.plurality import PluralityOptionsRequest
 from darrm_opt.accounting.sampling import Scheme
+from darrm_opt.answers import SAMPLING
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
@@ -59,6 +61,16 @@ class CompareRequest(TotalRequest):
             examples=["shared(2,5)"],
         ),
     ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_samples(cls, given: Any) -> Any:
+        """Refuse samples of the records, by the routes that take them."""
+        for name in (name for name in SAMPLING if isinstance(given, dict) and name in given):
+            if name not in cls.model_fields:
+                advice = "POST /v1/plan takes samples of two classes, and POST /v1/plurality/options of more."
+                raise FieldError(name, InvalidInput(name, given[name], "nothing in a comparison", advice))
+        return given
 
     def check(self) -> None:
         """Refuse numbers of the budget, a prior, or a draw, that are out of range.

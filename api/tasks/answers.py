@@ -204,6 +204,11 @@ class AnswerTask:
         if trouble:
             _LOG.warning("job %s: its result does not answer its request and is not used: %s", self.key, trouble)
             return None
+        designs = KINDS[self.kind].designs
+        if designs is not None:  # which were stored since
+            keys = [spec.key for spec in designs(self.argument, answer)]
+            present = await context.read(context.store.present, set(keys))
+            answer["cached"] = [key in present for key in keys]
         return answer
 
     async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's

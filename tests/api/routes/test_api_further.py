@@ -554,3 +554,12 @@ def test_a_method_that_there_is_not_names_those_that_there_are(client: TestClien
         answer = client.request(method, path)
         refused(answer, 405)
         assert answer.headers["allow"] == allowed
+
+
+@pytest.mark.parametrize("how", ["get", "post"])
+def test_a_comparison_names_the_routes_that_take_samples(client: TestClient, how: str) -> None:
+    asked = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1, "total_delta": 1e-3, "records": 90, "sample": 3}
+    given: dict[str, Any] = {"params": asked} if how == "get" else {"json": asked}
+    details = refused(client.request(how, "/v1/compare", **given))
+    assert details["field"] == "records"
+    assert {"/v1/plan", "/v1/plurality/options"} <= set(details["detail"].split())

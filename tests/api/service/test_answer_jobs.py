@@ -125,6 +125,8 @@ def test_long_work_is_a_job_with_the_answer_that_short_work_has(
     assert again.status_code == 200
 
     assert as_new(result.json()) == as_new(short.json()) == as_new(again.json())
+    if "cached" in again.json():
+        assert again.json()["cached"]  # it was stored when the job ended
     jobs = by_jobs.get("/v1/jobs").json()["jobs"]
     assert [job["id"] for job in jobs].count(told["id"]) == 1
     assert by_jobs.delete(f"/v1/jobs/{told['id']}").json()["state"] == "done"

@@ -75,10 +75,11 @@ class LawPairs:
 
     @cached_property
     def max_loss(self) -> float:
-        """The largest finite loss [nats]: beyond it δ is that of answers that only one side can give."""
+        """The largest finite loss [nats], at least 0: beyond it δ is that of answers that only one side can give."""
         p, q = self._bounds
         possible = q > 0
-        return up(math.log(float(np.max(p[possible] / q[possible]))), 8)  # above 1 for equal laws: the loss of rounding
+        largest = float(np.max(p[possible] / q[possible], initial=1.0))
+        return up(math.log(largest), 8)  # above 1 for equal laws: the loss of rounding
 
     @cached_property
     def divergence(self) -> PowerDivergence | None:

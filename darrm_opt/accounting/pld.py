@@ -202,8 +202,11 @@ def _composed_cells(masses: Array, k: int) -> tuple[int, int]:
 
     Source: Chernoff's bound of each tail, at a few orders.
     """
+    masses = np.abs(masses)  # those that a transform made may be a little below 0, which would hide what others have
     cells, log = np.arange(masses.size), math.log(2 / TRUNCATION)
     total = float(masses.sum())
+    if total <= TRUNCATION:  # all else is an infinite loss
+        return 0, 0
     mean = float(masses @ cells) / total
     spread = math.sqrt(k * max(float(masses @ (cells - mean) ** 2) / total, 1e-300))
     low, high = 0, k * (masses.size - 1)

@@ -389,3 +389,19 @@ def test_points_of_one_label_bound_what_its_laws_do(sigma: float, sampling: Samp
 )
 def test_what_has_no_cells_gains_by_samples(mechanism: NoisyMaximum, sampling: Sampling) -> None:
     assert cost(mechanism, 1000, 1e-5, sampling).epsilon < 0.1 * cost(mechanism, 1000, 1e-5).epsilon
+
+
+@pytest.mark.parametrize("queries", [1, 5])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(10, rate=1.0),
+        Sampling(10, rate=0.5),
+        Sampling(10, 10, scheme="without-replacement"),
+        Sampling(10, 10, scheme="each-voter"),
+        Sampling(10, scheme="random-allocation", among=4, times=2),
+    ],
+    ids=lambda sampling: f"{sampling.scheme} {sampling.rate}",
+)
+def test_a_vote_that_shows_everything_has_no_total(sampling: Sampling, queries: int) -> None:
+    assert cost(NoiseFunctionMechanism(NoiseFunction([1.0, 1.0])), queries, 1e-5, sampling).epsilon == math.inf

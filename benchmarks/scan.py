@@ -191,6 +191,7 @@ def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks --scan", description=__doc__)
     parser.add_argument("--minutes", type=float, default=120.0, help="stop after this long (default: 120)")
     parser.add_argument("--points", type=int, default=sys.maxsize, help="stop after so many problems")
+    parser.add_argument("--seed", type=int, default=0, help="draws the order (default: 0)")
     parser.add_argument("--limit", type=float, default=LIMIT, help=f"seconds for one design (default: {LIMIT:g})")
     parser.add_argument("--most-voters", type=int, default=VOTERS[-1], metavar="K", help="leave larger K out")
     parser.add_argument("--records", type=Path, help="write every measurement there, one JSON object a line")
@@ -198,7 +199,7 @@ def main(words: list[str]) -> None:
     options = parser.parse_args(words)
     load, end = os.getloadavg()[0], time.monotonic() + 60 * options.minutes
     order = [point for point in points() if point.K in range(options.most_voters + 1)]
-    random.Random(0).shuffle(order)  # noqa: S311 - an order, no secret
+    random.Random(options.seed).shuffle(order)  # noqa: S311 - an order, no secret
     rows: list[Measured] = []
     measured(Point(7, 1e-6, 2.0, 0.1, None, 7))  # imports
     for point in order[: options.points]:

@@ -124,7 +124,8 @@ class Sampling:
             for name in ("sample", "rate"):
                 if getattr(self, name) is not None:
                     raise InvalidInput(name, getattr(self, name), f"None with {self.scheme}", "Say among and times.")
-            among = whole_number(self.among, "among", "queries among which each record is spread, at least 1")
+            spread = "queries among which each record is spread, at least 1, as in random-allocation,among=100"
+            among = whole_number(self.among, "among", spread)
             whole_number(self.times, "times", f"how many of them it is in, 1 to {among}", most=among)
             return
         if self.among is not None or self.times != 1:

@@ -5,6 +5,7 @@ import { swatch } from "./curves.js";
 import { draw } from "./draw.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
+import { drawing, votersOf } from "./groups.js";
 import { guarantee, percent, plain } from "./numbers.js";
 import { toQuery } from "./state.js";
 import { problemName } from "./words.js";
@@ -16,11 +17,16 @@ const NUMBERS = {
   target_epsilon: "ε of the release", delta: "δ of the release", utility: "utility kept",
   narrowest: "narrowest majority, chance to stay", unanimous: "unanimous vote, chance to stay", gap: "proven gap", margin: "privacy margin",
 };
+const OF_TABLES = {
+  voters: "voters", classes: "classes", affected: NUMBERS.affected, target_epsilon: NUMBERS.target_epsilon, delta: NUMBERS.delta,
+  objective: "objective", price: "price of a wrong label", utility: "utility", gap: NUMBERS.gap, margin: NUMBERS.margin, size: "numbers in the table",
+};
 const PROOF = new Set(["gap", "margin"]); // which are tiny in any design: their difference says nothing
 const NOISE = 1e-9; // what two utilities differ by from rounding
 
 let designs = []; // the designs on the page, and
 let next = null; // where the following ones begin
+const tables = new Set(); // ids of those that are no γ
 let selection = []; // ids of those to compare, the one that was picked last at the end
 
 /** Prepares the panel; to be called once. */
@@ -69,8 +75,9 @@ function present() {
 function cells(design) {
   const { id, K, m, epsilon, Delta, affected, target_epsilon: target, delta, objective, shape, utility, created } = design;
   const classes = parseInt(shape, 10); // of a table; a γ has a shape that is no number
+  if (classes) tables.add(id);
   const name = classes ? `K = ${K}, ${shape}` : description(design);
-  const box = make("input", { type: "checkbox", checked: selection.includes(id), disabled: classes > 0, "aria-label": `Compare ${name}, utility ${percent(utility)}` });
+  const box = make("input", { type: "checkbox", checked: selection.includes(id), "aria-label": `Compare ${name}, utility ${percent(utility)}` });
   box.addEventListener("change", () => pick(id, box.checked));
   const at = m === null ? { target_epsilon: String(target), m: "" } : { m: String(m), target_epsilon: "" };
   const all = { K: String(K), epsilon: String(epsilon), Delta: String(Delta), delta: String(delta), affected: affected === K ? "" : String(affected) };
@@ -146,9 +153,12 @@ async function pick(id, chosen) {
     return;
   }
   const pair = [...selection];
+  const read = async (path) => (await ask(`v1/designs/${path}`)).json();
   try {
-    const answer = await (await ask(`v1/designs/${pair[0]}/compare/${pair[1]}`)).json();
-    if (String(pair) === String(selection)) compare(answer);
+    if (tables.has(pair[0]) !== tables.has(pair[1])) throw new Error("A γ and a table are not compared: pick two γ or two tables.");
+    const isTables = tables.has(pair[0]);
+    const answer = await (isTables ? Promise.all(pair.map(read)) : read(pair.join("/compare/")));
+    if (String(pair) === String(selection)) (isTables ? compareTables : compare)(answer);
   } catch (error) {
     byId("designs-compared").hidden = true;
     say(error.message);
@@ -170,6 +180,28 @@ function compare({ first, second, numbers, same_objective: same }) {
     const { first: one, second: other, difference } = numbers[name];
     return [words, short(one), short(other), PROOF.has(name) || (name === "utility" && !same) ? "–" : signed(difference, name.endsWith("elta") ? 0 : NOISE)];
   });
+  showNumbers(rows);
+}
+
+/** Shows two tables: their numbers, and a picture of each that has one. */
+function compareTables(pair) {
+  say("");
+  const pictures = pair.map(({ design }) => design.groups && drawing(design)).filter(Boolean);
+  byId("pair-figure").replaceChildren(make("div", { class: "plots" }, ...pictures));
+  const [one, other] = pair.map(({ design: { problem, groups, certificate, prior, ...rest } }) => ({
+    objective: prior, margin: certificate?.margin, ...problem, ...rest, voters: groups ? votersOf(groups) : problem.K, size: rest.rule.values.length,
+  }));
+  const same = ["objective", "price", "ties"].every((name) => one[name] === other[name]) && String(one.weights) === String(other.weights);
+  const shown = (value) => (typeof value === "number" ? short(value) : value);
+  const rows = Object.entries(OF_TABLES).map(([name, words]) => {
+    const isNumber = [one, other].every((table) => typeof table[name] === "number");
+    const difference = !isNumber || PROOF.has(name) || (name === "utility" && !same) ? null : other[name] - one[name];
+    return [words, shown(one[name]), shown(other[name]), signed(difference, name === "delta" ? 0 : NOISE)];
+  });
+  showNumbers(rows);
+}
+
+function showNumbers(rows) {
   const caption = "Both designs, and the second minus the first";
   const heads = ["first", "second"].map((name) => make("span", { class: "named" }, swatch(name), ` ${name}`));
   byId("pair-numbers").replaceChildren(scrolling(caption, table(caption, ["quantity", ...heads, "difference"], rows)));

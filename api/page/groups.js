@@ -100,8 +100,7 @@ function present(answer, body) {
     ["Proven gap", plain(gap, 2), `no private table of these votes comes to more than ${percent(bound, 2)}`],
     ["Proof", corners.toLocaleString("en"), "corners of the voters’ privacy, each looked at for these very numbers"],
   ];
-  const voters = groups.map(({ K, epsilon: each, Delta }) => `${K} with ε = ${plain(each)}${Delta ? `, Δ = ${plain(Delta)}` : ""}`).join("; ");
-  const caption = `Chance of each class by the votes of ${voters}`;
+  const caption = `Chance of each class by the votes of ${votersOf(groups)}`;
   const heads = ["Votes of each class, group by group", ...Array.from({ length: classes }, (_, c) => `Class ${c + 1}`), ...(answer.abstention ? ["⊥"] : [])];
   const cells = answer.table.slice(0, MAX_ROWS).map(({ counts, probabilities }) => [counts.map((row) => row.join(" ")).join(" | "), ...probabilities.map((p) => plain(p))]);
   const more = answer.table.length - cells.length;
@@ -112,7 +111,7 @@ function present(answer, body) {
     make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
       make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
     )),
-    ...(picture ? [picture] : []),
+    ...(picture ? [make("div", { id: "group-figure" }, picture)] : []),
     make("p", { class: "about" }, `${caption}; other orders of the classes follow by symmetry.${more > 0 ? ` ${count(more, "row")} more are in the API’s answer.` : ""}`),
     ...(others.length ? [scrolling(compared, table(compared, ["Mechanism", "Right"], [["the table", percent(utility, 2)], ...others]))] : []),
     make("details", {}, make("summary", {}, "The table"), scrolling(caption, table(caption, heads, cells))),
@@ -121,8 +120,13 @@ function present(answer, body) {
   );
 }
 
+/** Returns the voters of a table in words. */
+export function votersOf(groups) {
+  return groups.map(({ K, epsilon, Delta }) => `${K} with ε = ${plain(epsilon)}${Delta ? `, Δ = ${plain(Delta)}` : ""}`).join("; ");
+}
+
 /** Returns a heat map for two groups and two classes, a triangle for one group and three classes, and nothing else. */
-function drawing({ classes, groups, table: rows }) {
+export function drawing({ classes, groups, table: rows }) {
   if (classes === 2 && groups.length === 2) return heatMap(groups, rows);
   if (classes === 3 && groups.length === 1) return triangle(groups[0].K, rows);
   return null;
@@ -200,5 +204,5 @@ function slice(x, y, radius, angle, chance) {
 function figure(about, width, height, content) {
   const chart = svg("svg", { class: "groups", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": about }, ...content);
   chart.style.maxWidth = `${width}px`;
-  return make("figure", { id: "group-figure" }, chart, make("figcaption", { class: "about" }, about));
+  return make("figure", {}, chart, make("figcaption", { class: "about" }, about));
 }

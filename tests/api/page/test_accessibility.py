@@ -23,7 +23,7 @@ def designed(visit: Visit) -> None:
 def compared(visit: Visit) -> None:
     visit.go("?K=3&m=1&epsilon=0.4")
     visit.go("?K=5&m=2&epsilon=0.4")
-    boxes = visit.tab.locator("#designs input[type=checkbox]:enabled")
+    boxes = visit.tab.locator("#designs tr", has_text="m = ").locator("input[type=checkbox]")  # of γ
     for at in (0, 1):
         visit.until(lambda: boxes.count() >= 2)
         boxes.nth(at).check()

@@ -25,6 +25,14 @@ def api(server: str, path: str) -> Any:
         return json.load(answer)
 
 
+def design(server: str, path: str, **asked: Any) -> Any:
+    request = urllib.request.Request(  # noqa: S310 — our own server
+        f"{server}/v1/{path}", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as answer:  # noqa: S310
+        return json.load(answer)
+
+
 def saved(visit: Visit, figure: str, name: str) -> tuple[str, str]:
     with visit.tab.expect_download() as download:
         visit.tab.click(f"#{figure} .save button:text-is('{name}')")
@@ -101,6 +109,41 @@ def test_designs_are_tagged_filtered_and_compared(visit: Visit) -> None:
     visit.tab.click("#designs button[aria-label='Take the tag round-2 away']")
     visit.until(lambda: "is taken away" in visit.text("#designs-status"))
     assert api(visit.server, "designs?tag=round-2")["designs"] == []
+
+
+def test_two_tables_are_compared_and_a_table_is_not_compared_with_a_gamma(visit: Visit) -> None:
+    tables = [
+        design(visit.server, "table", groups=[{"K": 2, "epsilon": 0.1}, {"K": 3, "epsilon": each}], target_epsilon=1.3)
+        for each in (0.5, 0.6)
+    ]
+    rule = design(visit.server, "plurality", K=3, classes=3, affected=1, target_epsilon=1.3)
+    gamma = api(visit.server, "gamma?K=3&m=1&epsilon=1.3")
+    names = {one["id"]: f"t{place}" for place, one in enumerate((*tables, rule, gamma))}
+    for id_, tag in names.items():
+        request = urllib.request.Request(f"{visit.server}/v1/designs/{id_}/tags/{tag}", method="PUT")  # noqa: S310
+        urllib.request.urlopen(request).close()  # noqa: S310 — our own server
+    visit.go("?K=3&m=1&epsilon=1.3")
+
+    def pick(tag: str) -> None:
+        visit.tab.locator("#designs tr", has_text=tag).locator("input[type=checkbox]").click()
+
+    pick("t0")
+    visit.until(lambda: "Pick another one" in visit.text("#designs-status"))
+    pick("t1")
+    visit.tab.wait_for_selector("#pair-numbers table")
+    assert visit.tab.locator("#pair-figure svg.groups").count() == 2
+    assert visit.tab.locator("#pair-figure rect:not(.frame)").count() == 2 * 12
+    numbers = visit.text("#pair-numbers")
+    assert re.search(r"voters\s+2 with ε = 0\.1; 3 with ε = 0\.5\s+2 with ε = 0\.1; 3 with ε = 0\.6", numbers)
+    shown = re.search(r"utility\s+([\d.]+)\s+([\d.]+)", numbers)
+    assert shown is not None
+    assert [float(text) for text in shown.groups()] == pytest.approx([one["utility"] for one in tables], rel=1e-4)
+    pick("t2")  # the second of the groups, and the rule
+    visit.until(lambda: visit.tab.locator("#pair-figure svg.groups").count() == 1)
+    assert re.search(r"classes\s+2\s+3\s+\+1", visit.text("#pair-numbers"))
+    pick("t3")
+    visit.until(lambda: "A γ and a table are not compared" in visit.text("#designs-status"))
+    assert visit.tab.locator("#designs-compared").is_hidden()
 
 
 def test_a_filter_that_makes_no_sense_is_said_at_its_field(visit: Visit) -> None:

@@ -124,14 +124,13 @@ def _documents(file: str) -> list[Any]:
 
 def _proofs(file: str, documents: list[Any], options: ProblemOptions, arithmetic: str, checker: str) -> Iterator[Proof]:
     """Yield a proof of each γ and mechanism."""
-    from darrm_opt.answers.plurality import record_in_answer
     from darrm_opt.errors import DarrmError
     from darrm_opt.mechanisms.base import mechanism_kinds
 
     for number, document in enumerate(documents, start=1):
         source = file if len(documents) == 1 else f"{file}, value {number}"
         try:
-            content = record_in_answer(document)
+            content = _record_in(document)
         except DarrmError as err:
             fail(f"{source}: {err}", ExitCode.BAD_INPUT)
         if not isinstance(content, list) and options.given:
@@ -155,6 +154,15 @@ def _proofs(file: str, documents: list[Any], options: ProblemOptions, arithmetic
             fail(message, ExitCode.BAD_INPUT)
         for problem, gamma in questions:
             yield _formal_proof(problem, gamma) if checker == "formal" else _gamma_proof(problem, gamma, arithmetic)
+
+
+def _record_in(document: Any) -> Any:
+    """Return the record in a service's answer; what is none of these as it is, with nothing more loaded."""
+    if not isinstance(document, dict) or document.keys().isdisjoint(("rule", "mechanism", "design")):
+        return document
+    from darrm_opt.answers.plurality import record_in_answer
+
+    return record_in_answer(document)
 
 
 def _questions(content: Any, options: ProblemOptions) -> Iterator[tuple[Problem, NoiseFunction]]:

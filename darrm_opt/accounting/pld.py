@@ -10,9 +10,10 @@ A PLD lives on the multiples of a discretisation h. Three things could make its 
   `Pld.guard` bounds it, and is added to every δ that is returned.
 
 The guard: one transform of N points errs in each coefficient by at most η = `FFT_ERROR`·log₂N times the sum of its
-input, which is ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and the inverse transform by η. A transform
+input, here ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and the inverse transform by η. A transform
 preserves the 2-norm up to √N and Σ|e_i| ≤ √N·‖e‖₂, so the masses err in sum by at most √N·((k+1)η + k·`POWER_ERROR`);
-and no δ moves by more than the masses do in sum. Errors of the inputs grow k-fold.
+and no δ moves by more than the masses do in sum. Errors of the inputs grow k-fold. Masses of a profile that is not
+convex may add up to s > 1: then all of that grows by s^k.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class Pld:
         place = int(np.argmax(within)) if within.any() else losses.size - 1
         if target <= 0 or place < 0 or not 0 < on_neighbour[place] < on_data[place] - target:
             return None
-        return math.log((on_data[place] - target) / on_neighbour[place])
+        return math.log(float(on_data[place] - target) / float(on_neighbour[place]))
 
     @property
     def library(self) -> PrivacyLossDistribution:
@@ -128,6 +129,9 @@ class Pld:
         k = whole_number(k, "k", "a whole number of mechanisms, at least 1")
         if k == 1:
             return self
+        growth = k * math.log(self._size)
+        if growth > MAX_EXPONENT:  # nothing is known
+            return Pld(self.discretisation, multiple_up(k, self.max_loss), 0.0, 0, np.zeros(1), 1.0)
         low, high = 0, k * (self.masses.size - 1)
         if high >= 2 * self.masses.size:  # else all of it is as soon made
             low, high = _composed_cells(self.masses, k)
@@ -142,7 +146,7 @@ class Pld:
         eta = FFT_ERROR * math.log2(points)
         fourier = math.sqrt(points) * ((k + 1) * eta + k * POWER_ERROR)
         input_error = math.expm1(min(1.0, k * self.mass_error))  # ‖a‖ ≤ 1 + error, to the power k
-        error = up(input_error + fourier, 8)
+        error = up((input_error + fourier) * math.exp(growth), 8 + 2 * math.ceil(growth))
         return Pld(
             self.discretisation, multiple_up(k, self.max_loss), error, k * self.lowest + low, masses, min(1.0, infinite)
         )
@@ -162,7 +166,8 @@ class Pld:
         last = max(last, first + 1)
         # Two transforms forward and one back, each off by √N·η in the sum of the masses.
         fourier = 3 * math.sqrt(points) * FFT_ERROR * math.log2(points)
-        error = self.mass_error + other.mass_error * (1 + self.mass_error) + fourier
+        first_size, size = self._size, other._size
+        error = self.mass_error * size + other.mass_error * (first_size + self.mass_error) + fourier * first_size * size
         return Pld(
             self.discretisation,
             up(self.max_loss + other.max_loss, 1),
@@ -171,6 +176,11 @@ class Pld:
             masses[first:last],
             min(1.0, self.infinite + other.infinite - self.infinite * other.infinite + float(masses[last:].sum())),
         )
+
+    @property
+    def _size(self) -> float:
+        """The sum of the masses without their signs, at least 1, less what is rounding."""
+        return max(1.0, float(np.abs(self.masses).sum()) - self.mass_error)
 
     def _afford(self, cells: int) -> None:
         if cells > MAX_CELLS:

@@ -17,6 +17,7 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_delta,
 )
 from darrm_opt.accounting.pld import (
+    TRUNCATION,
     _composed_cells,
     common_discretisation,
     pld_composition,
@@ -272,3 +273,20 @@ def test_a_composition_is_composed_again() -> None:
 def test_releases_that_show_everything_are_composed() -> None:
     everything = pld_from_profile(np.ones_like, discretisation=0.1, max_loss=2.0)
     assert [everything.repeated(k).delta(1.0) for k in (1, 2, 3, 2000)] == [1.0] * 4
+
+
+def test_the_guard_grows_with_masses_that_add_up_to_more_than_1() -> None:
+    """As those of a profile that is not convex in e^ε do."""
+    one = pld_from_profile(lambda x: np.clip(1 - np.exp(x - 1), 0.0, 0.5), discretisation=1 - math.log(2), max_loss=1.0)
+    assert one.masses.sum() > 1.1
+    exact = one.masses
+    for _ in range(99):
+        exact = np.convolve(exact, one.masses)
+    power = one.repeated(100)
+    padded = np.zeros(exact.size)
+    first = power.lowest - 100 * one.lowest
+    padded[first : first + power.masses.size] = power.masses
+    assert np.abs(padded - exact).sum() <= power.mass_error + TRUNCATION
+    both = power.then(power)
+    assert both.mass_error >= 2 * power.mass_error * one.masses.sum() ** 100 * 0.99
+    assert one.repeated(10**6).delta(3.0) == 1.0

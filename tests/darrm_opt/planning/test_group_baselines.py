@@ -45,6 +45,30 @@ def test_known_answers() -> None:
     assert "worst_group" not in {one.name for one in weighted}
 
 
+@pytest.mark.parametrize(
+    ("groups", "epsilon", "right"), [([(5, 0.5, 0.0)], 1.0, 0.90525), ([(3, 0.1, 0.0), (2, 0.5, 0.0)], 0.6, None)]
+)
+def test_randomised_response_is_at_the_largest_rate_that_private_voters_allow(
+    groups: list[tuple[int, float, float]], epsilon: float, right: float | None
+) -> None:
+    """More than the e^ε/(e^ε + 2) of votes that are taken as not private."""
+    every = Enumeration.of(groups, 3, 5)
+    totals = np.array([np.sum(votes, axis=0) for votes in every.counts])
+    leads = totals == totals.max(axis=1, keepdims=True)
+    plurality = leads / leads.sum(axis=1, keepdims=True)
+    lost, low, high = every.before - math.exp(epsilon) * every.after, 0.0, 1.0
+    for _ in range(40):
+        kept = (low + high) / 2
+        fits = np.maximum(lost @ (kept * plurality + (1 - kept) / 3), 0).sum(axis=1).max() <= 1e-15
+        low, high = (kept, high) if fits else (low, kept)
+    problem = GroupProblem(3, [group_of(*group) for group in groups], Privacy(epsilon))
+    found = {one.name: one.utility for one in group_baselines(problem)}["randomized_response"]
+    assert found == pytest.approx(low + (1 - low) / 3, abs=1e-6)
+    assert found > math.exp(epsilon) / (math.exp(epsilon) + 2)
+    if right is not None:
+        assert found == pytest.approx(right, abs=5e-6)
+
+
 @pytest.mark.parametrize(("K", "classes", "m"), [(4, 3, 2), (5, 2, 3), (4, 4, 3)])
 def test_a_subsample_is_the_plurality_of_every_draw(K: int, classes: int, m: int) -> None:
     cells = histograms(K, classes, 1, abstention=False)

@@ -17,6 +17,9 @@ const VIEW = {
   cost_threshold: "", cost_check_sigma: "", cost_records: "", cost_sample: "", cost_sampling: "",
 };
 
+const CLASS_FIELDS = Object.keys(VIEW).filter((name) => name.startsWith("class"));
+const DESIGN = "design"; // the tab as a URL names it where other fields would have another one shown
+
 const USUAL = { ...PROBLEM, ...VIEW };
 
 /** What the page shows when nothing is asked: the setting of the paper. */
@@ -26,14 +29,24 @@ const FIRST = { ...USUAL, K: "11", m: "3", epsilon: "0.1" };
 export function fromQuery(query) {
   const parameters = new URLSearchParams(query);
   if (!Object.keys(PROBLEM).some((name) => parameters.has(name))) {
-    return { ...FIRST, ...view(parameters) };
+    return withTab({ ...FIRST, ...view(parameters) });
   }
   const state = { ...USUAL };
   for (const name of Object.keys(USUAL)) {
     if (parameters.has(name)) state[name] = parameters.get(name).trim();
   }
   if (state.target_epsilon) state.m = ""; // one target; where a link gives two, the one that needs no voter's ε
-  return state;
+  return withTab(state);
+}
+
+/** Returns the state with the tab of what it asks, where a link has none: links were made before there were tabs. */
+function withTab(state) {
+  return { ...state, tab: state.tab === DESIGN ? "" : state.tab || asked(state) };
+}
+
+/** Returns the tab of the question that fields of a state ask beside the design. */
+function asked(state) {
+  return state.groups ? "groups" : CLASS_FIELDS.some((name) => state[name]) ? "classes" : "";
 }
 
 function view(parameters) {
@@ -42,7 +55,7 @@ function view(parameters) {
 
 /** Returns the part of the page's URL from "?" on. */
 export function toQuery(state) {
-  return queryText(state, USUAL);
+  return queryText({ ...state, tab: state.tab || (asked(state) && DESIGN) }, USUAL);
 }
 
 /** Returns the query that asks the API for the problem. */

@@ -931,6 +931,20 @@ def test_a_group_is_added_and_its_table_is_a_heat_map(visit: Visit) -> None:
     assert visit.tab.locator("#group-figure g").count() == 10  # every vote count of three voters among three classes
 
 
+def test_a_link_without_a_tab_opens_the_form_that_it_fills_in(visit: Visit) -> None:
+    visit.go("?K=11&m=3&epsilon=0.1&groups=K%3D3%2Cepsilon%3D0.5&group_classes=3&group_epsilon=1")
+    visit.tab.wait_for_selector("#group-figure")
+    assert visit.tab.input_value("#group_classes") == "3"
+    visit.tab.click("#design-tab")
+    visit.tab.wait_for_selector("#headline")
+    assert visit.query()["groups"] == "K=3,epsilon=0.5"
+    visit.tab.reload()  # the design stays, though fields of groups are in the URL
+    visit.tab.wait_for_selector("#headline")
+    assert not visit.tab.is_visible("#group-form")
+    visit.go("?class_K=5&classes=3&class_epsilon=2&class_delta=1e-6")
+    visit.tab.wait_for_selector("#class-options table")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

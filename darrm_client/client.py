@@ -31,7 +31,7 @@ from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.inverse import DIGITS, Parameter
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
-from darrm_opt.errors import DarrmError, VerificationFailed
+from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.record import DesignSpec
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from darrm_opt.design.inverse import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
-    from darrm_opt.tables.group_solver import AnyGroupObjective, GroupSolution
+    from darrm_opt.tables.group_solver import AnyGroupObjective, GroupObjective, GroupSolution
     from darrm_opt.tables.groups import GroupProblem
     from darrm_opt.tables.problem import PluralityProblem
 
@@ -387,13 +387,13 @@ class DarrmClient:
 
     def plan(
         self,
-        problem: Problem,
+        problem: Problem | GroupProblem,
         queries: int,
         total: Privacy,
         *,
-        prior: str = "rectangular",
+        prior: str | GroupObjective | None = None,
         fresh: bool = False,
-        least_accuracy: float = 0.6,
+        least_accuracy: float | None = None,
         n: int | None = None,
         subsample_size: int | None = None,
         replacement: bool = True,
@@ -406,16 +406,19 @@ class DarrmClient:
 
         Every γ in it was proved private, by this process, for the target that its option names; the totals over all
         queries are the other side's (`darrm_opt.planning.plan` is the same, here). With an ``ensemble`` of voters that
-        are not private it is the best option's mechanism of which this process proved that all queries fit.
+        are not private, and for groups of voters, it is the best option's mechanism of which this process proved that
+        all queries fit.
 
         Args:
-            problem: gives K, the voters and how many are affected; its target does not count.
+            problem: gives K, the voters and how many are affected; its target does not count. Groups of voters, which
+                take no draw and no ``ensemble``, have the ranking of `darrm_opt.planning.group_plan.plan_groups`.
             queries: Q ≥ 1.
             total: (ε, δ) of all answers together.
-            prior: how votes fall, as text.
+            prior: how votes fall, as text; for groups also with ties, price and weights of votes. None: rectangular,
+                for groups dirichlet(1).
             fresh: whether every voter draws new randomness for every query; False: trained once
                 (`darrm_opt.problem.FRESH`).
-            least_accuracy: below this an answer is of no use.
+            least_accuracy: below this an answer is of no use; None: a fifth of the way from a guess to certainty.
             n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not
                 said.
             subsample_size: records drawn for one model, with ``n``.
@@ -426,8 +429,18 @@ class DarrmClient:
             time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit
                 of its own.
         """
-        body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
+        from darrm_opt.tables.groups import GroupProblem
+
         draw = draw_body(n, subsample_size, replacement, sampling)
+        if isinstance(problem, GroupProblem):
+            for name, value in {**draw, "ensemble": ensemble}.items():
+                if value is not None:
+                    raise InvalidInput(name, value, "nothing for groups of voters")
+            asked = {"fresh": fresh, "least_accuracy": least_accuracy, "time_limit": time_limit}
+            return self._group_plan(problem, queries, total, prior or "dirichlet(1)", asked, timeout)
+        if not isinstance(prior, str | None):
+            raise InvalidInput("prior", prior, "a text, for voters that are alike")
+        prior = prior or "rectangular"
         from darrm_opt.answers.library_types import plan_of, sampled_plan_of
         from darrm_opt.planning.question import Question
 
@@ -444,6 +457,8 @@ class DarrmClient:
             ensemble=ensemble,
             **draw,
         )
+        body = budget_body(problem, queries, total)
+        body |= {"prior": prior, "fresh": fresh, "least_accuracy": question.least_accuracy}
         asked = body | draw | sampling_body(ensemble) | {"time_limit": time_limit}
         answer = self._ask("plan", asked, timeout)
         if question.ensemble is not None:
@@ -451,6 +466,49 @@ class DarrmClient:
         drawn = problem if ensemble is None else drawn_problem(problem, ensemble)
         stated = body | draw | {"epsilon": numbers(drawn)["epsilon"], "Delta": numbers(drawn)["Delta"]}
         return plan_of(verify_plan(answer, drawn, stated, trained_once=not fresh and queries > 1), question)
+
+    def _group_plan(
+        self,
+        problem: GroupProblem,
+        queries: int,
+        total: Privacy,
+        prior: str | GroupObjective,
+        asked: dict[str, Any],
+        timeout: float | None,
+    ) -> Plan:
+        """Return the plan of groups of voters."""
+        from darrm_opt.answers.library_types import group_plan_of
+        from darrm_opt.answers.plurality import verify_group_plan
+        from darrm_opt.planning.group_plan import group_question
+        from darrm_opt.tables.group_record import objective_record
+        from darrm_opt.tables.group_solver import GroupObjective, as_group_objective
+        from darrm_opt.tables.group_table import group_records
+        from darrm_opt.tables.groups import GroupProblem, simplest_problem
+
+        goal = as_group_objective(prior)
+        if not isinstance(goal, GroupObjective):
+            raise InvalidInput("prior", str(prior), "a prior of the votes")
+        weighted, abstention = goal.weights is not None, goal.price > 0
+        affected = problem.affected
+        alike = simplest_problem(
+            problem.groups, total, classes=problem.classes, affected=affected, abstention=abstention
+        )
+        if not isinstance(alike, GroupProblem) and not weighted:
+            accepted = "voters that are not alike, or private ones among more than two classes"
+            way = "a Problem" if isinstance(alike, Problem) else "`plurality_options`"
+            raise InvalidInput("problem", str(problem), accepted, f"For voters that are alike, take {way}.")
+        within = GroupProblem(problem.classes, problem.groups, total, affected, abstention=abstention)
+        voters = group_records(within.groups)
+        body: dict[str, Any] = {"groups": voters, "classes": within.classes, "affected": within.affected}
+        for group, weight in zip(voters, goal.weights or (), strict=False):
+            group["weight"] = weight
+        record = objective_record(goal)
+        body |= {"prior": record["objective"], "ties": goal.ties, "price": goal.price, "queries": queries}
+        body |= {"total_epsilon": total.epsilon, "total_delta": total.delta}
+        question = group_question(within, goal, queries, fresh=asked["fresh"], least_accuracy=asked["least_accuracy"])
+        body |= {name: value for name, value in asked.items() if value is not None}
+        answer = self._ask("plan", body, timeout)
+        return group_plan_of(verify_group_plan(answer, within, goal, queries, fresh=question.fresh), question)
 
     def table(
         self,

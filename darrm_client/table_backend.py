@@ -325,8 +325,10 @@ class TableBackend:
 
     def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import plan_releases
-        from darrm_opt.answers.plurality import design_options, options_argument
+        from darrm_opt.answers.plurality import design_options, options_argument, plan_group_options
 
+        if "groups" in body:
+            return plan_group_options(body, _no_report)
         if "records" in body and body["epsilon"] == "inf":
             total = Privacy(body["total_epsilon"], body["total_delta"])
             return design_options(

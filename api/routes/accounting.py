@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
@@ -17,11 +18,13 @@ from api.routes.requests import (
 )
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, ReleasePlanRequest
 from api.schemas.accounts import TotalRequest
+from api.schemas.comparison import PlanBody
 from api.schemas.cost import CalibrateRequest, CostAnswer, CostRequest, MechanismRequest
-from api.schemas.plurality import PluralityOptionsAnswer
+from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
 from api.service.design_service import Pending
 from api.service.work_limits import ACCOUNT_TIMES, check_voters
 from darrm_opt.answers.cost import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE
+from darrm_opt.answers.plurality import group_plan_seconds
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
     comparison_account_seconds,
@@ -145,9 +148,31 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
     response_model=PlanAnswer | PluralityOptionsAnswer,
     responses=JOB_RESPONSES,
 )
-async def plan(params: ReleasePlanRequest, request: Request, service: Service) -> Response:
+async def plan(params: PlanBody, request: Request, service: Service) -> Response:
     """Compare every mechanism that answers so many queries within the total; say which is best, if one is needed."""
     require_json(request)
+    if isinstance(params, PlanBody):  # a query has no groups
+        params.voters_are_named()
+        if params.groups is not None:
+            return await _plan_groups(params, request, service)
+    return await _plan(params, request, service)
+
+
+async def _plan_groups(params: PlanBody, request: Request, service: Service) -> Response:
+    """Return the plan of voters that may not be alike."""
+    check_voters(sum(group.K for group in params.groups or ()), service.settings)
+    found, argument = await service.run_in_thread(params.of_groups)
+    if isinstance(found, ReleasePlanRequest):
+        return await _plan(found, request, service)
+    if isinstance(found, PluralityOptionsRequest):
+        return await plurality_options(found, request, service)
+    estimate = partial(group_plan_seconds, found, params.queries, fresh=params.fresh)
+    seconds = await service.run_in_thread(estimate)
+    return await respond(request, service, "plan/groups", argument, seconds, params)
+
+
+async def _plan(params: ReleasePlanRequest, request: Request, service: Service) -> Response:
+    """Return the plan of voters that are alike."""
     check_voters(params.K, service.settings, ACCOUNT_TIMES)
     options = params.options()
     if options is not None:

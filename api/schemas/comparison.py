@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat, model_validator
@@ -15,9 +16,10 @@ from api.schemas.fields import (
     AnswerModel,
     ObjectiveText,
     SampledRequest,
+    VoterEpsilon,
     described,
 )
-from api.schemas.plurality import PluralityOptionsRequest
+from api.schemas.plurality import Groups, PluralityOptionsRequest, voter_groups
 from darrm_opt.accounting.sampling import Scheme
 from darrm_opt.answers import SAMPLING
 from darrm_opt.design.objective import Objective
@@ -25,8 +27,10 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.option import MECHANISMS
 from darrm_opt.planning.question import Question
-from darrm_opt.problem import FRESH, Privacy
+from darrm_opt.problem import FRESH, Privacy, Problem
 from darrm_opt.record import DesignSpec
+from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, simplest_problem
+from darrm_opt.tables.problem import PluralityProblem
 
 DRAWS = ("independent", "disjoint")
 """How subsamples are drawn, the default first."""
@@ -266,6 +270,63 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
         fields = {name: getattr(self, name) for name in names} | self.sampling_fields()
         affected = 1 if self.affected is None else self.affected
         return PluralityOptionsRequest(classes=2, affected=affected, **fields)
+
+
+class PlanBody(ReleasePlanRequest):
+    """Voters, queries and a budget: what should be released?
+
+    Voters that are not alike are `groups`, in place of K, epsilon and Delta; the answer then is that of
+    `/v1/plurality/options`, its `mechanism` a table for the groups. With `records`, every query has a fresh and secret
+    sample of them.
+    """
+
+    K: Annotated[int | None, described("Number of voters [voters].", minimum=1)] = None  # type: ignore[assignment]
+    epsilon: VoterEpsilon | None = None  # type: ignore[assignment]
+    groups: Groups | None = None
+    classes: Annotated[int, described("With groups, classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
+    ties: Annotated[
+        Literal["excluded", "any"],
+        Field(description="With groups, votes without a single leader: left out, or any leader is right."),
+    ] = "excluded"
+    price: Annotated[FiniteFloat, described("With groups, cost of a wrong label [labels].", minimum=0)] = 0.0
+
+    def voters_are_named(self) -> None:
+        """Refuse a request without voters, and fields that have no meaning beside what names them."""
+        given = self.model_fields_set
+        if self.groups is None:
+            for name in ("K", "epsilon"):
+                if getattr(self, name) is None:
+                    raise InvalidInput(name, None, ACCEPTED[name])
+            names, accepted = {"classes", "ties", "price"}, "nothing without groups"
+        else:
+            names = {"K", "epsilon", "Delta", "n", "subsample_size", "replacement", *SAMPLING}
+            accepted = "nothing beside groups"
+        for name in sorted(names & given):
+            if getattr(self, name) is not None:
+                raise InvalidInput(name, getattr(self, name), accepted)
+
+    def of_groups(self) -> tuple[ReleasePlanRequest | PluralityOptionsRequest | GroupProblem, dict[str, Any]]:
+        """Return the problem of the groups, the total its target, and the argument of its plan.
+
+        Voters that are all alike, and count alike, have the request that names them by K and epsilon instead.
+        """
+        groups, total = self.groups or [], Privacy(self.total_epsilon, self.total_delta)
+        self.check_total()
+        voters, weights = voter_groups(groups), {group.weight for group in groups}
+        abstention = self.price > 0
+        found = simplest_problem(voters, total, classes=self.classes, affected=self.affected, abstention=abstention)
+        names = self.model_fields_set & {"prior", "least_accuracy", "time_limit", "affected", "fresh"}
+        rest = {name: getattr(self, name) for name in names | {"queries", "total_epsilon", "total_delta"}}
+        if isinstance(found, Problem) and len(weights) == 1:
+            epsilon: Any = "inf" if found.voter.epsilon == math.inf else found.voter.epsilon
+            return ReleasePlanRequest(K=found.K, epsilon=epsilon, Delta=found.voter.delta, **rest), {}
+        more: dict[str, Any] = {"classes": self.classes, "ties": self.ties, "price": self.price}
+        if isinstance(found, PluralityProblem) and len(weights) == 1:
+            rest.pop("fresh", None)
+            rest["affected"] = found.affected
+            return PluralityOptionsRequest(K=found.K, **rest, **more), {}
+        argument = {"groups": [group.model_dump() for group in groups], **more, **rest, "fresh": self.fresh}
+        return GroupProblem(self.classes, voters, total, self.affected, abstention=abstention), argument
 
 
 class OptionAnswer(AnswerModel):

@@ -213,6 +213,14 @@ class PluralityOption(AnswerModel):
     )
 
 
+class GroupAnswer(AnswerModel):
+    """A group, in canonical numbers."""
+
+    K: int = Field(description="Number of voters [voters].")
+    epsilon: FiniteFloat | Literal["inf"] = Field(description="ε of one voter's answer [nats].")
+    Delta: FiniteFloat = Field(description="Δ of one voter's answer [probability].")
+
+
 class PluralityOptionsAnswer(AnswerModel):
     """Every mechanism for all queries within a total, the best first."""
 
@@ -240,8 +248,12 @@ class PluralityOptionsAnswer(AnswerModel):
         default=[], description="If no option is useful: changes that make one useful."
     )
     warnings: list[str] = Field(default=[], description="What the person who asked should reconsider.")
-    mechanism: dict[str, Any] = Field(
-        description="The mechanism of the best option, as `darrm plan --classes --output` writes it: for `darrm label`."
+    groups: list[GroupAnswer] | None = Field(
+        default=None, description="The voters of a plan for groups; null where they are alike."
+    )
+    mechanism: dict[str, Any] | None = Field(
+        description="The mechanism of the best option, as `darrm plan --output` writes it: for `darrm label`; null for "
+        "groups whose plurality needs no noise, or where nothing fits."
     )
 
 
@@ -260,6 +272,24 @@ class GroupFields(RequestModel):
     ] = 1.0
 
 
+Groups = Annotated[
+    list[GroupFields],
+    Field(min_length=1, max_length=MAX_GROUPS, description="The voters, those of equal privacy together."),
+]
+
+
+def voter_groups(fields: list[GroupFields]) -> list[VoterGroup]:
+    """Return the groups of a request."""
+    groups = []
+    for place, group in enumerate(fields):
+        epsilon = math.inf if group.epsilon == "inf" else group.epsilon
+        try:
+            groups.append(VoterGroup(group.K, Privacy(epsilon, group.Delta)))
+        except InvalidInput as err:
+            raise FieldError(f"groups.{place}", err) from err
+    return groups
+
+
 class TableRequest(RequestModel):
     """Groups of voters, classes and a target: which release of their votes is the best?"""
 
@@ -276,10 +306,7 @@ class TableRequest(RequestModel):
     )
 
     classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
-    groups: Annotated[
-        list[GroupFields],
-        Field(min_length=1, max_length=MAX_GROUPS, description="The voters, those of equal privacy together."),
-    ]
+    groups: Groups
     target_epsilon: TableEpsilon
     delta: TableDelta = 0.0
     affected: Annotated[int | None, described("How many votes one record can move [votes]; null: all.", minimum=1)] = (
@@ -312,14 +339,8 @@ class TableRequest(RequestModel):
 
     def problem(self) -> GroupProblem:
         """Return the problem."""
-        target, groups = target_of(self.target_epsilon, self.delta), []
-        for place, group in enumerate(self.groups):
-            epsilon = math.inf if group.epsilon == "inf" else group.epsilon
-            try:
-                groups.append(VoterGroup(group.K, Privacy(epsilon, group.Delta)))
-            except InvalidInput as err:
-                raise FieldError(f"groups.{place}", err) from err
-        return GroupProblem(self.classes, groups, target, self.affected, abstention=self.abstention)
+        target = target_of(self.target_epsilon, self.delta)
+        return GroupProblem(self.classes, voter_groups(self.groups), target, self.affected, abstention=self.abstention)
 
     def refuse_what_has_another_answer(self, problem: GroupProblem, goal: AnyGroupObjective) -> None:
         """Refuse voters that are all alike, and count alike, where their answer is a γ or a rule."""
@@ -337,14 +358,6 @@ class TableRequest(RequestModel):
             accepted = "voters that are not alike, or private ones among more than two classes"
             advice = f"The answer for {simplest.K} voters that are alike is {answer}: ask POST /v1/{path}."
             raise FieldError("groups", InvalidInput("groups", "; ".join(map(str, problem.groups)), accepted, advice))
-
-
-class GroupAnswer(AnswerModel):
-    """A group, in canonical numbers."""
-
-    K: int = Field(description="Number of voters [voters].")
-    epsilon: FiniteFloat | Literal["inf"] = Field(description="ε of one voter's answer [nats].")
-    Delta: FiniteFloat = Field(description="Δ of one voter's answer [probability].")
 
 
 class CountsAnswer(AnswerModel):

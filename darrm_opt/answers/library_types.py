@@ -220,6 +220,14 @@ def sampled_plan_of(answer: dict[str, Any], question: Question) -> Plan:
     return _plan_of(answer, question, table_options_of(answer, question.problem, question.queries).options)
 
 
+@_reads
+def group_plan_of(answer: dict[str, Any], question: Question) -> Plan:
+    """Return the plan of groups of an answer that `verify_group_plan` let pass, the first option's mechanism proved."""
+    record = answer["mechanism"]
+    mechanism = None if record is None else mechanism_from_record(record)
+    return _plan_of(answer, question, _table_options(answer, question.problem, question.queries, mechanism))
+
+
 def _plan_of(answer: dict[str, Any], question: Question, options: tuple[Option, ...]) -> Plan:
     return Plan(
         question=question,
@@ -287,8 +295,15 @@ class TableOptions:
 def table_options_of(answer: dict[str, Any], problem: PluralityProblem, queries: int) -> TableOptions:
     """Return the options of an answer that `verify_options` let pass."""
     mechanism = mechanism_from_record(answer["mechanism"])
+    options = _table_options(answer, problem, queries, mechanism)
+    return TableOptions(problem, queries, options, mechanism, answer.get("samples"))
+
+
+def _table_options(
+    answer: dict[str, Any], problem: PluralityProblem, queries: int, mechanism: VoteMechanism | None
+) -> tuple[Option, ...]:
     names = ("name", "right", "wrong", "abstained", "utility", "account", "parameters", "gap")
-    options = [
+    return tuple(
         Option(
             **{name: member(option, name) for name in names},
             voters=problem.K,
@@ -298,8 +313,7 @@ def table_options_of(answer: dict[str, Any], problem: PluralityProblem, queries:
             mechanism=None if place else mechanism,
         )
         for place, option in enumerate(answer["options"])
-    ]
-    return TableOptions(problem, queries, tuple(options), mechanism, answer.get("samples"))
+    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,14 @@ from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record
 from darrm_opt.answers.accounting import conclusion_to_dict
 from darrm_opt.answers.verification import members, verify_options, verify_plurality
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
+from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.mechanisms.base import planned_fields
+from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.baselines import compare_mechanisms
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
 from darrm_opt.planning.group_baselines import GroupBaseline, group_baselines
+from darrm_opt.planning.group_plan import group_question, plain_option, plan_groups
 from darrm_opt.planning.votes import SAMPLED_NUMBERS
 from darrm_opt.problem import Privacy
 from darrm_opt.reprove import ReproofFailed
@@ -27,7 +31,13 @@ from darrm_opt.tables.group_record import (
     solution_json,
     solution_record,
 )
-from darrm_opt.tables.group_solver import MAX_CELLS, AnyGroupObjective, solve_groups
+from darrm_opt.tables.group_solver import (
+    MAX_CELLS,
+    AnyGroupObjective,
+    GroupObjective,
+    as_group_objective,
+    solve_groups,
+)
 from darrm_opt.tables.group_table import KIND as GROUP_KIND
 from darrm_opt.tables.group_table import group_records, table_from_record
 from darrm_opt.tables.group_table import problem_from_record as group_problem
@@ -109,6 +119,101 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         raise InvalidInput(name, budget[name], f"a total within which {argument['queries']} answers are proved")
     record = mechanism.record() | sampling_record(sampling)
     return {**options_to_dict(found), "prior": argument["prior"], "mechanism": record}
+
+
+def plan_group_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the options for groups of voters, as `plan_groups` ranks them, and the mechanism of the best.
+
+    The argument has the fields of a request. There is no mechanism where the plurality needs no noise, or nothing fits.
+    """
+    report(None)
+    groups, weights = voters_of(argument["groups"])
+    names = ("classes", "ties", "price", "least_accuracy", "time_limit", "fresh")
+    found = plan_groups(
+        groups,
+        argument["queries"],
+        Privacy(argument["total_epsilon"], argument["total_delta"]),
+        argument.get("affected"),
+        argument.get("prior"),
+        weights=weights,
+        **{name: argument[name] for name in names if argument.get(name) is not None},
+    )
+    mechanism = found.options[0].mechanism
+    return {**options_to_dict(found, groups), "mechanism": None if mechanism is None else mechanism.record()}
+
+
+def voters_of(groups: Sequence[dict[str, Any]]) -> tuple[list[VoterGroup], list[float]]:
+    """Return the groups of a request, and what one vote of each is worth."""
+    voters = [
+        VoterGroup(one["K"], Privacy(math.inf if one["epsilon"] == "inf" else one["epsilon"], one.get("Delta", 0.0)))
+        for one in groups
+    ]
+    return voters, [one.get("weight", 1.0) for one in groups]
+
+
+def group_plan_seconds(problem: GroupProblem, queries: int, *, fresh: bool) -> float:
+    """Return about how long the answer of `plan_group_options` takes [s]; refuse what is out of reach.
+
+    The target of the problem is the total.
+    """
+    if queries > 1 and not fresh:  # the votes are taken as fixed
+        return options_seconds(PluralityProblem(problem.K, problem.classes, problem.target, problem.affected), queries)
+    solve = group_seconds(problem)
+    targets, solves = (1, 1) if queries == 1 or problem.target.delta == 0 else (2, 2 + COMPOSED_SOLVES)
+    return targets * (COMPARISON_SECONDS + COMPARISON_SOLVES * solve) + solves * solve
+
+
+def verify_group_plan(
+    answer: Any, problem: GroupProblem, goal: GroupObjective, queries: int, *, fresh: bool
+) -> dict[str, Any]:
+    """Return a plan of groups whose best option is proved, here, to be within the target of the problem, the total."""
+    if not isinstance(answer, dict):
+        raise VerificationFailed("The answer is no plan.")
+    if answer.get("groups") != group_records(problem.groups):
+        raise VerificationFailed("The answer has other groups than those that were asked.")
+    record = answer.get("mechanism")
+    fixed = queries > 1 and not fresh
+    if record is None:
+        question = group_question(problem, goal, queries, fresh=fresh, least_accuracy=None)
+        if answer.get("verdict") != "none" and plain_option(question, problem) is None:
+            raise VerificationFailed("The plurality without noise is not proved to be within the total.")
+        members(answer.get("options"), list)
+        return dict(answer)
+    if fixed:
+        voters = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
+        return verify_options(answer, voters, queries)
+    try:
+        mechanism = mechanism_from_record(record)
+    except InvalidInput as err:
+        raise VerificationFailed(f"The answer has something else where a mechanism should be: {err}") from err
+    if not isinstance(mechanism, GroupTableMechanism) or mechanism.fresh != fresh:
+        raise VerificationFailed("The answer has another mechanism than a table for these groups.")
+    asked = GroupProblem(
+        problem.classes,
+        problem.groups,
+        mechanism.problem.target,
+        problem.affected,
+        abstention=mechanism.problem.abstention,
+    )
+    if mechanism.problem != asked:
+        raise VerificationFailed("The answer has a table for other voters than those that were asked.")
+    if not mechanism.fits(problem.target, queries):
+        raise VerificationFailed(f"{queries} answers of this table are not proved to be within the total.")
+    members(answer.get("options"), list)
+    return dict(answer)
+
+
+def recheck_group_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Prove what a stored plan of groups releases again; raises as `verify_group_plan`."""
+    groups, weights = voters_of(argument["groups"])
+    total, price = Privacy(argument["total_epsilon"], argument["total_delta"]), argument.get("price") or 0.0
+    problem = GroupProblem(argument.get("classes") or 2, groups, total, argument.get("affected"), abstention=price > 0)
+    goal = as_group_objective(
+        argument.get("prior") or "dirichlet(1)", price, argument.get("ties") or "excluded", weights
+    )
+    if not isinstance(goal, GroupObjective):
+        raise VerificationFailed("The plan is for a truth.")
+    verify_group_plan(result, problem, goal, argument["queries"], fresh=argument.get("fresh") or False)
 
 
 def options_argument(problem: PluralityProblem, request: dict[str, Any]) -> dict[str, Any]:

@@ -80,13 +80,11 @@ def plan_groups(
     if not isinstance(goal, GroupObjective):
         raise InvalidInput("prior", str(prior), "a prior of the votes", "A truth is an objective of `solve`.")
     problem = GroupProblem(classes, groups, total, affected, abstention=price > 0)
-    question = Question.of(problem.K, None, queries, total, problem.affected, goal.prior, **alike)
-    is_fresh = check_fresh(fresh)
-    question = replace(question, fresh=is_fresh)
-    plain = _plain(question, problem)
+    question = group_question(problem, goal, queries, fresh=fresh, least_accuracy=least_accuracy)
+    plain = plain_option(question, problem)
     if plain is not None:
         options = [plain]
-    elif question.queries == 1 or is_fresh:
+    elif question.queries == 1 or question.fresh:
         options = _tables(question, problem, goal, time_limit)
     else:
         fixed = plan(problem.K, None, queries, total, problem.affected, goal.prior, **alike, **searched)
@@ -98,7 +96,18 @@ def plan_groups(
     return concluded(question, tuple(options), _advice)
 
 
-def _plain(question: Question, problem: GroupProblem) -> Option | None:
+def group_question(
+    problem: GroupProblem, goal: GroupObjective, queries: int, *, fresh: bool, least_accuracy: float | None
+) -> Question:
+    """Return the question of groups of voters, after checking every number; the total is the problem's target."""
+    given: dict[str, Any] = {"classes": problem.classes, "ties": goal.ties, "price": goal.price}
+    question = Question.of(
+        problem.K, None, queries, problem.target, problem.affected, goal.prior, least_accuracy=least_accuracy, **given
+    )
+    return replace(question, fresh=check_fresh(fresh))
+
+
+def plain_option(question: Question, problem: GroupProblem) -> Option | None:
     """Return the plurality itself, where the voters' own answers or models are within the total."""
     voters = least_private([(group.voter, group.K) for group in problem.groups], problem.affected)
     times = question.queries if question.fresh else 1

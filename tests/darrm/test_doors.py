@@ -18,13 +18,18 @@ from darrm_client import DarrmClient
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting import Sampling
 from darrm_opt.accuracy import disagreement
-from darrm_opt.answers.plurality import options_to_dict
+from darrm_opt.answers.plurality import options_to_dict, plan_group_options, verify_group_plan
 from darrm_opt.design.objective import Objective, as_objective
+from darrm_opt.errors import VerificationFailed
 from darrm_opt.learning.release_plan import voting_plan
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import Plan, plan
+from darrm_opt.planning.group_plan import plan_groups
+from darrm_opt.tables.group_solver import GroupObjective
+from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.priors import Dirichlet
 
 UNIFORM = "shared(1,1)"
 """All chances of 1 equally often: among classes it is dirichlet(1)."""
@@ -184,8 +189,59 @@ def test_a_plan_of_private_voters_that_draw_is_the_same_at_every_door(service: T
 
 
 @pytest.mark.parametrize(
+    ("queries", "total", "more"),
+    [
+        (1, Privacy(0.6), {}),
+        (2, Privacy(0.7, 1e-3), {"fresh": True, "price": 0.5}),
+        (3, Privacy(0.4, 1e-5), {"affected": 1}),  # the votes are taken as fixed
+        (1, Privacy(3.0), {}),  # the plurality needs no noise
+    ],
+)
+def test_a_plan_of_groups_is_the_same_at_every_door(
+    service: TestClient, client: DarrmClient, queries: int, total: Privacy, more: dict[str, Any]
+) -> None:
+    groups = [(2, 0.1), (2, 0.5)]
+    here = plan_groups(groups, queries, total, **more)
+    own = json.loads(json.dumps(options_to_dict(here, [group_of(*group) for group in groups])))
+    budget = {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta} | more
+    words = [word for name, value in budget.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words = [word for word in words if word != "True"]
+    assert run_json("plan", *(f"--group=K={K},epsilon={epsilon}" for K, epsilon in groups), *words) == own
+    body = {"groups": [{"K": K, "epsilon": epsilon} for K, epsilon in groups], **budget}
+    told = _asked(service, "/v1/plan", body)
+    assert {name: told[name] for name in own} == own
+    problem = GroupProblem(2, groups, Privacy(1.0), more.get("affected"))
+    prior = GroupObjective(Dirichlet(1.0), price=more.get("price", 0.0))
+    passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
+    with serving(passed_on) as url, DarrmClient(url) as remote:
+        for each in (client, remote):
+            read = each.plan(problem, queries, total, prior=prior, fresh=more.get("fresh", False))
+            assert json.loads(json.dumps(options_to_dict(read, problem.groups))) == own
+            assert read.options[0].mechanism == here.options[0].mechanism
+
+
+def test_groups_that_are_alike_have_the_plan_of_their_voters(service: TestClient) -> None:
+    total = {"total_epsilon": 0.8}
+    told = _asked(service, "/v1/plan", {"groups": [{"K": 1, "epsilon": 0.5}, {"K": 2, "epsilon": 0.5}], **total})
+    assert told == _asked(service, "/v1/plan", {"K": 3, "epsilon": 0.5, **total})
+
+
+def test_a_plan_of_groups_that_is_not_within_the_total_is_refused() -> None:
+    groups, objective = [(2, 0.1), (2, 0.5)], GroupObjective(Dirichlet(1.0))
+    body = {"groups": [{"K": 2, "epsilon": 0.1, "Delta": 0.0}, {"K": 2, "epsilon": 0.5, "Delta": 0.0}], "queries": 1}
+    for epsilon in (0.6, 3.0):  # a table, and the plurality itself
+        told = plan_group_options({**body, "total_epsilon": epsilon, "total_delta": 0.0}, lambda _: None)
+        verify_group_plan(told, GroupProblem(2, groups, Privacy(epsilon)), objective, 1, fresh=False)
+        with pytest.raises(VerificationFailed):
+            verify_group_plan(told, GroupProblem(2, groups, Privacy(0.5)), objective, 1, fresh=False)
+
+
+@pytest.mark.parametrize(
     ("change", "field"),
     [
+        ({"groups": [{"K": 2, "epsilon": 0.1}]}, "K"),
+        ({"classes": 3}, "classes"),
+        ({"K": None}, "K"),
         ({"sample": 40}, "sample"),
         ({"sampling": "poisson"}, "sampling"),
         ({"records": 10, "sample": 11}, "sample"),

@@ -428,6 +428,9 @@ class DarrmClient:
                 ``affected=1`` in the problem where a record reaches one voter. None: every record is in every query.
             time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit
                 of its own.
+
+        Raises:
+            InvalidInput: groups of voters that are all alike, or with a draw; or numbers out of range.
         """
         from darrm_opt.tables.groups import GroupProblem
 

@@ -168,7 +168,7 @@ async def _plan_groups(params: PlanBody, request: Request, service: Service) -> 
         return await plurality_options(found, request, service)
     estimate = partial(group_plan_seconds, found, params.queries, fresh=params.fresh)
     seconds = await service.run_in_thread(estimate)
-    return await respond(request, service, "plan/groups", argument, seconds, params)
+    return await respond(request, service, "plurality/options", argument, seconds, params)
 
 
 async def _plan(params: ReleasePlanRequest, request: Request, service: Service) -> Response:

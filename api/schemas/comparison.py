@@ -16,7 +16,6 @@ from api.schemas.fields import (
     AnswerModel,
     ObjectiveText,
     SampledRequest,
-    VoterEpsilon,
     described,
 )
 from api.schemas.plurality import Groups, PluralityOptionsRequest, voter_groups
@@ -280,9 +279,24 @@ class PlanBody(ReleasePlanRequest):
     sample of them.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"K": 11, "epsilon": 0.5, "affected": 1, "queries": 1000, "total_epsilon": 1.0},
+                {"groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}], "total_epsilon": 0.6},
+            ]
+        }
+    )
+
     K: Annotated[int | None, described("Number of voters [voters].", minimum=1)] = None  # type: ignore[assignment]
-    epsilon: VoterEpsilon | None = None  # type: ignore[assignment]
-    groups: Groups | None = None
+    epsilon: Annotated[  # type: ignore[assignment]
+        FiniteFloat | Literal["inf"] | None,
+        described("ε of one voter [nats]; 'inf': the voter is not private.", minimum=0),
+    ] = None
+    groups: Annotated[
+        Groups | None,
+        Field(description="In place of K, epsilon and Delta, the voters, those of equal privacy together."),
+    ] = None
     classes: Annotated[int, described("With groups, classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
     ties: Annotated[
         Literal["excluded", "any"],

@@ -119,7 +119,6 @@ KINDS: dict[str, AnswerKind] = {
         lambda result: [result["rule"]],
     ),
     "plurality/options": AnswerKind(PluralityOptionsAnswer, plurality.design_options, plurality.recheck_options),
-    "plan/groups": AnswerKind(PluralityOptionsAnswer, plurality.plan_group_options, plurality.recheck_group_plan),
 }
 """Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""
 

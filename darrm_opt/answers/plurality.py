@@ -90,7 +90,12 @@ def options_seconds(problem: PluralityProblem, queries: int) -> float:
 
 
 def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the options for ``queries`` within the target of a ``problem``, and the mechanism of the best."""
+    """Return the options for ``queries`` within the target of a ``problem``, and the mechanism of the best.
+
+    With ``groups`` in the argument they are those of `plan_group_options`.
+    """
+    if "groups" in argument:
+        return plan_group_options(argument, report)
     report(None)
     problem, sampling = problem_from_record(argument["problem"]), sampling_of(argument)
     try:
@@ -328,6 +333,9 @@ def recheck_rule(argument: dict[str, Any], result: dict[str, Any]) -> None:
 
 def recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
     """Prove what stored options release again; raises as `verify_options`."""
+    if "groups" in argument:
+        recheck_group_plan(argument, result)
+        return
     verify_options(result, problem_from_record(argument["problem"]), argument["queries"], sampling_of(argument))
 
 

@@ -289,10 +289,10 @@ class PlanBody(ReleasePlanRequest):
     )
 
     K: Annotated[int | None, described("Number of voters [voters].", minimum=1)] = None  # type: ignore[assignment]
-    epsilon: Annotated[  # type: ignore[assignment]
+    epsilon: Annotated[
         FiniteFloat | Literal["inf"] | None,
         described("ε of one voter [nats]; 'inf': the voter is not private.", minimum=0),
-    ] = None
+    ] = None  # type: ignore[assignment]
     groups: Annotated[
         Groups | None,
         Field(description="In place of K, epsilon and Delta, the voters, those of equal privacy together."),

@@ -1,15 +1,17 @@
 """Executors: the protocol, and processes of this machine, where one that dies loses only the assignment it was at.
 
-Each process has a thread here, which hands it an assignment, passes on what it reports, and hands it the next one
-at once. The service, whose event loop must never wait, has the same processes in a pool of its own
-(`solver_cache.process_pool`).
+Each process has a thread here, which hands it an assignment, passes on what it reports, and hands it the next one:
+a quick one is sent while the process is still busy, so that it never waits for it. The service, whose event loop must
+never wait, has the same processes in a pool of its own (`solver_cache.process_pool`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +24,9 @@ from darrm_opt.process import usable_processors
 from solver_cache.precompute.worker import Assignment, Event, Work, perform, report_events, warm_up
 from solver_cache.process_pool import ProcessLost, lost, reap, start_process
 from solver_cache.task_loop import NICENESS, PoolFunction, unpack_error
+
+AHEAD_SECONDS = 1.0
+"""Longest expected work of an assignment that is sent ahead, and of the one before it [s]: it cannot be taken back."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,8 @@ class Processes:
     def __init__(self, workers: int | None = None, work: Work = perform) -> None:
         posix_only("A pool of solver processes")
         self._work, self._tasks = work, 0
-        self._waiting: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
+        self._waiting: deque[Assignment] = deque()
+        self._changed, self._closed = threading.Condition(), False
         self._reports: queue.SimpleQueue[AssignmentReport] = queue.SimpleQueue()
         self._processes = [
             _Process(f"precompute-{number}") for number in range(1, (workers or usable_processors()) + 1)
@@ -112,13 +118,15 @@ class Processes:
 
     @property
     def capacity(self) -> int:
-        """Free processes, and an assignment in reserve for each: it is claimed while all are busy."""
-        return 2 * self.workers - self._tasks
+        """Free processes, and for each an assignment sent ahead and one in reserve, claimed while all are busy."""
+        return 3 * self.workers - self._tasks
 
     def submit(self, assignment: Assignment) -> None:
         """Take an assignment."""
         self._tasks += 1
-        self._waiting.put(assignment)
+        with self._changed:
+            self._waiting.append(assignment)
+            self._changed.notify()
 
     def poll(self, seconds: float) -> list[AssignmentReport]:
         """Return what happened; a process that died has lost its task."""
@@ -135,19 +143,41 @@ class Processes:
 
     def close(self) -> None:
         """End the processes: what they are doing is lost."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
         for process in self._processes:
             process.end()
-            self._waiting.put(None)
         for thread in self._threads:
             thread.join()
 
     def _serve(self, process: _Process) -> None:
         """Hand assignments to a process until it is ended (in a thread). The scheduler decides about retries."""
         process.run(warm_up, None, lambda _: None)  # nobody asks what came of it: assignments find what there is
-        while (assignment := self._waiting.get()) is not None and not process.ended:
-            report = partial(self._report, assignment.number)
-            report([process.run(report_events, (self._work, assignment), report)])
+        following: Assignment | None = None
+
+        def send_ahead(before: Assignment) -> tuple[Work, Assignment] | None:
+            nonlocal following
+            following = following or self._next_quick(before)
+            return (self._work, following) if following else None
+
+        while not process.ended and (assignment := following or self._next()) is not None:
+            following, report = None, partial(self._report, assignment.number)
+            report([process.run(report_events, (self._work, assignment), report, partial(send_ahead, assignment))])
         process.close()
+
+    def _next(self) -> Assignment | None:
+        """Wait for an assignment; None once there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            return None if self._closed else self._waiting.popleft()
+
+    def _next_quick(self, before: Assignment) -> Assignment | None:
+        """Return what can be sent ahead to a process that is at another one, if enough is left for the others."""
+        with self._changed:
+            if 2 * len(self._waiting) < self.workers or max(before.seconds, self._waiting[0].seconds) > AHEAD_SECONDS:
+                return None
+            return self._waiting.popleft()
 
     def _report(self, number: int, events: list[Event | AssignmentEnded | AssignmentLost]) -> None:
         self._reports.put(AssignmentReport(number, events))
@@ -159,6 +189,7 @@ class _Process:
     def __init__(self, name: str) -> None:
         self.name, self.ended = name, False
         self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
+        self._sent_ahead = False
         self._lock = threading.Lock()  # so that none is started behind `end`
 
     @property
@@ -172,12 +203,25 @@ class _Process:
         function: PoolFunction,
         argument: Any,
         report: Callable[[list[Event | AssignmentEnded | AssignmentLost]], None],
+        send_ahead: Callable[[], Any | None] = lambda: None,
     ) -> AssignmentEnded | AssignmentLost:
-        """Have a function done; return how it ended."""
+        """Have a function done; return how it ended.
+
+        The argument that `send_ahead` returns is sent meanwhile, and must be that of the next call: a process that dies
+        has not begun with it, and the next call sends it to another one.
+        """
         try:
-            connection = self._begun()
-            connection.send((1, function, argument))
+            if self._sent_ahead and self._running is not None:
+                connection = self._running[1]
+            else:
+                connection = self._begun()
+                connection.send((1, function, argument))
+            self._sent_ahead = False
             while True:
+                if not self._sent_ahead and (following := send_ahead()) is not None:
+                    with contextlib.suppress(Exception):  # the next call meets it again, and says so
+                        connection.send((1, function, following))
+                        self._sent_ahead = True
                 _, what, content = connection.recv()
                 if what != "progress":
                     break
@@ -203,7 +247,7 @@ class _Process:
         """Wait until it is gone, and say how it ended; nothing where there is none."""
         if self._running is None:
             return ""
-        (process, connection), self._running = self._running, None
+        (process, connection), self._running, self._sent_ahead = self._running, None, False
         connection.close()
         reap(process)
         return str(lost(process))

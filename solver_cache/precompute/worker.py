@@ -7,6 +7,7 @@ one, and stored together after every `SAVE_SECONDS` seconds, by the worker, who 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +45,7 @@ class Assignment:
     lease: float = LEASE  # how long a claim is held [s]
     # whether each event is reported at once; else answers that come quickly are reported together (`grouped`)
     careful: bool = False
+    seconds: float = math.inf  # expected work [s]
 
 
 @dataclass(frozen=True)

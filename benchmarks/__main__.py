@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.cases import SUITES, Case, all_cases
 from benchmarks.judge import checks, failures, measurements
-from benchmarks.report import RESULTS, merged, section, write
+from benchmarks.report import RESULTS, command_of, merged, section, write
 from benchmarks.run import Budget, Result, run
 
 
@@ -52,7 +51,7 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
         _parser().error(f"no suite {unknown[0]!r}: choose from {', '.join(SUITES)}")
     suites = [suite for suite in SUITES if suite in options.suites or not options.suites]
     selected_cases = [case for case in cases or all_cases() if case.suite in suites and options.only in case.name]
-    command, load = f"python -m benchmarks {shlex.join(words)}".rstrip(), os.getloadavg()[0]
+    command, load = command_of(words), os.getloadavg()[0]
     budget = Budget(60 * options.minutes)
     with tempfile.TemporaryDirectory() as scratch:
         for suite in suites:

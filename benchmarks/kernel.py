@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -111,7 +110,7 @@ def measure(turns: int) -> Iterator[KernelRow]:
 
 def main(words: list[str] | None = None) -> None:
     """Measure, print the table, write it beside those of the other suites, and fail if something is not as wanted."""
-    from benchmarks.report import RESULTS, machine, merged, write
+    from benchmarks.report import RESULTS, command_of, machine, merged, write
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks kernel", description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
@@ -126,7 +125,7 @@ def main(words: list[str] | None = None) -> None:
         rows.append(row)
         lines.append(f"{row}")
         print(row, flush=True)
-    command = f"python -m benchmarks kernel {shlex.join(sys.argv[2:] if words is None else words)}".rstrip()
+    command = command_of(["kernel", *(sys.argv[2:] if words is None else words)])
     head = [
         "## kernel",
         "",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -163,7 +162,7 @@ def measure(turns: int) -> list[LimitRow]:
 
 def main(words: list[str]) -> None:
     """Measure, and write the table beside those of the suites."""
-    from benchmarks.report import RESULTS, machine, merged, write
+    from benchmarks.report import RESULTS, command_of, machine, merged, write
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks limits", description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
@@ -171,7 +170,7 @@ def main(words: list[str]) -> None:
     options = parser.parse_args(words)
     load = os.getloadavg()[0]
     rows = measure(options.turns)
-    command = f"python -m benchmarks limits {shlex.join(words)}".rstrip()
+    command = command_of(["limits", *words])
     lines = [
         "## limits",
         "",

@@ -23,7 +23,6 @@ import math
 import os
 import random
 import resource
-import shlex
 import signal
 import subprocess
 import sys
@@ -304,7 +303,7 @@ _NAMES = {
 
 def main(words: list[str] | None = None) -> None:
     """Measure, print the table, write it beside those of the other suites, and fail if something is not as wanted."""
-    from benchmarks.report import RESULTS, merged, write  # here: workers import this file
+    from benchmarks.report import RESULTS, command_of, merged, write  # here: workers import this file
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks precompute", description=__doc__)
     parser.add_argument("--problems", type=int, default=PROBLEMS)
@@ -326,7 +325,7 @@ def main(words: list[str] | None = None) -> None:
         rows_.append(PrecomputeRow("the rest", f"{err}", "to be measured", met=False))
         lines.append(f"| the rest | not measured: {err} | | **no** |")
         print(lines[-1], flush=True)
-    command = f"python -m benchmarks precompute {shlex.join(sys.argv[2:] if words is None else words)}".rstrip()
+    command = command_of(["precompute", *(sys.argv[2:] if words is None else words)])
     text = section(lines, rows_, command, load)
     path = options.output or RESULTS
     write(path, merged(path.read_text(encoding="utf-8") if path.exists() else "", {"precompute": text}))

@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import re
+import shlex
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -35,6 +36,16 @@ their median, all else by the worst run; a stopped or failed run is a "no" or "n
 """
 
 HEADINGS = ("case", "wanted", "time [s]", "peer [s]", "ratio", "peak [MB]", "gap", "certificate", "rows, rounds", "met")
+
+
+def command_of(words: list[str]) -> str:
+    """Return the command that measures the same again: without ``--output``, which changes nothing of it."""
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if before != "--output" and word.partition("=")[0] != "--output"
+    ]
+    return shlex.join(["python", "-m", "benchmarks", *kept])
 
 
 def section(suite: str, results: list[Result], command: str, load: float) -> str:

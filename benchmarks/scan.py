@@ -13,7 +13,6 @@ import json
 import math
 import os
 import random
-import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -186,7 +185,7 @@ def _times(row: Measured) -> str:
 
 def main(words: list[str]) -> None:
     """Measure, print what takes long, and write the table beside those of the suites."""
-    from benchmarks.report import RESULTS, machine, merged, write
+    from benchmarks.report import RESULTS, command_of, machine, merged, write
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks --scan", description=__doc__)
     parser.add_argument("--minutes", type=float, default=120.0, help="stop after this long (default: 120)")
@@ -211,7 +210,7 @@ def main(words: list[str]) -> None:
         if options.records is not None:
             with options.records.open("a", encoding="utf-8") as records:
                 records.write(json.dumps(asdict(rows[-1])) + "\n")
-    command = f"python -m benchmarks --scan {shlex.join(words)}".rstrip()
+    command = command_of(["--scan", *words])
     head = [
         "## scan",
         "",

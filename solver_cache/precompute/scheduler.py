@@ -67,6 +67,8 @@ LAST_SAVE_SECONDS = 0.05
 MAX_UNSAVED = 1000
 """Answers that are stored at a time."""
 
+_END = AssignmentEnded | AssignmentLost
+
 _LOG = logging.getLogger("solver_cache.precompute")
 
 
@@ -248,17 +250,16 @@ class Scheduler:
         if flight is None:  # of an assignment that was given up as lost, and goes on all the same
             return
         for event in report.events:
-            if isinstance(event, Answer):  # by far the most of them
-                if (spec := flight.left.pop(event.key, None)) is not None:
-                    self._unsaved.append(_Unsaved(spec, flight.batch, event))
-            elif isinstance(event, SolveFinished):
+            if isinstance(event, SolveFinished):
                 flight.solved.add(event.key)
-            elif isinstance(event, AssignmentEnded | AssignmentLost):
+            elif isinstance(event, _END):
                 del self._in_flight[report.number]
                 silence = "its worker did not say what came of it"
                 self._recover(flight, event.reason if isinstance(event, AssignmentLost) else silence)
             elif (spec := flight.left.pop(event.key, None)) is None:
                 continue
+            elif isinstance(event, Answer):
+                self._unsaved.append(_Unsaved(spec, flight.batch, event))
             elif isinstance(event, AnswerStored):
                 self._count_stored(flight.batch, event)
             elif isinstance(event, ClaimedElsewhere):

@@ -345,6 +345,7 @@ def test_what_precomputation_shows_stands_beside_the_other_suites(
     text = output.read_text(encoding="utf-8")
     assert "## quick\n\nsmall\n" in text
     assert f"Met: **{met}**" in text.partition("## precompute")[2]
+    assert "\n`python -m benchmarks precompute --problems 20 --cached 1000 --repeats 2`, " in text
     ratio = f"{0.01 / seconds:.2f}"
     assert f"| 2 processes against the loop, which stores nothing | {ratio} ({ratio}–{ratio})× |  |  |" in text
     assert "| 2 loops at once against one: what this machine allows | 2.00 (2.00–2.00)× |  |  |" in text

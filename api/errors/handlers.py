@@ -25,6 +25,7 @@ from api.errors.problem_details import (
     WorkLimitExceeded,
     problem_type_of,
 )
+from darrm_opt.answers import SAMPLING
 from darrm_opt.decimals import out_of_range
 from darrm_opt.errors import BackendUnavailable, DarrmError, DeltaTooSmall, InvalidInput, NotPrivate
 
@@ -136,6 +137,10 @@ async def _handle_validation_error(_: Request, err: Exception) -> JSONResponse:
 
 _NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
 
+SAMPLES_ARE_TAKEN = (
+    "Samples of the records are taken by POST /v1/plan, /v1/plurality/options, /v1/cost and /v1/calibrate."
+)
+
 
 def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     """Return the field and the text for one error of pydantic or `api.routes.requests`."""
@@ -146,7 +151,8 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     if len(field) > MAX_FIELD_LENGTH:
         field = f"{field[:MAX_FIELD_LENGTH]}…"
     if error["type"] in _NAME_ERRORS:
-        return field, f"{field} {_NAME_ERRORS[error['type']]}."
+        samples = field in SAMPLING and error["type"] == "extra_forbidden"
+        return field, f"{field} {_NAME_ERRORS[error['type']]}." + (f" {SAMPLES_ARE_TAKEN}" if samples else "")
     accepted = ACCEPTED[field]
     if error["type"] == "missing":
         return field, f"{field} is missing: expected {accepted}."

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.accepted import ACCEPTED
-from api.errors.problem_details import FieldError
 from api.schemas.accounts import EachAnswer, SuggestionAnswer, TotalRequest, prior_of
 from api.schemas.design import ProblemAnswer, objective_of
 from api.schemas.fields import (
@@ -64,16 +63,6 @@ class CompareRequest(TotalRequest):
             examples=["shared(2,5)"],
         ),
     ] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def refuse_samples(cls, given: Any) -> Any:
-        """Refuse samples of the records, by the routes that take them."""
-        for name in (name for name in SAMPLING if isinstance(given, dict) and name in given):
-            if name not in cls.model_fields:
-                advice = "POST /v1/plan takes samples of two classes, and POST /v1/plurality/options of more."
-                raise FieldError(name, InvalidInput(name, given[name], "nothing in a comparison", advice))
-        return given
 
     def check(self) -> None:
         """Refuse numbers of the budget, a prior, or a draw, that are out of range.

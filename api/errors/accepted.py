@@ -108,3 +108,9 @@ def field_of(argument: str) -> str:
     """
     name = argument.partition("[")[0]
     return "objective" if name in _OBJECTIVE_PARAMETERS else name
+
+
+SAMPLES_ARE_TAKEN = (
+    "Samples of the records are taken by /v1/plan without groups, /v1/plurality/options, /v1/cost and /v1/calibrate."
+)
+"""Advice where a field of a sample is not one of the request."""

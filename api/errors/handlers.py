@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from api.errors.accepted import ACCEPTED, field_of
+from api.errors.accepted import ACCEPTED, SAMPLES_ARE_TAKEN, field_of
 from api.errors.problem_details import (
     MEDIA_TYPE,
     PROBLEM_TYPES,
@@ -136,10 +136,6 @@ async def _handle_validation_error(_: Request, err: Exception) -> JSONResponse:
 
 
 _NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
-
-SAMPLES_ARE_TAKEN = (
-    "Samples of the records are taken by POST /v1/plan, /v1/plurality/options, /v1/cost and /v1/calibrate."
-)
 
 
 def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:

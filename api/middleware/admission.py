@@ -94,9 +94,7 @@ class AdmissionMiddleware:
 
     def _check(self, scope: Scope) -> Rejection | None:
         settings = self._settings
-        if (
-            scope["path"] in UNLIMITED_PATHS
-        ):  # also by the address of a pod or container, which is no name of the server
+        if scope["path"] in UNLIMITED_PATHS:  # also by a pod's address, which is no name of the server
             return None
         rejection = check_access(scope, settings, self._ring)
         client: Client | None = scope.get("darrm.client")

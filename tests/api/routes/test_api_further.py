@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.app import create_app
+from api.errors.accepted import SAMPLES_ARE_TAKEN
 from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
 from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve, verify
@@ -562,4 +563,4 @@ def test_a_comparison_names_the_routes_that_take_samples(client: TestClient, how
     given: dict[str, Any] = {"params": asked} if how == "get" else {"json": asked}
     details = refused(client.request(how, "/v1/compare", **given))
     assert details["field"] == "records"
-    assert "/v1/plan, /v1/plurality/options" in details["detail"]
+    assert SAMPLES_ARE_TAKEN in details["detail"]

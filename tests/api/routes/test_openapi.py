@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+from fastapi import Request
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 from support.paths import ROOT
 
 from api import schemas
 from api.app import create_app
-from api.errors.accepted import ACCEPTED
+from api.errors.accepted import ACCEPTED, SAMPLES_ARE_TAKEN
 from api.errors.problem_details import MEDIA_TYPE
 from api.responses import CSV, JSON, NPZ
 from api.routes import ROUTERS
+from api.routes.requests import from_query
 from api.schemas.comparison import PlanBody
 from api.schemas.cost import CalibrateRequest, CostRequest
+from api.schemas.fields import SampledRequest
+from api.schemas.plurality import PluralityOptionsRequest
 from api.settings import Settings
 from api.tasks.answers import KINDS
 from tools import openapi
@@ -38,6 +44,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/compare": schemas.CompareRequest,
     "/v1/plan": schemas.ReleasePlanRequest,
     "/v1/plurality": schemas.PluralityRequest,
+    "/v1/plurality/options": PluralityOptionsRequest,
 }
 """What comes both by query and by body."""
 
@@ -208,6 +215,25 @@ def test_a_query_has_the_fields_of_the_body(schema: dict[str, Any], path: str) -
         if about["schema"].get("type") == "array":
             assert (about["style"], about["explode"]) == ("form", False)
             assert "maxItems" in about["schema"], name
+
+
+def test_a_query_is_read_as_the_body_is(schema: dict[str, Any]) -> None:
+    both = {path for path, methods in schema["paths"].items() if {"get", "post"} <= set(methods)}
+    assert {path for path in both if not path.startswith("/v1/jobs")} == set(REQUESTS)
+    app = create_app(Settings(cache_url="memory"))
+    app.state.settings = Settings(cache_url="memory")
+    for path, model in REQUESTS.items():
+        examples: Any = model.model_config["json_schema_extra"]
+        for asked in examples["examples"]:
+            given = {name: ",".join(map(str, one)) if isinstance(one, list) else one for name, one in asked.items()}
+            query = urlencode({name: str(one).lower() if one is True else one for name, one in given.items()})
+            scope = {"type": "http", "app": app, "path": path, "query_string": query.encode(), "headers": []}
+            assert asyncio.run(from_query(model)(Request(scope))) == model.model_validate(asked), (path, asked)
+
+
+def test_the_routes_that_take_samples_are_named() -> None:
+    taking = {path for path, model in REQUESTS.items() if issubclass(model, SampledRequest)}
+    assert set(SAMPLES_ARE_TAKEN.rstrip(".").replace(",", " ").split()) & set(REQUESTS) == taking
 
 
 def test_what_takes_an_id_is_linked_from_what_gives_one(schema: dict[str, Any]) -> None:

@@ -139,7 +139,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")
 
 
-def from_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
+def from_query(model: type[Model]) -> Callable[[Request], Coroutine[Any, Any, Model]]:
     """Return a dependency that reads ``model`` from the query, as strictly as a body.
 
     A list is written with commas, as in ``m=1,2,3``. A name given twice is refused: which of two privacy parameters was

@@ -37,13 +37,14 @@ from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.pld import FFT_ERROR, POWER_ERROR, fast_length, profile_of_event
 from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.accounting.sampled import (
-    LEAST_LOSS,
     MAX_LOSS,
+    MIN_LOSS,
     RARE_SHARE,
     SLACK_SHARE,
     LawTriples,
     charged_noise,
     composed_epsilon,
+    largest_deltas,
     log_moments,
     logarithms,
 )
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 COARSE_KNOTS, KNOTS = 60, 400
 """Losses at which one release's profile is asked to find its ends, and between them; chords in between."""
 
-LEAST_RATIO_LOG = -10.0
+MIN_RATIO_LOG = -10.0
 """Least ln R that is told from 0, where no answer that matters has less."""
 
 SPREAD_SHARE = 0.02
@@ -68,9 +69,7 @@ SPREAD_SHARE = 0.02
 MIN_CELLS, MAX_CELLS = 1 << 16, 1 << 21
 """Cells of the grid of a round."""
 
-ROUND_KNOTS: Array = np.concatenate(
-    [-np.geomspace(LEAST_LOSS, 30, KNOTS)[::-1], [0], np.geomspace(LEAST_LOSS, 30, KNOTS)]
-)
+ROUND_KNOTS: Array = np.concatenate([-np.geomspace(MIN_LOSS, 30, KNOTS)[::-1], [0], np.geomspace(MIN_LOSS, 30, KNOTS)])
 """Losses of a round at which its profile is looked at first."""
 
 ATOM_ERROR = 16 * ULP
@@ -122,7 +121,7 @@ def allocated_accounts(
     if release is not None and release.laws is not None:
         added = removed = [release.laws()]
     if removed:
-        known: Profile = lambda losses: np.max([laws.deltas(losses) for laws in removed], axis=0)  # noqa: E731
+        known: Profile = partial(largest_deltas, removed)
     elif release is not None and (event := release.event()) is not None:
         known = profile_of_event(event)
     else:
@@ -254,7 +253,7 @@ class RoundProfile:
     def of(cls, known: Profile, among: int, rare: float) -> RoundProfile:
         """Return the profile, from that of one release at any losses; ``rare``: chance that counts as infinite loss."""
         ratios, chances = _atoms(known, rare)
-        variance = max(float(chances @ (ratios - 1) ** 2), LEAST_LOSS**2)
+        variance = max(float(chances @ (ratios - 1) ** 2), MIN_LOSS**2)
         # What lies beyond the end wraps around, which is sound, and rare.
         end = among + 12 * math.sqrt(among * variance) + 1.5 * float(ratios[-1])
         step = max(SPREAD_SHARE * variance, math.sqrt(6 * SPREAD_SHARE * variance))
@@ -297,16 +296,16 @@ def _atoms(known: Profile, rare: float) -> tuple[Array, Array]:
 
     What is beyond the largest ratio, of chance ``rare`` under Q, is an infinite loss.
     """
-    coarse = np.linspace(LEAST_RATIO_LOG, MAX_LOSS, COARSE_KNOTS)
+    coarse = np.linspace(MIN_RATIO_LOG, MAX_LOSS, COARSE_KNOTS)
     deltas = known(coarse)
     top = float(coarse[np.argmax(deltas <= deltas[-1] + rare)])
     fine = np.linspace(0.0, top, COARSE_KNOTS)
     deltas = known(fine)
     top = float(fine[np.argmax(deltas <= deltas[-1] + rare)])
-    fine = np.linspace(LEAST_RATIO_LOG, 0.0, COARSE_KNOTS)
+    fine = np.linspace(MIN_RATIO_LOG, 0.0, COARSE_KNOTS)
     without = known(fine) + np.expm1(fine)  # the chance of smaller ratios, and more
-    bottom = float(fine[np.argmax(without > ATOM_ERROR * 4) - 1]) if without[0] <= ATOM_ERROR * 4 else LEAST_RATIO_LOG
-    losses = np.linspace(bottom, max(top, LEAST_LOSS), KNOTS)
+    bottom = float(fine[np.argmax(without > ATOM_ERROR * 4) - 1]) if without[0] <= ATOM_ERROR * 4 else MIN_RATIO_LOG
+    losses = np.linspace(bottom, max(top, MIN_LOSS), KNOTS)
     ratios, deltas = np.concatenate([[0.0], np.exp(losses)]), np.concatenate([[1.0], known(losses)])
     deltas = np.minimum.accumulate(np.maximum(deltas, 1 - ratios))
     # δ is convex in the ratio: the lower hull of values above it is above it too.

@@ -13,7 +13,8 @@ bound of Balle, Barthe and Gaboardi 2018 holds for any mechanism. The accounts:
     simple, optimal  a pure ε becomes ln(1 + q(e^ε − 1)), or the largest loss of the sampled pairs
     laws             one release: the exact δ of the sampled pairs
     renyi            sums of Rényi divergences of the sampled pairs
-    pld              convolution of the distribution that the largest δ of the sampled pairs defines
+    pld              convolution of the distribution that the largest δ of the sampled pairs defines; without them, of
+                     that which (ε, δ) of the labels of one sample at several ε define
 
 Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
 """
@@ -51,7 +52,7 @@ FIRST_ORDERS.setflags(write=False)
 
 NEXT_ORDERS = 9
 
-LEAST_LOSS, KNOTS = 1e-7, 160
+MIN_LOSS, KNOTS = 1e-7, 160
 """Least ε above 0 at which a profile is computed, and at how many each side; between two of them by the chord."""
 
 MAX_LOSS = 60.0
@@ -62,6 +63,9 @@ STEP_SHARE, MAX_STEPS = 0.3, 50_000
 
 MAX_EXPONENT = 700.0
 """Largest ε of a label that is looked at: e^ε is a double."""
+
+POINTS = 24
+"""How many δ's the labels of one sample are asked at, where their laws are not known."""
 
 RARE_SHARE, RARE_BELOW = 1e-4, 1e-4
 """Share of δ that a cut at a largest loss may cost in all, and chance of losses below its negative."""
@@ -111,37 +115,37 @@ def sampled_accounts(
     if sampling.scheme in EACH_VOTER:
         return _each_voter(bounds, sampling, K, releases, delta)
     queries = -(-releases // sampling.labels)
-    if sampling.labels > 1:
-        return _together(together, sampling, queries, delta)
-    accounts: dict[str, Callable[[], Privacy]] = {}
-    release = bounds(affected)
-    event = None if release is None else release.event()
-    families = triples()
+    release, families = (bounds(affected), triples()) if sampling.labels == 1 else (None, None)
     pairs = [] if families is None else [family.pairs(sampling.chance) for family in families]
     missing = max((family.missing for family in families or ()), default=0.0)
-    if event is not None:
-        event = amplify_by_subsampling(event, sampling.chance)
+    whole = None if release is None else release.event()  # as if every record were in the sample
+    if whole is None and not (pairs and delta) and (pure := together(0.0)) < math.inf:
+        whole = Privacy(pure)
+    event = None if whole is None else amplify_by_subsampling(whole, sampling.chance)
     if pairs and not missing and all(laws.finite for family in pairs for laws in family):
         largest = max(laws.max_loss for family in pairs for laws in family)
         event = min(event or Privacy(largest), Privacy(largest), key=lambda each: (each.delta > 0, each.epsilon))
-    if event is not None:
-        accounts |= event_accounts([(event, queries)], delta)
-    if pairs and delta > 0:
-        # Each direction is composed on its own: a record that one side has, it has in every query.
-        directions = [list(laws) for laws in zip(*pairs, strict=True)]
-        accounts |= {
-            name: partial(_worst, account, directions, missing, queries, delta)
-            for name, account in (
-                ("laws", _one_release) if queries == 1 else ("renyi", _renyi),
-                ("pld", _convolution),
-            )
-            if queries > 1 or name == "laws"
-        }
-    return accounts or _together(together, sampling, queries, delta)
+    accounts = {} if event is None else event_accounts([(event, queries)], delta)
+    if not delta:
+        return accounts
+    if not pairs:
+        return accounts | {"pld": partial(_convolution_of_points, together, whole, sampling.chance, queries, delta)}
+    # Each direction is composed on its own: a record that one side has, it has in every query.
+    directions = [list(laws) for laws in zip(*pairs, strict=True)]
+    of_pairs: dict[str, Account] = {"laws": _one_release} if queries == 1 else {"renyi": _renyi, "pld": _convolution}
+    return accounts | {
+        name: partial(_worst, account, directions, missing, queries, delta) for name, account in of_pairs.items()
+    }
 
 
 Direction = Sequence[LawPairs]
 """Pairs (P, Q) of several families, in one direction."""
+
+
+def largest_deltas(direction: Direction, losses: Array, rare: float = 0.0) -> Array:
+    """Return the largest δ of the pairs at any losses, as `LawPairs.deltas`."""
+    return np.asarray(np.max([laws.deltas(losses, rare) for laws in direction], axis=0))
+
 
 Account = Callable[[Direction, int, float], float]
 
@@ -239,7 +243,7 @@ def _convolution(direction: Direction, queries: int, delta: float) -> float:
     """
     rare = _rare(direction, queries, delta)
     knots = _knots(direction, rare)
-    deltas = np.max([laws.deltas(knots, rare) for laws in direction], axis=0)
+    deltas = largest_deltas(direction, knots, rare)
     return composed_epsilon(_chords(knots, deltas), knots, deltas, queries, delta * (1 - SLACK_SHARE) * (1 - 8 * ULP))
 
 
@@ -253,7 +257,7 @@ def direction_pld(direction: Direction, missing: float, queries: int, step: floa
     A law that differs by ``missing`` on either side has δ(ε) larger by (1 + e^ε)·missing at most.
     """
     knots = _knots(direction, 0.0)
-    deltas = np.max([laws.deltas(knots) for laws in direction], axis=0)
+    deltas = largest_deltas(direction, knots)
     above = knots[(deltas - deltas[-1]) * queries <= TAIL]
     below = -knots[(deltas + np.expm1(knots)) * queries <= RARE_BELOW]
     largest = max(float(above.min(initial=knots[-1])), float(below[below > 0].min(initial=-knots[0])), 1e-6)
@@ -263,13 +267,13 @@ def direction_pld(direction: Direction, missing: float, queries: int, step: floa
 
 def _knots(direction: Direction, rare: float) -> Array:
     """Return ε's, dense around 0, up to the largest and down to the least loss of an answer that is not rare."""
-    ends = [2 * LEAST_LOSS, 2 * LEAST_LOSS]
+    ends = [2 * MIN_LOSS, 2 * MIN_LOSS]
     for laws in direction:
         p, q = laws.bounds
         seen = (p > rare) & (q > 0)
         losses = np.log(p[seen] / q[seen])
         ends = [max(ends[0], -losses.min(initial=0.0)), max(ends[1], losses.max(initial=0.0) + 1e-9)]
-    negative, positive = (np.geomspace(LEAST_LOSS, min(end, MAX_LOSS), KNOTS) for end in ends)
+    negative, positive = (np.geomspace(MIN_LOSS, min(end, MAX_LOSS), KNOTS) for end in ends)
     return np.concatenate([-negative[::-1], [0.0], positive])
 
 
@@ -300,27 +304,19 @@ def composed_epsilon(
     return pld_from_profile(profile, discretisation=step, max_loss=largest).repeated(queries).epsilon(delta)
 
 
-def _together(
-    together: Callable[[float], float], sampling: Sampling, queries: int, delta: float
-) -> dict[str, Callable[[], Privacy]]:
-    """Return the accounts of samples by (ε, δ) of all labels that one serves: composed inside, then sampled."""
-    accounts: dict[str, Callable[[], Privacy]] = {}
-    pure = together(0.0)
-    if pure < math.inf:
-        accounts |= event_accounts([(amplify_by_subsampling(Privacy(pure), sampling.chance), queries)], delta)
-    if delta > 0:
-        least = RARE_SHARE * delta / queries / sampling.chance
-        inside = [(together(each), each) for each in np.geomspace(min(least, 0.1), 0.5, 24).tolist()]
-        known = [Privacy(epsilon, each) for epsilon, each in inside if epsilon < math.inf]
-        known = [Privacy(pure), *known] if pure < math.inf else known
-        if known:
-            accounts["pld"] = partial(_convolution_of_points, known, sampling.chance, queries, delta)
-    return accounts
+def _convolution_of_points(
+    together: Callable[[float], float], whole: Privacy | None, rate: float, queries: int, delta: float
+) -> Privacy:
+    """Return ε of sampled releases by what all labels of one sample are together: (ε, δ)-DP at several ε, and sampled.
 
-
-def _convolution_of_points(known: Sequence[Privacy], rate: float, queries: int, delta: float) -> Privacy:
-    """Return ε of sampled releases of which each is (ε, δ)-DP at several ε."""
+    ``whole``: one such (ε, δ), where it is known.
+    """
+    least = RARE_SHARE * delta / queries / rate
+    inside = [(together(each), each) for each in np.geomspace(min(least, 0.1), 0.5, POINTS).tolist()]
+    known = [*([] if whole is None else [whole]), *(Privacy(*each) for each in inside if each[0] < math.inf)]
     sampled = [amplify_by_subsampling(event, rate) for event in known if event.epsilon <= MAX_EXPONENT]
+    if not sampled:
+        raise DeltaTooSmall(delta, min(1.0, queries * rate), "nothing is proved of one sample")
     # The largest δ of all pairs, either way round, is convex in e^ε: of all that is known the lower hull counts, and at
     # 0, where its two sides meet, δ(0) ≤ (δ(ε) + t)/(1 + t) with t = (e^ε − 1)/2.
     halves = [(event.delta, math.expm1(event.epsilon) / 2) for event in [Privacy(0.0, min(1.0, rate)), *sampled]]
@@ -361,7 +357,7 @@ def _reached(
     releases: int,
     delta: float,
 ) -> Privacy:
-    knots = np.concatenate([[0.0], np.geomspace(LEAST_LOSS, MAX_LOSS, KNOTS)])
+    knots = np.concatenate([[0.0], np.geomspace(MIN_LOSS, MAX_LOSS, KNOTS)])
     chances = [math.comb(K, k) * voter**k * (1 - voter) ** (K - k) * (1 + 8 * K * ULP) for k in range(K + 1)]
     deltas = np.zeros(knots.size)
     for k in range(1, K + 1):

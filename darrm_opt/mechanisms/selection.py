@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from darrm_opt.accounting.cost import Parts, ReleaseBounds
-from darrm_opt.accounting.labels.composition import bounded_range_divergence
+from darrm_opt.accounting.labels.composition import MAX_RANGE, bounded_range_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.design.report import guarantee
@@ -292,7 +292,8 @@ class ExponentialMechanism(SelectionMechanism):
 
     def divergence(self) -> PowerDivergence | None:
         """Return the bound for losses in a range of width 2·rate·affected."""
-        return bounded_range_divergence(self.each.epsilon)
+        width = self.each.epsilon
+        return bounded_range_divergence(width) if width <= MAX_RANGE else None
 
     @staticmethod
     def lead(nats: Array) -> Array:

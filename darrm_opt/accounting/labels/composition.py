@@ -28,6 +28,9 @@ SLACK_SHARE = 0.01
 TABLE_ERROR = 2.0**-40
 """Relative error of a probability in a table by default: it stands for the law that is drawn from."""
 
+MAX_RANGE = 700.0
+"""Largest width of an interval of losses whose divergences are bounded: e^w is a double."""
+
 RANGE_STEPS = 1000
 """Pairs that cover all ratios of a given range: the width is charged 0.1 % more."""
 
@@ -157,10 +160,11 @@ def bounded_range_divergence(width: float) -> PowerDivergence:
     votes, and the sum of all by the same factor for every class, so that the width is 2tr.
 
     Args:
-        width: w > 0 [nats], the difference of the ends of the interval; the interval itself may depend on the pair.
+        width: w > 0 [nats], up to `MAX_RANGE`, the difference of the ends of the interval; the interval itself may
+            depend on the pair.
 
     Raises:
-        InvalidInput: not a finite width above 0.
+        InvalidInput: not such a width.
 
     Source: Dong, Durfee, Rogers 2020. Ours: where the ratios P_c/Q_c are in [l, u], Pr[c | high] ∝ P_c − l·Q_c and
     Pr[c | low] ∝ u·Q_c − P_c draw the outcome from one of two, whose ratios are u and l: so those two dominate. Pairs
@@ -170,7 +174,7 @@ def bounded_range_divergence(width: float) -> PowerDivergence:
     >>> round(float(bounded_range_divergence(1.0).renyi(np.array([2.0]))[0]), 2)
     0.24
     """
-    width = real_number(width, "width", "a finite number of nats above 0", above=0, below=math.inf)
+    width = real_number(width, "width", f"a number of nats above 0, at most {MAX_RANGE:g}", above=0, most=MAX_RANGE)
     steps = np.arange(RANGE_STEPS + 1) * (width / RANGE_STEPS)
     upper, lower = np.expm1(steps[1:]), np.expm1(steps[:-1] - width)  # ratios − 1
     spread = upper - lower

@@ -17,9 +17,9 @@ from support.enumeration import exp_fraction
 from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
 
 from darrm_opt import NoiseFunction, Privacy
-from darrm_opt.accounting.cost import cost, fits, most_releases
+from darrm_opt.accounting.cost import Accountable, Parts, cost, fits, most_releases
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
-from darrm_opt.accounting.sampled import LawTriples, _convolution, _together, _worst, log_moments, logarithms
+from darrm_opt.accounting.sampled import LawTriples, log_moments, logarithms
 from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
@@ -64,6 +64,22 @@ MECHANISMS: dict[str, VoteMechanism] = {
     "confident": NoisyMaximum(3, 3, 1.5, threshold=2.0, check_sigma=1.5),
     "gamma": NoiseFunctionMechanism(NoiseFunction([1.0, 0.6, 0.6, 1.0])),
 }
+
+
+class KnownBy:
+    """What is proved of a mechanism, and other laws of samples than its own, or none."""
+
+    def __init__(self, mechanism: Accountable, triples: Sequence[LawTriples] | None) -> None:
+        self.K, self.affected, self.moved = mechanism.K, mechanism.affected, mechanism.moved
+        self.known, self.mechanism, self.asked = triples, mechanism, 0
+
+    def bounds(self, releases: int) -> Parts:
+        self.asked += 1
+        return self.mechanism.bounds(releases)
+
+    def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
+        del sampling
+        return self.known
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -356,8 +372,8 @@ def test_two_noisy_counts_are_known_by_their_lead() -> None:
     cells = NoisyMaximum(30, 5, 12.0)
     shown = sampled_counts(12.0)
     assert shown is not None
-    counts = _worst(_convolution, list(zip(*(each.pairs(0.05) for each in shown), strict=True)), 0.0, 500, 1e-6)
-    assert cost(cells, 500, 1e-6, SMALL_SAMPLE).epsilon <= counts.epsilon * (1 + 1e-3)
+    counts = cost(KnownBy(cells, shown), 500, 1e-6, SMALL_SAMPLE).epsilons["pld"]
+    assert cost(cells, 500, 1e-6, SMALL_SAMPLE).epsilon <= counts * (1 + 1e-3)
 
 
 SMALL_SAMPLE = Sampling(1000, 50)
@@ -369,12 +385,47 @@ REPLACED = Sampling(1000, 50, scheme="without-replacement")
 def test_points_of_one_label_bound_what_its_laws_do(sigma: float, sampling: Sampling) -> None:
     mechanism = NoisyMaximum(12, 3, sigma)
     exact = cost(mechanism, 300, 1e-6, sampling)
+    bound = cost(KnownBy(mechanism, None), 300, 1e-6, sampling).epsilon
+    assert exact.epsilon <= bound <= 2 * exact.epsilon
 
-    def together(delta: float) -> float:
-        return cost(mechanism, 1, delta).epsilon
 
-    bound = _together(together, sampling, 300, 1e-6)["pld"]()
-    assert exact.epsilon <= bound.epsilon <= 2 * exact.epsilon
+@pytest.mark.parametrize("name", ["permute_and_flip", "exponential"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_points_of_an_epsilon_alone_are_never_below_every_transcript(name: str, neighbours: Any) -> None:
+    mechanism, rate, data = MECHANISMS[name], Fraction(1, 4), [9, 8]
+    questions = [[shown(9, 1)], [lambda _, share: 1 if 9 in share else 2 if 7 in share else 0]]
+    pairs = question_pairs(
+        "poisson",
+        data,
+        [7 if neighbours == "replace-one" else None, 8],
+        questions,
+        mechanism.K,
+        3,
+        drawn_law(mechanism),
+        rate=rate,
+    )
+    pairs += [(q, p) for p, q in pairs]
+    for delta in (1e-3, 3e-2):
+        found = cost(KnownBy(mechanism, None), 2, delta, Sampling(2, rate=0.25, neighbours=neighbours)).epsilons
+        assert {"simple", "optimal", "pld"} <= found.keys()
+        for account, epsilon in found.items():
+            assert worst_delta(pairs, 2, exp_fraction(epsilon)) <= Fraction(delta), account
+
+
+def test_an_epsilon_alone_is_composed_by_its_points() -> None:
+    """As each sample shows what is (ε, 0)-DP with a small chance, which the ε of a sample does not say."""
+    two = mechanism_class("exponential").of(40, 6, 1.0, affected=2)
+    sampling = Sampling(5452, 40)
+    assert two.triples(sampling) is None
+    found = cost(two, 500, 1e-5, sampling).epsilons
+    assert found["pld"] < 0.1 * min(found["simple"], found["optimal"])
+
+
+def test_points_are_not_asked_for_where_they_are_skipped() -> None:
+    known = KnownBy(mechanism_class("exponential").of(40, 6, 0.5, affected=2), None)
+    found = cost(known, 100, 1e-5, Sampling(5452, 40, labels=4), skip=("pld",))
+    assert found.epsilons.keys() == {"simple", "optimal"}
+    assert known.asked == 1
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ from support.plurality_exact import neighbours, vote_counts
 from support.refusals import refused
 
 from darrm_opt import Privacy
+from darrm_opt.accounting import Sampling
 from darrm_opt.accounting.labels import bounded_range_divergence, composed_epsilon, table_divergence
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-from darrm_opt.mechanisms.selection import PermuteAndFlip, SelectionMechanism
+from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, SelectionMechanism
 from darrm_opt.plurality import ABSTENTION, VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 from darrm_opt.release import PrivateVote, ReleaseLog
@@ -225,5 +226,13 @@ def test_what_is_no_selection_mechanism(change: dict[str, object], message: str)
     given = {"K": 7, "classes": 3, "rate": 0.5} | change
     with pytest.raises(InvalidInput, match=message):
         PermuteAndFlip(**given)  # type: ignore[arg-type]
-    with refused("width"):
-        bounded_range_divergence(0.0)
+    for width in (0.0, 701.0):
+        with refused("width"):
+            bounded_range_divergence(width)
+
+
+@pytest.mark.parametrize("rate", [350.0, 400.0, 1000.0])
+def test_the_largest_rates_have_an_account(rate: float) -> None:
+    mechanism = ExponentialMechanism(7, 3, rate)
+    assert mechanism.epsilon(10, 1e-5) <= 20 * rate
+    assert mechanism.epsilon(10, 1e-5, Sampling(1000, 20)) < mechanism.epsilon(10, 1e-5)

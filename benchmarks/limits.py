@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,9 +152,9 @@ def measure(turns: int) -> list[LimitRow]:
     for K, m, Delta, has_full, has_published in DESIGNS:
         problem = Problem.from_allowance(K, m, 0.1, Delta)
         solve(problem)
-        seconds, limit = least(lambda p=problem: solve(p)), sweep_operations(K) / operation_rate()  # type: ignore[misc]
-        full = least(lambda p=problem: solve(p, method="enumerate"), 1) if has_full else None  # type: ignore[misc]
-        published = least(lambda p=problem: published_method(p), 1) if has_published else None  # type: ignore[misc]
+        seconds, limit = least(partial(solve, problem)), sweep_operations(K) / operation_rate()
+        full = least(partial(solve, problem, method="enumerate"), 1) if has_full else None
+        published = least(partial(published_method, problem), 1) if has_published else None
         rows.append(LimitRow(f"K={K}, Δ={Delta:g}, m={m:g}", seconds, limit, full, published))
         print(rows[-1], flush=True)
     return rows

@@ -40,6 +40,22 @@ def largest_fitting(fits: Callable[[float], bool], low: float, high: float, prec
     return low
 
 
+def largest_fitting_from(
+    fits: Callable[[float], bool], first: float, most: float, precision: float = RESOLUTION
+) -> float:
+    """Return a value as `largest_fitting` does, from ``first`` on: it is doubled while it fits and is below ``most``.
+
+    0 stands for "none does".
+
+    >>> round(largest_fitting_from(lambda x: x * x <= 2, 1e-3, 100.0), 9)
+    1.414213562
+    """
+    low, high = 0.0, first
+    while high < most and fits(high):
+        low, high = high, 2 * high
+    return largest_fitting(fits, low, high, precision)
+
+
 def largest_count_between(fits: Callable[[int], bool], low: int, high: int, precision: float = 0.0) -> int:
     """Return the largest whole number in ``low``..``high`` − 1 that fits.
 

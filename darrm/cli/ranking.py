@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from darrm.cli.output import ProgressDisplay, answer, as_json
 from darrm.cli.parameters import BAGS, QuestionOptions, WorthOptions, bags_drawn, number, options_named
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from darrm_opt.planning import Option, Plan
     from darrm_opt.problem import Privacy
     from darrm_opt.tables.groups import VoterGroup
-    from darrm_opt.tables.priors import PastVotes
+    from darrm_opt.tables.priors import PastVotes, Ties
 
 VOTE_ROWS = 65_536
 """Rows of a file of votes that are read at a time."""
@@ -78,7 +78,7 @@ def ranked(options: QuestionOptions, doing: str, shown: Callable[[Option], str],
             number(options.affected),
             vote_prior(options, classes),
             classes=classes,
-            ties=options.ties,  # type: ignore[arg-type]  # checked there
+            ties=cast("Ties", options.ties),  # checked there
             price=number(options.price),
             fresh=options.fresh,
             progress=lambda option: display.update(shown(option)),

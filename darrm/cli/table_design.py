@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import DesignOptions, ProblemOptions, TableOptions, number, options_named
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from darrm_opt.planning.group_baselines import GroupBaseline
     from darrm_opt.tables.group_solver import GroupSolution
     from darrm_opt.tables.groups import GroupProblem
+    from darrm_opt.tables.priors import Ties
     from darrm_opt.tables.problem import PluralityProblem
 
 DEFAULT_OBJECTIVE = "dirichlet(1)"
@@ -100,7 +101,7 @@ def _objective(design: DesignOptions, table: TableOptions, problem: PluralityPro
         text = past_votes(table, str(problem.K), problem.classes)
     weights = table.voters()[1] or None
     with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective", weights="group"):
-        return as_group_objective(text, number(table.price), table.ties, weights)  # type: ignore[arg-type]
+        return as_group_objective(text, number(table.price), cast("Ties", table.ties), weights)
 
 
 def _show_groups(

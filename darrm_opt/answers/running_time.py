@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_opt.design.inverse import check_digits
 from darrm_opt.design.kernel.library import kernel
@@ -28,8 +28,10 @@ from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_record
-from darrm_opt.tables.group_record import GroupSpec
-from darrm_opt.tables.record import TableSpec
+
+if TYPE_CHECKING:
+    from darrm_opt.tables.group_record import GroupSpec
+    from darrm_opt.tables.record import TableSpec
 
 MAX_ESTIMATED_VOTERS = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
@@ -141,7 +143,7 @@ def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
                 "method", method, f"'cuts' or 'auto': the {rows} rows are more than {MAX_ENUMERATED_ROWS}"
             )
         return CostEstimate(rows, "enumerate", ROW_SECONDS * rows * problem.K)
-    return CostEstimate(rows, "cuts", _cut_seconds(problem) + _scenario_seconds(request))
+    return CostEstimate(rows, "cuts", solve_seconds(request))
 
 
 def estimate_to_dict(spec: DesignSpec, cost: CostEstimate, *, stored: bool) -> dict[str, Any]:
@@ -161,15 +163,14 @@ def estimate_to_dict(spec: DesignSpec, cost: CostEstimate, *, stored: bool) -> d
 
 def solve_seconds(request: DesignSpec | TableSpec | GroupSpec) -> float:
     """Return the expected time of a solve by cuts on one processor [s], for any K that a grid may name."""
-    if isinstance(request, TableSpec):
-        from darrm_opt.answers.plurality import plurality_seconds
+    if isinstance(request, DesignSpec):
+        return _cut_seconds(request.problem) + _scenario_seconds(request)
+    # Tables take long to load, and who asks for one has them already.
+    from darrm_opt.answers.plurality import group_seconds, plurality_seconds
+    from darrm_opt.tables.problem import PluralityProblem
 
-        return plurality_seconds(request.problem)
-    if isinstance(request, GroupSpec):
-        from darrm_opt.answers.plurality import group_seconds
-
-        return group_seconds(request.problem)
-    return _cut_seconds(request.problem) + _scenario_seconds(request)
+    problem = request.problem
+    return plurality_seconds(problem) if isinstance(problem, PluralityProblem) else group_seconds(problem)
 
 
 def constraint_count(problem: Problem) -> int:
@@ -188,12 +189,14 @@ def constraint_count(problem: Problem) -> int:
 def _cut_seconds(problem: Problem) -> float:
     K, voter, target = problem.K, problem.voter, problem.target
     if voter.epsilon == math.inf:
-        seconds = _interpolated(_non_private_line(K, problem.affected > 1, target.delta == 0), target.epsilon)
+        seconds = _interpolated(
+            _non_private_line(K, several=problem.affected > 1, no_delta=target.delta == 0), target.epsilon
+        )
     else:
         # a search that proves nothing ends at the best monotone γ, which takes about as long as at a small Δ
         Delta = voter.delta if problem.K <= MAX_PASSED_K or K * voter.delta <= MAX_EVALUATED_MEAN else TABLE_DELTAS[1]
         m = problem.m
-        seconds = _interpolated(_line(K, Delta, voter.epsilon, target.delta == 0), 3.0 if m is None else m)
+        seconds = _interpolated(_line(K, Delta, voter.epsilon, no_delta=target.delta == 0), 3.0 if m is None else m)
     return max(MIN_SOLVE_SECONDS, seconds) * (1.0 if _has_kernel() else NUMPY_FACTOR)
 
 
@@ -208,7 +211,7 @@ def _interpolated(line: tuple[tuple[float, float], ...], at: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _line(K: int, Delta: float, epsilon: float, no_delta: bool) -> tuple[tuple[float, float], ...]:  # noqa: FBT001 — a key
+def _line(K: int, Delta: float, epsilon: float, *, no_delta: bool) -> tuple[tuple[float, float], ...]:
     """Return (ln m, ln seconds) at the m of the table."""
     values = [0.0] * 5
     for d, share_d in _neighbours(TABLE_DELTAS, Delta):
@@ -226,7 +229,7 @@ def _line(K: int, Delta: float, epsilon: float, no_delta: bool) -> tuple[tuple[f
 
 
 @lru_cache(maxsize=1024)
-def _non_private_line(K: int, several: bool, no_delta: bool) -> tuple[tuple[float, float], ...]:  # noqa: FBT001 — a key
+def _non_private_line(K: int, *, several: bool, no_delta: bool) -> tuple[tuple[float, float], ...]:
     """Return (ln target ε, ln seconds) at the targets of the table; a record affects one voter or ``several``."""
     values = [EXPONENTS[False] * max(0.0, math.log(K / TABLE_KS[-1]))] * len(TABLE_EPSILONS)
     for k, share in _neighbours(TABLE_KS, K):

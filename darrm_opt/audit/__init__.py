@@ -75,8 +75,8 @@ def audit(
 
     >>> from darrm_opt import Privacy
     >>> from darrm_opt.mechanisms import mechanism_class
-    >>> flip = mechanism_class("permute_and_flip").of(11, 3, 0.5)
-    >>> audit(flip, Claim(Privacy(1.0), 11, 3)).verdict, audit(flip, Claim(Privacy(0.9), 11, 3)).verdict
+    >>> vote = mechanism_class("exponential").of(11, 3, 0.5)
+    >>> audit(vote, Claim(Privacy(1.0), 11, 3)).verdict, audit(vote, Claim(Privacy(0.9), 11, 3)).verdict
     ('proved', 'refuted')
     """
     samples = whole_number(samples, "samples", "a whole number of answers, at least 1000", least=1000)

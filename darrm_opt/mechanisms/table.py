@@ -22,7 +22,7 @@ from darrm_opt.mechanisms.base import CONFIDENT, CountTable, VoteMechanism, mech
 from darrm_opt.mechanisms.vote_noise import checked_table
 from darrm_opt.noise import Array
 from darrm_opt.randomness import RandomSource
-from darrm_opt.search import largest_fitting
+from darrm_opt.search import largest_fitting_from
 from darrm_opt.tables.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.tables.problem import ABSTENTION, Histograms, PluralityProblem
 from darrm_opt.tables.record import KIND, rule_from_record, rule_record
@@ -215,7 +215,4 @@ def _largest_rate(problem: PluralityProblem, table: Callable[[float], Array], pr
         outputs = cells.sizes * np.maximum(x[cells.left] - c * x[cells.right], 0.0)
         return float(outputs.sum(axis=1).max(initial=0.0)) <= target.delta + ROUNDING
 
-    low, high = 0.0, 1e-3
-    while high < MAX_RATE and fits(high):
-        low, high = high, 2 * high
-    return largest_fitting(fits, low, high, precision)
+    return largest_fitting_from(fits, 1e-3, MAX_RATE, precision)

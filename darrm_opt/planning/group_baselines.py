@@ -5,7 +5,7 @@ together, at its most useful private parameter, mixed with the uniform release w
 
     subsampling           the plurality of some voters, drawn anew without a look at the data; one is `one_voter`
     randomized_response   the plurality, or any output by chance: k-ary randomised response
-    permute_and_flip, …   the selection mechanisms at the largest rate that private voters allow
+    names of `tables`     the mechanisms that have a law as a table, at the largest rate that private voters allow
     worst_group           the best table where every voter is taken as the least private one
     best_subset           the best table from the votes of some of the groups
 """
@@ -23,7 +23,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.table import tables
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
-from darrm_opt.search import largest_fitting
+from darrm_opt.search import largest_fitting_from
 from darrm_opt.tables.group_solver import (
     AnyGroupObjective,
     GroupObjective,
@@ -130,10 +130,7 @@ def _largest_rate(problem: GroupProblem, chances: Any) -> float:
     def fits(rate: float) -> bool:
         return corners.violations(chances(rate), math.inf, 1).largest <= corners.error
 
-    low, high = 0.0, 0.01
-    while high < MAX_RATE and fits(high):
-        low, high = high, 2 * high
-    return largest_fitting(fits, low, high, PRECISION)
+    return largest_fitting_from(fits, 0.01, MAX_RATE, PRECISION)
 
 
 def _worst_group(problem: GroupProblem, goal: AnyGroupObjective) -> tuple[Array, str] | None:

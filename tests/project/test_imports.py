@@ -262,6 +262,16 @@ def test_the_core_shows_its_public_names_alone() -> None:
     assert {name for name in dir(darrm_opt) if not name.startswith("_")} == {*darrm_opt.__all__} - {"__version__"}
 
 
+def test_what_a_gamma_costs_is_said_without_loading_tables() -> None:
+    names = "[name for name in sys.modules if name.startswith('darrm_opt.tables')]"
+    spec = "DesignSpec(Problem.from_allowance(K=301, m=3, epsilon=0.1))"
+    loaded_by(
+        "import sys\nfrom darrm_opt.answers.running_time import solve_seconds\n"
+        "from darrm_opt.problem import Problem\nfrom darrm_opt.record import DesignSpec\n"
+        f"assert solve_seconds({spec}) > 0\nassert not {names}"
+    )
+
+
 def test_importing_the_cache_is_as_light() -> None:
     assert not loaded_by("import solver_cache") & (HEAVY | {"pydantic", "typer", "rich"})
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import AsJson, ProblemOptions, SearchOptions, number
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.design.inverse import LeastParameter
+    from darrm_opt.design.inverse import LeastParameter, Parameter
+    from darrm_opt.design.solver import Shape
 
 
 def least(
@@ -63,9 +64,8 @@ def least(
     arguments: dict[str, Any] = {"K": None} | {name: number(getattr(options, name)) for name in options.given}
     limit, count = number(design.time_limit), number(digits)
     if limit is None and isinstance(count, int):
-        searched_parameter: Any = parameter
         refuse_slow(
-            problem_at(searched_parameter, 1.0, **arguments),
+            problem_at(cast("Parameter", parameter), 1.0, **arguments),
             as_objective(design.objective),
             lambda seconds, _: inverse_seconds(seconds, count),
             "Or give --time-limit, for each solve.",
@@ -75,9 +75,9 @@ def least(
         result = least_parameter(
             **arguments,
             **{name: number(text) for name, text in goals.items() if text is not None},
-            parameter=parameter,  # type: ignore[arg-type]  # checked there
+            parameter=cast("Parameter", parameter),  # checked there
             objective=design.objective,
-            shape=design.shape,  # type: ignore[arg-type]  # checked there
+            shape=cast("Shape", design.shape),  # checked there
             digits=count,
             backend=design.backend,
             time_limit=limit,

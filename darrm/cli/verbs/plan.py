@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import answer, as_json, assumed_text, say, trained_text
 from darrm.cli.parameters import (
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
     from darrm_opt.problem import Privacy
+    from darrm_opt.tables.priors import Ties
 
 
 def plan(
@@ -125,7 +126,7 @@ def _plan_groups(
             number(options.affected),
             options.prior,
             classes=class_count(options, sampled=True),  # here all voters are affected where nothing is said
-            ties=options.ties,  # type: ignore[arg-type]  # checked there
+            ties=cast("Ties", options.ties),  # checked there
             price=number(options.price),
             weights=weights,
             fresh=options.fresh,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import ExitCode, answer, as_json, fail, option_of, say
 from darrm.cli.parameters import AsJson, ProblemOptions
@@ -13,6 +13,7 @@ from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt import NoiseFunction, Problem
+    from darrm_opt.design.certificate import Arithmetic
     from darrm_opt.mechanisms import VoteMechanism
 
 BARE_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon")
@@ -241,7 +242,7 @@ def _gamma_proof(problem: Problem, gamma: NoiseFunction, arithmetic: str) -> Pro
 
     content: dict[str, Any] = {"problem": problem_record(problem)}
     try:
-        certificate = prove(problem, gamma, arithmetic=arithmetic)  # type: ignore[arg-type]  # checked there
+        certificate = prove(problem, gamma, arithmetic=cast("Arithmetic", arithmetic))  # checked there
     except NotPrivate as err:
         content |= {"message": str(err), "excess": err.excess, "worst_corners": err.worst}
         return Proof(private=None if isinstance(err, NotProven) else False, content=content, text=str(err))

@@ -9,8 +9,10 @@ voters that are not private. Where the voters' own privacy is enough, the plural
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from darrm_opt.accounting.freshness import check_fresh, compose_models
@@ -21,7 +23,7 @@ from darrm_opt.mechanisms.group_table import GroupTableMechanism, least_private
 from darrm_opt.planning.group_baselines import group_baselines
 from darrm_opt.planning.option import Option, Plan
 from darrm_opt.planning.question import Question
-from darrm_opt.planning.ranking import concluded, plan
+from darrm_opt.planning.ranking import FRESH, concluded, deadline, plan, time_limit_warning
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.search import largest_fitting
 from darrm_opt.tables.group_solver import GroupObjective, GroupSolution, as_group_objective, solve_groups
@@ -33,6 +35,9 @@ PRECISION = 0.01
 
 MAX_SCALE = 4.0
 """Largest ε of one answer that is tried, over the one that optimal composition allows."""
+
+LEAST_SECONDS = 1e-3
+"""Time of a solve where the time is up already [s]: its table is private, and may release less than the best."""
 
 WORDS = {
     "subsampling": "The plurality of some voters, drawn for every query",
@@ -63,7 +68,8 @@ def plan_groups(
     """Return a plan for groups of voters, Q queries and a total (ε, δ): the best option, the others, and why.
 
     ``weights`` are what one vote of each group is worth where the plurality is taken; the rest is as for `plan`. Voters
-    that are all alike, and count alike, have that of `plan` where it has one.
+    that are all alike, and count alike, have that of `plan` where it has one. After ``time_limit`` the other mechanisms
+    are left out, as are tables of a larger ε for each answer.
 
     Guarantees: Every option that fits is within ``total``, by the account that it names.
 
@@ -81,6 +87,7 @@ def plan_groups(
         raise InvalidInput("prior", str(prior), "a prior of the votes", "A truth is an objective of `solve`.")
     problem = GroupProblem(classes, groups, total, affected, abstention=price > 0)
     question = group_question(problem, goal, queries, fresh=fresh, least_accuracy=least_accuracy)
+    question = replace(question, stop=deadline(time_limit))
     plain = plain_option(question, problem)
     if plain is not None:
         options = [plain]
@@ -93,7 +100,9 @@ def plan_groups(
     for option in options:
         if progress is not None:
             progress(option)
-    return concluded(question, tuple(options), _advice)
+    is_private = any(group.voter.epsilon < math.inf for group in problem.groups)
+    warnings = (FRESH,) if is_private and question.fresh and question.queries > 1 else ()
+    return concluded(question, tuple(options), _advice, warnings + time_limit_warning(question, time_limit))
 
 
 def group_question(
@@ -124,21 +133,28 @@ def plain_option(question: Question, problem: GroupProblem) -> Option | None:
 
 def _tables(question: Question, problem: GroupProblem, goal: GroupObjective, time_limit: float | None) -> list[Option]:
     """Return the best table and the others, of the largest (ε, δ) of one answer of which all fit, the best first."""
-    total, queries = question.total, question.queries
+    total, queries, end = question.total, question.queries, math.inf if time_limit is None else time_limit
+    end += time.monotonic()
 
+    @cache
     def made(target: Privacy) -> tuple[GroupSolution, GroupTableMechanism]:
         asked = GroupProblem(problem.classes, problem.groups, target, problem.affected, abstention=problem.abstention)
-        solution = solve_groups(asked, goal, time_limit=time_limit)
+        left = None if end == math.inf else max(end - time.monotonic(), LEAST_SECONDS)
+        solution = solve_groups(asked, goal, time_limit=left)
         return solution, GroupTableMechanism(asked, solution.table, fresh=question.fresh)
 
     # Composition of (ε, δ) says what is certain to fit; the accounts of a table itself may allow more.
     targets = [release_target(total, queries)]
+    made(targets[0])  # before the search, so that it has the whole of the time
     if queries > 1 and total.delta > 0:
         least = release_target(replace(total, delta=total.delta / 2), queries).epsilon
         targets.append(
             Privacy(
                 largest_fitting(
-                    lambda epsilon: made(Privacy(epsilon))[1].fits(total, queries), least, MAX_SCALE * least, PRECISION
+                    lambda epsilon: not question.stop() and made(Privacy(epsilon))[1].fits(total, queries),
+                    least,
+                    MAX_SCALE * least,
+                    PRECISION,
                 )
             )
         )
@@ -146,7 +162,7 @@ def _tables(question: Question, problem: GroupProblem, goal: GroupObjective, tim
     for target in targets:
         solution, mechanism = made(target)
         options = [_option("optimal", "The best table of the groups", question, goal, mechanism, solution.gap)]
-        for one in group_baselines(solution.problem, goal):
+        for one in () if question.stop() else group_baselines(solution.problem, goal):
             words = WORDS.get(one.name, "The mechanism of that name")
             why = f"{words}: {one.parameter}" if one.parameter else words
             table = GroupTableMechanism(solution.problem, one.table, fresh=question.fresh)

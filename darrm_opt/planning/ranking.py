@@ -35,6 +35,12 @@ MIN_ACCURACY = 0.6
 UTILITY_TOLERANCE = 1e-6
 """Utilities closer than this count as equal: then the simpler option comes first."""
 
+FRESH = (
+    "fresh: this is valid only if every voter draws new randomness for every query, independently of the others. For "
+    "models that are trained once and then queried it is not, and the total would be wrong."
+)
+"""What the voters must do where they are private, and asked more than once."""
+
 NO_DELTA = "total_delta = 0: the ε of the releases add up. A δ as small as 1e-9 allows much more over many queries."
 
 
@@ -130,12 +136,10 @@ def plan(
         replacement=replacement,
         sampling=sampling,
         ensemble=ensemble,
-        stop=_deadline(time_limit),
+        stop=deadline(time_limit),
     )
     options = ranked(question, mechanisms, progress)
-    warnings = _warnings(question)
-    if question.stop():
-        warnings += (f"The time limit of {time_limit:g} s was reached: the results are proved, and more may fit.",)
+    warnings = _warnings(question) + time_limit_warning(question, time_limit)
     return concluded(question, options, _advice, warnings, lambda: suggestions(question, options))
 
 
@@ -326,12 +330,19 @@ def _is_useful(option: Option, question: Question) -> bool:
     return option.accuracy >= question.least_accuracy and (question.price == 0 or option.utility > 0)
 
 
-def _deadline(time_limit: float | None) -> Callable[[], bool]:
+def deadline(time_limit: float | None) -> Callable[[], bool]:
     """Return a function that tells whether the time is up."""
     if time_limit is None:
         return never_stop
     end = time.monotonic() + real_number(time_limit, "time_limit", "seconds above 0", above=0)
     return lambda: time.monotonic() >= end
+
+
+def time_limit_warning(question: Question, time_limit: float | None) -> tuple[str, ...]:
+    """Return what a plan says where its time was up before its end."""
+    if time_limit is None or not question.stop():
+        return ()
+    return (f"The time limit of {time_limit:g} s was reached: the results are proved, and more may fit.",)
 
 
 def _advice(best: Option, question: Question) -> str:
@@ -367,10 +378,7 @@ def _warnings(question: Question) -> tuple[str, ...]:
             "often than a single voter. Were the two swapped?"
         )
     if question.private and question.fresh and question.queries > 1:
-        warnings.append(
-            "fresh: this is valid only if every voter draws new randomness for every query, independently of the "
-            "others. For models that are trained once and then queried it is not, and the total would be wrong."
-        )
+        warnings.append(FRESH)
     if question.ensemble is not None:
         warnings.append(
             "The total supposes that every query has a fresh and secret sample of its own, drawn by EnsembleSampler, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.mechanisms.group_table import GroupTableMechanism
-from darrm_opt.planning import plan
+from darrm_opt.planning import group_plan, plan
 from darrm_opt.planning.group_plan import plan_groups
+from darrm_opt.planning.ranking import FRESH
+from darrm_opt.tables.group_solver import GroupSolution, solve_groups
 
 GROUPS = [(2, 0.1, 0.0), (2, 0.5, 0.0)]
 
@@ -63,3 +66,29 @@ def test_voters_that_are_alike_have_the_plan_that_they_had() -> None:
     assert isinstance(weighted.options[0].mechanism, GroupTableMechanism)
     with refused("prior"):
         plan_groups(GROUPS, 1, Privacy(0.6), prior="truth(0.6,0.9)")
+
+
+def test_what_voters_must_do_for_fresh_answers_is_said() -> None:
+    total = Privacy(0.7, 1e-3)
+    assert plan_groups(GROUPS, 2, total, fresh=True).warnings == (FRESH,)
+    assert plan_groups(GROUPS, 1, total, fresh=True).warnings == ()
+
+
+def test_a_time_limit_is_that_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def solve(*args: Any, time_limit: float, **options: Any) -> GroupSolution:
+        given.append(time_limit)
+        return solve_groups(*args, time_limit=time_limit, **options)
+
+    monkeypatch.setattr(group_plan, "solve_groups", solve)
+    whole = plan_groups(GROUPS, 2, Privacy(0.7, 1e-3), fresh=True, time_limit=600.0)
+    assert len(given) > 2
+    assert given == sorted(given, reverse=True)
+    assert given[-1] < given[0] < 600.0
+    hurried = plan_groups(GROUPS, 2, Privacy(0.7, 1e-3), fresh=True, time_limit=1e-9)
+    assert [one.name for one in hurried.options] == ["optimal"]
+    assert hurried.warnings[:-1] == whole.warnings
+    assert (hurried.options[0].spent or Privacy(math.inf)).epsilon <= 0.7
+    with refused("time_limit"):
+        plan_groups(GROUPS, 2, Privacy(0.7, 1e-3), fresh=True, time_limit=0.0)

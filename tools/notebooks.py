@@ -14,7 +14,14 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples" / "notebooks"
 
-JOURNEYS = ("pate_engineer", "federated_engineer", "language_model_engineer", "researcher", "auditor")
+JOURNEYS = (
+    "pate_engineer",
+    "federated_engineer",
+    "language_model_engineer",
+    "researcher",
+    "auditor",
+    "platform_engineer",
+)
 """Notebooks with stored outputs; the others show pictures and times, and are committed without."""
 
 Notebook = dict[str, Any]

@@ -61,11 +61,13 @@ _OF_THE_OBJECTIVE = ("objective", "counts", "scenarios", "lower", "measure")
 def option_of(argument: str) -> str:
     """Return the option through which ``argument`` came.
 
-    >>> option_of("K"), option_of("target_epsilon"), option_of("counts")
-    ('--K', '--target-epsilon', '--objective')
+    >>> option_of("K"), option_of("target_epsilon"), option_of("counts"), option_of("groups")
+    ('--K', '--target-epsilon', '--objective', '--group')
     """
     if len(argument) > 1 and argument.isupper():
         return argument  # FILE, or a setting from the environment
+    if argument == "groups":
+        return "--group"  # given once for each
     return "--objective" if argument in _OF_THE_OBJECTIVE else "--" + argument.replace("_", "-")
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from importlib import import_module
-from typing import Literal
+from typing import Any, Literal, Protocol, overload
 
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Certificate, repair
@@ -73,6 +73,19 @@ ROWS_BETWEEN_CHECKS = 128
 """Rows made before the clock is looked at."""
 
 
+class TableProblem(Protocol):
+    """Problem whose answer is a table: `GroupProblem` or `PluralityProblem`."""
+
+    @property
+    def classes(self) -> int:
+        """C ≥ 2."""
+
+    @property
+    def abstention(self) -> bool:
+        """Whether no class may be released."""
+
+
+@overload
 def solve(
     problem: Problem,
     objective: AnyObjective | str = "rectangular",
@@ -83,7 +96,26 @@ def solve(
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
     progress: Watcher | None = None,
-) -> Solution:
+) -> Solution: ...
+
+
+@overload
+def solve(
+    problem: TableProblem, objective: Any = "dirichlet(1)", *, backend: str = "highs", time_limit: float | None = None
+) -> Any: ...
+
+
+def solve(
+    problem: Problem | TableProblem,
+    objective: Any = "rectangular",
+    shape: Shape = "free",
+    method: Method = "auto",
+    backend: str = "highs",
+    *,
+    tolerance: float = TOLERANCE,
+    time_limit: float | None = None,
+    progress: Watcher | None = None,
+) -> Any:
     """Design the noise function, or the table, with the largest utility among all private ones.
 
     Args:
@@ -99,10 +131,13 @@ def solve(
         progress: called after every round; it ends the solve, as a time limit does, by raising `TimeLimitReached`.
 
     Returns:
-        The solution; its ``status`` is "optimal" unless something stopped it (`Status.advice`).
+        A `Solution` of a `Problem`, a `GroupSolution` of a `GroupProblem`, a `PluralitySolution` of a
+        `PluralityProblem`: ``Problem(classes=…, groups=…)`` is one of the three. Each has ``utility``,
+        ``upper_bound``, ``certificate`` and a ``status``, "optimal" unless something stopped it (`Status.advice`).
 
     Guarantees:
-        ``gamma`` is private exactly as stored (``certificate``), ``upper_bound`` is never below the true optimum.
+        ``gamma``, or the table, is private exactly as stored (``certificate``), ``upper_bound`` is never below the true
+        optimum.
 
     Raises:
         InvalidInput: an argument is outside what is accepted.
@@ -111,22 +146,25 @@ def solve(
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
     if type(problem).__name__ in TABLE_SOLVERS:
-        given = (shape, method, tolerance, progress)
-        for argument, value, default in zip(
-            ("shape", "method", "tolerance", "progress"), given, ("free", "auto", TOLERANCE, None), strict=True
-        ):
-            if value != default:
-                raise InvalidInput(argument, value, "nothing where the answer is a table")
-        check_backend(backend, time_limit)
-        module, function, *chosen = TABLE_SOLVERS[type(problem).__name__]
-        if backend != "highs" and not chosen:
-            raise InvalidInput("backend", backend, "'highs' for voters that are not private")
-        options = {"time_limit": time_limit, **dict.fromkeys(chosen, backend)}
-        goal = () if objective == "rectangular" else (objective,)  # a table has a default of its own
-        table: Solution = getattr(import_module(module), function)(problem, *goal, **options)
-        return table
-    check_choices(problem, shape, method, backend, tolerance, time_limit)
-    return Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit, progress).solve(method)
+        defaults = {"shape": "free", "method": "auto", "tolerance": TOLERANCE, "progress": None}
+        given = {"shape": shape, "method": method, "tolerance": tolerance, "progress": progress}
+        for argument, default in defaults.items():
+            if given[argument] != default:
+                raise InvalidInput(argument, given[argument], "nothing where the answer is a table")
+        return _solve_table(problem, objective, backend, time_limit)
+    asked = a_problem(problem)
+    check_choices(asked, shape, method, backend, tolerance, time_limit)
+    return Solver(asked, as_objective(objective), shape, backend, tolerance, time_limit, progress).solve(method)
+
+
+def _solve_table(problem: object, objective: Any, backend: str, time_limit: float | None) -> Any:
+    check_backend(backend, time_limit)
+    module, function, *chosen = TABLE_SOLVERS[type(problem).__name__]
+    if backend != "highs" and not chosen:
+        raise InvalidInput("backend", backend, "'highs' for voters that are not private")
+    options = {"time_limit": time_limit, **dict.fromkeys(chosen, backend)}
+    goal = () if objective == "rectangular" else (objective,)  # a table has a default of its own
+    return getattr(import_module(module), function)(problem, *goal, **options)
 
 
 def solve_warm(

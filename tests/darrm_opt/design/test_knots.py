@@ -125,7 +125,7 @@ def test_rows_that_are_far_from_binding_leave_the_solver_and_return(
 def test_answers_by_knots_are_as_good_and_as_private(monkeypatch: pytest.MonkeyPatch, Delta: float, shape: str) -> None:
     """The stages of many voters for a problem that is also solved to the end without knots."""
     problem = Problem.from_allowance(K=121, m=3, epsilon=0.1, Delta=Delta)
-    exact = solve(problem, shape=shape)  # type: ignore[arg-type]
+    exact = solve(problem, shape=shape)  # type: ignore[call-overload]
     for module in ("solver", "schedule"):
         monkeypatch.setattr(f"darrm_opt.design.{module}.LARGE_K", 100)
     initial, made = Knots.initial, list[Knots]()
@@ -135,7 +135,7 @@ def test_answers_by_knots_are_as_good_and_as_private(monkeypatch: pytest.MonkeyP
         return made[-1]
 
     monkeypatch.setattr(Knots, "initial", seen)
-    staged = solve(problem, shape=shape, tolerance=1e-6)  # type: ignore[arg-type]
+    staged = solve(problem, shape=shape, tolerance=1e-6)  # type: ignore[call-overload]
     assert made
     assert all(knots.size < knots.entries for knots in made)
     assert staged.status is Status.OPTIMAL

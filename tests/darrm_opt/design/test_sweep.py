@@ -26,7 +26,7 @@ def test_a_tradeoff_is_one_solve_after_another(
     problem = Problem.from_allowance(K, 1, epsilon, Delta, None, affected)
     line = tradeoff(problem, MS, objective, shape)  # type: ignore[arg-type]  # the parameters of a test are texts
     for m, target, solution in zip(MS, line.target_epsilons, line.solutions, strict=True):
-        alone = solve(Problem.from_allowance(K, m, epsilon, Delta, None, affected), objective, shape)  # type: ignore[arg-type]
+        alone = solve(Problem.from_allowance(K, m, epsilon, Delta, None, affected), objective, shape)  # type: ignore[call-overload]
         assert solution.problem == alone.problem
         assert target == solution.problem.target.epsilon
         assert solution.gap <= 1e-9

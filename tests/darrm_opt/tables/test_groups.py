@@ -172,10 +172,11 @@ def test_voters_that_are_not_private_have_todays_table(
 def test_problems_of_classes_and_groups_come_from_one_constructor_and_are_solved() -> None:
     voters = [group_of(2, 0.1), group_of(1, 0.5, 1e-4)]
     problem: Any = Problem(classes=3, groups=[(2, 0.1), (1, 0.5, 1e-4)], target=TARGET, abstention=True)
-    assert problem == GroupProblem(3, voters, TARGET, abstention=True)
+    general = GroupProblem(3, voters, TARGET, abstention=True)
+    assert problem == general
     alike: Any = Problem(3, Privacy(0.5), TARGET, classes=3)
     assert alike == GroupProblem(3, [group_of(3, 0.5)], TARGET)
-    assert solve(problem).utility == solve_groups(problem).utility
+    assert solve(problem).utility == solve(general).utility == solve_groups(general).utility
     plain: Any = Problem(4, Privacy(math.inf), Privacy(1.0, 0.01), 1, classes=3)
     assert solve(plain).utility == solve_plurality(plain).utility
     for call in (

@@ -23,7 +23,7 @@ from support.counted_work import counted, counts
 from support.paths import ROOT
 from support.waiting import until
 
-from darrm_opt import InvalidInput, solve
+from darrm_opt import InvalidInput, Problem, solve
 from darrm_opt.answers.running_time import solve_seconds
 from darrm_opt.design.solution import Solution, Status
 from solver_cache import CacheError, Row, Store, open_store, validate_row
@@ -357,8 +357,8 @@ def test_an_answer_that_nothing_can_better_is_done_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, direct: bool
 ) -> None:
 
-    def limited(*arguments: Any, **choices: Any) -> Solution:
-        return replace(solve(*arguments, **choices), status=Status.SEARCH_LIMIT)
+    def limited(problem: Problem, *arguments: Any, **choices: Any) -> Solution:
+        return replace(solve(problem, *arguments, **choices), status=Status.SEARCH_LIMIT)
 
     monkeypatch.setattr(worker, "solve", limited)
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"

@@ -114,3 +114,6 @@ SAMPLES_ARE_TAKEN = (
     "Samples of the records are taken by /v1/plan without groups, /v1/plurality/options, /v1/cost and /v1/calibrate."
 )
 """Advice where a field of a sample is not one of the request."""
+
+OF_VOTERS, OF_GROUPS = "of voters", "of groups"
+"""Which of two bodies a plan has: errors of its fields are located behind that."""

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from api.errors.accepted import ACCEPTED, SAMPLES_ARE_TAKEN, field_of
+from api.errors.accepted import ACCEPTED, OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN, field_of
 from api.errors.problem_details import (
     MEDIA_TYPE,
     PROBLEM_TYPES,
@@ -120,7 +120,7 @@ def validation_problem(err: RequestValidationError) -> ProblemDetails:
             field, detail = _field_and_detail(error)
             details.setdefault(field, detail)  # a union complains once for each of its members
         else:  # counted alone: a text for each of a thousand takes long
-            others.add(str(error["loc"][-1] if len(error["loc"]) == 1 else error["loc"][1]))
+            others.add(str(_place(error)[:2][-1]))
     errors = [FieldProblem(field=field, detail=detail) for field, detail in details.items()]
     count = len(others - details.keys())
     remainder = [f"And {count} more errors."] if count else []
@@ -138,9 +138,14 @@ async def _handle_validation_error(_: Request, err: Exception) -> JSONResponse:
 _NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
 
 
+def _place(error: dict[str, Any]) -> list[Any]:
+    """Return where an error is: in the query or the body, in which field, and where in that."""
+    return [part for part in error["loc"] if part not in {OF_GROUPS, OF_VOTERS}]
+
+
 def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     """Return the field and the text for one error of pydantic or `api.routes.requests`."""
-    location, *path = error["loc"]
+    location, *path = _place(error)
     if error["type"] in _WHOLE_ERRORS or not path:
         return str(location), _detail_of_whole(str(location), error)
     field = str(path[0])

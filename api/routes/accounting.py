@@ -18,7 +18,7 @@ from api.routes.requests import (
 )
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, ReleasePlanRequest
 from api.schemas.accounts import TotalRequest
-from api.schemas.comparison import PlanBody
+from api.schemas.comparison import PlanRequest
 from api.schemas.cost import CalibrateRequest, CostAnswer, CostRequest, MechanismRequest
 from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
 from api.service.design_service import Pending
@@ -34,7 +34,6 @@ from darrm_opt.answers.running_time import (
     plan_seconds,
 )
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy
 from darrm_opt.record import DesignSpec, problem_record
 
 router = create_router("accounting")
@@ -148,27 +147,23 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
     response_model=PlanAnswer | PluralityOptionsAnswer,
     responses=JOB_RESPONSES,
 )
-async def plan(params: PlanBody, request: Request, service: Service) -> Response:
-    """Compare every mechanism that answers so many queries within the total; say which is best, if one is needed."""
+async def plan(params: PlanRequest, request: Request, service: Service) -> Response:
+    """Compare every mechanism that answers so many queries within the total; say which is best, if one is needed.
+
+    Voters that are not alike are named by `groups`, which a body has, and a query has not.
+    """
     require_json(request)
-    if isinstance(params, PlanBody):  # a query has no groups
-        params.voters_are_named()
-        if params.groups is not None:
-            return await _plan_groups(params, request, service)
-    return await _plan(params, request, service)
-
-
-async def _plan_groups(params: PlanBody, request: Request, service: Service) -> Response:
-    """Return the plan of voters that may not be alike."""
-    check_voters(sum(group.K for group in params.groups or ()), service.settings)
-    found, argument = await service.run_in_thread(params.of_groups)
-    if isinstance(found, ReleasePlanRequest):
-        return await _plan(found, request, service)
-    if isinstance(found, PluralityOptionsRequest):
-        return await plurality_options(found, request, service)
-    estimate = partial(group_plan_seconds, found, params.queries, fresh=params.fresh)
-    seconds = await service.run_in_thread(estimate)
-    return await respond(request, service, "plurality/options", argument, seconds, params)
+    if isinstance(params, ReleasePlanRequest):
+        return await _plan(params, request, service)
+    check_voters(sum(group.K for group in params.groups), service.settings)
+    alike = await service.run_in_thread(params.alike)
+    if isinstance(alike, ReleasePlanRequest):
+        return await _plan(alike, request, service)
+    if isinstance(alike, PluralityOptionsRequest):
+        return await plurality_options(alike, request, service)
+    problem = await service.run_in_thread(params.problem)
+    seconds = await service.run_in_thread(partial(group_plan_seconds, problem, params.queries, fresh=params.fresh))
+    return await respond(request, service, "plurality/options", params.model_dump(exclude_none=True), seconds, params)
 
 
 async def _plan(params: ReleasePlanRequest, request: Request, service: Service) -> Response:
@@ -204,5 +199,4 @@ def _argument(params: TotalRequest, spec: DesignSpec) -> dict[str, Any]:
 
 def _account_seconds(estimate: Callable[..., float], params: TotalRequest, spec: DesignSpec) -> float:
     """Return the expected time of the accounts [s]."""
-    total = Privacy(params.total_epsilon, params.total_delta)
-    return estimate(spec.problem, params.queries, total, params.draw(), fresh=params.fresh)
+    return estimate(spec.problem, params.queries, params.total(), params.draw(), fresh=params.fresh)

@@ -27,9 +27,10 @@ from api.schemas.fields import (
     Voters,
     described,
 )
+from darrm_opt.answers import DRAW
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
+from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy
 from darrm_opt.record import DesignSpec
 
 MAX_QUERIES = 10**9
@@ -49,12 +50,13 @@ class BudgetFields(RequestModel):
         FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
     ] = 0.0
 
-    def check_total(self) -> None:
-        """Refuse a number of releases, or of the total, that is out of its range."""
+    def total(self) -> Privacy:
+        """Return the privacy of all releases; refuse a number of them, or of the total, that is out of its range."""
         check_queries(self.queries)
         if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
             raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
         probability(self.total_delta, "total_delta")
+        return Privacy(self.total_epsilon, self.total_delta)
 
 
 class TotalRequest(BudgetFields):
@@ -73,14 +75,10 @@ class TotalRequest(BudgetFields):
     ] = None
     subsample_size: Annotated[int | None, described("Records drawn for one model, with n [records].", minimum=1)] = None
     replacement: Annotated[bool, Field(description="Whether a record can be drawn twice within a subsample.")] = True
-    sampling: Annotated[
-        Literal["independent", "disjoint"],
-        Field(description="Without replacement, how the subsamples are drawn: each afresh, or all of them at once."),
-    ] = "independent"
 
     def draw(self) -> dict[str, Any]:
-        """Return how the voters' subsamples are drawn."""
-        return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
+        """Return how the voters' subsamples are drawn; `sampling` is a field of every such request."""
+        return {name: getattr(self, name) for name in DRAW}
 
     def voters_spec(self, objective: str = "rectangular") -> DesignSpec:
         """Return a design for these voters, at some target of no account."""

@@ -5,27 +5,27 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import ConfigDict, Discriminator, Field, FiniteFloat, Tag
 
-from api.errors.accepted import ACCEPTED
-from api.schemas.accounts import EachAnswer, SuggestionAnswer, TotalRequest, prior_of
+from api.errors.accepted import ACCEPTED, OF_GROUPS, OF_VOTERS
+from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, TotalRequest, prior_of
 from api.schemas.design import ProblemAnswer, objective_of
 from api.schemas.fields import (
     EXAMPLES,
     AnswerModel,
+    Fresh,
     ObjectiveText,
     SampledRequest,
     described,
 )
 from api.schemas.plurality import Groups, PluralityOptionsRequest, voter_groups
 from darrm_opt.accounting.sampling import Scheme
-from darrm_opt.answers import SAMPLING
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.option import MECHANISMS
 from darrm_opt.planning.question import Question
-from darrm_opt.problem import FRESH, Privacy, Problem
+from darrm_opt.problem import FRESH, Problem
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, simplest_problem
 from darrm_opt.tables.problem import PluralityProblem
@@ -53,6 +53,10 @@ class CompareRequest(TotalRequest):
             exclusiveMaximum=1,
         ),
     ]
+    sampling: Annotated[
+        Literal["independent", "disjoint"],
+        Field(description="Without replacement, how the subsamples are drawn: each afresh, or all of them at once."),
+    ] = "independent"
     objective: ObjectiveText = "rectangular"
     prior: Annotated[
         str | None,
@@ -71,7 +75,7 @@ class CompareRequest(TotalRequest):
             InvalidInput: naming the field.
             FieldError: the prior is not valid.
         """
-        self.check_total()
+        self.total()
         if self.prior is not None:
             prior_of(self.prior)
         if self.prior is None and not isinstance(objective_of(self.objective), Objective):
@@ -168,6 +172,12 @@ Drawn = Annotated[
 """How subsamples or a sample are drawn, which are never both there."""
 
 
+SearchLimit = Annotated[
+    FiniteFloat | None,
+    described("About how long to search [s]: then the plan is what was found, all of it proved.", exclusiveMinimum=0),
+]
+
+
 class ReleasePlanRequest(TotalRequest, SampledRequest):
     """Voters, queries and a budget: what should be released?
 
@@ -193,7 +203,7 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
         }
     )
 
-    sampling: Drawn = None  # type: ignore[assignment]  # of one or the other
+    sampling: Drawn = None
     prior: Annotated[
         str,
         Field(
@@ -206,16 +216,11 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
     least_accuracy: Annotated[
         FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
     ] = 0.6
-    time_limit: Annotated[
-        FiniteFloat | None,
-        described(
-            "About how long to search [s]: then the plan is what was found, all of it proved.", exclusiveMinimum=0
-        ),
-    ] = None
+    time_limit: SearchLimit = None
 
     def spec(self) -> DesignSpec:
         """Return a design for these voters, with the total as its target."""
-        self.check_total()
+        total = self.total()
         if not 0.5 <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
         if self.time_limit is not None and not self.time_limit > 0:
@@ -229,7 +234,7 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
                 self.K,
                 spec.problem.voter,
                 self.queries,
-                Privacy(self.total_epsilon, self.total_delta),
+                total,
                 self.affected,
                 fresh=self.fresh,
                 n=self.n,
@@ -260,76 +265,71 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
         return PluralityOptionsRequest(classes=2, affected=affected, **fields)
 
 
-class PlanBody(ReleasePlanRequest):
-    """Voters, queries and a budget: what should be released?
+class GroupPlanRequest(BudgetFields):
+    """Voters that need not be alike, queries and a budget: what should be released?
 
-    Voters that are not alike are `groups`, in place of K, epsilon and Delta; the answer then is that of
-    `/v1/plurality/options`, its `mechanism` a table for the groups. With `records`, every query has a fresh and secret
-    sample of them.
+    The answer is that of `/v1/plurality/options`, its `mechanism` a table for the groups; voters that are all alike,
+    and count alike, have the answer that names them by K and epsilon.
     """
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [
-                {"K": 11, "epsilon": 0.5, "affected": 1, "queries": 1000, "total_epsilon": 1.0},
-                {"groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}], "total_epsilon": 0.6},
-            ]
+            "examples": [{"groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}], "total_epsilon": 0.6}]
         }
     )
 
-    K: Annotated[int | None, described("Number of voters [voters].", minimum=1)] = None  # type: ignore[assignment]
-    epsilon: Annotated[
-        FiniteFloat | Literal["inf"] | None,
-        described("ε of one voter [nats]; 'inf': the voter is not private.", minimum=0),
-    ] = None  # type: ignore[assignment]
-    groups: Annotated[
-        Groups | None,
-        Field(description="In place of K, epsilon and Delta, the voters, those of equal privacy together."),
+    groups: Groups
+    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
+    affected: Annotated[int | None, described("How many votes one record can move [votes]; null: all.", minimum=1)] = (
+        None
+    )
+    fresh: Fresh = False
+    prior: Annotated[
+        str | None,
+        Field(
+            max_length=20_000,
+            description="How votes fall, as text; null: dirichlet(1), for voters that are all alike their default.",
+            examples=["dirichlet(2)"],
+        ),
     ] = None
-    classes: Annotated[int, described("With groups, classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
     ties: Annotated[
         Literal["excluded", "any"],
-        Field(description="With groups, votes without a single leader: left out, or any leader is right."),
+        Field(description="Votes without a single leader: left out, or any leader is right."),
     ] = "excluded"
-    price: Annotated[FiniteFloat, described("With groups, cost of a wrong label [labels].", minimum=0)] = 0.0
+    price: Annotated[FiniteFloat, described("Cost of a wrong label [labels].", minimum=0)] = 0.0
+    least_accuracy: Annotated[
+        FiniteFloat | None,
+        described("Below this an answer is of no use, from 1/classes on [probability].", exclusiveMaximum=1),
+    ] = None
+    time_limit: SearchLimit = None
 
-    def voters_are_named(self) -> None:
-        """Refuse a request without voters, and fields that have no meaning beside what names them."""
-        given = self.model_fields_set
-        if self.groups is None:
-            for name in ("K", "epsilon"):
-                if getattr(self, name) is None:
-                    raise InvalidInput(name, None, ACCEPTED[name])
-            names, accepted = {"classes", "ties", "price"}, "nothing without groups"
-        else:
-            names = {"K", "epsilon", "Delta", "n", "subsample_size", "replacement", *SAMPLING}
-            accepted = "nothing beside groups"
-        for name in sorted(names & given):
-            if getattr(self, name) is not None:
-                raise InvalidInput(name, getattr(self, name), accepted)
-
-    def of_groups(self) -> tuple[ReleasePlanRequest | PluralityOptionsRequest | GroupProblem, dict[str, Any]]:
-        """Return the problem of the groups, the total its target, and the argument of its plan.
-
-        Voters that are all alike, and count alike, have the request that names them by K and epsilon instead.
-        """
-        groups, total = self.groups or [], Privacy(self.total_epsilon, self.total_delta)
-        self.check_total()
-        voters, weights = voter_groups(groups), {group.weight for group in groups}
-        abstention = self.price > 0
+    def alike(self) -> ReleasePlanRequest | PluralityOptionsRequest | None:
+        """Return the same request by K and epsilon where the voters are all alike, and count alike; else None."""
+        total, abstention = self.total(), self.price > 0
+        if len({group.weight for group in self.groups}) > 1:
+            return None
+        voters = voter_groups(self.groups)
         found = simplest_problem(voters, total, classes=self.classes, affected=self.affected, abstention=abstention)
-        names = self.model_fields_set & {"prior", "least_accuracy", "time_limit", "affected", "fresh"}
-        rest = {name: getattr(self, name) for name in names | {"queries", "total_epsilon", "total_delta"}}
-        if isinstance(found, Problem) and len(weights) == 1:
+        given = self.model_dump(exclude_none=True, exclude={"groups", "classes", "ties", "price", "fresh"})
+        if isinstance(found, Problem):
             epsilon: Any = "inf" if found.voter.epsilon == math.inf else found.voter.epsilon
-            return ReleasePlanRequest(K=found.K, epsilon=epsilon, Delta=found.voter.delta, **rest), {}
-        more: dict[str, Any] = {"classes": self.classes, "ties": self.ties, "price": self.price}
-        if isinstance(found, PluralityProblem) and len(weights) == 1:
-            rest.pop("fresh", None)
-            rest["affected"] = found.affected
-            return PluralityOptionsRequest(K=found.K, **rest, **more), {}
-        argument = {"groups": [group.model_dump() for group in groups], **more, **rest, "fresh": self.fresh}
-        return GroupProblem(self.classes, voters, total, self.affected, abstention=abstention), argument
+            return ReleasePlanRequest(K=found.K, epsilon=epsilon, Delta=found.voter.delta, fresh=self.fresh, **given)
+        if isinstance(found, PluralityProblem):
+            given |= {"affected": found.affected, "classes": self.classes, "ties": self.ties, "price": self.price}
+            return PluralityOptionsRequest(K=found.K, **given)
+        return None
+
+    def problem(self) -> GroupProblem:
+        """Return the problem of the groups, the total its target."""
+        voters, abstention = voter_groups(self.groups), self.price > 0
+        return GroupProblem(self.classes, voters, self.total(), self.affected, abstention=abstention)
+
+
+PlanRequest = Annotated[
+    Annotated[ReleasePlanRequest, Tag(OF_VOTERS)] | Annotated[GroupPlanRequest, Tag(OF_GROUPS)],
+    Discriminator(lambda given: OF_GROUPS if isinstance(given, dict) and "groups" in given else OF_VOTERS),
+]
+"""A plan as a body: of voters that are alike, or of groups."""
 
 
 class OptionAnswer(AnswerModel):

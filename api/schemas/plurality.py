@@ -145,13 +145,11 @@ class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
 
     def problem(self) -> PluralityProblem:
         """Return the problem with the total as its target."""
-        self.check_total()
-        sampling = self.as_sampling()
+        total, sampling = self.total(), self.as_sampling()
         if self.least_accuracy is not None and not 1 / self.classes <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, "a probability from 1/classes to below 1")
         if self.time_limit is not None and not self.time_limit > 0:
             raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
-        total = Privacy(self.total_epsilon, self.total_delta)
         if self.classes == 2 and (sampling is not None or self.price > 0) and not is_class_prior(self.prior):
             prior_of(self.prior, self.K)
             return PluralityProblem(self.K, 2, total, self.affected)

@@ -239,7 +239,6 @@ def test_a_plan_of_groups_that_is_not_within_the_total_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"groups": [{"K": 2, "epsilon": 0.1}]}, "K"),
         ({"classes": 3}, "classes"),
         ({"K": None}, "K"),
         ({"sample": 40}, "sample"),
@@ -260,6 +259,42 @@ def test_a_sample_that_no_plan_is_for_is_refused_by_its_field(
     answer = service.post("/v1/plan", json=asked)
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json()["errors"]] == [field]
+
+
+GROUPS: dict[str, Any] = {"groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}], "total_epsilon": 0.6}
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"K": 4, "epsilon": 0.1}, ["K", "epsilon"]),
+        ({"records": 10, "sample": 1}, ["records", "sample"]),
+        ({"groups": [{"K": 2}]}, ["groups"]),
+        ({"groups": None}, ["groups"]),
+        ({"total_epsilon": "much", "ties": "all"}, ["total_epsilon", "ties"]),
+        ({"total_epsilon": 0.0}, ["total_epsilon"]),
+        ({"classes": 1}, ["classes"]),
+        ({"least_accuracy": 1.0}, ["least_accuracy"]),
+    ],
+)
+def test_groups_that_no_plan_is_for_are_refused_by_their_fields(
+    service: TestClient, change: dict[str, Any], fields: list[str]
+) -> None:
+    answer = service.post("/v1/plan", json=GROUPS | change)
+    assert answer.status_code == 422
+    assert sorted(error["field"] for error in answer.json()["errors"]) == sorted(fields)
+
+
+def test_a_query_has_no_groups(service: TestClient) -> None:
+    answer = service.get("/v1/plan", params={"K": 4, "epsilon": 0.1, "total_epsilon": 0.6, "groups": "2,2"})
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == ["groups"]
+
+
+def test_errors_beyond_those_that_are_listed_are_counted_for_groups_too(service: TestClient) -> None:
+    answer = service.post("/v1/plan", json=GROUPS | {f"x{number}": 1 for number in range(25)})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].endswith("And 5 more errors.")
 
 
 def _asked(service: TestClient, path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -431,7 +431,7 @@ def test_fresh_means_the_same_everywhere() -> None:
     pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("accounting", "planning", "proofs"))]
     assert all(FRESH in text for text in pages)
     described = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))["components"]["schemas"]
-    for name in ("ComposeRequest", "CompareRequest", "PlanBody"):
+    for name in ("ComposeRequest", "CompareRequest", "ReleasePlanRequest", "GroupPlanRequest"):
         assert described[name]["properties"]["fresh"]["description"] == FRESH
         assert described[name]["properties"]["fresh"]["default"] is False
     for name in ("ComposeAnswer", "CompareAnswer", "PlanAnswer"):

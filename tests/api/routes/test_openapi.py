@@ -192,7 +192,7 @@ def test_every_form_is_described(schema: dict[str, Any]) -> None:
 
 
 def test_every_field_is_described_with_its_unit_and_range(schema: dict[str, Any]) -> None:
-    models = {*(model for _, model in BODIES), schemas.VerifyRequest}
+    models: set[type[BaseModel]] = {*(model for _, model in BODIES), schemas.VerifyRequest}
     for model in models:
         body = schema["components"]["schemas"][model.__name__]["properties"]
         assert set(body) == set(model.model_fields) <= set(ACCEPTED)

@@ -48,7 +48,7 @@ def connect(
         return HttpBackend(transport)
     from darrm_client.table_backend import FallbackBackend, open_table
 
-    return FallbackBackend(transport, open_table(table_path(fallback)))
+    return FallbackBackend(transport, open_table(table_path(fallback, "fallback"), "fallback"))
 
 
 def header_key(key: str) -> str:
@@ -94,7 +94,7 @@ def service_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def table_path(url: str) -> Path:
+def table_path(url: str, argument: str = "url") -> Path:
     """Return the path that a file URL names.
 
     >>> str(table_path("file:///data/a%20table.jsonl")), str(table_path("file:table.sqlite"))
@@ -102,7 +102,7 @@ def table_path(url: str) -> Path:
     """
     parts = urlsplit(url)
     if parts.netloc not in {"", "localhost"} or not parts.path:
-        raise InvalidInput("url", _without_password(url), "file:///PATH", "Three slashes: no host stands in it.")
+        raise InvalidInput(argument, _without_password(url), "file:///PATH", "Three slashes: no host stands in it.")
     return Path(unquote(parts.path))
 
 

@@ -367,13 +367,13 @@ def _voters(body: dict[str, Any]) -> dict[str, Any]:
     return {**voters, "target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
 
 
-def open_table(path: Path) -> Store:
-    """Return what a table file holds."""
+def open_table(path: Path, argument: str = "url") -> Store:
+    """Return what a table file holds, which ``argument`` named."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        raise InvalidInput("url", path.name, "a file whose name ends in " + ", ".join(READERS))
+        raise InvalidInput(argument, path.name, "a file whose name ends in " + ", ".join(READERS))
     if not path.is_file():
-        raise InvalidInput("url", str(path), "a table file that exists")
+        raise InvalidInput(argument, str(path), "a table file that exists")
     return reader(path)
 
 

@@ -296,6 +296,6 @@ def test_a_table_answers_where_the_service_does_not(tmp_path: Path, caplog: pyte
             client.gamma(MISSING)
         with pytest.raises(ServiceUnreachable):
             client.jobs.submit(PROBLEM)
-    for url, fallback in ((table, table), (away, away)):
+    for url, fallback in ((table, table), (away, away), (away, "file:///no/such/table.csv"), (away, table + "x")):
         with refused("fallback"):
             DarrmClient(url, fallback=fallback)

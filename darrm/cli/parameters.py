@@ -404,10 +404,10 @@ class GroupOptions:
     ] = ()
 
     def refuse_others(self, options: Any, names: Sequence[str]) -> None:
-        """Refuse what names voters beside the groups."""
+        """Refuse what names voters beside the groups, where there are any."""
         from darrm_opt.errors import InvalidInput
 
-        for name in names:
+        for name in names if self.group else ():
             if getattr(options, name) not in (None, "inf"):
                 raise InvalidInput(
                     name, getattr(options, name), "nothing beside --group, which names its voters itself"

@@ -29,10 +29,10 @@ PRIOR = dict.fromkeys(("alpha", "beta", "chances", "counts"), "prior")
 
 
 @contextmanager
-def question_named() -> Iterator[None]:
-    """Report what the ranking refuses under the name of the option that gave it."""
+def question_named(*, sampled: bool = False) -> Iterator[None]:
+    """Report what the ranking refuses under the name of the option that gave it; ``sampled``: there are --records."""
     with options_named(
-        **BAGS,
+        **(BAGS | {"sampling": "sampling"} if sampled else BAGS),
         **PRIOR,
         lower="prior",
         measure="prior",
@@ -67,9 +67,10 @@ def ranked(options: QuestionOptions, doing: str, shown: Callable[[Option], str],
     """Return the ranking of a question as typed."""
     from darrm_opt.planning import plan
 
-    classes = class_count(options, sampled=further.get("ensemble") is not None)
+    sampled = further.get("ensemble") is not None
+    classes = class_count(options, sampled=sampled)
     total, draw, voter = options.total, bags_drawn(options.bags), voter_of(options)
-    with ProgressDisplay(doing) as display, question_named():
+    with ProgressDisplay(doing) as display, question_named(sampled=sampled):
         return plan(
             number(options.K),
             voter,

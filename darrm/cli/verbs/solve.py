@@ -86,6 +86,9 @@ def _refuse_sample(
     """Refuse a sample of the records by the command that designs for it."""
     from darrm_opt.errors import InvalidInput
 
+    table.refuse_others(drawn, ("records",))
+    private = options.epsilon not in (None, "inf")
+    target = options.target_epsilon if options.m is None else repr(options.problem().target.epsilon)
     given = {
         "--K": options.K,
         "--epsilon": options.epsilon,
@@ -93,11 +96,11 @@ def _refuse_sample(
         "--affected": options.affected,
         "--classes": table.classes,
         "--queries": "1",
-        "--total-epsilon": options.target_epsilon or "1",
+        "--total-epsilon": target or "1",
         "--total-delta": options.delta or "1e-5",
         "--records": drawn.records,
         "--sample": drawn.sample,
-        "--sampling": drawn.sampling,
+        "--sampling": drawn.sampling or ("each-voter" if private else None),
         "--prior": None if design.objective == "rectangular" else design.objective,
         "--votes": table.votes,
         "--ties": None if table.ties == "excluded" else table.ties,
@@ -105,6 +108,6 @@ def _refuse_sample(
         "--output": output or "best.json",
     }
     words = [word for name, value in given.items() if value is not None for word in (name, value)]
-    command = shlex.join(["darrm", "plan", *words])
+    command = shlex.join(["darrm", "plan", *words, *(["--fresh"] if private else [])])
     advice = f"The design depends on all queries and their total: {command} (with your --queries)."
     raise InvalidInput("records", drawn.records, "nothing: one release has no sample", advice)

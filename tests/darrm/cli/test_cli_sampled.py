@@ -124,10 +124,25 @@ def test_a_design_names_the_command_that_plans_for_samples(tmp_path: Path) -> No
     asked = ("solve", "--K", "4", "--classes", "3", "--target-epsilon", "2", "--delta", "1e-5", *DRAWN)
     told = refused(*asked, "--objective", "beta(8,2)", "--output", str(tmp_path / "table.json"))
     assert "--records" in told
-    command = shlex.split(" ".join(told.split()).split("total: darrm ")[1].split(" (with")[0])
-    assert run(*command).exit_code == 0
+    assert run(*_command_in(told)).exit_code == 0
     record = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))
     assert record["sampling"] == Sampling(5452, 40).record()
+
+
+def test_a_design_of_private_voters_names_the_command_for_their_samples(tmp_path: Path) -> None:
+    asked = ("solve", "--K", "3", "--m", "2", "--epsilon", "0.5", "--output", str(tmp_path / "gamma.json"), *DRAWN)
+    command = _command_in(refused(*asked))
+    assert command[command.index("--total-epsilon") + 1] == "1.0"
+    assert run(*command).exit_code == 0
+    assert "--records" in refused("solve", "--group", "K=3,epsilon=0.5", "--target-epsilon", "1", *DRAWN)
+    total = ("--total-epsilon", "1", "--total-delta", "1e-5")
+    told = refused("plan", "--K", "3", "--epsilon", "0.5", *total, "--fresh", *DRAWN, "--sampling", "poisson")
+    assert "--sampling" in told
+    assert "--bags" not in told
+
+
+def _command_in(told: str) -> list[str]:
+    return shlex.split(" ".join(told.split()).split("total: darrm ")[1].split(" (with")[0])
 
 
 TOKENS = """

@@ -34,7 +34,7 @@ from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
-from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog, Sample
+from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
 from darrm_opt.search import largest_count_between
 from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
 from darrm_opt.tables.problem import ABSTENTION
@@ -192,21 +192,16 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
-        mechanism, voters, samples = self.plan_.mechanism, self.voters_, list[Sample]()
+        mechanism, voters = self.plan_.mechanism, self.voters_
         if isinstance(voters, SampledVoters):
-            samples, budget = voters.samples(len(X)), self._budget
-            if isinstance(budget, ReleaseLog):
-                budget.charge_samples(samples)
-            votes = np.array([voters.votes(sample, row) for sample, row in zip(samples, X, strict=True)])
+            labels = voters.release(mechanism, self._budget, X)
         else:
             votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in voters])
-        if self.plan_.queries is None:  # the plain vote: what was charged is the training
-            counts = count_votes(votes, mechanism.K, mechanism.classes)
-            labels = mechanism.draw_many(counts, SystemRandomness())
-        else:
-            budget = self._budget
-            shown = samples if isinstance(budget, ReleaseLog) else ()  # what this object counts has no samples
-            labels = PrivateVote(mechanism, budget).release_many(votes, samples=shown)
+            if self.plan_.queries is None:  # the plain vote: what was charged is the training
+                counts = count_votes(votes, mechanism.K, mechanism.classes)
+                labels = mechanism.draw_many(counts, SystemRandomness())
+            else:
+                labels = PrivateVote(mechanism, self._budget).release_many(votes)
         if not self.price:
             return np.asarray(self.classes_.take(labels))
         # A name beside numbers, or a number beside names, is kept as it is.

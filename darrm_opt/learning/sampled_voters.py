@@ -8,6 +8,7 @@ lacks a record, or a share, votes for the first class, which depends on no data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from sklearn.base import clone
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.bagging.teachers import ConstantVote, random_states
 from darrm_opt.errors import InvalidInput
-from darrm_opt.release import EnsembleSampler, Sample
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample
+from darrm_opt.tables.votes import Labels
 
 
 def check_sampling(sampling: Any, estimator: Any, alone: dict[str, tuple[Any, Any]]) -> None:
@@ -45,6 +48,21 @@ class SampledVoters:
 
     def __reduce__(self) -> Any:
         return SampledVoters, self._made_of  # a copy draws for itself
+
+    def release(self, mechanism: VoteMechanism, budget: ReleaseLog | ReleaseCounter, rows: NDArray[Any]) -> Labels:
+        """Return a private class for each row, numbers of classes, of a sample each, which is charged before."""
+        if isinstance(budget, ReleaseLog):
+            samples = self.samples(len(rows))
+            budget.charge_samples(samples)
+            return PrivateVote(mechanism, budget).release_many(self._all_votes(samples, rows), samples=samples)
+        # A counter knows no rounds: what was drawn is always charged, and so in as few rounds as the total is for.
+        return budget.charge_and_release(
+            len(rows),
+            lambda _: PrivateVote(mechanism).release_many(self._all_votes(self.samples(len(rows)), rows)),
+        )
+
+    def _all_votes(self, samples: Sequence[Sample], rows: NDArray[Any]) -> NDArray[np.int64]:
+        return np.array([self.votes(sample, row) for sample, row in zip(samples, rows, strict=True)])
 
     def samples(self, count: int) -> list[Sample]:
         """Return a fresh sample for each of so many rows."""

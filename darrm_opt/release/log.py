@@ -463,11 +463,13 @@ class ReleaseLog:
         charged = sum({sample.charged_with: sample.charge(0, owner) for sample in samples}.values())
         if charged > self.limit - file.state.spent:
             raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
+        for sample in samples:
+            sample.take(0, owner)
         record: Record = {"count": 0, "charged": charged, "labels": 0}
         if charged:
             file.append(record if release_id is None else record | {"drawn": release_id})
         for sample in samples:
-            sample.take(0, owner)
+            sample.pay()
 
     def _charge_and_release(
         self,
@@ -499,6 +501,8 @@ class ReleaseLog:
             sample.take(labels, owner)
         answers = draw(file.state.labels)
         file.append(self._line(count, charged, answers, release_id))
+        for sample, _ in served:
+            sample.pay()
         if answers is None:
             raise self._withheld()
         return answers

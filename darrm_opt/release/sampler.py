@@ -52,7 +52,8 @@ class Sample:
     Attributes:
         sampling: how it was drawn.
         shares: indices of the records of each voter, K arrays, read-only. Never to be shown.
-        dealt: the round of queries that it is part of, with "random-allocation"; else None.
+        charged_with: what is charged once, and all of it: this sample, or the round of queries that it is part of.
+        is_charged: whether it was charged, by itself where it is part of a round.
         drawn: labels that were drawn from it and are not released yet, in order. Never to be shown.
     """
 
@@ -60,9 +61,9 @@ class Sample:
         for share in shares:
             share.flags.writeable = False
         self.sampling, self.shares = sampling, shares
-        self._process, self._lock = process_identity(), threading.Lock()
+        self.charged_with = Charge(sampling.labels) if dealt is None else dealt
         self.drawn: list[int] = []
-        self._owner, self._released, self.dealt = "", 0, dealt
+        self.is_charged, self._released = False, 0
 
     def __repr__(self) -> str:
         return f"Sample({self.sampling!r}, left={self.left})"
@@ -80,16 +81,6 @@ class Sample:
         """Labels that it may still serve."""
         return self.sampling.labels - self._released
 
-    @property
-    def is_charged(self) -> bool:
-        """Whether it was charged by itself, or used."""
-        return bool(self._owner)
-
-    @property
-    def charged_with(self) -> object:
-        """What is charged once: this sample, or the round of queries that it is part of."""
-        return self if self.dealt is None else self.dealt
-
     def charge(self, count: int, owner: str) -> int:
         """Return how many labels a log is charged for ``count`` more labels of this sample: all T once, then none.
 
@@ -102,19 +93,17 @@ class Sample:
         Raises:
             SampleUsed: it does not serve so many more, or another log or process uses it.
         """
-        if self._process != process_identity():
+        whole = self.charged_with
+        if whole.process != process_identity():
             raise SampleUsed("it was drawn by another process, and a forked copy would be used twice")
-        charged_to = self._owner if self.dealt is None else self.dealt.owner
-        if charged_to not in ("", owner):
-            raise SampleUsed(f"it was charged to {charged_to}")
+        if whole.owner not in ("", owner):
+            raise SampleUsed(f"it was charged to {whole.owner}")
         if count > self.left:
             raise SampleUsed(f"it serves {self.sampling.labels} labels, and {self._released} of them are released")
-        if charged_to:
-            return 0
-        return self.sampling.labels if self.dealt is None else self.dealt.size
+        return 0 if whole.is_paid else whole.size
 
     def take(self, count: int, owner: str) -> None:
-        """Charge it to a log, and use it for ``count`` labels; where it raises, nothing is used.
+        """Use it for ``count`` labels of a log, and for no other log; where it raises, nothing is used.
 
         Args:
             count: labels; 0 leaves all of them to be used.
@@ -123,19 +112,29 @@ class Sample:
         Raises:
             SampleUsed: as for `charge`.
         """
-        with self._lock:
+        with self.charged_with.lock:
             self.charge(count, owner)
-            self._owner, self._released = owner, self._released + count
-            if self.dealt is not None:
-                self.dealt.owner = owner
+            self.charged_with.owner, self._released = owner, self._released + count
+
+    def pay(self) -> None:
+        """Note that the charge is on disk: until then every use of it is charged in full."""
+        self.is_charged = self.charged_with.is_paid = True
 
 
-class Round:
-    """A round of t queries among which every record is spread, k times each; secret, and of one process and log."""
+class Charge:
+    """So many labels that are charged together, once, to one log of one process."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.owner, self.is_paid = size, "", False
+        self.process, self.lock = process_identity(), threading.Lock()
+
+
+class Round(Charge):
+    """A round of t queries among which every record is spread, k times each; secret."""
 
     def __init__(self, size: int, queries: Indices) -> None:
         """``queries``: which ones each record is in, shape (n, k)."""
-        self.size, self.owner, self.process = size, "", process_identity()
+        super().__init__(size)
         places = queries.ravel()
         self._order = np.argsort(places, kind="stable") // queries.shape[1]
         self._ends, self._next = np.searchsorted(np.sort(places), np.arange(size + 1)), 0

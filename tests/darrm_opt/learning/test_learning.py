@@ -10,6 +10,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum  # noqa: E402
 from darrm_opt.mechanisms.plain_vote import PlainVote  # noqa: E402
 from darrm_opt.mechanisms.table import RuleMechanism  # noqa: E402
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness  # noqa: E402
-from darrm_opt.release import BudgetSpent, ReleaseLog  # noqa: E402
+from darrm_opt.release import BudgetSpent, EnsembleSampler, ReleaseLog, Sample  # noqa: E402
 from darrm_opt.tables.group_solver import solve_groups  # noqa: E402
 from darrm_opt.tables.groups import GroupProblem, VoterGroup  # noqa: E402
 from darrm_opt.tables.problem import ABSTENTION  # noqa: E402
@@ -173,6 +174,33 @@ def test_a_copy_in_the_middle_of_a_round_draws_a_round_of_its_own(tmp_path: Path
     with pytest.raises(BudgetSpent):
         copy.deepcopy(model).predict(X[:1])
     assert model.predict(X[:9]).shape == (9,)
+
+
+@pytest.mark.parametrize("fault", ["too many rows", "training"])
+def test_samples_that_were_lost_start_no_round_that_is_not_charged(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten queries are one round, and cost as such: a failure must not leave some of them to a second one."""
+    X, y = points()
+    rounds, draw = set[Any](), EnsembleSampler.draw
+
+    def seen(sampler: EnsembleSampler) -> Sample:
+        sample = draw(sampler)
+        rounds.add(sample.charged_with)
+        return sample
+
+    monkeypatch.setattr(EnsembleSampler, "draw", seen)
+    model = PrivateVotingClassifier(n_voters=5, epsilon=20.0, queries=10, sampling=ROUNDS).fit(X, y)
+    model.predict(X[:6])
+    if fault == "too many rows":
+        with pytest.raises(BudgetSpent):
+            model.predict(X[:5])
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(SampledVoters, "votes", Mock(side_effect=MemoryError))
+            with pytest.raises(MemoryError):
+                model.predict(X[:2])
+        assert model.queries_left_ == 2  # the samples were drawn, and are spent
+    model.predict(X[: int(model.queries_left_)])
+    assert len(rounds) == 1
 
 
 def test_voters_without_records_vote_for_the_first_class() -> None:

@@ -31,6 +31,7 @@ from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 from darrm_opt.release import BudgetSpent, EnsembleSampler, PrivateVote, ReleaseLog, Sample, SampleUsed
 from darrm_opt.release.journal import _line
+from darrm_opt.tables.votes import Labels
 
 RARE = Sampling(1000, 20)
 TOTAL = Privacy(1.0, 1e-5)
@@ -426,6 +427,22 @@ def test_a_round_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
     lost = EnsembleSampler(DEALT, 5)  # a round whose sampler is gone is not gone on with
     with pytest.raises(BudgetSpent):
         vote.release_sampled(lost, votes, "sixth")
+
+
+@pytest.mark.parametrize(("sampling", "charged"), [(DEALT, 4), (TEXTS, 3)])
+def test_what_was_not_charged_is_charged_with_the_next_label(tmp_path: Path, sampling: Sampling, charged: int) -> None:
+    """A release that failed left its round, and the other labels of its text, as if they were charged."""
+    log, sampler = begun(tmp_path, sampling, queries=100), EnsembleSampler(sampling, 5)
+
+    def fails(_: int) -> Labels:
+        raise RuntimeError
+
+    lost = sampler.draw()
+    with pytest.raises(RuntimeError):
+        log.charge_and_release(1, fails, samples=(lost,))
+    assert (log.spent, lost.left) == (0, sampling.labels - 1)
+    PrivateVote(vote_of(), log).release([0] * 5, sample=lost if lost.left else sampler.draw())
+    assert log.spent == charged
 
 
 def test_a_child_goes_on_with_a_round_of_its_own(tmp_path: Path) -> None:

@@ -122,7 +122,11 @@ class Sample:
 
 
 class Charge:
-    """So many labels that are charged together, once, to one log of one process."""
+    """So many labels that are charged together, once, to one log of one process.
+
+    Args:
+        size: labels.
+    """
 
     def __init__(self, size: int) -> None:
         self.size, self.owner, self.is_paid = size, "", False

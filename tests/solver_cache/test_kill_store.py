@@ -5,16 +5,12 @@ The long form, and what came of it: docs/faults.md.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from campaigns.kill_store import looked_at, resumed
-from support.paths import TESTS
+from support.campaign_runs import tally_of
 
 from darrm_opt import Problem
 from darrm_opt.record import digest
@@ -23,18 +19,7 @@ from solver_cache import DesignSpec, Row, cached_solve, open_store
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_killed_writers_lose_nothing_that_was_acknowledged(kind: str) -> None:
-    # In a process of its own, which forks: pytest's may have threads by now.
-    told = subprocess.run(
-        [sys.executable, "-m", "campaigns.kill_store", "--kills", "8", "--kind", kind, "--json"],
-        cwd=TESTS.parent,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert told.returncode == 0, told.stdout + told.stderr
-    tally = json.loads(told.stdout)[kind]
+    tally = tally_of("kill_store", "--kills", "8", "--kind", kind)[kind]
     assert tally["lost"] == []
     assert tally["kills"] == 8
 

@@ -1,0 +1,26 @@
+"""Campaigns in processes of their own: some fork, and pytest's may have threads by then."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from support.paths import ROOT, TESTS
+
+
+def tally_of(campaign: str, *options: str) -> Any:
+    """Return what ``python -m campaigns.CAMPAIGN OPTIONS --json`` prints; fail with it where the campaign does."""
+    told = subprocess.run(
+        [sys.executable, "-m", f"campaigns.{campaign}", *options, "--json"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    return json.loads(told.stdout)

@@ -53,15 +53,15 @@ class Sample:
         sampling: how it was drawn.
         shares: indices of the records of each voter, K arrays, read-only. Never to be shown.
         charged_with: what is charged once, and all of it: this sample, or the round of queries that it is part of.
-        is_charged: whether it was charged, by itself where it is part of a round.
+        is_charged: whether it was charged by itself, also where its round was before.
         drawn: labels that were drawn from it and are not released yet, in order. Never to be shown.
     """
 
-    def __init__(self, sampling: Sampling, shares: tuple[Indices, ...], dealt: Round | None = None) -> None:
+    def __init__(self, sampling: Sampling, shares: tuple[Indices, ...], charged_with: Charge | None = None) -> None:
         for share in shares:
             share.flags.writeable = False
         self.sampling, self.shares = sampling, shares
-        self.charged_with = Charge(sampling.labels) if dealt is None else dealt
+        self.charged_with = Charge(sampling.labels) if charged_with is None else charged_with
         self.drawn: list[int] = []
         self.is_charged, self._released = False, 0
 

@@ -188,7 +188,7 @@ class NoisyMaximum(VoteMechanism):
     @property
     def words(self) -> str:
         """What σ means, for a plan."""
-        return f"Gaussian noise of σ = {self.sigma:.4g} votes on each count."
+        return f"Gaussian noise of σ = {self.sigma:.4g} votes on each of {self.classes:,} counts."
 
     @property
     def gamma(self) -> NoiseFunction:
@@ -374,7 +374,7 @@ class LaplaceMaximum(VoteMechanism):
     @property
     def words(self) -> str:
         """What the scale means, for a plan."""
-        return f"Laplace noise of scale {self.scale:.4g} votes on each count."
+        return f"Laplace noise of scale {self.scale:.4g} votes on each of {self.classes:,} counts."
 
     @property
     def gamma(self) -> NoiseFunction:

@@ -38,7 +38,7 @@ def test_what_is_calibrated_costs_what_it_says(name: str, tmp_path: Path) -> Non
 
 def test_the_answer_in_words() -> None:
     told = run("cost", "laplace", "--K", "11", "--scale", "10", "--queries", "20", "--delta", "1e-5").stdout
-    assert told.startswith("Laplace noise of scale 10 votes on each count. 20 releases are (1.690")
+    assert told.startswith("Laplace noise of scale 10 votes on each of 2 counts. 20 releases are (1.690")
     assert told.endswith("by the account bits.\n")
     three = run("cost", "permute_and_flip", "--K", "11", "--classes", "3", "--rate", "0.1", "--delta", "1e-5").stdout
     assert three.startswith("Permute-and-flip at 0.1 nats a vote. ")

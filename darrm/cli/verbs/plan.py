@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import answer, as_json, assumed_text, say, trained_text
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
     from darrm_opt.problem import Privacy
+    from darrm_opt.tables.groups import VoterGroup
     from darrm_opt.tables.priors import Ties
 
 
@@ -62,8 +64,7 @@ def plan(
         _plan_groups(options, voters, drawn, number(least_accuracy), number(time_limit), output, json=json)
         return
     from darrm.cli.files import check_writable
-    from darrm.cli.ranking import class_count, ranked, show_options, voter_of
-    from darrm_opt.answers.accounting import plan_to_dict
+    from darrm.cli.ranking import class_count, ranked, voter_of
     from darrm_opt.design.report import guarantee
 
     check_writable(output, "output")
@@ -78,17 +79,9 @@ def plan(
         ensemble=ensemble,
         time_limit=number(time_limit),
     )
-    if output is not None:
-        _save(result, output)
-    if not json:
-        if ensemble is not None and result.question.ensemble is None:
-            say(f"Each voter draws its own records: one answer of it is {guarantee(result.question.voter)}.")
-        for warning in result.warnings:
-            say(f"Warning: {warning}")
-    if result.question.law is not None:
-        show_options(result, output, json=json)
-    else:
-        answer(as_json(plan_to_dict(result)) if json else _text(result, output))
+    if not json and ensemble is not None and result.question.ensemble is None:
+        say(f"Each voter draws its own records: one answer of it is {guarantee(result.question.voter)}.")
+    _show(result, output, json=json)
 
 
 def _plan_groups(
@@ -104,8 +97,7 @@ def _plan_groups(
     """Print the plan of groups of voters."""
     from darrm.cli.files import check_writable
     from darrm.cli.output import ProgressDisplay
-    from darrm.cli.ranking import class_count, question_named, show_options
-    from darrm_opt.answers.accounting import plan_to_dict
+    from darrm.cli.ranking import class_count, question_named
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning.group_plan import plan_groups
 
@@ -134,12 +126,23 @@ def _plan_groups(
             time_limit=time_limit,
             progress=lambda option: display.update(option.name),
         )
+    _show(found, output, json=json, groups=groups)
+
+
+def _show(plan: Plan, output: str | None, *, json: bool, groups: Sequence[VoterGroup] = ()) -> None:
+    """Write what is recommended, and print the plan."""
+    from darrm.cli.ranking import show_options
+    from darrm_opt.answers.accounting import plan_to_dict
+
     if output is not None:
-        _save(found, output)
-    if found.question.law is not None:
-        show_options(found, output, json=json, groups=groups)
+        _save(plan, output)
+    if not json:
+        for warning in plan.warnings:
+            say(f"Warning: {warning}")
+    if plan.question.law is not None:
+        show_options(plan, output, json=json, groups=groups)
     else:
-        answer(as_json(plan_to_dict(found)) if json else _text(found, output))
+        answer(as_json(plan_to_dict(plan)) if json else _text(plan, output))
 
 
 def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:

@@ -133,8 +133,7 @@ def _parts(parts: Parts, step: float) -> list[Pld]:
 
 def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: float) -> list[Pld]:
     """Return the PLDs of sampled releases: of a record removed and of one added, or one of both."""
-    if sampling.scheme in (*EACH_VOTER, ALLOCATION) or sampling.labels > 1:
-        raise InvalidInput("sampling", sampling.words, "poisson or without-replacement, and one label of a sample")
+    _check_sampling(sampling)
     families = mechanism.triples(sampling)
     if families is None:
         release = mechanism.moved(mechanism.affected)
@@ -146,6 +145,12 @@ def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: flo
     directions = zip(*(family.pairs(sampling.chance) for family in families), strict=True)
     plds = [direction_pld(list(each), missing, queries, step) for each in directions]
     return plds[::-1]  # first that of a record that is removed
+
+
+def _check_sampling(sampling: Sampling) -> None:
+    """Refuse samples of which a record is in several votes, queries or labels."""
+    if sampling.scheme in (*EACH_VOTER, ALLOCATION) or sampling.labels > 1:
+        raise InvalidInput("sampling", sampling.words, "poisson or without-replacement, and one label of a sample")
 
 
 def as_event(released: Releasing, *, fresh: bool = False, sampling: Sampling | None = None) -> Any:
@@ -211,13 +216,9 @@ def renyi_divergences(subject: Release | Accountable, sampling: Sampling | None,
     if isinstance(subject, Release):
         raise InvalidInput("released", "a γ of private voters", "a mechanism of voters that are not private")
     if sampling is not None:
+        _check_sampling(sampling)
         families = subject.triples(sampling)
-        if (
-            sampling.scheme == ALLOCATION
-            or sampling.labels > 1
-            or families is None
-            or any(family.missing for family in families)
-        ):
+        if families is None or any(family.missing for family in families):
             raise InvalidInput("sampling", sampling.words, "None, or one for `pld_accountant`")
         pairs = [laws for family in families for laws in family.pairs(sampling.chance)]
         return renyi_of_pairs(pairs, orders)

@@ -21,7 +21,6 @@ from darrm_opt.accounting.cost import cost, fits
 from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampling import ALLOCATION_FIELDS, FIELDS, Sampling
-from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
@@ -184,8 +183,18 @@ def test_records_say_how_often_and_old_ones_are_read() -> None:
     assert Sampling.from_record(old.record()) == old
 
 
-def test_other_accountants_refuse_it() -> None:
-    with pytest.raises(InvalidInput):
-        as_pld(ONE, queries=5, sampling=allocated(5))
-    with pytest.raises(InvalidInput):
-        renyi_divergences(ONE, allocated(5), ORDERS)
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        allocated(5),
+        Sampling(10, 2, labels=3),
+        Sampling(10, 2, scheme="each-voter"),  # as for one voter it was said to be, which is too little
+        Sampling(10, 2, scheme="each-voter-with-replacement"),
+    ],
+    ids=lambda sampling: sampling.scheme,
+)
+def test_other_accountants_refuse_it(sampling: Sampling) -> None:
+    with refused("sampling"):
+        as_pld(ONE, queries=5, sampling=sampling)
+    with refused("sampling"):
+        renyi_divergences(ONE, sampling, ORDERS)

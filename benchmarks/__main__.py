@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.cases import SUITES, Case, all_cases
 from benchmarks.judge import checks, failures, measurements
-from benchmarks.report import RESULTS, command_of, merged, section, write
+from benchmarks.report import command_of, section, write
 from benchmarks.run import Budget, Result, run
 
 
@@ -68,9 +68,7 @@ def _publish(options: argparse.Namespace, suite: str, text: str) -> None:
     if options.only and options.output is None:
         print(text)  # part of a suite must not replace the whole
         return
-    path = options.output or RESULTS
-    write(path, merged(path.read_text(encoding="utf-8") if path.exists() else "", {suite: text}))
-    print(f"written: {path}")
+    write(suite, text, options.output)
 
 
 def _show(result: Result) -> None:

@@ -110,7 +110,7 @@ def measure(turns: int) -> Iterator[KernelRow]:
 
 def main(words: list[str] | None = None) -> None:
     """Measure, print the table, write it beside those of the other suites, and fail if something is not as wanted."""
-    from benchmarks.report import RESULTS, command_of, machine, merged, write
+    from benchmarks.report import command_of, machine, write
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks kernel", description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
@@ -135,8 +135,5 @@ def main(words: list[str] | None = None) -> None:
         f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
         "",
     ]
-    path = options.output or RESULTS
-    old_text = path.read_text(encoding="utf-8") if path.exists() else ""
-    write(path, merged(old_text, {"kernel": "\n".join([*head, *lines, ""])}))
-    print(f"written: {path}")
+    write("kernel", "\n".join([*head, *lines, ""]), options.output)
     sys.exit(not all(row.met for row in rows))

@@ -162,7 +162,7 @@ def measure(turns: int) -> list[LimitRow]:
 
 def main(words: list[str]) -> None:
     """Measure, and write the table beside those of the suites."""
-    from benchmarks.report import RESULTS, command_of, machine, merged, write
+    from benchmarks.report import command_of, machine, write
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks limits", description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
@@ -185,7 +185,4 @@ def main(words: list[str]) -> None:
         *map(str, rows),
         "",
     ]
-    path = options.output or RESULTS
-    old_text = path.read_text(encoding="utf-8") if path.exists() else ""
-    write(path, merged(old_text, {"limits": "\n".join(lines)}))
-    print(f"written: {path}")
+    write("limits", "\n".join(lines), options.output)

@@ -303,7 +303,7 @@ _NAMES = {
 
 def main(words: list[str] | None = None) -> None:
     """Measure, print the table, write it beside those of the other suites, and fail if something is not as wanted."""
-    from benchmarks.report import RESULTS, command_of, merged, write  # here: workers import this file
+    from benchmarks.report import command_of, write  # here: workers import this file
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks precompute", description=__doc__)
     parser.add_argument("--problems", type=int, default=PROBLEMS)
@@ -326,10 +326,7 @@ def main(words: list[str] | None = None) -> None:
         lines.append(f"| the rest | not measured: {err} | | **no** |")
         print(lines[-1], flush=True)
     command = command_of(["precompute", *(sys.argv[2:] if words is None else words)])
-    text = section(lines, rows_, command, load)
-    path = options.output or RESULTS
-    write(path, merged(path.read_text(encoding="utf-8") if path.exists() else "", {"precompute": text}))
-    print(f"written: {path}")
+    write("precompute", section(lines, rows_, command, load), options.output)
     sys.exit(any(row.met is False for row in rows_))
 
 

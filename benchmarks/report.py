@@ -82,11 +82,14 @@ def merged(old_text: str, sections: dict[str, str]) -> str:
     return "\n".join([INTRODUCTION, *all_sections.values()])
 
 
-def write(path: Path, text: str) -> None:
-    """Replace a file in one step, so that an interruption leaves the old one or the new one."""
+def write(name: str, text: str, output: Path | None) -> None:
+    """Replace one section of a file, `RESULTS` where none is named, in one step: an interruption leaves the old one."""
+    path = output or RESULTS
+    old_text = path.read_text(encoding="utf-8") if path.exists() else ""
     draft = path.with_name(path.name + ".part")
-    draft.write_text(text, encoding="utf-8")
+    draft.write_text(merged(old_text, {name: text}), encoding="utf-8")
     draft.replace(path)
+    print(f"written: {path}")
 
 
 def machine() -> str:

@@ -185,7 +185,7 @@ def _times(row: Measured) -> str:
 
 def main(words: list[str]) -> None:
     """Measure, print what takes long, and write the table beside those of the suites."""
-    from benchmarks.report import RESULTS, command_of, machine, merged, write
+    from benchmarks.report import command_of, machine, write
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks --scan", description=__doc__)
     parser.add_argument("--minutes", type=float, default=120.0, help="stop after this long (default: 120)")
@@ -219,8 +219,5 @@ def main(words: list[str]) -> None:
         f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
         "",
     ]
-    path = options.output or RESULTS
-    old_text = path.read_text(encoding="utf-8") if path.exists() else ""
-    write(path, merged(old_text, {"scan": "\n".join([*head, *table(rows), ""])}))
-    print(f"written: {path}")
+    write("scan", "\n".join([*head, *table(rows), ""]), options.output)
     sys.exit(not all(row.met for row in rows))

@@ -27,7 +27,7 @@ from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from darrm_opt.errors import SolveFailed
 from darrm_opt.optional_packages import posix_only
@@ -62,6 +62,14 @@ more, which only scripts written for it survive. With -P nothing is imported fro
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """As many processes as processors: threads would only quarrel. Read when NumPy is first imported."""
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of `ProcessPool.run` that whoever passes a task on to a pool has as well."""
+
+    time_limit: float | None
+    processor_limit: float
+    progress: Callable[[Any], None] | None
 
 
 class ProcessLost(SolveFailed):

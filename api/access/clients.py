@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.types import Scope
 
 from api.access.keys import KeyRing, Role
 from api.errors.problem_details import Rejection
@@ -87,7 +89,7 @@ def may_solve() -> bool:
     return client is None or client.role != "reader"
 
 
-def check_access(scope: dict[str, Any], settings: Settings, ring: KeyRing | None) -> Rejection | None:
+def check_access(scope: Scope, settings: Settings, ring: KeyRing | None) -> Rejection | None:
     """Return a rejection of who may not ask this here; else set the client, in the request's scope and its context."""
     headers, path = scope["headers"], scope["path"]
     server, origin = scope.get("server"), scope.get("client")

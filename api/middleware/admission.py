@@ -12,22 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.client_shares import FairQueue, RateLimiter, shared_table
 from api.access.clients import UNLIMITED_PATHS, Client, check_access
 from api.access.keys import KeyRing, open_ring
 from api.errors.problem_details import Rejection, retry_after
 from api.settings import Settings
-
-Scope = dict[str, Any]
-
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 DEFAULT_RATE = 100.0
 """Requests of an address or key in the long run, where the settings do not say [1/s]."""
@@ -53,7 +47,7 @@ A connection that is closed with bytes unread is reset, and many clients then ne
 class AdmissionMiddleware:
     """ASGI middleware that answers 400, 401, 403, 408, 413, 421, 429 and 503 before the application is reached."""
 
-    def __init__(self, app: App, settings: Settings, ring: KeyRing | None = None) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, ring: KeyRing | None = None) -> None:
         self._app = app
         self._settings = settings
         self._ring = ring or open_ring(settings.keys)
@@ -178,9 +172,9 @@ def _declared_length(headers: list[tuple[bytes, bytes]]) -> int:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a receiver that replays a body which has been read, and then waits for the client to disconnect."""
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def replay() -> dict[str, Any]:
+    async def replay() -> Message:
         return messages.pop() if messages else await receive()
 
     return replay
@@ -189,7 +183,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 class TurnsMiddleware:
     """ASGI middleware that lets requests begin in turn; answers from the response cache do not pass it."""
 
-    def __init__(self, app: App, turns: FairQueue) -> None:
+    def __init__(self, app: ASGIApp, turns: FairQueue) -> None:
         self._app, self._turns = app, turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

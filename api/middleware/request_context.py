@@ -10,11 +10,12 @@ import asyncio
 import logging
 import time
 from functools import lru_cache
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.path_prefix import forwarded_prefix, is_trusted, set_current_prefix
 from api.errors.problem_details import CLIENT_CLOSED_REQUEST, Rejection, retry_after
-from api.middleware.admission import App, Receive, Scope, Send, send_rejection
+from api.middleware.admission import send_rejection
 from api.observability import audit, metrics, traces
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request
 from api.settings import Settings
@@ -46,7 +47,7 @@ PEER = "darrm.peer"
 class RequestContextMiddleware:
     """ASGI middleware, the outermost but for the path prefix."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +65,7 @@ class RequestContextMiddleware:
         REQUEST_ID.set(identity)
         status, length, mentions = 0, 0, audit.begin(scope["app"].state.audit_log, scope["path"])
 
-        async def send_with_headers(message: dict[str, Any]) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status, length
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -123,7 +124,7 @@ def _route_template(scope: Scope) -> str:
 class PathPrefixMiddleware:
     """ASGI middleware, the outermost: behind it, paths begin at the root."""
 
-    def __init__(self, app: App, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._prefix, self._proxies = app, settings.path_prefix, settings.trusted_proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -18,13 +18,13 @@ import asyncio
 import gzip
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fastapi import Request, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.middleware.admission import App, Receive, Scope, Send
 from api.observability import audit, metrics
 from api.responses import IMMUTABLE, encoded_response
 
@@ -95,7 +95,7 @@ def _entry_bytes(key: tuple[str, ...], body: EncodedAnswer) -> int:
     return len(body.content) + sum(map(len, key)) + ENTRY_OVERHEAD
 
 
-def query_key(scope: MutableMapping[str, Any]) -> tuple[str, ...]:
+def query_key(scope: Scope) -> tuple[str, ...]:
     """Return the key of the answer to a GET: its query and its Accept header, letter by letter."""
     accept = ""
     for name, value in scope["headers"]:
@@ -136,7 +136,7 @@ def permanent_response(body: EncodedAnswer, request: Request) -> Response:
 class ResponseCacheMiddleware:
     """ASGI middleware: answers from the `ResponseCache` of the application, and passes on everything else."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,7 +150,7 @@ class ResponseCacheMiddleware:
                 audit.mention_question(answer.key)
                 if any(name == b"if-none-match" for name, _ in scope["headers"]):
                     response = conditional_response(answer, Request(scope), REVALIDATE)
-                    await response(scope, receive, send)  # type: ignore[arg-type]  # Starlette's types are wider
+                    await response(scope, receive, send)
                 else:
                     headers = _headers(answer.form, answer.etag, len(answer.content))
                     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -200,7 +200,7 @@ EVENTS = "/events"
 class CompressionMiddleware:
     """ASGI middleware that compresses whole, large answers of text."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,9 +208,9 @@ class CompressionMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start: dict[str, Any] | None = None
+        start: Message | None = None
 
-        async def compress(message: dict[str, Any]) -> None:
+        async def compress(message: Message) -> None:
             nonlocal start
             if message["type"] == "http.response.start":
                 if message["status"] == 304:
@@ -231,9 +231,7 @@ class CompressionMiddleware:
         await self._app(scope, receive, compress)
 
 
-async def _compress_answer(
-    start: dict[str, Any], message: dict[str, Any], scope: Scope
-) -> tuple[dict[str, Any], dict[str, Any]]:
+async def _compress_answer(start: Message, message: Message, scope: Scope) -> tuple[Message, Message]:
     """Return the two messages of an answer, compressed if the client accepts that."""
     if not accepts_gzip(scope["headers"]):
         return {**start, "headers": _uncompressed_headers(tuple(start["headers"]))}, message
@@ -318,7 +316,7 @@ def _weak(tag: bytes) -> bytes:
 class HeadMiddleware:
     """ASGI middleware that has HEAD answered as GET, and sends the head alone."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -327,7 +325,7 @@ class HeadMiddleware:
             await self._app(scope, receive, send)
             return
 
-        async def send_without_body(message: dict[str, Any]) -> None:
+        async def send_without_body(message: Message) -> None:
             if message["type"] == "http.response.body":
                 message = {**message, "body": b""}
             await send(message)

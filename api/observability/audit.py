@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from starlette.types import Scope
+
 from api.access.clients import OPEN_FOLDERS, OPEN_PATHS, Client
 from api.observability import logs, metrics
 
@@ -209,7 +211,7 @@ def mention_job(id: str) -> None:
         mentions.jobs[id] = None
 
 
-def record(mentions: Mentions | None, scope: dict[str, Any], status: int, seconds: float) -> None:
+def record(mentions: Mentions | None, scope: Scope, status: int, seconds: float) -> None:
     """Write the line of a request that is over."""
     if mentions is None:
         return

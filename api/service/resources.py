@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from api.access.client_shares import ClientQuota, FairQueue
 from api.access.clients import current_client
@@ -27,7 +26,7 @@ from darrm_opt.record import canonical_json
 from solver_cache.database.connection import Database
 from solver_cache.database.jobs import DAMAGED_ROW, Job, Jobs
 from solver_cache.location import ELSEWHERE, CacheError
-from solver_cache.process_pool import PoolState, ProcessPool
+from solver_cache.process_pool import PoolState, ProcessPool, RunOptions
 from solver_cache.store import Store
 from solver_cache.task_loop import PoolFunction
 
@@ -71,24 +70,14 @@ class Lane:
         self.processor_limit = max(ESTIMATE_ERROR * seconds, LOADING_SECONDS)
         self._turns = FairQueue(places)
 
-    async def run(
-        self,
-        task: PoolFunction,
-        argument: Any,
-        *,
-        time_limit: float | None = None,
-        processor_limit: float = math.inf,
-        progress: ProgressCallback | None = None,
-    ) -> Any:
+    async def run(self, task: PoolFunction, argument: Any, **options: Unpack[RunOptions]) -> Any:
         """Return what a task returns, once it is the client's turn; the server itself takes turns too.
 
         Arguments and errors are those of `ProcessPool.run`.
         """
         client = current_client()
         async with self._turns.place("" if client is None else client.name):
-            return await self.pool.run(
-                task, argument, time_limit=time_limit, processor_limit=processor_limit, progress=progress
-            )
+            return await self.pool.run(task, argument, **options)
 
 
 class ServiceResources:

@@ -8,10 +8,9 @@ Processes of the pool import this module, so it imports no schema and no framewo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from darrm_opt.errors import DarrmError
 from solver_cache.store import Store
@@ -19,6 +18,7 @@ from solver_cache.task_loop import PoolFunction, Report
 
 if TYPE_CHECKING:
     from api.settings import Settings
+    from solver_cache.process_pool import RunOptions
 
 ProgressCallback = Callable[[Any], None]
 
@@ -35,15 +35,7 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErro
 class Processes(Protocol):
     """Processes that run tasks: a pool, or a lane at which clients take turns."""
 
-    async def run(
-        self,
-        task: PoolFunction,
-        argument: Any,
-        *,
-        time_limit: float | None = None,
-        processor_limit: float = math.inf,
-        progress: ProgressCallback | None = None,
-    ) -> Any:
+    async def run(self, task: PoolFunction, argument: Any, **options: Unpack[RunOptions]) -> Any:
         """Return what a task returns; arguments and errors are those of `ProcessPool.run`."""
 
 

@@ -241,8 +241,8 @@ class _Unreadable(Exception):
 def _formula(node: ast.expr, allowed_names: set[str]) -> Formula:  # noqa: PLR0911 — a return for each kind of node
     """Return the function that a syntax tree stands for."""
     match node:
-        case ast.Constant(value=value) if type(value) in {int, float}:
-            number = float(value)  # type: ignore[arg-type]  # one of the two
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            number = float(value)
             return lambda _: number
         case ast.Name(id=name) if name in CONSTANTS:
             return lambda _: CONSTANTS[name]

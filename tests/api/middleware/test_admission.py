@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.types import Message, Receive, Scope, Send
 
 from api.access.client_shares import RateLimiter, create_shared_table, shared_table
 from api.access.clients import check_host, identify_client, needs_key
@@ -173,18 +174,17 @@ def test_everything_needs_a_key_but_what_is_listed() -> None:
 
 # -------------------------------------------------------------------------------------------------------- the middleware
 
-Messages = list[dict[str, Any]]
-Inner = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+Messages = list[Message]
 
 
-async def echo(_: dict[str, Any], receive: Any, send: Any) -> None:
+async def echo(_: Scope, receive: Receive, send: Send) -> None:
     """Answer with the body that came."""
     message = await receive()
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": message.get("body", b"")})
 
 
-async def pieces_of(pieces: list[bytes | float]) -> AsyncIterator[dict[str, Any]]:
+async def pieces_of(pieces: list[bytes | float]) -> AsyncIterator[Message]:
     for at, piece in enumerate(pieces):
         if isinstance(piece, float):
             await asyncio.sleep(piece)
@@ -209,7 +209,7 @@ def passed(
     }
     source, sent = pieces_of(pieces or [b""]), Messages()
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Message) -> None:
         sent.append(message)
 
     asyncio.run(middleware(scope, source.__anext__, send))
@@ -282,7 +282,7 @@ def test_a_slow_body_takes_no_place_among_those_that_are_answered() -> None:
 def test_more_at_once_than_may_be_are_told_to_come_back() -> None:
     inner: list[tuple[int, dict[str, str], bytes]] = []
 
-    async def nested(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def nested(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/v1/gamma":
             for path in ("/v1/other", "/healthz", "/readyz"):
                 thread = threading.Thread(target=lambda path=path: inner.append(passed(middleware, path)))
@@ -299,7 +299,7 @@ def test_more_at_once_than_may_be_are_told_to_come_back() -> None:
 
 
 def test_a_place_is_free_again_after_a_failure() -> None:
-    async def broken(_: dict[str, Any], __: Any, ___: Any) -> None:
+    async def broken(_: Scope, __: Receive, ___: Send) -> None:
         raise ZeroDivisionError
 
     middleware = AdmissionMiddleware(broken, SETTINGS)

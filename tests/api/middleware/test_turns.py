@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from starlette.types import Receive, Scope, Send
+
 from api.access.client_shares import FairQueue
 from api.access.clients import Client
 from api.middleware.admission import STARTS, TurnsMiddleware
@@ -14,7 +16,7 @@ def begun(clients: list[str], path: str = "/v1/jobs") -> list[str]:
     """Return the clients in the order in which their requests reach the route, each of which waits for ever."""
     order: list[str] = []
 
-    async def route(scope: dict[str, Any], _receive: Any, _send: Any) -> None:
+    async def route(scope: Scope, _receive: Receive, _send: Send) -> None:
         order.append(scope["darrm.client"].name)
         await asyncio.Event().wait()
 

@@ -177,7 +177,7 @@ class PrivateVote:
 
         Returns:
             Classes, shape (T,), `ABSTENTION` (−1) for ⊥; written before they are returned. A log with a sampling is
-            charged T labels before the voters are asked.
+            charged T labels before the voters are asked, and so is a counter, which stays charged where ``ask`` raises.
 
         Guarantees:
             The labels cost what T labels of one sample do: composed, as if every record were in it, then sampled. A
@@ -199,23 +199,24 @@ class PrivateVote:
             if (stored := log.stored(release_id)) is not None:
                 return log.charge_and_release(T, lambda _: stored, release_id)  # or refuses an id of another size
         samples_log = log if log is not None and log.sampling is not None else None
+        if isinstance(budget, ReleaseCounter):
+            return budget.charge_and_release(T, lambda before: self._capped(self._text(sampler.draw(), ask), before))
         sample = sampler.draw_for(release_id, samples_log)
-        while len(sample.drawn) < T:
-            votes = checked_for([ask(sample, tuple(sample.drawn))], self._mechanism.K, self._mechanism.classes)
-            sample.drawn.append(int(self._draw(votes)[0]))
-        labels = np.array(sample.drawn, dtype=label_type(self._mechanism.classes))
-
-        def draw(before: int) -> Labels:
-            return self._capped(labels, before)
-
+        labels = text = self._text(sample, ask)
         if log is not None:
-            labels = log.charge_and_release(T, draw, release_id, () if samples_log is None else (sample,))
-        elif isinstance(budget, ReleaseCounter):
-            labels = budget.charge_and_release(T, draw)
+            samples = () if samples_log is None else (sample,)
+            labels = log.charge_and_release(T, lambda before: self._capped(text, before), release_id, samples)
         elif isinstance(budget, PrivacyBudget):
             self._charge(budget, T)
         sampler.forget(release_id, samples_log)
         return labels
+
+    def _text(self, sample: Sample, ask: Callable[[Sample, Sequence[int]], Any]) -> Labels:
+        """Return all labels of a sample, those that it has and those that are drawn now."""
+        while len(sample.drawn) < sample.sampling.labels:
+            votes = checked_for([ask(sample, tuple(sample.drawn))], self._mechanism.K, self._mechanism.classes)
+            sample.drawn.append(int(self._draw(votes)[0]))
+        return np.array(sample.drawn, dtype=label_type(self._mechanism.classes))
 
     def release_many(self, votes: Any, release_id: str | None = None, *, samples: Sequence[Sample] = ()) -> Labels:
         """Return a private class for each row of votes, `ABSTENTION` (−1) for ⊥. The same votes again cost again.

@@ -113,6 +113,13 @@ class Tally:
         self.below += sum(each > Fraction(delta) for each in shown_by)
 
 
+def small_mechanisms(K: int, classes: int, check: float, **values: float) -> dict[str, VoteMechanism]:
+    """Return mechanisms that can be enumerated, by name: a table, those with these parameters, and a noisy check."""
+    named = {name: mechanism_class(name).of(K, classes, value) for name, value in values.items()}
+    checked = NoisyMaximum(K, classes, 1.5, threshold=check, check_sigma=1.5)
+    return {"table": table(K, classes, 1), **named, "confident": checked}
+
+
 def random_mechanism(rng: Random) -> VoteMechanism:
     """Return a mechanism of three voters at a random parameter."""
     classes = rng.choice([2, 3])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from campaigns.sampled import drawn_law, table
+from campaigns.sampled import drawn_law, small_mechanisms
 from support.enumeration import exp_fraction
 from support.refusals import refused
 from support.sampled_ensembles import random_vote, shown, worst_allocated_delta
@@ -24,13 +24,9 @@ from darrm_opt.accounting.sampling import ALLOCATION_FIELDS, FIELDS, Sampling
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
-MECHANISMS: dict[str, VoteMechanism] = {
-    "table": table(2, 2, 1),
+MECHANISMS = {
+    **small_mechanisms(2, 2, 1.0, exponential=1.5, laplace=1.0, gnmax=1.2),
     "permute_and_flip": mechanism_class("permute_and_flip").of(2, 3, 0.7),
-    "exponential": mechanism_class("exponential").of(2, 2, 1.5),
-    "laplace": mechanism_class("laplace").of(2, 2, 1.0),
-    "gnmax": NoisyMaximum(2, 2, 1.2),
-    "confident": NoisyMaximum(2, 2, 1.5, threshold=1.0, check_sigma=1.5),
 }
 
 ONE = mechanism_class("permute_and_flip").of(1, 2, 2.0)

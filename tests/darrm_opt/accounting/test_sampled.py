@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from campaigns.sampled import CASES, drawn_law, random_totals, table
+from campaigns.sampled import CASES, drawn_law, random_totals, small_mechanisms
 from support.enumeration import exp_fraction
 from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
 
@@ -55,13 +55,8 @@ def gaussian_law(sigma: Fraction, classes: int, *, by_order: bool = False) -> La
     return lambda counts: known.setdefault(counts, law(counts)) if counts not in known else known[counts]
 
 
-MECHANISMS: dict[str, VoteMechanism] = {
-    "table": table(3, 3, 1),
-    "permute_and_flip": mechanism_class("permute_and_flip").of(3, 3, 0.7),
-    "exponential": mechanism_class("exponential").of(3, 3, 0.6),
-    "laplace": mechanism_class("laplace").of(3, 3, 2.0),
-    "gnmax": NoisyMaximum(3, 3, 1.5),
-    "confident": NoisyMaximum(3, 3, 1.5, threshold=2.0, check_sigma=1.5),
+MECHANISMS = {
+    **small_mechanisms(3, 3, 2.0, permute_and_flip=0.7, exponential=0.6, laplace=2.0, gnmax=1.5),
     "gamma": NoiseFunctionMechanism(NoiseFunction([1.0, 0.6, 0.6, 1.0])),
 }
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,12 @@ from darrm_opt.accounting.sampling import Sampling, Scheme
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
-from darrm_opt.release import BudgetSpent, EnsembleSampler, PrivateVote, ReleaseLog, Sample, SampleUsed
+from darrm_opt.release import BudgetSpent, EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample, SampleUsed
 from darrm_opt.release.journal import _line
 from darrm_opt.tables.votes import Labels
 
 RARE = Sampling(1000, 20)
+DEALT = Sampling(1000, scheme="random-allocation", among=4, times=2)
 TOTAL = Privacy(1.0, 1e-5)
 
 
@@ -239,6 +241,24 @@ def test_a_text_that_failed_goes_on_with_the_labels_that_it_has(tmp_path: Path) 
     assert log.spent == 3
 
 
+def test_a_counter_is_charged_before_a_sample_is_drawn() -> None:
+    """Else samples that are lost have the queries of a total in more rounds than it is for."""
+    counter, sampler = ReleaseCounter(4), EnsembleSampler(DEALT, 5)
+    vote, asked = PrivateVote(vote_of(), counter), list[Sample]()
+
+    def ask(sample: Sample) -> list[int]:
+        asked.append(sample)
+        if len(asked) == 2:
+            raise RuntimeError
+        return [0] * 5
+
+    failures = {1: RuntimeError, 4: BudgetSpent}
+    for number in range(5):
+        with pytest.raises(failures[number]) if number in failures else nullcontext():
+            vote.release_sampled(sampler, ask)
+    assert (len(asked), len({sample.charged_with for sample in asked}), counter.left) == (4, 1, 0)
+
+
 def test_a_log_does_not_take_a_text_for_samples_of_its_labels(tmp_path: Path) -> None:
     """Every label shows the same record: as if each had a sample, nothing would be shown at this ε; truly 0.061 is."""
     mechanism, T = vote_of(1, 2, 1.5), 4
@@ -388,9 +408,6 @@ def test_indices_are_not_shown() -> None:
     assert not any(str(index) in shown for index in sample.records.tolist() if index >= 10_000 and index != 10**6)
     with pytest.raises(ValueError, match="read-only"):
         sample.shares[0][:] = 0
-
-
-DEALT = Sampling(1000, scheme="random-allocation", among=4, times=2)
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -160,8 +160,8 @@ class Pld:
         transform = fast_length(points // 2 - 1)
         product = np.fft.rfft(self.masses, transform) * np.fft.rfft(other.masses, transform)
         masses = np.fft.irfft(product, transform)[: points // 2 - 1]
-        first = int(np.searchsorted(np.cumsum(np.abs(masses)), TRUNCATION / 2))
-        masses[min(first, masses.size - 1)] += masses[:first].sum()
+        first = min(int(np.searchsorted(np.cumsum(np.abs(masses)), TRUNCATION / 2)), masses.size - 1)  # a cell is left
+        masses[first] += masses[:first].sum()
         last = masses.size - int(np.searchsorted(np.cumsum(np.abs(masses[::-1])), TRUNCATION / 2))
         last = max(last, first + 1)
         # Two transforms forward and one back, each off by √N·η in the sum of the masses.

@@ -273,6 +273,10 @@ def test_a_composition_is_composed_again() -> None:
 def test_releases_that_show_everything_are_composed() -> None:
     everything = pld_from_profile(np.ones_like, discretisation=0.1, max_loss=2.0)
     assert [everything.repeated(k).delta(1.0) for k in (1, 2, 3, 2000)] == [1.0] * 4
+    both = everything.then(pld_of(Privacy(0.3, 1e-3), 0.1))
+    assert both.repeated(3).then(both).delta(1.0) == 1.0
+    with pytest.raises(DeltaTooSmall):
+        both.epsilon(0.5)
 
 
 def test_the_guard_grows_with_masses_that_add_up_to_more_than_1() -> None:

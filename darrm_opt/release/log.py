@@ -456,17 +456,11 @@ class ReleaseLog:
     def _charge_samples(
         self, samples: Sequence[Sample], release_id: str | None, file: LockedJournal[_Releases]
     ) -> None:
-        owner = os.path.realpath(self.path)
         if any(sample.is_charged for sample in samples) or len(set(map(id, samples))) < len(samples):
             raise SampleUsed("it was charged before")
-        # Nothing is left to be charged where the round that they are part of was.
-        charged = sum({sample.charged_with: sample.charge(0, owner) for sample in samples}.values())
-        if charged > self.limit - file.state.spent:
-            raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
-        for sample in samples:
-            sample.take(0, owner)
+        charged = self._taken([(sample, 0) for sample in samples], 0, file)
         record: Record = {"count": 0, "charged": charged, "labels": 0}
-        if charged:
+        if charged:  # else the round that they are part of was
             file.append(record if release_id is None else record | {"drawn": release_id})
         for sample in samples:
             sample.pay()
@@ -492,13 +486,7 @@ class ReleaseLog:
         if release_id is not None and not all(sample.is_charged for sample, _ in served):
             accepted = "that of EnsembleSampler.draw_for with this log, charged before it was seen"
             raise InvalidInput("sample", "one that is not charged", accepted, "Else an id could have several.")
-        owner = os.path.realpath(self.path)
-        charges = {sample.charged_with: sample.charge(labels, owner) for sample, labels in served}
-        charged = sum(charges.values()) if self._sampling else count
-        if charged > self.limit - file.state.spent:
-            raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
-        for sample, labels in served:
-            sample.take(labels, owner)
+        charged = self._taken(served, count, file)
         answers = draw(file.state.labels)
         file.append(self._line(count, charged, answers, release_id))
         for sample, _ in served:
@@ -506,6 +494,17 @@ class ReleaseLog:
         if answers is None:
             raise self._withheld()
         return answers
+
+    def _taken(self, served: Sequence[tuple[Sample, int]], count: int, file: LockedJournal[_Releases]) -> int:
+        """Use samples for so many labels each, and return what they, or ``count`` answers without any, are charged."""
+        owner = os.path.realpath(self.path)
+        charges = {sample.charged_with: sample.charge(labels, owner) for sample, labels in served}
+        charged = count if self._sampling is None else sum(charges.values())
+        if charged > self.limit - file.state.spent:
+            raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
+        for sample, labels in served:
+            sample.take(labels, owner)
+        return charged
 
     def _line(self, count: int, charged: int, answers: Labels | None, release_id: str | None) -> Record:
         """Return the line of a release; no answers are a batch that did not pass its test."""

@@ -166,7 +166,7 @@ class EnsembleSampler:
         source: where chance comes from; None for the operating system, which privacy requires.
 
     Guarantees:
-        Given uniform independent bits, each sample has exactly the law of its scheme, independently of all others:
+        Given uniform independent bits, each sample or round has exactly the law of its scheme, independently of others:
         "poisson" each record with chance exactly ``rate`` (the double) or ``sample``/``records`` (the fraction), given
         to each voter with chance 1/K; "random-allocation" each record in a uniform set of ``times`` of the ``among``
         queries of a round, and given to each voter with chance 1/K in each; "without-replacement" ``sample`` distinct
@@ -215,7 +215,7 @@ class EnsembleSampler:
         return self._K
 
     def draw(self) -> Sample:
-        """Return a sample for one query, or for one text of T labels; independent of all others."""
+        """Return a sample for one query, or one text of T labels; independent of all others but those of its round."""
         scheme, size = self._sampling.scheme, self._sampling.sample or 0
         dealt = None
         if scheme in BY_COINS:
@@ -248,7 +248,7 @@ class EnsembleSampler:
             whose sample was lost with its process has another one, charged as another query.
 
         Raises:
-            BudgetSpent: the log does not have T labels left; nothing was charged.
+            BudgetSpent: the log does not have T labels left, or t for a new round; nothing was charged.
             InvalidInput: the log is for another sampling, or for another number of voters.
         """
         place = None if log is None else log.path.resolve()

@@ -416,6 +416,7 @@ def _probability(value: Any, argument: str) -> float:
 
 def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | None) -> float:
     """Return the target ε from exactly one of ``m`` and ``target_epsilon``."""
+    # m·0 and m·∞ say nothing of the target.
     if epsilon in (0.0, math.inf):
         if m is not None:
             raise InvalidInput(
@@ -436,6 +437,7 @@ def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | Non
     if target_epsilon is not None:
         return _protects(_epsilon(target_epsilon, "target_epsilon"))
     allowance = real_number(m, "m", "a privacy allowance, a real number above 0", above=0, below=math.inf)
+    # The decimal grid of `Problem` takes 3·0.1 for 0.3: m = 3 and a target of 0.3 are one problem.
     return _protects(allowance * epsilon)
 
 

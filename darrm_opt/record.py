@@ -85,9 +85,11 @@ def solution_record(solution: Solution) -> dict[str, Any]:
         "problem": problem_record(solution.problem),
         "objective": str(solution.objective),
         "shape": solution.shape,
+        # Every double as it is: the certificate was proved for these, and JSON keeps 17 digits.
         "gamma": solution.gamma.tolist(),
         "utility": solution.utility,
         "upper_bound": solution.upper_bound,
+        # Follows from the two before it, and so does the advice from the status: for readers that have only the JSON.
         "gap": solution.gap,
         "status": solution.status.value,
         "advice": solution.status.advice,
@@ -117,6 +119,7 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
     """Return the solution that `solution_record` wrote; its certificate is read, not proved again."""
     if not isinstance(record, dict):
         raise InvalidInput("record", record, "a JSON object as written by darrm-opt")
+    # First: under another format the same field may mean something else.
     if _field(record, "format") != FORMAT:
         raise InvalidInput(
             "format", record["format"], f"{FORMAT}", "Written by another version of darrm-opt; solve again."
@@ -125,10 +128,12 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
     certificate, statistics = _field(record, "certificate"), _field(record, "statistics")
     try:
         status = Status(_field(record, "status"))
+        # A field too many or too few is a `TypeError`, an unknown status a `ValueError`: not a record of ours.
         proof = Certificate(**certificate)
         effort = Statistics(**statistics)
     except (TypeError, ValueError) as err:
         raise InvalidInput("record", record, "a complete record as written by darrm-opt", str(err)) from err
+    # Dataclasses do not check types, and a text where a number should be would be found far from here.
     for name in ("method", "version"):
         _of_kind(certificate, name, str, "a text")
     for name in ("bound", "limit", "margin", "error_bound", "worst_value"):

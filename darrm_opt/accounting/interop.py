@@ -305,6 +305,7 @@ def _event_and_accountants() -> tuple[Any, Any, Any]:
         fresh: bool = attrs.field()
         sampling: Sampling | None = attrs.field(default=None)
 
+    # Compared by value, as the library's own events are: its ledger counts equal ones in a row together.
     event_class = attrs.frozen(DarrmDpEvent)
 
     class Neighbours:
@@ -312,6 +313,8 @@ def _event_and_accountants() -> tuple[Any, Any, Any]:
 
         def check(self, event: Any) -> None:
             """Refuse a sampling for other neighbours than those of the accountant."""
+            # The library asks once with `do_compose` False before it composes, so a refusal leaves the accountant as it
+            # was.
             if event.sampling is None:
                 return
             wanted = "REPLACE_ONE" if event.sampling.neighbours == "replace-one" else "ADD_OR_REMOVE_ONE"
@@ -326,6 +329,8 @@ def _event_and_accountants() -> tuple[Any, Any, Any]:
                 return super()._maybe_compose(event, count, do_compose)
             self.check(event)
             if do_compose and count:
+                # All of them in one conversion: they are composed here, under one guard, and not by the library's
+                # rounding.
                 step = self._value_discretization_interval
                 converted = as_pld(
                     event.release, queries=count, fresh=event.fresh, discretisation=step, sampling=event.sampling
@@ -341,6 +346,7 @@ def _event_and_accountants() -> tuple[Any, Any, Any]:
                 return super()._maybe_compose(event, count, do_compose)
             self.check(event)
             if do_compose and count:
+                # Divergences of adaptive releases add up; at an order without a bound the sum is infinite.
                 self._rdp: Any = self._rdp + count * renyi_divergences(event.release, event.sampling, self._orders)
             return None
 

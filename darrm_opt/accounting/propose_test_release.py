@@ -216,6 +216,7 @@ def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -
     """Return the chance with which the reference batch passes a test."""
     total, batch = proposal.total, proposal.batch
     any_votes = batch.epsilon(total.delta)
+    # The account of any votes has no test to pay for and never withholds the batch: where it fits, it is better.
     if total.epsilon >= any_votes:
         raise InvalidInput(
             "epsilon",
@@ -223,8 +224,10 @@ def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -
             f"an ε below {any_votes:.4g}",
             f"These labels cost that for any votes at δ = {total.delta:g}: release them without a test.",
         )
+    # The votes must not be looked at here: a refusal that depends on them would reveal something before any charge.
     reference = Reference(batch, leader_share)
     chance = proposal.pass_chance(max(0, reference.distance(proposal.order, proposal.target)))
+    # A failed test spends the test's ε and the whole δ, and shows no label: below one half that is the likelier end.
     if chance < 0.5:
         expected = f"Where {leader_share:.0%} of the voters agree on average, the test passes with chance {chance:.2g}."
         raise InvalidInput(

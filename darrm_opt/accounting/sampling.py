@@ -128,6 +128,7 @@ class Sampling:
             among = whole_number(self.among, "among", spread)
             whole_number(self.times, "times", f"how many of them it is in, 1 to {among}", most=among)
             return
+        # Ignored, they would be a claim about the draw that no account looks at.
         if self.among is not None or self.times != 1:
             name = "times" if self.among is None else "among"
             raise InvalidInput(name, getattr(self, name), f"nothing with {self.scheme}", f"It is for {ALLOCATION}.")
@@ -139,6 +140,7 @@ class Sampling:
         if self.rate is not None:
             accepted = "a chance above 0, at most 1, with the scheme poisson"
             rate = real_number(self.rate, "rate", accepted)
+            # Only coins have a rate: the other schemes draw a fixed number, and s/n is what they prove.
             if self.scheme != "poisson" or not 0 < rate <= 1:
                 raise InvalidInput("rate", self.rate, accepted)
             object.__setattr__(self, "rate", rate)

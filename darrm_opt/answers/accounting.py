@@ -129,6 +129,7 @@ def compose_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]
 
 def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as plain data: the voters, the budget, and a row for each mechanism."""
+    # The record's target is left out: no mechanism is compared at it.
     voters = problem_record(comparison.problem)
     return {
         "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
@@ -142,6 +143,7 @@ def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
                 "name": row.name,
                 "parameter": row.parameter,
                 "value": row.value,
+                # Every double of γ: a reader proves it again, and a rounded one could fail.
                 "gamma": None if row.noise is None else row.noise.values.tolist(),
                 "epsilon": row.epsilon,
                 "utility": row.utility,

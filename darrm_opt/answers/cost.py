@@ -67,6 +67,7 @@ def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> Mec
     sampling = sampling or sampling_of(argument)
     if (parameter is None) == (total_epsilon is None):
         raise InvalidInput("parameter", parameter, "exactly one of parameter and total_epsilon")
+    # What would be ignored is refused: a δ of one release and a total δ are different claims.
     excluded = ("total_delta",) if parameter is not None else ("delta", *CHECKS)
     for name in (*excluded, *(() if found.has_check else CHECKS)):
         if argument[name] is not None:
@@ -74,6 +75,7 @@ def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> Mec
             raise InvalidInput(name, argument[name], f"nothing beside {beside}")
     if parameter is None:
         delta = argument["total_delta"] or 0.0
+        # Without a total δ the total is pure.
         mechanism: VoteMechanism = found.calibrated(
             *shape, Privacy(total_epsilon, delta), queries, affected=affected, sampling=sampling
         )
@@ -82,6 +84,7 @@ def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> Mec
             raise InvalidInput("delta", None, "the probability δ of all releases together, in [0, 1)")
         delta = argument["delta"]
         mechanism = found.of(*shape, parameter, affected, **{name: argument[name] for name in CHECKS})
+    # After a calibration too: its answer states the account of the parameter that was found, not of the search.
     cost = mechanism.cost(queries, delta, sampling)
     return MechanismCost(mechanism, cost.epsilon, cost.delta, cost.account, sampling)
 
@@ -126,13 +129,16 @@ def verify_cost(answer: Any, argument: dict[str, Any]) -> MechanismCost:
             raise VerificationFailed("The answer is for another sampling than was asked.")
         if given and value != argument["parameter"]:
             raise VerificationFailed("The answer is for another parameter than was asked.")
+        # The parameter is the other side's; what it costs is computed here, so the search need not be repeated.
         fixed = {"parameter": value, "delta": delta, "total_epsilon": None, "total_delta": None}
         proved = find_cost({**argument, **fixed})
+        # None claims nothing, and nothing proved refutes it.
         claim = math.inf if epsilon is None else epsilon
         if proved.epsilon > claim:
             raise VerificationFailed(f"The answer says ε = {claim!r}, and {proved.epsilon!r} is proved.")
     except (InvalidInput, LookupError, TypeError, AttributeError) as err:
         raise VerificationFailed(f"The answer has something else where a cost should be: {err}") from err
+    # A parameter is a calibration only if it is within the total; that it is the best one is not proved.
     if not given and proved.epsilon > argument["total_epsilon"]:
         raise VerificationFailed(f"The answer's parameter costs ε = {proved.epsilon!r}, which is beyond the total.")
     return proved

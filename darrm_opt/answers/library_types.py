@@ -177,6 +177,7 @@ def comparison_of(
     draw: dict[str, Any],
 ) -> Comparison:
     """Return the comparison of an answer that `verify_comparison` let pass; arguments as for `compare`."""
+    # With a draw, chance decides whom a record reaches: all K is then the default of a request, and no claim.
     affected = None if draw and problem.affected == problem.K else problem.affected
     question = Question.of(
         problem.K, problem.voter, queries, total, affected, prior, objective=objective, fresh=fresh, **draw
@@ -184,11 +185,13 @@ def comparison_of(
     goal, votes = question.gamma_objective, question.votes
     if votes is None:
         raise VerificationFailed("The comparison is for more than two classes.")
+    # As `compare` has it: the objective's own error counts only under its own prior.
     own_prior = prior is None and isinstance(goal, Objective) and goal.measure == "tv"
     names = ("name", "parameter", "value", "epsilon", "utility", "disagreement", "tv_error")
     rows = [
         ComparisonRow(
             **{name: member(row, name) for name in names},
+            # Read, not proved: a comparison is for reading; what is released is proved by its own door.
             noise=None if row["gamma"] is None else parse_gamma(row["gamma"], problem.K),
         )
         for row in answer["rows"]

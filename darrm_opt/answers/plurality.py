@@ -178,12 +178,14 @@ def verify_group_plan(
         raise VerificationFailed("The answer has other groups than those that were asked.")
     record = answer.get("mechanism")
     fixed = queries > 1 and not fresh
+    # Without a mechanism either nothing fits, which claims nothing, or the plurality needs no noise: proved here.
     if record is None:
         question = group_question(problem, goal, queries, fresh=fresh, least_accuracy=None)
         if answer.get("verdict") != "none" and plain_option(question, problem) is None:
             raise VerificationFailed("The plurality without noise is not proved to be within the total.")
         members(answer.get("options"), list)
         return dict(answer)
+    # Their votes are taken as fixed, so the proof is that of voters that are not private; their own ε must not enter.
     if fixed:
         voters = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
         return verify_options(answer, voters, queries)
@@ -193,6 +195,7 @@ def verify_group_plan(
         raise VerificationFailed(f"The answer has something else where a mechanism should be: {err}") from err
     if not isinstance(mechanism, GroupTableMechanism) or mechanism.fresh != fresh:
         raise VerificationFailed("The answer has another mechanism than a table for these groups.")
+    # The ε of one answer and ⊥ are the planner's choice; voters, classes and `affected` are the question's.
     asked = GroupProblem(
         problem.classes,
         problem.groups,
@@ -202,6 +205,7 @@ def verify_group_plan(
     )
     if mechanism.problem != asked:
         raise VerificationFailed("The answer has a table for other voters than those that were asked.")
+    # The account is made here, of the table that will release.
     if not mechanism.fits(problem.target, queries):
         raise VerificationFailed(f"{queries} answers of this table are not proved to be within the total.")
     members(answer.get("options"), list)
@@ -245,6 +249,7 @@ def options_to_dict(found: Plan, groups: Sequence[VoterGroup] = ()) -> dict[str,
         "options": [
             {**{name: getattr(option, name) for name in names}, "epsilon": option.spent.epsilon}
             for option in found.options
+            # What does not fit has no numbers to rank it by; the plan's advice and suggestions cover it.
             if option.spent is not None
         ],
         **conclusion_to_dict(found),
@@ -457,11 +462,13 @@ def record_in_answer(answer: Any) -> Any:
     try:
         if isinstance(rule, dict):
             shown = _shown_groups(rule) if rule["kind"] == GROUP_KIND else table_to_dict("", rule)
+            # A reader trusts what is shown, and only the rule is proved: both must be the same table.
             other = [name for name in SHOWN if name in shown and answer.get(name, shown[name]) != shown[name]]
             if other:
                 raise VerificationFailed(f"The answer shows another {other[0]} than that of its rule.")
             return rule
         if isinstance(mechanism, dict) and isinstance(answer.get("options"), list):
+            # What is proved of a mechanism depends on how records are drawn.
             if answer.get("sampling") != mechanism.get("sampling"):
                 raise VerificationFailed("The answer shows another sampling than that of its mechanism.")
             total = Privacy(answer["total"]["epsilon"], answer["total"]["delta"])

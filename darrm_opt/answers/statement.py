@@ -93,6 +93,7 @@ class Statement:
         if (any_votes := f.get("data_independent")) is not None:
             rows.append(("the same labels, whatever the votes are", _pair(any_votes["epsilon"], any_votes["delta"])))
         if (test := f.get("test")) is not None:
+            # A test that was drawn and failed is part of the transcript: the page has to say that it left.
             outcome = {None: "not drawn yet", True: "passed: the labels left", False: "not passed: nothing else left"}
             chosen = f"τ = {test['test_sigma']:g}, threshold {test['test_threshold']:g}, order {test['order']:g}"
             rows.append(
@@ -106,6 +107,7 @@ class Statement:
             ("hash of the design", f"`{f['design_hash']}`"),
             ("date", f["date"]),
         ]
+        # A table without heads: names in the first column.
         lines += ["| | |", "|---|---|", *(f"| {name} | {_cell(text)} |" for name, text in rows), ""]
         for title, name in (("Assumptions", "assumptions"), ("Not covered", "not_covered")):
             lines += [f"## {title}", "", *(f"- {text}" for text in f[name]), ""]
@@ -170,8 +172,10 @@ def statement_of_record(record: Any) -> Statement:
         accepted = "a release log, or a γ, plan, table or mechanism as darrm writes them"
         raise InvalidInput("FILE", type(record).__name__, accepted)
     target = getattr(getattr(mechanism, "problem", None), "target", None)
+    # One release for the target of its own proof needs no account: its certificate was proved as it was read.
     if planned is None and target is not None and sampling is None:
         return _statement(subject, mechanism, target, "certificate", {"allowed": 1}, None, {}, {})
+    # A file that says nothing of queries promises one release; more would be a promise that nobody made.
     queries, total = planned if planned is not None else (1, None)
     total = _proved_total(mechanism, queries, total, sampling)
     account = mechanism.cost(queries, total.delta, sampling).account
@@ -214,7 +218,9 @@ def _statement(
     earned: dict[str, Any],
 ) -> Statement:
     record = mechanism.record()
+    # JSON has no infinity, and a reader must not take a missing proof for a number.
     epsilon = total.epsilon if total.epsilon < math.inf else None
+    # What the guarantee depends on and nothing else: the date and the version stay outside of the hash.
     design = {
         "mechanism": record,
         "sampling": None if sampling is None else sampling.record(),
@@ -239,6 +245,7 @@ def _statement(
         "assumptions": _assumptions(mechanism, releases["allowed"], sampling, is_batch=bool(earned)),
         "not_covered": [*NOT_COVERED],
         "software": {"name": "darrm-opt", "version": __version__},
+        # The mechanism's record is above already; `design_hash` says where it belongs.
         "design": {name: value for name, value in design.items() if name != "mechanism"},
         "design_hash": design_hash(design),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -298,8 +305,10 @@ def _assumptions(mechanism: VoteMechanism, releases: int, sampling: Sampling | N
         voters = [mechanism.problem.voter]
     elif isinstance(mechanism, PlainVote):
         voters = [mechanism.model]
+    # Nothing is assumed of voters that are not private: their votes may depend on each other in any way.
     private = any(voter.epsilon < math.inf for voter in voters)
     found = []
+    # Where each voter draws for itself a record may reach all of them: no layout to assume.
     if sampling is None or sampling.scheme not in EACH_VOTER:
         moved = count_text(mechanism.affected, "vote")
         found.append(f"One record moves at most {moved} of a query, by how the data are laid out.")
@@ -307,6 +316,7 @@ def _assumptions(mechanism: VoteMechanism, releases: int, sampling: Sampling | N
         found.append(
             "Each voter is as private as is said, and voters answer independently of each other, given the data."
         )
+        # Freshness is about later releases: a single one has no earlier one.
         if releases > 1:
             found.append(f"Voters {'are fresh' if mechanism.fresh else 'were trained once'}. {FRESH}")
     if sampling is not None:

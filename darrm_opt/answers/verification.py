@@ -165,7 +165,9 @@ def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
     voters: dict[str, Any] = {name: request.get(name) for name in ("K", "m", "epsilon", "delta", "affected")}
     voters |= {"epsilon": math.inf} if request.get("epsilon") == "inf" else {}
     objective, below = as_objective(request["objective"]), member(answer, "below")
+    # As the search has it: a level of 1 is reached up to what the repair's scaling takes.
     goal = min(request[measure], 1.0 - FULL_SLACK)
+    # The answer must reach the goal and the value below it must not: two sides of one search.
     for result in [answer] if below is None else [answer, below]:
         value, claim = member(result, "value"), member(result, "reached")
         if not isinstance(value, int | float) or not isinstance(claim, int | float):
@@ -174,6 +176,7 @@ def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
         if parse_problem(member(member(result, "design"), "problem")) != problem:
             raise VerificationFailed(f"The γ at {request['parameter']} = {value:g} is for another problem.")
         level = utility_of(verify_gamma(member(result["design"], "gamma"), problem), objective, measure)
+        # Privacy is proved exactly; the level is compared to a tolerance, as another processor sums in another order.
         if not math.isclose(level, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
             raise VerificationFailed(f"The γ at {request['parameter']} = {value:g} reaches {level!r}, not {claim!r}.")
         if (claim >= goal) != (result is answer):

@@ -64,6 +64,7 @@ def read_table(text: str) -> dict[Counts, list[Fraction]]:
     Raises:
         InvalidInput: not such a table.
     """
+    # Spreadsheets write a byte order mark before the first name.
     rows = list(csv.reader(text.removeprefix("\ufeff").splitlines()))
     head = [name.strip() for name in rows[0]] if rows else []
     classes = sum(name.startswith("votes_") for name in head)
@@ -80,10 +81,12 @@ def read_table(text: str) -> dict[Counts, list[Fraction]]:
             chances = [Fraction(text.strip()) for text in row[classes:]]
         except (ValueError, ZeroDivisionError) as err:
             raise InvalidInput("table", f"row {number}", accepted) from err
+        # A law must add up to 1 exactly, and 0.333 three times does not: the last chance takes what is missing.
         rest = 1 - sum(chances[:-1], Fraction())
         if len(row) != len(head) or min(counts) < 0 or counts in table or abs(rest - chances[-1]) > SUM_ERROR:
             raise InvalidInput("table", f"row {number}", "counts that no other row has, and chances that add up to 1")
         chances[-1] = rest
+        # Only now: the last one may have become negative by what it took.
         if min(chances) < 0:
             raise InvalidInput("table", f"row {number}", "chances in [0, 1] that add up to 1")
         table[counts] = chances
@@ -139,19 +142,24 @@ def mechanism_laws(mechanism: VoteMechanism, claim: Claim) -> Laws | None:
     if not has_table(claim.K, claim.classes, MAX_LISTED):
         return None
     found = ((counts, other) for counts in partitions(claim.K, claim.classes) for other in claim.neighbours_of(counts))
+    # One more than may be listed tells that they are too many, without listing them all.
     pairs = list(islice(found, MAX_PAIRS + 1))
     if len(pairs) > MAX_PAIRS:
         return None
+    # Replacing is symmetric: each pair occurs from both sides. A record that comes or goes has one side with fewer
+    # votes.
     both = pairs if claim.neighbours == "replace-one" else [*pairs, *((after, before) for before, after in pairs)]
     counts = list(dict.fromkeys(each for pair in both for each in pair))
     places = {each: place for place, each in enumerate(counts)}
     rows: dict[Counts, Array] = {}
+    # Under "add-remove" a neighbour has fewer votes, and then the mechanism is that for fewer voters.
     for K in sorted({sum(each) for each in counts}):
         ordered = np.array(sorted({tuple(sorted(each, reverse=True)) for each in counts if sum(each) == K}))
         chances = _chances(of_voters(mechanism, K), ordered)
         if chances is None:
             return None
         rows |= dict(zip(map(tuple, ordered.tolist()), chances, strict=True))
+    # Chances are computed for decreasing counts alone and renamed: a mechanism treats the classes alike.
     laws = np.array([_unordered(each, rows) for each in counts])
     outputs = (*range(claim.classes), *((ABSTENTION,) if laws.shape[1] > claim.classes else ()))
     index = np.array([(places[a], places[b]) for a, b in both], dtype=np.intp)
@@ -222,7 +230,9 @@ def worst_event(laws: Laws, claim: Claim) -> tuple[Counterexample, bool] | None:
         return None
     p, q = (laws.chances[laws.pairs[:, side]] for side in (0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Stable: answers with equal ratios keep their order, so that the same event is found everywhere.
         order = np.argsort(-np.where(p > 0, p / q, -1.0), axis=1, kind="stable")
+    # Each prefix of the order is a candidate event: by Neyman and Pearson the best one of its size.
     P, R = (np.minimum(np.cumsum(np.take_along_axis(side, order, axis=1), axis=1), 1.0) for side in (p, q))
     least, tail_p, tail_q = tails(P, R, claim.releases, claim.privacy.epsilon)
     excess = tail_p - math.exp(claim.privacy.epsilon) * tail_q
@@ -231,8 +241,10 @@ def worst_event(laws: Laws, claim: Claim) -> tuple[Counterexample, bool] | None:
     places = order[pair, : last + 1].tolist()
     if claim.releases == 1 and laws.fractions is not None:
         rows = laws.fractions[before], laws.fractions[after]
+        # An answer that never occurs on the data adds to the neighbour's side alone.
         places = [place for place in places if rows[0][place] > 0]
         on_data, on_neighbour = (sum((row[place] for place in places), Fraction()) for row in rows)
+        # Rounded up, against the refutation: a claim that holds with equality must not be refuted.
         slope = Fraction(exp_bounds(claim.privacy.epsilon)[1], 1 << EXPONENT_BITS)
         refutes = on_data > slope * on_neighbour + Fraction(claim.privacy.delta)
     else:

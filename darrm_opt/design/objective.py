@@ -114,11 +114,13 @@ class Objective:
             )
         for name, value in zip(kind.parameters, self.parameters, strict=False):
             real_number(value, name, "a number")
+        # As the prior takes them: equal objectives must have one text, since it is part of the content key.
         prior = kind.prior(*self.parameters)
         parameters = (
             prior.counts if isinstance(prior, Histogram) else tuple(getattr(prior, name) for name in kind.parameters)
         )
         object.__setattr__(self, "parameters", parameters)
+        # Every γ would have the same utility: an optimum that means nothing.
         if self.measure == "tv" and not prior.gap(len(parameters) - 1 if isinstance(prior, Histogram) else 1).any():
             raise InvalidInput(
                 "measure",

@@ -61,9 +61,11 @@ def solution_text(solution: Solution) -> str:
         certificate_text(solution.certificate),
         f"solved     {solution.method} with {solution.backend}: {size}, {statistics.seconds.get('total', 0.0):.2g} s",
     ]
+    # First, as it qualifies every line below it.
     if solution.status.value != "optimal":
         notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
     rule = f"With l of {K} votes for 1, keep the majority with probability γ(l), else toss a fair coin:"
+    # At a tie there is no majority to keep: the bit is a fair coin whatever γ is.
     right = ["a tie" if 2 * l == K else f"{(1 + gamma[l]) / 2:.6f}" for l in range(len(names))]
     table = columns(
         ["l", "γ(l)", "Pr[bit = majority]"],

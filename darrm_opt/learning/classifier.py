@@ -136,6 +136,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         random_state: Any = None,
         verbose: bool = True,
     ) -> None:
+        # Stored as given and checked in `fit`: scikit-learn's clone and set_params ask for that.
         self.estimator = estimator
         self.n_voters = n_voters
         self.overlap = overlap
@@ -240,9 +241,12 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInput("earned", self.earned, "a Privacy, or None")
         progress.state = doing = f"designing the release of {self.queries} predictions"
 
+        # A design may take a minute: who waits is told which mechanism was the last to be compared.
         def compared(name: str) -> None:
             progress.state = f"{doing} after {name}"
 
+        # A log that is there was charged for one mechanism: what it was made for releases, whatever a new search would
+        # find. It is for the total that is asked, which is that of the test where one is earned.
         path = None if self.release_log is None else Path(self.release_log)
         if (
             path is not None
@@ -339,12 +343,14 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
         if K % overlap:
             raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
+        # Sampled voters hold every record, unsplit: what is about parts or their training would be ignored.
         if self.sampling is not None:
             names = ("voter_privacy", "groups", "design", "earned")
             alone = {name: (getattr(self, name), None) for name in names} | {"overlap": (overlap, 1)}
             check_sampling(self.sampling, self.estimator, alone)
         X, y = validate_data(self, X, y)
         check_classification_targets(y)
+        # Taken from `y` they are assumed to be public: private data must not decide what can be released.
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
             raise InvalidInput("y", f"{len(classes)} class", "labels of at least two classes", "Or give classes.")
@@ -352,6 +358,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInput("y", "a label that is none of the classes", f"labels among {list(classes)}")
         if self.price and self.abstention in classes.tolist():
             raise InvalidInput("abstention", self.abstention, "what is none of the classes")
+        # K/overlap parts, each seen by `overlap` voters; n is public, so to refuse reveals nothing.
         if len(X) < K // overlap and self.sampling is None:
             raise InvalidInput(
                 "n_voters", K, f"at most {overlap * len(X)}", f"n_samples = {len(X)}: a part would be empty."

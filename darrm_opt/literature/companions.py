@@ -56,6 +56,7 @@ def bagging_tables() -> Reproduction:
     rows: list[tuple[Cell, ...]] = []
     for table, n, k, epsilon, delta in BAGGING:
         ours = bagging_guarantee(n, k)
+        # The printed texts, not numbers: they say to how many digits the paper rounded.
         agree = _rounds_to(ours.epsilon, epsilon) and _rounds_to(ours.delta, delta)
         rows.append((table, n, k, float(epsilon), ours.epsilon, float(delta), ours.delta, "yes" if agree else "no"))
     heads = (
@@ -85,6 +86,7 @@ def dpbag_labels() -> Reproduction:
         for epsilon, paper in zip((1, 3, 5), counts, strict=True):
             lam = 2 / chunks
             ours = overspending_label_count(epsilon, TRUE_DELTA, lam)
+            # Both δ: the counts follow from one of them, and the other is printed beside them.
             spent = moments_epsilon(paper, lam, TRUE_DELTA)
             stated = moments_epsilon(paper, lam, PRINTED_DELTA)
             strict, strictest = (saa_label_budget(epsilon, delta, lam) for delta in (TRUE_DELTA, PRINTED_DELTA))
@@ -118,6 +120,7 @@ def pate_column() -> Reproduction:
     mechanism = mechanism_class("gnmax").of(250, 10, 40.0, threshold=200.0, check_sigma=150.0)
     rows: list[tuple[Cell, ...]] = []
     for queries in (100, 300, 1000):
+        # Without a cap: every check may pass, since nothing is assumed of the votes.
         cost = mechanism.cost(queries, 1e-5)
         rows.append((queries, None, cost.epsilon, cost.account))
     return Reproduction(
@@ -184,6 +187,7 @@ def hwt_training() -> Reproduction:
     rows: list[tuple[Cell, ...]] = []
     settings = ((60_000, 128, 0.1, 1000, 1e-5), (60_000, 128, 0.05, 1000, 1e-5), (1000, 1, 1.0, 100, 1e-6))
     for records, batch, sigma, steps, delta in settings:
+        # Corrected at the same step δ and slack; its total δ is larger, and is stated beside its ε.
         made = hwt.sgld_printed(records, batch, 1.0, sigma, steps, delta, delta, acknowledge_unsound=True)
         run = sgld(records, batch, 1.0, sigma, steps, delta)
         rows.append(("7, SGLD", records, batch, sigma, steps, made.epsilon, made.delta, *_corrected(run, delta)))
@@ -268,11 +272,19 @@ def bagging_figures(*, data: str | None = None, quick: bool = False, seed: int =
     rows: list[tuple[Cell, ...]] = []
     for replacement in (True, False):
         for models in (1, 3) if quick else (1, 3, 9):
+            # The same number of drawn records for all of them: what is compared is one large subsample with several
+            # small ones.
             k = draws // models
             privacy = bagging_guarantee(n, k, models, replacement=replacement)
             right = [
                 _bagged_accuracy(
-                    shown, teacher("naive-bayes"), k, models, replacement, SeededRandomnessForTestsOnly(run)
+                    # Accuracy on public data, of which nothing is released: seeded, so that it can be repeated.
+                    shown,
+                    teacher("naive-bayes"),
+                    k,
+                    models,
+                    replacement,
+                    SeededRandomnessForTestsOnly(run),
                 )
                 for run in range(seed, seed + (2 if quick else 20))
             ]
@@ -332,12 +344,14 @@ def sign_sgd(*, data: str | None = None, quick: bool = False, seed: int = 0) -> 
     K, rounds, voter, m = 11, 10 if quick else 40, Privacy(0.5), 3
     problem = Problem.from_allowance(K=K, m=m, epsilon=voter.epsilon)
     plain, none = NoiseFunction(np.ones(K + 1)), NoiseFunction(np.zeros(K + 1))
+    # One γ for all rounds and weights: each sign is a release of its own, and the ε in the table is that of one.
     noises = {"γ_opt": solve(problem).noise, "γ_Sub": subsampling(K, m), "none": plain, "a fair coin": none}
     rows: list[tuple[Cell, ...]] = []
     for name, noise in noises.items():
         right = []
         for run in range(seed, seed + (2 if quick else 10)):
             shown, source = binary_data(data, 100, run), SeededRandomnessForTestsOnly(run)
+            # A test on public data: seeded coins, and no log that charges them.
             vote = PrivateVote(NoiseFunctionMechanism(noise), source=source)
             mean = shown.X.mean(axis=0)
             parts = np.array_split(np.random.default_rng(run).permutation(len(shown.y)), K)
@@ -345,10 +359,12 @@ def sign_sgd(*, data: str | None = None, quick: bool = False, seed: int = 0) -> 
             weights = np.zeros(shown.X.shape[1] + 1)
             for number in range(rounds):
                 gradients = [X.T @ (1 / (1 + np.exp(-X @ weights)) - y) for X, y in clients]
+                # Clients are ε-DP by flipping their own signs; the server's γ protects the majority once more.
                 sent = [randomised_signs(-gradient, voter.epsilon, source) for gradient in gradients]
                 weights += 0.3 / (1 + number / 10) * release_signs(vote, sent)
             predicted = np.c_[shown.pool - mean, np.ones(len(shown.pool))] @ weights > 0
             right.append(float((predicted == shown.truth).mean()))
+        # A plain majority of K voters costs ⌈K/2⌉ε (docs/proofs.md, "Closed forms of the baselines").
         epsilon = {"none": math.ceil(K / 2) * voter.epsilon, "a fair coin": 0.0}.get(name, problem.target.epsilon)
         rows.append((name, epsilon, float(np.mean(right)), float(np.std(right))))
     heads = (

@@ -442,12 +442,14 @@ def calibrated_check(
     """
 
     def checked_maximum(inverse: float) -> NoisyMaximum:
+        # Both σ and σ₁ = ratio·σ must be in the range of discrete noise: the tighter of the two limits holds.
         noisiest = NoisyMaximum.limits[1] * min(1.0, 1 / ratio)
         sigma = max(min(1 / inverse, noisiest), MIN_DISCRETE_SIGMA, MIN_DISCRETE_SIGMA / ratio)
         return NoisyMaximum(
             K,
             classes,
             sigma,
+            # Whether a check passes does not enter its cost: the caller chooses the threshold afterwards.
             threshold=0.0,
             check_sigma=max(ratio * sigma, MIN_DISCRETE_SIGMA),
             affected=affected,
@@ -463,6 +465,7 @@ def calibrated_check(
 
     most = min(1.0, ratio) / MIN_DISCRETE_SIGMA
     guess = min(most, total.epsilon / (5 * affected * math.sqrt(queries)))
+    # By an estimate first: each account of checks and labels takes much longer.
     guess, power = near_value(estimate, total.epsilon, most, guess=guess) or (guess, None)
     precision /= FINER if power else 1.0
     found = calibrate(make, total.epsilon, most, guess=guess, precision=precision, power=power)

@@ -160,6 +160,7 @@ def _optimal_of_count(question: Question, budget: Privacy, voters: Problem) -> O
         stop=question.stop,
     ).target
 
+    # ε and δ by one share: the split between the two is what `best_target` has searched for.
     def scaled(share: float) -> Privacy:
         return Privacy(min(share * shape.epsilon, MAX_TARGET_EPSILON), min(share * shape.delta, MAX_DELTA))
 
@@ -167,6 +168,7 @@ def _optimal_of_count(question: Question, budget: Privacy, voters: Problem) -> O
         noise = solve(Problem(voters.K, voters.voter, scaled(share), voters.affected), question.gamma_objective).noise
         return noise, cost(noise, question)[0]
 
+    # The target was made for so many affected voters; the average over the draw may be below or above the budget.
     best = calibrate(
         noise_and_cost, question.total.epsilon, MAX_SHARE, guess=1.0, precision=MIXTURE_PRECISION, stop=question.stop
     )
@@ -185,12 +187,14 @@ def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) ->
     name = "optimal_sequence"
     if question.queries == 1 and question.affected_distribution is None:
         return replace(optimal(question), name=name, why="One release is no sequence: it is that of optimal.")
+    # Its γ is calibrated by the exact recursion on bits, whose time grows with the number of queries.
     if question.quick:
         why = f"A γ of its own for more than {MAX_EXACT_QUERIES:,} queries takes too long: see optimal."
         return Option.unfit(name, question, why, "not computed")
     if question.total.delta == 0:
         why = "At a total δ of 0 the releases' ε add up, and the best split is an equal one: see optimal."
         return Option.unfit(name, question, why, "not computed")
+    # Before any work: with a draw, a calibration is many accounts of a minute each.
     if question.affected_distribution is not None:
         check_draw(question.released, question.queries, question.total, question.affected_distribution)
     design = design_sequence(
@@ -198,6 +202,8 @@ def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) ->
         question.queries,
         question.total,
         question.gamma_objective,
+        # The region of a γ that fits is one that may be filled: the answer is never worse than a seed
+        # (`sequence_design`).
         seeds=seeds,
         distribution=question.affected_distribution,
         fresh=question.fresh,
@@ -288,15 +294,18 @@ def _calibrated_for_fixed_votes(name: str, question: Question) -> Option:
             total,
             queries,
             affected=question.affected,
+            # The time of the account of bits grows with the number of queries.
             skip=("bits",) if question.quick else (),
         )
     except InvalidInput as err:
         if err.argument == "classes":
             return Option.unfit(name, question, f"It is for {err.accepted}.", "does not apply")
         return Option.unfit(name, question, NOTHING_FITS)
+    # By the same accounts as the calibration, so that what fitted there fits here.
     spent = account_cost(mechanism, queries, total.delta, skip=("bits",) if question.quick else ())
     why = f"{mechanism.words} {question.composing()}"
     parameters = {mechanism.parameter: mechanism.value}
+    # Between two classes the mechanism is a γ, with a target that `verify` proves and that a file can carry.
     if question.classes == 2:
         return _option(name, question, mechanism.gamma, spent.epsilon, spent.account, why, parameters, mechanism)
     return Option.fitting(

@@ -66,12 +66,15 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
         return
     problem, queries, total, law = question.problem, question.queries, question.total, question.vote_law
     made = [_of_target(make, release_target(total, queries), problem)]
+    # At a total δ of 0 nothing composes better than adding up ε, which the first target does already.
     if queries > 1 and total.delta > 0 and name != CONFIDENT:
         made.append(_composed_table(make, problem, queries))
     for mechanism, gap, parameters in made:
         cost, target = mechanism.cost(queries, total.delta), mechanism.problem.target
+        # The target only guided the search: what counts is the account of the table's own laws.
         if cost.epsilon > total.epsilon:
             continue
+        # A table of two classes without ⊥ is a γ: with a proved target the other doors can read it.
         is_gamma = question.classes == 2 and not mechanism.rule.abstention
         proved = provable_problem(mechanism.gamma, question) if is_gamma else None
         yield Option.fitting(

@@ -157,10 +157,13 @@ def compare(
         replacement=replacement,
         sampling=sampling,
     )
+    # Before any work, and not after a minute of it.
     check_draw(question.released, question.queries, question.total, question.affected_distribution)
+    # Complete: in a table the noise is to be seen beside a plain majority that fits.
     options = ranked(question, progress=progress, complete=True)
     goal, votes = question.gamma_objective, question.votes
     assert votes is not None  # noqa: S101 - for the type checker: two classes
+    # Under another prior than the objective's, utility and tv error would weigh different votes.
     own_prior = prior is None and isinstance(goal, Objective) and goal.measure == "tv"
     return Comparison(
         problem=problem,

@@ -79,6 +79,7 @@ def plan_groups(
     found = simplest_problem(groups, total, classes=classes, affected=affected, abstention=price > 0)
     alike: dict[str, Any] = {"classes": classes, "ties": ties, "price": price, "least_accuracy": least_accuracy}
     searched: dict[str, Any] = {"time_limit": time_limit, "progress": progress}
+    # Voters that are alike have better searches there, for γ and its releases; one question must have one answer.
     if not isinstance(found, GroupProblem) and len(set(weights or (1.0,))) == 1:
         voter = found.voter if isinstance(found, Problem) else None
         return plan(found.K, voter, queries, total, int(found.affected), prior, fresh=fresh, **alike, **searched)
@@ -88,12 +89,15 @@ def plan_groups(
     problem = GroupProblem(classes, groups, total, affected, abstention=price > 0)
     question = group_question(problem, goal, queries, fresh=fresh, least_accuracy=least_accuracy)
     question = replace(question, stop=deadline(time_limit))
+    # Nothing is more accurate than the plurality itself: where it fits, no noise is worth a search.
     plain = plain_option(question, problem)
     if plain is not None:
         options = [plain]
     elif question.queries == 1 or question.fresh:
         options = _tables(question, problem, goal, time_limit)
     else:
+        # Answers of one training are not independent given the data, so their ε must not be composed (docs/proofs.md,
+        # "Voters that were trained once").
         fixed = plan(problem.K, None, queries, total, problem.affected, goal.prior, **alike, **searched)
         why = "The voters were trained once: their votes are taken as fixed, whatever their own privacy. "
         return replace(fixed, advice=why + fixed.advice)

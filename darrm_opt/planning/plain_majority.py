@@ -89,6 +89,7 @@ def _from_draw(question: Question) -> Option | None:
 def _from_models(question: Question) -> Option:
     """Return the majority of models trained once: post-processing."""
     r, K, total = question.affected, question.K, question.total
+    # What is computed from the models is post-processing of the r that a record reaches, for any number of queries.
     models = compose_models({question.voter: r}, total.delta)
     subset = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
     if models.epsilon <= total.epsilon:
@@ -104,6 +105,7 @@ def _from_models(question: Question) -> Option:
         why = (
             f"The models' own Δ, of {r} of them together, is more than the δ of the total: nothing is proved at that δ."
         )
+    # One release has no earlier one, so its voters count as fresh: then their vote may cost less than their models.
     if question.queries > 1:
         return Option.unfit("majority", question, why)
     single = _from_fresh_answers(question)

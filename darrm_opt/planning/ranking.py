@@ -140,6 +140,7 @@ def plan(
     )
     options = ranked(question, mechanisms, progress)
     warnings = _warnings(question) + time_limit_warning(question, time_limit)
+    # A suggestion is a search of its own: made only where nothing useful fits.
     return concluded(question, options, _advice, warnings, lambda: suggestions(question, options))
 
 
@@ -377,6 +378,7 @@ def _warnings(question: Question) -> tuple[str, ...]:
             f"total_delta = {total.delta:g} is below Delta = {voter.delta:g}: all answers together must fail less "
             "often than a single voter. Were the two swapped?"
         )
+    # Of a single release both claims give the same account.
     if question.private and question.fresh and question.queries > 1:
         warnings.append(FRESH)
     if question.ensemble is not None:
@@ -384,6 +386,7 @@ def _warnings(question: Question) -> tuple[str, ...]:
             "The total supposes that every query has a fresh and secret sample of its own, drawn by EnsembleSampler, "
             "which a ReleaseLog checks."
         )
+    # Said, because another door may show a smaller ε for the same releases.
     if question.quick and question.law is None:
         warnings.append(
             f"For more than {MAX_EXACT_QUERIES} queries every total is proved by accounts that take as long for any "

@@ -108,11 +108,15 @@ class RenyiTables:
         limit, (left, right) = math.expm1((order - 1) * divergence), self._sides
         program = PluralityProgram(self._problem.histograms, self._weights)
         outputs = self._problem.classes + self._problem.abstention
+        # The uniform table loses nothing, so it is inside every limit: each line from it leaves the set once, F being
+        # convex.
         inside = np.full(self._size, 1 / outputs)
         found, utility = inside, float(self._weights @ inside)
         for _ in range(MAX_ROUNDS):
             _, outside, _, _ = program.solve(math.inf)
+            # A chance of 0 on one side alone would make F infinite, and a tangent there means nothing.
             outside = (1 - UNIFORM) * np.maximum(outside, 0.0) + UNIFORM / outputs
+            # The program has fewer constraints: its optimum is an upper bound, nearly, and `found` is inside.
             if self._weights @ outside - utility <= GAP or stop():
                 break
             ends = [(side @ table).reshape(-1, outputs) for table in (inside, outside) for side in (left, right)]
@@ -121,13 +125,16 @@ class RenyiTables:
                 return outside
             p, q, p_out, q_out = (end[violated] for end in ends)
             share = _crossing(p, q, p_out - p, q_out - q, order, limit)
+            # Short of the first crossing, by more than the bisection errs: every table that is kept is inside.
             least = float(share.min()) * (1 - 1e-9)
             table = inside + least * (outside - inside)
             if self._weights @ table > utility:
                 found, utility = table, float(self._weights @ table)
+            # The constraints that are met first cut off most; more at once would slow each program down.
             new = np.argsort(share)[:CUTS]
             p, q = (a[new] + share[new, None] * (b[new] - a[new]) for a, b in ((p, p_out), (q, q_out)))
             self._cut(program, violated[new], p, q, order, limit)
+            # Halfway to the boundary: from there lines leave nearer to the optimum, and stay well inside at the start.
             inside = (inside + table) / 2
         return found
 

@@ -94,6 +94,8 @@ class SequenceProgram:
         constraints = [
             PrivacyConstraint.of(Problem(problem.K, problem.voter, line, problem.affected)) for line in lines
         ]
+        # At the start the multisets stand for every line, since what binds for one binds for its neighbours; those that
+        # are found stand for the line that they break.
         program = MasterProgram(self._constraint, self._goal.goal, "free", "highs")
         for constraint in constraints:
             program.add_rows(constraint, self._multisets)
@@ -104,13 +106,18 @@ class SequenceProgram:
                 break
             noise, scale, is_violated = answer, 1.0, False
             for constraint in constraints:
+                # Looser than a proof needs: this region guides a search, and what comes out is calibrated by its
+                # account.
                 above = constraint.limit + 100 * CUT_TOLERANCE
                 worst = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
                 if worst.value > constraint.limit:
+                    # φ is linear in γ: the share that keeps the worst multiset found within its line (docs/proofs.md,
+                    # "Scaling").
                     scale = min(scale, max(0.0, constraint.limit / worst.value))
                 if len(worst.cuts):
                     is_violated = True
                     program.add_rows(constraint, worst.cuts)
+                    # For the regions that follow, which differ little from this one.
                     self._multisets = np.unique(np.concatenate([self._multisets, worst.cuts]), axis=0)
             if not is_violated or stop():
                 break

@@ -190,6 +190,7 @@ class ReleaseLog:
         mechanism = mechanism_of(mechanism, fresh=fresh)
         if sampling is not None and not isinstance(sampling, Sampling):
             raise InvalidInput("sampling", sampling, "a Sampling, or None")
+        # The test states what is released, and within what: a second statement could only contradict it.
         if proposal is not None:
             for name, value in (("budget", budget), ("queries", queries), ("sampling", sampling)):
                 if value is not None:
@@ -199,6 +200,7 @@ class ReleaseLog:
             quota = Quota(proposal.batch.queries, EARNED_ACCOUNT)
         else:
             quota = _quota(mechanism, budget, queries, sampling)
+        # Before the file: a log that allows too little would stay, and be opened by the next run.
         if whole_number(first, "first", _COUNT, least=0) > quota.queries:
             raise BudgetSpent(_in_words(budget, quota.queries), quota.queries, 0, first)
         header = {
@@ -211,15 +213,19 @@ class ReleaseLog:
             "limit": quota.queries,
         }
         if sampling is not None:
+            # A format of its own, so that a version that knows no samples refuses the file: it would release without
+            # them.
             header |= {"format": SAMPLED_FORMAT, "sampling": sampling.record()}
         if proposal is not None:
             header |= {"format": EARNED_FORMAT, "proposal": proposal.record()}
         try:
+            # Exclusive: of two processes that begin at once one makes the file and the other is told.
             create(path, header)
         except FileExistsError as err:
             raise InvalidInput("release_log", str(path), "a file that does not exist yet", "Open it instead.") from err
         except OSError as err:
             raise BudgetUnreadable(f"the release log {path} cannot be written: {err.strerror}") from err
+        # Read back: what releases is what the file says, as after a restart.
         return cls(path)
 
     @classmethod
@@ -458,7 +464,7 @@ class ReleaseLog:
     ) -> None:
         if any(sample.is_charged for sample in samples) or len(set(map(id, samples))) < len(samples):
             raise SampleUsed("it was charged before")
-        charged = self._taken([(sample, 0) for sample in samples], 0, file)
+        charged = self._take_samples([(sample, 0) for sample in samples], 0, file)
         record: Record = {"count": 0, "charged": charged, "labels": 0}
         if charged:  # else the round that they are part of was
             file.append(record if release_id is None else record | {"drawn": release_id})
@@ -474,6 +480,7 @@ class ReleaseLog:
         file: LockedJournal[_Releases],
     ) -> Labels:
         stored = None if release_id is None else self._answers(file, release_id)
+        # Before anything is checked or charged: to ask again is free, also when nothing is left.
         if stored is not None:
             if len(stored) != count:
                 raise ReleaseIdTaken(
@@ -483,25 +490,30 @@ class ReleaseLog:
             return stored
         self._check_batch(file, count)
         served = self._check_samples(samples, count)
+        # A process may end after it saw a sample and before its line: asked again, it would see another one, uncharged.
         if release_id is not None and not all(sample.is_charged for sample, _ in served):
             accepted = "that of EnsembleSampler.draw_for with this log, charged before it was seen"
             raise InvalidInput("sample", "one that is not charged", accepted, "Else an id could have several.")
-        charged = self._taken(served, count, file)
+        charged = self._take_samples(served, count, file)
         answers = draw(file.state.labels)
+        # Charge and answers in one line, on disk before either is returned: a process that is killed has shown nothing.
         file.append(self._line(count, charged, answers, release_id))
         for sample, _ in served:
+            # Only now: a line that could not be written leaves the sample charged in full at its next use.
             sample.pay()
         if answers is None:
             raise self._withheld()
         return answers
 
-    def _taken(self, served: Sequence[tuple[Sample, int]], count: int, file: LockedJournal[_Releases]) -> int:
+    def _take_samples(self, served: Sequence[tuple[Sample, int]], count: int, file: LockedJournal[_Releases]) -> int:
         """Use samples for so many labels each, and return what they, or ``count`` answers without any, are charged."""
         owner = os.path.realpath(self.path)
+        # By what is charged together: the samples of a round are one charge.
         charges = {sample.charged_with: sample.charge(labels, owner) for sample, labels in served}
         charged = count if self._sampling is None else sum(charges.values())
         if charged > self.limit - file.state.spent:
             raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
+        # Used up before anything is drawn: if the release fails, what it saw must serve no other one.
         for sample, labels in served:
             sample.take(labels, owner)
         return charged

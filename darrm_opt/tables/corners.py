@@ -40,6 +40,9 @@ MAX_CORNERS = 400_000_000
 MAX_LAW_BYTES = 800 * 2**20
 """Most memory for the laws of the groups' counts."""
 
+MAX_COUNT_STEPS = 2000 * 2000
+"""Most voters times affected ones with which corners are counted exactly before a problem is refused."""
+
 BLOCK_NUMBERS = 250_000
 """Losses that are computed at once: 2 MB, what a processor's cache holds."""
 
@@ -458,8 +461,10 @@ def check_reach(problem: GroupProblem) -> int:
     full = [voter_maps(voter, problem.classes) for voter in problem.strictest[0]]
     bound = [math.comb(group.K + len(side.maps) - 1, group.K) for group, side in zip(problem.groups, full, strict=True)]
     lead, orders = _reduced_group(problem), math.factorial(problem.classes)
-    several = [problem.groups[g].K for g in range(len(bound))]
-    if max(several) > 2000 and max(bound) > MAX_CORNERS:
+    # To count exactly takes K·affected steps a map. Where these are more than for 2,000 voters that all move, there are
+    # more than `MAX_CORNERS` corners of any table that is within reach, and a bound is reason enough.
+    steps = max(group.K * min(group.K, problem.affected) for group in problem.groups)
+    if steps > MAX_COUNT_STEPS and max(bound) > MAX_CORNERS:
         corners, sizes = math.prod(bound) // orders, [n // (orders if g == lead else 1) for g, n in enumerate(bound)]
     else:
         alone = [

@@ -94,6 +94,7 @@ def solution_json(solution: GroupSolution) -> dict[str, Any]:
         "status": solution.status.value,
         "table": [
             {"counts": cells.counts[place].tolist(), "probabilities": chances[place].tolist()}
+            # One count of each orbit: a table treats the classes alike, so the others follow by renaming.
             for place in cells.first.tolist()
         ],
         "certificate": solution_record(solution)["certificate"],
@@ -165,8 +166,10 @@ def read_groups(record: Any) -> GroupSolution:
             real_number(record["upper_bound"], "upper_bound", "a finite number"),
             Status(record["status"]),
             certificate,
+            # A record does not keep the effort of its solve.
             GroupStatistics(certificate.corners, 0, 0, 0, 0.0),
         )
+    # Whatever is wrong with data from elsewhere is one error, which a store takes for a miss.
     except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
         raise ReproofFailed("record", f"its record cannot be read: {err}") from err
 

@@ -185,6 +185,7 @@ def as_group_objective(
     if isinstance(text, GroupObjective | GroupTruth | GroupWorth):
         return text
     weigh = None if weights is None else tuple(weights)
+    # Equal weights are none, whatever they are: one question has one key.
     if weigh is not None and len(set(weigh)) == 1 and 0 < weigh[0] < math.inf:
         weigh = None
     if not isinstance(text, str):
@@ -196,6 +197,7 @@ def as_group_objective(
             numbers = tuple(float(part) for part in inside.split(","))
         except ValueError as err:
             raise InvalidInput("objective", text, accepted) from err
+        # A truth is Bayes' rule for the voters' accuracies: weights of votes or a rule for ties would contradict it.
         if name == "truth":
             for argument, value, default in (("ties", ties, "excluded"), ("weights", weigh, None)):
                 if value != default:
@@ -204,6 +206,8 @@ def as_group_objective(
         if len(numbers) != 2:
             raise InvalidInput("objective", text, accepted)
         a, b = numbers
+        # The name that the two-class objective has, so that a question can be asked of γ and of groups in the same
+        # words.
         return GroupObjective(Dirichlet(a) if a == b else FavouredBeta(a, b), ties, price, weigh)
     return GroupObjective(parse_prior(text), ties, price, weigh)
 

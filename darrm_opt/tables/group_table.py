@@ -173,6 +173,7 @@ def exact_chances(
             law = {(0,) * problem.classes: Fraction(1)}
             for place in chosen:
                 chances = getattr(corners, side)[place]
+                # Convolved voter by voter, without symmetry and without doubles: the refutation must stand on its own.
                 grown: dict[tuple[int, ...], Fraction] = {}
                 for votes, mass in law.items():
                     for c, chance in enumerate(chances):
@@ -180,6 +181,7 @@ def exact_chances(
                             key = (*votes[:c], votes[c] + 1, *votes[c + 1 :])
                             grown[key] = grown.get(key, Fraction(0)) + mass * chance
                 law = grown
+            # In the order of the table's counts, as the product of the groups below is.
             ways = compositions(len(chosen), problem.classes).tolist()
             laws.append([law.get(tuple(way), Fraction(0)) for way in ways])
         joint = [Fraction(1)]
@@ -188,6 +190,7 @@ def exact_chances(
         cells = table.cells.cell[:, list(released)].tolist()
         exact = table.exact
         answers.append(
+            # Of outputs in S; counts that never occur at this corner are not looked up.
             sum(
                 (mass * sum(exact[cell] for cell in row) for mass, row in zip(joint, cells, strict=True) if mass),
                 Fraction(0),

@@ -153,8 +153,11 @@ class PluralityProgram:
         Nothing that is proved rests on what the solver says.
         """
         highs = self._highs
+        # HiGHS counts the time of all runs of a model together.
         limit = highspy.kHighsInf if seconds == math.inf else highs.getRunTime() + max(seconds, 0.0)
         optimal = False
+        # Warm and tight first. Where rounding defeats that: looser from scratch, then the primal simplex. A looser x is
+        # repaired, and its bound is proved by any multipliers.
         for tolerance, strategy, afresh in ((TOLERANCE, 1, False), (1e-8, 1, True), (1e-8, 4, True)):
             for name, value in (
                 ("time_limit", limit),
@@ -172,7 +175,10 @@ class PluralityProgram:
                 break
         solution = highs.getSolution()
         x = np.asarray(solution.col_value, dtype=np.float64)
+        # Rows were scaled by `ROW_SCALE`, so multipliers are by its inverse. Those of the partitions' sums are not
+        # needed: the bound takes a maximum over each partition.
         multipliers = np.asarray(solution.row_dual, dtype=np.float64)[self._partition_count :] * ROW_SCALE
+        # After a failure HiGHS may have no solution at all.
         if x.size != self._cell_count:
             x = np.zeros(self._cell_count)
         return optimal, x, multipliers, max(0, int(highs.getInfo().simplex_iteration_count))

@@ -170,8 +170,10 @@ def read_table(record: Any) -> PluralitySolution:
             real_number(record["upper_bound"], "upper_bound", "a finite number"),
             Status(record["status"]),
             certificate,
+            # A record does not keep the effort of its solve.
             PluralityStatistics(len(problem.histograms.partitions), 0, 0, 0, 0.0),
         )
+    # Whatever is wrong with data from elsewhere is one error, which a store takes for a miss.
     except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
         raise ReproofFailed("record", f"its record cannot be read: {err}") from err
 

@@ -126,11 +126,14 @@ class UnpublishedLoss:
         noise, b = LatticeNoise(self.check_sigma, 0.0), self.order - 1
         least = math.ceil(self.threshold)
         bound = VoteReleases("check", self.check_sigma, 1, "discrete").divergence()
+        # What a check costs for any votes: the bound of a query where the one by its votes is no better, or overflows.
         most = float(bound.renyi(np.array([self.order]))[0])
         losses = np.empty(len(labels))
         for place, (largest, label) in enumerate(zip(self.counts[:, 0], labels, strict=True)):
+            # The votes that k voters may have moved to: docs/proofs.md takes the largest over all of them.
             tops = np.arange(max(largest - moved, 0), min(largest + moved, self.voters) + 1)
             joint = 0.0
+            # A neighbour's largest count is at most one vote away, in either direction.
             for step in (-1, 0, 1):
                 thresholds = (least - tops, least - tops - step)
                 passes, fails = ([law(at) for at in thresholds] for law in (noise.at_least, noise.below))
@@ -139,7 +142,9 @@ class UnpublishedLoss:
                         np.where(p > 0, np.exp(self.order * np.log(p) - b * np.log(q)), 0.0) * (1 + 3 * MASS_ERROR)
                         for p, q in (passes, fails)
                     ]
+                    # A label is drawn only after a pass: its divergence multiplies the power of that answer alone.
                     joint = max(joint, float(np.max(powers[0] * math.exp(b * label) + powers[1])))
+            # A chance that errs by a share errs λ times as much in its power: charged to the logarithm.
             local = math.log(joint) / b * (1 + 32 * ULP) + 4 * self.order * MASS_ERROR / b if joint > 0 else 0.0
             losses[place] = min(local, most + label) if math.isfinite(local) else most + label
         return np.maximum(losses, 0.0)

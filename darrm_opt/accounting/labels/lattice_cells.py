@@ -94,6 +94,9 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
     orders = scaled_orders(mu)
     first = math.ceil(MIN_MEAN * sigma)
     if sigma <= MAX_LISTED_SIGMA:
+        # Outside the triangle (docs/proofs.md, "What labels cost"): with one class rare, a bit of one noisy count; with
+        # the others rare, a bit of a difference, whose noise is on the even or the odd numbers: in steps of 2, scale
+        # σ/√2, offset 0 or ½.
         single = lattice_bit_values(sigma, 0.0, 1, orders)
         pair = np.max([lattice_bit_values(sigma / math.sqrt(2), offset, 1, orders) for offset in (0.0, 0.5)], axis=0)
         tails = [censored_lattice(sigma, 0.0, -first, shift, orders) for shift in (1, -1)]
@@ -103,7 +106,9 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
         tails = [_coarse_censored(sigma, -first, shift, orders) for shift in (1, -1)]
         inside = largest_in_boxes(sigma, orders, COARSE_TOLERANCE, coarse_cells(sigma))
     tail = np.maximum(*tails)
+    # (i): 1 + a(a − 1)H_a multiplies for what is independent; up to a = 1 the product term only lowers the sum.
     growth = np.where(orders > 1, 1 + np.abs(orders * (orders - 1)) * tail, 1.0)
+    # (ii): another class wins with chance e^(−S²/4) at most, and then the counts themselves are charged.
     third_rare = pair + math.exp(-(MAX_SUM**2) / 4) * gaussian_divergence(mu, orders)
     values = np.maximum(inside, np.maximum(growth * single + tail, third_rare))
     method = "three cells on the lattice: " + ("enumerated" if sigma <= MAX_LISTED_SIGMA else "boxes in real means")
@@ -320,6 +325,7 @@ def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
     Masses on the whole numbers are those of N(0, scale²)'s density: their sum is not exactly 1.
     """
     (x, at_x), (y, at_y) = (np.unique(means, return_inverse=True) for means in (i, j))
+    # Many means share a coordinate: cumulative sums are made once for each of them, and every pair is a product.
     end = math.ceil(COARSE_END * scale)
     k = np.arange(math.floor(min(x[0], y[0])) - end, math.ceil(max(x[-1], y[-1])) + end + 1)
     zero = -int(k[0])
@@ -328,6 +334,7 @@ def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
 
     def wins(mine: int, other: int) -> tuple[Array, Array, Array]:
         """Return Pr[u ≥ 0 and u ≥ v], Pr[u ≥ 0 and u ≥ v + 1] and Pr[u ≥ 1 and u ≥ v + 1]."""
+        # Two cumulative products differ in one row: u = 0, which is added, and not subtracted, lest digits cancel.
         far = at[mine][:, zero + 1 :] @ up_to[other][:, zero:-1].T
         ahead = far + np.outer(at[mine][:, zero], up_to[other][:, zero - 1])
         return at[mine][:, zero:] @ up_to[other][:, zero:].T, ahead, far
@@ -339,6 +346,7 @@ def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
     (a_below, a_up_to), (b_below, b_up_to) = (
         [sums[places, zero - 1], sums[places, zero]] for sums, places in zip(up_to, (at_x, at_y), strict=True)
     )
+    # The order of `tie_laws`, to which the bounds on boxes refer.
     cells = (
         (tied_a, ahead_b, a_below * b_below),
         (ahead_a, tied_b, a_below * b_below),

@@ -71,7 +71,10 @@ class BallConstraint:
     def skeletons(self, coefficients: list[Any], nx: int, ny: int) -> Iterator[tuple[tuple[int, ...], Any]]:
         """Yield every multiset with nx at (x, y) and ny at (y, x), and an upper bound of φ there."""
         n = len(coefficients) - 1
+        # For Δ = 0 the four corners near the ends coincide with (0, 0) and (1, 1).
         moving = min(n, self.affected - nx - ny) if self.Delta > 0 else 0
+        # Blossoms by the number of voters at Δ and at 1 − Δ: φ looks up two of them (docs/proofs.md, "Complete search
+        # for Δ > 0").
         table = {}
         by_zero = coefficients
         for near_zero in range(moving + 1):
@@ -83,9 +86,11 @@ class BallConstraint:
         for n1 in range(n + 1):
             n0 = n - n1
             for down, up_to_one in product(range(min(n0, moving) + 1), range(min(n1, moving) + 1)):
+                # One budget of affected voters for both ends: without it φ would be the maximum over other neighbours.
                 remaining = moving - down - up_to_one
                 if remaining < 0:
                     continue
+                # What p sees of one side of a voter is decided by `down` and `up_to_one` alone; p′ by the other two.
                 on_data = self.q * table[down, up_to_one][n1 - up_to_one]
                 for up in range(min(n0 - down, remaining) + 1):
                     for down_from_one in range(min(n1 - up_to_one, remaining - up) + 1):

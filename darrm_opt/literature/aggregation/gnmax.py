@@ -91,9 +91,11 @@ def gnmax_sigma(
         return Q * r * r * order / epsilon_left if epsilon_left > 0 else math.inf
 
     if search == "continuous":
+        # The positive root of εu² − 2cu − c, see Source.
         best_order = 1 + (c + math.sqrt(c * c + epsilon * c)) / epsilon
     elif search == "grid":
         least_order = 1 + c / epsilon
+        # The grid starts half a step above λ_min, where no ε is left and σ is infinite.
         steps = math.floor((GRID_END - least_order) / GRID_STEP)
         if steps < 1:
             raise InvalidInput(
@@ -105,6 +107,7 @@ def gnmax_sigma(
         best_order = min((least_order + GRID_STEP * i for i in range(1, steps + 1)), key=variance)
     else:
         raise InvalidInput("search", search, "'continuous' or 'grid'")
+    # The formula is a bound at every λ: the guard is for its own rounding, not for that of the minimiser.
     sigma = math.sqrt(variance(best_order)) * GUARD
     if not math.isfinite(sigma):
         accepted = "a number of nats that is neither so small that σ is infinite nor so large that λ − 1 rounds to 0"
@@ -219,6 +222,7 @@ def _label_cost(plan: GnmaxPlan) -> Callable[[int], tuple[float, str]]:
     """Return the function from a number of labels at the plan's noise to (ε, basis), by its accountant."""
     teachers = plan.n_chunks * plan.n_partitions
     bit_costs = None
+    # Below that chance a logarithm of it means nothing, and the counts are charged instead.
     if (
         plan.accountant in ("best", "two_class", "bits")
         and plan.n_classes == 2
@@ -229,6 +233,7 @@ def _label_cost(plan: GnmaxPlan) -> Callable[[int], tuple[float, str]]:
 
     def cost(T: int) -> tuple[float, str]:
         options = bit_costs(T) if bit_costs else []
+        # By the tighter conversion to (ε, δ), which the papers' closed form, below, does not have.
         if plan.accountant == "best" and T > 0:
             divergences = T * gaussian_rdp(plan.sigma, ORDERS, math.sqrt(2) * plan.n_partitions) * GUARD
             options.append((rdp_epsilon(divergences, plan.delta)[0], "GNMax, RDP of noisy counts, tight conversion"))
@@ -237,6 +242,7 @@ def _label_cost(plan: GnmaxPlan) -> Callable[[int], tuple[float, str]]:
                 plan.sigma, plan.delta, queries=T, affected=plan.n_partitions, n_classes=plan.n_classes
             )
             options.append((counts_epsilon, "GNMax, PLD of noisy counts"))
+        # Last, for every accountant that has proved nothing so far: the counts bound whatever is computed from them.
         elif plan.accountant in ("best", "rdp") or not options:
             counts_epsilon = gnmax_epsilon(plan.sigma, plan.delta, queries=T, affected=plan.n_partitions)
             options.append((counts_epsilon, "GNMax, RDP of noisy counts"))

@@ -64,6 +64,7 @@ def cost_table(number: int, *, quick: bool = False) -> Reproduction:
     rows = list[tuple[Cell, ...]]()
     for dataset in ("mnist",) if quick else paper.VOTERS:
         problem = paper.problem(m, dataset)
+        # One design a data set: (mε, δ) of one release does not depend on how many there are.
         private, ours, noisy = solve(problem).noise, solve(fixed(problem)).noise, gnmax(problem)
         queries = paper.QUERIES[:1] if quick else paper.QUERIES
         rows += [_costs(f"Table {number}", dataset, problem, Q, (private, ours, noisy)) for Q in queries]
@@ -115,11 +116,13 @@ def table_3(*, quick: bool = False) -> Reproduction:
     rows = []
     for row in accounts("Table 3")[: 3 if quick else None]:
         inputs, majority = row.inputs, row.quantity.startswith(("tau", "lambda"))
+        # τ and λ are those of the plain majority of all K voters, m and δ those of the M that are drawn.
         count = inputs["K"] if majority else inputs["M"]
         total = kov_composition(inputs["epsilon"], inputs["Delta"], count, inputs["delta_prime"])
         if row.quantity.startswith(("delta", "lambda")):
             value = total.delta
         else:
+            # m and τ are printed as multiples of ε.
             value = total.epsilon / (1 if row.quantity == "m * epsilon" else inputs["epsilon"])
         rows.append((count, row.quantity, row.value, value, _agrees(value, row.value, row.decimals)))
     return Reproduction(
@@ -168,7 +171,9 @@ def _noise(name: str, title: str, *, quick: bool) -> Reproduction:
     pairs = list(zip(TARGETS.items(), GNMAX_ORDERS.items(), strict=True))
     for (dataset, target), (sigma, order) in pairs[: 1 if quick else None]:
         grid, free = (gnmax_sigma(target.epsilon, target.delta, search=search) for search in ("grid", "continuous"))
+        # The printed λ is not the minimiser: the σ that it would need shows by how much.
         at_printed_order = float(np.sqrt(variance(np.array([order]), target))[0])
+        # What leaves is one bit and not two counts: the least σ for the same (mε, δ).
         tight = GnmaxPlan.for_target(target, n_chunks=K, n_labels=1, accountant="bits").sigma
         rows.append((dataset, sigma, grid.sigma, order, grid.order, free.order, at_printed_order, tight))
         curves.append((dataset, ORDERS, variance(ORDERS, target), order))

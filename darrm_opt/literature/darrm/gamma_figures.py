@@ -84,6 +84,8 @@ def _pure(name: str, K: int, ms: Sequence[int]) -> Reproduction:
     panels = [
         _panel(
             f"m = {m}",
+            # Pure voters and target: γ_DSub is proved private for these, whatever ε is (docs/proofs.md, "Closed
+            # forms").
             problem := Problem.from_allowance(K=K, m=m, epsilon=0.1),
             {
                 "double_subsampling": double_subsampling(K, m),
@@ -114,6 +116,7 @@ def _reproduction(name: str, title: str, panels: list[Panel], *notes: str) -> Re
             *(("panel", ""), ("γ", ""), ("utility", ".6f"), ("mean tv error", ".6f"), ("worst tv error", ".6f")),
             *(("mean disagreement", ".6f"), ("proved private", "")),
         ),
+        # γ_opt is the last curve, drawn above the others, and the first row.
         tuple(_row(panel, curve) for panel in panels for curve in reversed(panel.curves)),
     )
     values = Table(
@@ -125,6 +128,7 @@ def _reproduction(name: str, title: str, panels: list[Panel], *notes: str) -> Re
             for curve, noise in panel.curves.items()
             for l in range(panel.problem.K + 1)
         ),
+        # For the files beside the picture: hundreds of numbers are no table to read.
         shown=False,
     )
     return Reproduction(
@@ -134,6 +138,7 @@ def _reproduction(name: str, title: str, panels: list[Panel], *notes: str) -> Re
         (summary, values),
         ("The paper shows these as curves; it prints no numbers to stand beside ours.", *notes),
         {"panels": [_settings(panel) for panel in panels]},
+        # Drawn on demand: matplotlib is an extra.
         lambda: shapes_figure(title, [(panel.label, panel.curves) for panel in panels]),
     )
 
@@ -190,10 +195,12 @@ Errors = tuple[float, float]
 
 def figure_9(*, quick: bool = False, seed: int = 0) -> Reproduction:
     """Return Figure 9: K = 11, m = 3 and 5, Δ = δ = 0, each γ under voters that are drawn otherwise."""
+    # The same draws for every γ and both m: differences between them are then not by chance.
     worlds = _worlds(DRAWS // 100 if quick else DRAWS, seed)
     rows, pictures = [], []
     for m in (3,) if quick else (3, 5):
         problem = Problem.from_allowance(K=K, m=m, epsilon=0.1)
+        # Each γ is made for one belief about the voters and measured under all of them.
         curves = {belief: solve(problem, make()).noise for belief, make in BELIEFS.items()}
         errors: dict[str, dict[str, dict[str, float]]] = {measure: {} for measure in MEASURES}
         for world, measure_both in worlds.items():

@@ -65,10 +65,12 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
     m = paper.ACCURACY_TABLES[number]
     draws, queries = (2, paper.QUERIES[:1]) if quick else (paper.DRAWS, paper.QUERIES)
     rows, equal_rows = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
+    # Trained once, for the most queries: fewer are the first of them.
     lessons = load_teacher_votes(data, draws, queries[-1], seed)
     for lesson in lessons:
         for Q in queries:
             rows += [_row(lesson, m, Q, method) for method in labelling_methods(lesson, m)]
+            # At (mε, δ) a release the methods' totals differ: only at equal totals is accuracy comparable.
             equal_rows += _equal_total_rows(lesson, m, Q)
     accuracy_heads = (("mean", ".3f"), ("std", ".3f"), ("expected", ".3f"))
     heads = (("data", ""), ("Q", "d"), ("noise", ""), ("teachers", ""))

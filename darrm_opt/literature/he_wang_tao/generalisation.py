@@ -159,7 +159,9 @@ def high_probability(
     if constant not in ("nine", "rederived"):
         raise InvalidInput("constant", constant, "'nine' or 'rederived'")
     delta = positive_delta(privacy.delta)
+    # Sound: what is (ε, δ)-DP is so for every larger ε, and the theorem asks for the least one that N allows.
     epsilon = max(privacy.epsilon, epsilon_floor(samples, delta))
+    # Said, not refused: a caller who sweeps over ε gets a row that promises nothing.
     if epsilon >= MAX_USEFUL:
         samples_needed = least_samples(Privacy(epsilon, delta)) if math.isfinite(epsilon) else 1
         reason = (
@@ -172,6 +174,7 @@ def high_probability(
     if failure >= 1:
         reason = f"the failure probability {failure:.6g} is at least 1: delta is too large for epsilon"
         return HighProbability(1.0, 1.0, epsilon, samples_needed, vacuous=True, reason=reason)
+    # The smaller threshold was derived for δ ≤ ε only.
     limit = threshold(epsilon) if constant == "nine" or delta > epsilon else rederived_threshold(pair)
     return HighProbability(limit, failure, epsilon, samples_needed, vacuous=False, reason="")
 

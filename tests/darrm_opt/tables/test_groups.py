@@ -16,7 +16,7 @@ from support.refusals import refused
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
 from darrm_opt.design.solution import Status
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.corners import Corners, corner_count, voter_maps
+from darrm_opt.tables.corners import Corners, check_reach, corner_count, voter_maps
 from darrm_opt.tables.group_record import solution_json, solution_record
 from darrm_opt.tables.group_solver import (
     GroupObjective,
@@ -277,6 +277,13 @@ def test_multisets_up_to_relabelling_are_as_many_as_are_counted() -> None:
     for classes, K, Delta in ((5, 2, 1e-3), (5, 3, 0.0), (3, 4, 1e-3)):
         problem = GroupProblem(classes, [group_of(K, 0.5, Delta)], TARGET)
         assert len(Corners(problem, *problem.strictest)) == corner_count(problem)
+
+
+def test_many_voters_of_whom_a_record_moves_few_are_counted_as_they_are() -> None:
+    probabilities = [
+        check_reach(GroupProblem(2, [group_of(K, 1.0)], Privacy(1.0, 1e-5), affected=1)) for K in (1999, 2001)
+    ]
+    assert probabilities == [(3 * K + 1) // 2 * (K + 1) for K in (1999, 2001)]
 
 
 def test_a_price_that_leaves_nothing_for_right_answers_is_refused() -> None:

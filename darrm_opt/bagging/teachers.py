@@ -148,26 +148,6 @@ Neighbours = Literal["replace", "add_remove"]
 """Neighbouring data: one record's content replaced, or one record added or removed."""
 
 
-class TeacherLayout(Protocol):
-    """What a plan says of the teachers that it counts on."""
-
-    @property
-    def n_chunks(self) -> int:
-        """Chunks, so teachers, per partition."""
-
-    @property
-    def n_partitions(self) -> int:
-        """Partitions: the number of teachers that see a given record."""
-
-    @property
-    def n_classes(self) -> int:
-        """Answers that a teacher can give."""
-
-    @property
-    def adjacency(self) -> Neighbours:
-        """What neighbours are."""
-
-
 @dataclass(frozen=True, eq=False)
 class Partition:
     """A record-to-chunk table."""
@@ -179,7 +159,8 @@ class Partition:
     def __init__(self, chunks: Any, n_chunks: int, adjacency: Neighbours) -> None:
         n_chunks = whole_number(n_chunks, "n_chunks", "a number of chunks, at least 1")
         array = checked_chunks(chunks, n_chunks).copy()
-        _check_adjacency(adjacency)
+        if adjacency not in ("replace", "add_remove"):
+            raise InvalidInput("adjacency", adjacency, "'replace' or 'add_remove'")
         array.setflags(write=False)
         object.__setattr__(self, "chunks", array)
         object.__setattr__(self, "n_chunks", n_chunks)
@@ -195,28 +176,9 @@ class Partition:
         """Partitions: the number of teachers that see a given record."""
         return int(self.chunks.shape[1])
 
-    def check_plan(self, plan: TeacherLayout) -> None:
-        """Refuse a plan that counts on other teachers."""
-        for name in ("n_chunks", "n_partitions", "adjacency"):
-            if getattr(self, name) != getattr(plan, name):
-                raise InvalidInput(name, getattr(self, name), f"{getattr(plan, name)!r}, as the plan says")
-
     def members(self, partition: int, chunk: int) -> NDArray[np.int64]:
         """Return the record numbers of one chunk of one partition."""
         return np.flatnonzero(self.chunks[:, partition] == chunk)
-
-
-def check_teachers(plan: TeacherLayout) -> None:
-    """Refuse a plan whose teachers cannot be."""
-    whole_number(plan.n_chunks, "n_chunks", "a number of chunks, at least 1")
-    whole_number(plan.n_partitions, "n_partitions", "a number of partitions, at least 1")
-    whole_number(plan.n_classes, "n_classes", "a number of classes, at least 2", least=2)
-    _check_adjacency(plan.adjacency)
-
-
-def _check_adjacency(adjacency: str) -> None:
-    if adjacency not in ("replace", "add_remove"):
-        raise InvalidInput("adjacency", adjacency, "'replace' or 'add_remove'")
 
 
 def slot_partition(

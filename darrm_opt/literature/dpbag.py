@@ -13,8 +13,7 @@ stopping rule, and the only one here that tells nothing (`leaking_stop` has the 
 
 *Unsound steps*, kept to reproduce the tables of the paper under names that say so. Nothing here returns a `Guarantee`.
 Each function returns an `UnsoundClaim`, or carries ``overspending``, ``leaking`` or ``truncating`` in its name, with
-the counterexample beside it. What to use instead: `moments_accountant.saa_label_budget`, `laplace_plan.LaplacePlan`,
-`teachers.slot_partition`.
+the counterexample beside it. What to use instead: `moments_accountant.saa_label_budget`, `teachers.slot_partition`.
 
 Source: Jordon, Yoon, van der Schaar, "Differentially private bagging", Algorithm 1 and its released
 settings (λ = 2/n_chunks, l = 1..80; the printed label counts are those of δ = 1e-3, not of the printed 1e-5).
@@ -23,9 +22,8 @@ settings (λ = 2/n_chunks, l = 1..80; the printed label counts are those of δ =
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -34,9 +32,6 @@ from numpy.typing import NDArray
 from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss, UnsoundClaim
 from darrm_opt.bagging.teachers import Estimator, Partition, collect_votes, slot_partition, train_teachers
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
-from darrm_opt.literature.aggregation.labelling import label_pool, vote_counts
-from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
 from darrm_opt.literature.aggregation.moments_accountant import (
     ORDERS,
     checked_epsilon,
@@ -53,8 +48,8 @@ from darrm_opt.literature.aggregation.per_instance import (
     star_spread,
     vote_spread,
 )
-from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noisy_argmax
-from darrm_opt.noise import NoiseFunction
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.optional_packages import require
 from darrm_opt.planning.sequence_design import design_sequence
 from darrm_opt.problem import Privacy, Problem, whole_number
@@ -163,82 +158,64 @@ def run_experiment(
     source = source or SystemRandomness()
     Q = len(data.truth)
     partition = slot_partition(len(data.y), n_chunks, n_partitions, source=source)
-    first_partition = Partition(partition.chunks[:, :1], n_chunks, partition.adjacency)  # its first
     votes = collect_votes(train_teachers(teacher(model), data.X, data.y, partition), data.pool)
-    first_votes = votes[:1]
-    common: dict[str, Any] = {"n_chunks": n_chunks, "n_labels": Q, "accountant": "bits"}
-    saa = LaplacePlan.for_target(total, **common)
-    dpbag_plan = LaplacePlan.for_target(total, n_partitions=n_partitions, **common)
-    gnmax = GnmaxPlan.for_target(total, **common)
+    first_votes = votes[:1]  # of the first partition
 
-    def noisy(
-        name: str, plan: LaplacePlan | GnmaxPlan, cast: Any, partition: Partition, **more: Any
-    ) -> AggregatorResult:
-        release = label_pool(cast, partition, plan, source=source)
-        parameter = ("lambda", plan.lam) if isinstance(plan, LaplacePlan) else ("sigma", plan.sigma)
-        return _result(data, name, release.labels, release.guarantee, parameter, cast, plan.noise.wins, **more)
+    def noisy(aggregator: str, mechanism: str, cast: NDArray[np.int64]) -> AggregatorResult:
+        shape: dict[str, Any] = {"K": cast.shape[0] * n_chunks, "classes": 2, "affected": cast.shape[0]}
+        made = mechanism_class(mechanism).calibrated(total=total, releases=Q, **shape)
+        cost = made.cost(Q, total.delta)
+        parameter = ("lambda", made.affected / made.value) if mechanism == "laplace" else (made.parameter, made.value)
+        return _result(data, aggregator, made, (cost.epsilon, cost.account), total.delta, parameter, cast, source)
 
-    dpbag_minus = noisy("dpbag-", dpbag_plan, votes, partition)
+    design = design_sequence(Problem(n_chunks, Privacy(math.inf), total, affected=1), Q, total)
+    basis = (design.total.epsilon, "exact composition of bits")
+    optimum = NoiseFunctionMechanism(design.noise)
+    dpbag_minus = noisy("dpbag-", "laplace", votes)
     # DPBag releases what DPBag- releases; what it adds is an account that stays with the owner
+    lam = dpbag_minus.noise[1]
     owner_fields = {
-        "loss": per_instance_loss(votes, partition, 2, dpbag_plan.lam, total.delta),
-        "records": record_losses(record_weights(votes, partition.chunks, 2), dpbag_plan.lam, total.delta),
+        "loss": per_instance_loss(votes, partition, 2, lam, total.delta),
+        "records": record_losses(record_weights(votes, partition.chunks, 2), lam, total.delta),
         "leaking_labels": leaking_stop(
-            votes, partition, 2, dpbag_plan.lam, total.epsilon, total.delta, star="none", rule="strict"
+            votes, partition, 2, lam, total.epsilon, total.delta, star="none", rule="strict"
         ).n_labels,
     }
-    dpbag = AggregatorResult(**{**vars(dpbag_minus), "name": "dpbag", **owner_fields})
     results = (
-        _by_gamma(data, total, first_votes, n_chunks, source),
-        noisy("saa", saa, first_votes, first_partition),
+        _result(data, "optimal", optimum, basis, total.delta, ("utility", design.utility), first_votes, source),
+        noisy("saa", "laplace", first_votes),
         dpbag_minus,
-        dpbag,
-        noisy("gnmax", gnmax, first_votes, first_partition),
+        AggregatorResult(**{**vars(dpbag_minus), "name": "dpbag", **owner_fields}),
+        noisy("gnmax", "gnmax", first_votes),
     )
     majority = vote_counts(first_votes, 2).argmax(axis=1)
     return AggregatorExperiment(data, n_chunks, n_partitions, total, float((majority == data.truth).mean()), results)
 
 
-def _by_gamma(
-    data: BundledData, total: Privacy, votes: NDArray[np.int64], K: int, source: RandomSource
-) -> AggregatorResult:
-    """Return the labels of γ_opt made for the whole pool."""
-    voters = Problem(K, Privacy(math.inf), total, affected=1)
-    design = design_sequence(voters, len(data.truth), total)
-    counts = vote_counts(votes, 2)
-    labels = np.array([_release_bit(design.noise, int(ones), source) for ones in counts[:, 1]], dtype=np.int64)
-    guarantee = Guarantee(design.total.epsilon, total.delta, "replace", "DaRRM, exact composition of bits")
-
-    def wins(margin: int) -> float:
-        chance = (1 + float(design.noise.values[(K + abs(margin)) // 2])) / 2 if margin else 0.5
-        return chance if margin >= 0 else 1 - chance
-
-    return _result(data, "optimal", labels, guarantee, ("utility", design.utility), votes, wins)
-
-
-def _release_bit(noise: NoiseFunction, ones: int, source: RandomSource) -> int:
-    """Release one vote: keep the majority with probability γ, exactly, else toss a fair coin."""
-    from fractions import Fraction
-
-    if 2 * ones != noise.K and source.chance(Fraction(float(noise.values[ones]))):
-        return int(2 * ones > noise.K)
-    return source.below(2)
+def vote_counts(votes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+    """Return the votes per query and class, shape (n_queries, n_classes); each row sums to the number of teachers."""
+    return np.stack([(votes == c).sum(axis=(0, 1)) for c in range(n_classes)], axis=1)
 
 
 def _result(
     data: BundledData,
     name: str,
-    labels: NDArray[np.int64],
-    guarantee: Guarantee,
-    noise: tuple[str, float],
+    mechanism: VoteMechanism,
+    proved: tuple[float, str],
+    delta: float,
+    parameter: tuple[str, float],
     votes: NDArray[np.int64],
-    wins: Callable[[int], float],
-    **more: Any,
+    source: RandomSource,
 ) -> AggregatorResult:
+    """Return the labels that a mechanism draws, whose total ε and account are proved."""
     counts = vote_counts(votes, 2)
-    right = [wins(int(count[label] - count[1 - label])) for count, label in zip(counts, data.truth, strict=True)]
+    labels = mechanism.draw_many(counts, source).astype(np.int64)
+    ahead = mechanism.leader_chances(np.sort(counts, axis=1)[:, ::-1])
+    right = np.where(counts.argmax(axis=1) == data.truth, ahead, 1 - ahead)
+    right[counts[:, 0] == counts[:, 1]] = 0.5
+    guarantee = Guarantee(proved[0], delta, "replace", proved[1])
     accuracy = float((labels == data.truth).mean())
-    return AggregatorResult(name, labels, guarantee, noise, accuracy, float(np.mean(right)), **more)
+    return AggregatorResult(name, labels, guarantee, parameter, accuracy, float(right.mean()))
 
 
 Star = Literal["none", "last_chunk", "adversarial"]
@@ -313,29 +290,6 @@ def leaking_stop(
     claimed_epsilon = float(spent[n_labels - 1]) if n_labels else 0.0
     why = f"{OVERSPENDS} {LEAKS}" if rule == "paper" else LEAKS
     return LeakingStop(n_labels, UnsoundClaim(claimed_epsilon, delta, "DPBag, Algorithm 1 and Theorem 6", why))
-
-
-def leaking_labels(
-    votes: Any,
-    partition: Partition,
-    n_classes: int,
-    lam: float,
-    epsilon: float,
-    delta: float,
-    *,
-    star: Star = "last_chunk",
-    source: RandomSource | None = None,
-) -> tuple[NDArray[np.int64], LeakingStop]:
-    """Return the labels that the paper's DPBag would release, and where it stopped; **their number is not private**.
-
-    For experiments that reproduce the source. To release labels use `labelling.label_pool`.
-    """
-    votes = checked_votes(votes, partition, n_classes)
-    stop = leaking_stop(votes, partition, n_classes, lam, epsilon, delta, star=star)
-    noise = LaplaceNoise(partition.n_partitions / Fraction(checked_lam(lam)))
-    source = source or SystemRandomness()
-    counts = vote_counts(votes[:, :, : stop.n_labels], n_classes)
-    return np.array([noisy_argmax(count, noise, source) for count in counts], dtype=np.int64), stop
 
 
 def truncating_partition(n_records: int, n_chunks: int) -> list[NDArray[np.int64]]:

@@ -17,7 +17,6 @@ from support.paths import ROOT
 
 from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss, UnsoundClaim
 from darrm_opt.literature.aggregation.gnmax import GnmaxNoise
-from darrm_opt.literature.aggregation.labelling import Labels
 from darrm_opt.literature.dpbag import LeakingStop
 from darrm_opt.literature.he_wang_tao.printed import PrintedTheorem
 from darrm_opt.literature.pate import DataDependentMoment, SensitiveEpsilon, SensitiveRdp
@@ -38,7 +37,7 @@ PUBLIC = (
 """Packages whose ``__all__`` is a promise."""
 
 PROMISES = (
-    *(DataDependentMoment, GnmaxNoise, Guarantee, Labels, LeakingStop, NoiseFunction),
+    *(DataDependentMoment, GnmaxNoise, Guarantee, LeakingStop, NoiseFunction),
     *(PerInstanceLoss, PrintedTheorem, SensitiveEpsilon, SensitiveRdp, UnsoundClaim),
 )
 """Types that only something with a privacy claim returns, wherever in the package it is."""

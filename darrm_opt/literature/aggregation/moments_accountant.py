@@ -24,24 +24,18 @@ sources', and more where the noise is as large as the vote. All of it is ours, e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
-from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.vote_noise import Kind, VoteNoise, positive_fraction
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import GUARD, multiple_up
 
 Array = NDArray[np.float64]
-
-MAX_COMPOSED = 10**6
-"""Queries up to which the optimal composition is computed."""
 
 ORDERS = range(1, 81)
 """Orders l at which moments are kept (the authors' choice, L = 80)."""
@@ -148,15 +142,6 @@ def epsilon_from_moments(moments: Array, n_queries: int, delta: float, orders: I
     return float(np.min((n_queries * moments + log_one_over(delta)) / checked_orders(orders))) * GUARD
 
 
-def tight_epsilon(moments: Array, delta: float, orders: Iterable[float] = ORDERS) -> float:
-    """Return ε at δ of total ``moments``, by the tight conversion; `epsilon_from_moments` is the sources' conversion.
-
-    Source: Canonne, Kamath, Steinke 2020, Proposition 12.
-    """
-    l = checked_orders(orders)
-    return rdp_epsilon(moments / l * GUARD, delta, l + 1)[0] if moments.any() else 0.0
-
-
 def law_moments(laws: LawPairs, orders: Iterable[float] = ORDERS) -> Array:
     """Return the worst moment at each order l ≥ 1: max of ln Σ_o p_o·(p_o/p′_o)^l, rounded up.
 
@@ -168,20 +153,6 @@ def law_moments(laws: LawPairs, orders: Iterable[float] = ORDERS) -> Array:
         moment = np.logaddexp(moment, p + l * (p - other))
         size -= p + other  # each logarithm carries a few ulps of itself; the order multiplies them
     return np.asarray(np.max(moment + 2.0**-50 * (l + 1) * size, axis=1), dtype=np.float64)
-
-
-def pure_composition(epsilon: float, delta: float) -> Callable[[int], float]:
-    """Return the function from a number of pure ε-private queries to their least total ε at δ: optimal composition.
-
-    Source: Kairouz, Oh, Viswanath 2015; far below the moments 2λ²l(l+1), which know of a query only that it is pure.
-    """
-
-    def total(queries: int) -> float:
-        if delta == 0 or queries > MAX_COMPOSED:
-            return multiple_up(queries, epsilon)
-        return optimal_composition(epsilon, 0.0, queries, delta).epsilon
-
-    return total
 
 
 def checked_orders(orders: Iterable[float]) -> Array:
@@ -215,14 +186,8 @@ def log_one_over(delta: float) -> float:
     return -math.log(number)
 
 
-Costs = Callable[[int], list[tuple[float, str]]]
-"""A number of releases → (ε [nats], which account proves it), one or more."""
-
 MIN_PROBABILITY = 1e-300
 """Below this an answer is as good as excluded and its logarithm means nothing."""
-
-POINTS = 4001
-"""Grid points of the exact composition."""
 
 
 def noisy_vote_laws(K: int, noise: VoteNoise, affected: int = 1, kind: Kind = "discrete") -> BitPairs:
@@ -237,31 +202,3 @@ def noisy_vote_laws(K: int, noise: VoteNoise, affected: int = 1, kind: Kind = "d
     if noise.loses(K, kind) < MIN_PROBABILITY:
         raise InvalidInput("noise", noise, "noise that leaves each answer a chance above 1e-300", "Add more noise.")
     return BitPairs.of_noise([noise.loses(d, kind) for d in range(K % 2, K + 1, 2)], K, affected)
-
-
-def composed_epsilon(laws: BitPairs, queries: int, delta: float, *, points: int = POINTS) -> float:
-    """Return ε of ``queries`` adaptive releases at ``delta`` by the exact composition of bits: tightest, slowest."""
-    queries = whole_number(queries, "queries", "a number of releases, at least 0", least=0)
-    if queries == 0:
-        return 0.0
-    return compose_bits([(laws.region, queries)], points=points).epsilon(delta)
-
-
-def vote_costs(laws: BitPairs, delta: float, orders: Iterable[float], *, exact: bool) -> Costs:
-    """Return the function from a number of releases to what they cost at ``delta``, by each account that applies."""
-    one_release = laws.epsilon(delta)
-    compose_pure = pure_composition(laws.epsilon(0.0), delta)
-    orders = tuple(checked_orders(orders).tolist())
-    moments = law_moments(laws, orders)
-
-    def cost(T: int) -> list[tuple[float, str]]:
-        options = [(compose_pure(T), "two-class vote, optimal composition of its pure epsilon")]
-        if T == 1:
-            options.append((one_release, "two-class vote, exact"))
-        if delta > 0:
-            options.append((tight_epsilon(T * moments, delta, orders), "two-class vote, exact moments"))
-        if exact and delta > 0:  # at δ = 0 the optimal composition of the pure ε is exact
-            options.append((composed_epsilon(laws, T, delta), "two-class vote, exact composition of bits"))
-        return options
-
-    return cost

@@ -11,11 +11,12 @@ from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.total import exact_epsilon, total_delta_of
 from darrm_opt.design.solver import solve
-from darrm_opt.literature.aggregation.gnmax import GnmaxPlan, gnmax_sigma
+from darrm_opt.literature.aggregation.gnmax import gnmax_sigma
 from darrm_opt.literature.darrm import printed as paper
 from darrm_opt.literature.darrm.plots import variance_figure
 from darrm_opt.literature.darrm.printed import GNMAX_ORDERS, K, accounts, printed
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
+from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, noise_function
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, Problem
@@ -174,7 +175,7 @@ def _noise(name: str, title: str, *, quick: bool) -> Reproduction:
         # The printed λ is not the minimiser: the σ that it would need shows by how much.
         at_printed_order = float(np.sqrt(variance(np.array([order]), target))[0])
         # What leaves is one bit and not two counts: the least σ for the same (mε, δ).
-        tight = GnmaxPlan.for_target(target, n_chunks=K, n_labels=1, accountant="bits").sigma
+        tight = mechanism_class("gnmax").calibrated(K, 2, target, 1).value
         rows.append((dataset, sigma, grid.sigma, order, grid.order, free.order, at_printed_order, tight))
         curves.append((dataset, ORDERS, variance(ORDERS, target), order))
     heads = (

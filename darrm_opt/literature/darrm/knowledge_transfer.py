@@ -19,13 +19,12 @@ from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accounting.total import total_delta_of
 from darrm_opt.baselines import subsampling
 from darrm_opt.design.solver import solve
-from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
 from darrm_opt.literature.darrm import printed as paper
 from darrm_opt.literature.darrm.cost_tables import exact, fixed, gnmax
 from darrm_opt.literature.darrm.printed import accuracies
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
 from darrm_opt.literature.darrm.teachers import TeacherVotes, Votes, load_teacher_votes
-from darrm_opt.mechanisms.vote_noise import noise_function
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import BestTarget, best_target, design_sequence
 from darrm_opt.problem import Privacy, Problem
@@ -184,7 +183,7 @@ def _sound_total(method: LabellingMethod, problem: Problem, Q: int) -> tuple[flo
 
 
 @lru_cache(maxsize=32)
-def _designs(target: Privacy, Q: int) -> tuple[Privacy, BestTarget, GnmaxPlan, NoiseFunction]:
+def _designs(target: Privacy, Q: int) -> tuple[Privacy, BestTarget, VoteMechanism, NoiseFunction]:
     """Return the paper's total for Q releases, and what is best within it: a target, GNMax, a γ for all releases."""
     total = Privacy(
         kov_composition(target.epsilon, target.delta, Q, paper.SLACK).epsilon,
@@ -192,19 +191,19 @@ def _designs(target: Privacy, Q: int) -> tuple[Privacy, BestTarget, GnmaxPlan, N
     )
     voters = Problem(K, Privacy(math.inf), target, 1)
     best = best_target(K, voters.voter, Q, total, 1)
-    plan = GnmaxPlan.for_target(total, n_chunks=K, n_labels=Q, accountant="bits")
-    sequence = design_sequence(voters, Q, total, seeds=[best.solution.noise, noise_function(K, plan.noise)])
-    return total, best, plan, sequence.noise
+    noisy = mechanism_class("gnmax").calibrated(K, 2, total, Q)
+    sequence = design_sequence(voters, Q, total, seeds=[best.solution.noise, noisy.gamma])
+    return total, best, noisy, sequence.noise
 
 
 def _equal_total_rows(lesson: TeacherVotes, m: int, Q: int) -> list[tuple[Cell, ...]]:
     """Return each method at its best within the total that the paper's account gives for Q releases."""
     target = paper.problem(m, lesson.dataset).target
-    total, best, plan, sequence_noise = _designs(target, Q)
+    total, best, noisy, sequence_noise = _designs(target, Q)
     plain = NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     release_text = f"({best.target.epsilon:.3g}, {best.target.delta:.2g}) a release"
     rows: list[tuple[str, str, Privacy | None, NoiseFunction, str]] = [
-        ("GNMax", "not private", None, noise_function(K, plan.noise), f"σ = {plan.sigma:.3g}"),
+        ("GNMax", "not private", None, noisy.gamma, f"σ = {noisy.value:.3g}"),
         ("γ_opt, affected = 1", "not private", None, best.solution.noise, release_text),
         ("γ_opt, all releases", "not private", None, sequence_noise, "one γ made for all Q of them"),
         ("none", "trained at the total", total, plain, "any number of queries"),

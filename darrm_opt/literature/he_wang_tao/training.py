@@ -72,9 +72,6 @@ def noisy_training(
 
     ``sensitivity``: how far one record moves the *sum* over a batch, so that μ = sensitivity/(batch·sigma). ``bound``:
     the Gaussian's own profile, or the closed form above it.
-
-    ``sensitivity``: how far one record moves the *sum* over a batch, so that μ = sensitivity/(batch·sigma). ``bound``:
-    the Gaussian's own profile, or the closed form above it.
     """
     records = whole_number(records, "records", "a whole number of records, at least 1")
     batch = whole_number(batch, "batch", "a whole number of records, at least 1")

@@ -14,12 +14,13 @@ from support.darrm_runner import refused, run
 from support.refusals import refused as refused_input
 
 from darrm_opt import Privacy, Problem
+from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging.guarantee import Bags
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.literature.aggregation.gnmax import gnmax_wins
-from darrm_opt.literature.aggregation.moments_accountant import composed_epsilon, noisy_vote_laws
+from darrm_opt.literature.aggregation.moments_accountant import noisy_vote_laws
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.noise import Array
 from darrm_opt.planning import MECHANISMS
@@ -84,7 +85,8 @@ def test_voters_that_are_not_private(bare: Comparison) -> None:
     best, row = of(bare, "optimal_sequence"), of(bare, "gnmax")
     assert bare.rows[0].utility == pytest.approx(best.utility, abs=1e-6)
     assert row.value is not None
-    own = composed_epsilon(noisy_vote_laws(11, GaussianNoise.of_sigma(row.value)), 100, 1e-3)
+    region = noisy_vote_laws(11, GaussianNoise.of_sigma(row.value)).region
+    own = compose_bits([(region, 100)]).epsilon(1e-3)
     assert own == pytest.approx(row.epsilon, rel=2e-3)  # the same release, by its own region
 
 

@@ -20,11 +20,7 @@ from darrm_opt.bagging.teachers import (
     train_teachers,
 )
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.gnmax import GnmaxPlan
-from darrm_opt.literature.aggregation.labelling import Labels, label_pool, label_with_teachers, vote_counts
-from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
-from darrm_opt.literature.aggregation.moments_accountant import moments_epsilon
-from darrm_opt.literature.aggregation.per_instance import per_instance_loss
+from darrm_opt.literature.dpbag import vote_counts
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 datasets = pytest.importorskip("sklearn.datasets")
@@ -34,22 +30,12 @@ pipeline = pytest.importorskip("sklearn.pipeline")
 preprocessing = pytest.importorskip("sklearn.preprocessing")
 neighbors = pytest.importorskip("sklearn.neighbors")
 
-TARGET = Privacy(2.0, 1e-4)
-T = 40
-"""Labels released."""
-
 
 @pytest.fixture(scope="module")
 def digits() -> dict[str, Any]:
     """Scikit-learn's bundled digits, threes against eights: records, labels, public pool and its truth."""
     X, y = datasets.load_digits(return_X_y=True)
     return split(X[(y == 3) | (y == 8)], (y[(y == 3) | (y == 8)] == 8).astype(int))
-
-
-@pytest.fixture(scope="module")
-def cancer() -> dict[str, Any]:
-    """Scikit-learn's bundled breast-cancer data."""
-    return split(*datasets.load_breast_cancer(return_X_y=True))
 
 
 def split(X: Any, y: Any) -> dict[str, Any]:
@@ -60,58 +46,6 @@ def split(X: Any, y: Any) -> dict[str, Any]:
 
 def accuracy(labels: Any, truth: Any) -> float:
     return float((labels == truth[: len(labels)]).mean())
-
-
-@pytest.fixture
-def data(request: pytest.FixtureRequest) -> dict[str, Any]:
-    found: dict[str, Any] = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("data", "method"), [("digits", "SAA"), ("cancer", "DPBag-"), ("digits", "GNMax")], indirect=["data"]
-)
-def test_aggregators_label_real_data(data: dict[str, Any], method: str) -> None:
-    n_partitions = 3 if method == "DPBag-" else 1
-    common: dict[str, Any] = {"n_chunks": 25, "n_partitions": n_partitions, "n_labels": T, "accountant": "bits"}
-    plan = GnmaxPlan.for_target(TARGET, **common) if method == "GNMax" else LaplacePlan.for_target(TARGET, **common)
-    partition = slot_partition(len(data["y"]), 25, n_partitions, source=SeededRandomnessForTestsOnly(2))
-    teacher = naive_bayes.GaussianNB(var_smoothing=1e-2)
-    votes = collect_votes(train_teachers(teacher, data["X"], data["y"], partition), data["pool"])
-    released = label_pool(votes, partition, plan, source=SeededRandomnessForTestsOnly(3))
-    together = label_with_teachers(
-        teacher, data["X"], data["y"], data["pool"], partition, plan, source=SeededRandomnessForTestsOnly(3)
-    )
-    assert isinstance(released, Labels)
-    assert released.labels.tolist() == together.labels.tolist()
-    assert released.labels.shape == (T,)
-    assert released.guarantee.epsilon <= TARGET.epsilon
-    assert released.guarantee.delta == TARGET.delta
-    counts = vote_counts(votes, 2)
-    right = [
-        plan.noise.wins(int(count[label] - count[1 - label]))
-        for count, label in zip(counts, data["truth"], strict=True)
-    ]
-    assert accuracy(counts.argmax(axis=1), data["truth"]) > 0.9  # without noise
-    assert np.mean(right) > 0.74  # with it, exactly
-    deviation = np.sqrt(np.sum(np.multiply(right[:T], np.subtract(1, right[:T])))) / T
-    assert abs(accuracy(released.labels, data["truth"]) - np.mean(right[:T])) < 4 * deviation
-    student = neighbors.KNeighborsClassifier(15).fit(data["pool"][:T], released.labels)
-    assert accuracy(student.predict(data["pool"]), data["truth"]) > 0.6
-
-
-def test_dpbag_is_dpbag_minus_with_a_private_account(digits: dict[str, Any]) -> None:
-    """Same release; beside it the owner sees that this dataset loses less than its worst case."""
-    plan = LaplacePlan(T, 0.1, n_chunks=20, n_partitions=8, delta=1e-4, accountant="moments")
-    partition = slot_partition(len(digits["y"]), 20, 8, source=SeededRandomnessForTestsOnly(5))
-    teacher = naive_bayes.GaussianNB(var_smoothing=1e-2)
-    votes = collect_votes(train_teachers(teacher, digits["X"], digits["y"], partition), digits["pool"])
-    released = label_pool(votes, partition, plan, source=SeededRandomnessForTestsOnly(6))
-    assert released.guarantee == plan.guarantee
-    loss = per_instance_loss(votes[:, :, :T], partition, 2, plan.lam, plan.delta)
-    worst = moments_epsilon(T, plan.lam, plan.delta)
-    assert 0.25 * worst < loss.epsilon < worst  # m is at least ½
-    assert set(vars(released)) == {"labels", "guarantee"}  # neither votes nor losses leave
 
 
 def test_bagged_models_vote_through_darrm(digits: dict[str, Any]) -> None:
@@ -199,36 +133,6 @@ def test_a_factory_makes_teachers_and_seeds_follow_the_place() -> None:
 
 
 # ------------------------------------------------------------------------------------------- refusals
-
-
-def test_labelling_is_checked() -> None:
-    votes = np.zeros((1, 3, 5), dtype=int)
-    partition = Partition([[0], [1], [2]], 3, "replace")
-    with pytest.raises(InvalidInput, match=r"at least plan\.n_labels = 6 queries"):
-        label_pool(votes, partition, LaplacePlan(6, 0.5, 3))
-    with refused("n_chunks", "3"):
-        label_pool(votes, partition, LaplacePlan(2, 0.5, 4))
-    with refused("adjacency", "'replace'"):
-        label_pool(votes, partition, LaplacePlan(2, 0.5, 3, adjacency="add_remove"))
-    with pytest.raises(InvalidInput, match=r"expected plan\.n_classes = 2 classes"):
-        label_with_teachers(
-            tree.DecisionTreeClassifier(),
-            [[0.0]] * 3,
-            [0] * 3,
-            votes,
-            partition,
-            LaplacePlan(1, 0.5, 3),
-            classes=(0, 1, 2),
-        )
-    with pytest.raises(InvalidInput, match=r"at least plan\.n_labels = 4 points"):
-        label_with_teachers(
-            tree.DecisionTreeClassifier(), [[0.0]] * 3, [0] * 3, [[1.0]], partition, LaplacePlan(4, 0.5, 3)
-        )
-    nothing = label_with_teachers(
-        tree.DecisionTreeClassifier(), [[0.0]] * 3, [0] * 3, np.empty((0, 1)), partition, LaplacePlan(0, 0.5, 3)
-    )
-    assert nothing.labels.size == 0
-    assert nothing.guarantee.epsilon == 0
 
 
 @pytest.mark.parametrize(

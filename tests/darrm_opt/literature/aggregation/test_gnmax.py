@@ -10,18 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.gnmax import (
-    CountsProfile,
-    GnmaxPlan,
-    gnmax_epsilon,
-    gnmax_pld_epsilon,
-    gnmax_sigma,
-    gnmax_wins,
-)
+from darrm_opt.literature.aggregation.gnmax import gnmax_epsilon, gnmax_sigma, gnmax_wins
 from darrm_opt.literature.pate import log_wrong_winner, sensitive_epsilon, sensitive_rdp
 from darrm_opt.mechanisms.vote_noise import GaussianNoise
 
@@ -73,76 +65,6 @@ def test_queries_and_votes_cost() -> None:
     assert spent[0] == 0
     assert spent == sorted(spent)
     assert gnmax_epsilon(20.0, 1e-4, affected=3) == pytest.approx(gnmax_epsilon(20.0, 1e-4, queries=9), rel=1e-12)
-
-
-# ------------------------------------------------------------------------------------------- noisy counts by PLD
-
-
-@pytest.mark.parametrize(("sigma", "affected"), [(3.0, 1), (21.46, 1), (6.0, 2), (0.9, 1)])
-def test_the_counts_profile_against_enumeration(sigma: float, affected: int) -> None:
-    """Noise on two counts, all pairs of outcomes summed, shifted by ±r: the profile in both orders."""
-    reach = math.ceil(9 * sigma) + affected
-    x = np.arange(-reach, reach + 1)
-    mass = np.exp(-(x**2) / (2 * sigma**2))
-    mass /= mass.sum()
-
-    def shifted(by: int) -> Any:
-        return np.interp(x + by, x, mass, left=0.0, right=0.0)
-
-    here = np.outer(mass, mass)
-    profile = CountsProfile(GaussianNoise.of_sigma(sigma), affected)
-    for r in range(1, affected + 1):
-        there = np.outer(shifted(r), shifted(-r))
-        for epsilon in (-1.0, 0.0, 0.1, 0.7, 2.5):
-            brute = np.maximum(here - math.exp(epsilon) * there, 0).sum()
-            (found,) = profile(np.array([epsilon]))
-            assert found >= brute - 1e-12
-            if r == affected:
-                assert found == pytest.approx(brute, rel=1e-7, abs=1e-11)
-
-
-def test_pld_agrees_with_google_and_with_the_continuous_mechanism() -> None:
-    distribution = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    for sigma, queries in ((3.0, 20), (21.46, 100)):
-        ours = gnmax_pld_epsilon(sigma, 3e-4, queries=queries)
-        google = distribution.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-4)
-        theirs = google.self_compose(2 * queries).get_epsilon_for_delta(3e-4)
-        assert theirs * (1 - 5e-3) <= ours <= theirs * (1 + 1e-6)  # theirs rounds every loss up
-        continuous = distribution.from_gaussian_mechanism(sigma, math.sqrt(2), value_discretization_interval=1e-4)
-        assert ours == pytest.approx(continuous.self_compose(queries).get_epsilon_for_delta(3e-4), rel=1e-3)
-
-
-def test_pld_of_many_classes_and_refusals() -> None:
-    assert gnmax_pld_epsilon(10.0, 1e-4, n_classes=10) == gnmax_pld_epsilon(10.0, 1e-4)
-    assert gnmax_pld_epsilon(10.0, 1e-4, queries=0) == 0
-    with refused("affected", "2"):
-        gnmax_pld_epsilon(10.0, 1e-4, affected=2, n_classes=3)
-    with refused("sigma"):
-        gnmax_pld_epsilon(1e5, 1e-4)
-
-
-# ------------------------------------------------------------------------------------------- plans
-
-
-@pytest.mark.parametrize("accountant", ["best", "rdp", "pld", "two_class", "bits"])
-@pytest.mark.parametrize("n_partitions", [1, 2])
-def test_plans_stay_within_their_target(accountant: Any, n_partitions: int) -> None:
-    target = Privacy(1.0, 1e-4)
-    common: dict[str, Any] = {"n_chunks": 15, "n_partitions": n_partitions, "accountant": accountant}
-    least = GnmaxPlan.for_target(target, n_labels=10, **common)
-    assert 1.0 * (1 - 1e-4) < least.guarantee.epsilon <= 1.0
-    assert least.guarantee.delta == 1e-4
-    most = GnmaxPlan.for_target(target, sigma=least.sigma * 1.001, **common)
-    assert most.n_labels >= 10
-    assert most.guarantee.epsilon <= 1.0
-
-
-def test_many_classes_use_counts() -> None:
-    plan = GnmaxPlan.for_target(Privacy(1.0, 1e-4), n_chunks=15, n_classes=10, n_labels=10)
-    papers = GnmaxPlan.for_target(Privacy(1.0, 1e-4), n_chunks=15, n_classes=10, n_labels=10, accountant="rdp")
-    assert plan.sigma <= papers.sigma
-    assert plan.guarantee.epsilon <= 1.0
-    assert papers.guarantee.basis == "GNMax, RDP of noisy counts"
 
 
 # ------------------------------------------------------------------------------------------- data-dependent bound
@@ -213,9 +135,6 @@ def test_the_wrong_winner_bound() -> None:
         (lambda: gnmax_epsilon(0.0, 1e-3), "sigma = 0.0"),
         (lambda: gnmax_wins(5, 6, 1.0), "ones = 6 is not valid: expected a number of votes in 0..5"),
         (lambda: sensitive_rdp([5, 1], 1.0, 1.0), "order = 1.0 is not valid: expected a finite order, above 1"),
-        (lambda: GnmaxPlan(1, 1.0, 5, n_classes=3, accountant="bits"), "accountant = 'bits'"),
-        (lambda: GnmaxPlan(1, 1.0, 5, delta=0.0), "delta = 0.0"),
-        (lambda: GnmaxPlan.for_target(Privacy(1.0, 1e-3), n_chunks=5), "expected exactly one of sigma and n_labels"),
     ],
 )
 def test_refusals(make: Any, message: str) -> None:

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy
-from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss
+from darrm_opt.bagging.guarantee import PerInstanceLoss
 from darrm_opt.bagging.teachers import Partition, slot_partition
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.laplace_plan import LaplacePlan
 from darrm_opt.literature.aggregation.moments_accountant import (
     epsilon_floor,
     moment_increment,
@@ -157,74 +156,6 @@ def test_no_queries_cost_nothing_and_more_never_less() -> None:
     assert moment_increment(0.1, 3, 0.5) == pytest.approx(moment_increment(0.1, 3) / 4)
 
 
-# ------------------------------------------------------------------------------------------- plans
-
-
-@pytest.mark.parametrize("accountant", ["best", "moments", "two_class", "bits"])
-@pytest.mark.parametrize("n_partitions", [1, 3])
-def test_plans_stay_within_their_target(accountant: Any, n_partitions: int) -> None:
-    target = Privacy(1.0, 1e-3)
-    common: dict[str, Any] = {"n_chunks": 20, "n_partitions": n_partitions, "accountant": accountant}
-    most = LaplacePlan.for_target(target, **common)
-    assert most.lam == 2 / 20
-    assert most.noise.scale == n_partitions / Fraction(most.lam)
-    assert (
-        most.guarantee.epsilon <= 1.0 < LaplacePlan(most.n_labels + 1, most.lam, delta=1e-3, **common).guarantee.epsilon
-    )
-    quiet = LaplacePlan.for_target(target, n_labels=20, **common)
-    assert 1.0 * (1 - 1e-4) < quiet.guarantee.epsilon <= 1.0
-    assert quiet.guarantee.delta == 1e-3
-
-
-def test_sharper_accounts_afford_more_labels() -> None:
-    labels = [
-        LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=30, accountant=accountant).n_labels
-        for accountant in ("moments", "two_class", "bits")
-    ]
-    assert labels[0] == max(saa_label_budget(1.0, 1e-3, 2 / 30), 7)  # 7 queries at 2λ = 4/30 stay below 1, purely
-    assert labels[1] >= 4 * labels[0]
-    assert labels[2] > 1.2 * labels[1]
-
-
-def test_pure_plans_and_many_classes() -> None:
-    pure = LaplacePlan.for_target(Privacy(1.0), n_chunks=50, accountant="moments")
-    assert pure.n_labels == 12  # 2λ = 0.08 each
-    assert LaplacePlan.for_target(Privacy(1.0), n_chunks=50).n_labels >= 12  # one bit of two classes shows less
-    bits = LaplacePlan.for_target(Privacy(1.0), n_chunks=50, accountant="bits")
-    assert bits.n_labels == LaplacePlan.for_target(Privacy(1.0), n_chunks=50).n_labels
-    papers = LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=100, n_classes=10, accountant="moments")
-    assert papers.n_labels == 42
-    best = LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=100, n_classes=10)
-    assert best.n_labels > 90
-    assert best.guarantee.basis == "Laplace noise, optimal composition"
-    with refused("accountant", "'bits'"):
-        LaplacePlan(1, 0.1, 10, n_classes=3, accountant="bits")
-
-
-def test_an_unaffordable_plan_says_so() -> None:
-    plan = LaplacePlan.for_target(Privacy(1e-6, 1e-3), n_chunks=5)
-    assert plan.n_labels == 0
-    assert plan.guarantee.epsilon == 0
-    (warning,) = plan.warnings
-    assert "use a smaller lam" in warning
-    assert "0.08635" in warning
-
-
-def test_plans_are_checked() -> None:
-    with refused("n_labels", "3"):
-        LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=5, lam=0.1, n_labels=3)
-    with refused("n_chunks"):
-        LaplacePlan(1, 0.1, 0)
-    with refused("lam", "0"):
-        LaplacePlan(1, 0, 5)
-    with refused("delta", "1"):
-        LaplacePlan(1, 0.1, 5, delta=1)
-    with refused("adjacency"):
-        LaplacePlan(1, 0.1, 5, adjacency="both")  # type: ignore[arg-type]
-    with refused("epsilon", "0.0"):
-        LaplacePlan.for_target(Privacy(0.0, 1e-3), n_chunks=5)
-
-
 # ------------------------------------------------------------------------------------------- per-record accounts
 
 
@@ -300,10 +231,3 @@ def test_per_instance_loss_bounds_the_exact_divergence() -> None:
 def test_refusals(make: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         make()
-
-
-def test_a_guarantee_is_a_privacy() -> None:
-    guarantee = LaplacePlan(5, 0.1, 20, delta=1e-5).guarantee
-    assert isinstance(guarantee, Guarantee)
-    assert isinstance(guarantee, Privacy)
-    assert guarantee.adjacency == "replace"

@@ -15,14 +15,12 @@ from darrm_opt.bagging.teachers import Partition, hashed_partition
 from darrm_opt.literature.aggregation.moments_accountant import moments_epsilon, saa_label_budget
 from darrm_opt.literature.aggregation.per_instance import star_spread
 from darrm_opt.literature.dpbag import (
-    leaking_labels,
     leaking_stop,
     overspending_label_count,
     truncating_partition,
 )
 from darrm_opt.literature.pate import conjectured_moment, data_dependent_moment
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
-from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 
 def test_the_stop_leaks() -> None:
@@ -40,8 +38,6 @@ def test_the_stop_leaks() -> None:
     strict = leaking_stop(split, partition, 2, 0.04, 1.0, 1e-3, rule="strict")
     assert strict.n_labels == 42
     assert strict.claim.epsilon <= 1
-    labels, stop = leaking_labels(split, partition, 2, 0.04, 1.0, 1e-3, source=SeededRandomnessForTestsOnly(1))
-    assert labels.shape == (stop.n_labels,)
 
 
 def test_the_last_chunk_rule_understates_a_new_record() -> None:

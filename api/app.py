@@ -121,11 +121,14 @@ def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> N
     metrics, last word on bugs); CORS, if origins are set; admission (host name, key, rate, body, concurrency); HEAD as
     GET; compression; response cache; turns.
     """
+    # Innermost: an answer from the cache does no work, and waits for nobody's turn.
     app.add_middleware(TurnsMiddleware, turns=app.state.turns)
     app.add_middleware(ResponseCacheMiddleware)
+    # Outside of the cache, whose entries serve clients that take gzip and clients that do not.
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(HeadMiddleware)
     app.add_middleware(AdmissionMiddleware, settings=settings, ring=ring)
+    # Outside of admission: a page may read why it was refused only if the refusal has these headers too.
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -141,6 +144,7 @@ def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> N
             ),
             expose_headers=("ETag", "Location", "Retry-After", "X-Request-ID"),
         )
+    # Around all that can refuse or fail: each request has an id, a log line and a count.
     app.add_middleware(RequestContextMiddleware)
     if settings.path_prefix or settings.trusted_proxies:
         app.add_middleware(PathPrefixMiddleware, settings=settings)

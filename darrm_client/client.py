@@ -275,6 +275,7 @@ class DarrmClient:
         Raises:
             AnswerNotFound: the client reads a table file, which solves nothing.
         """
+        # By the names of the REST request, which `verify_least` reads again as what was asked.
         body = {
             "K": K,
             "parameter": parameter,
@@ -447,7 +448,9 @@ class DarrmClient:
         from darrm_opt.answers.library_types import plan_of, sampled_plan_of
         from darrm_opt.planning.question import Question
 
+        # With a draw, chance decides whom a record reaches: all K is then a default, and no claim.
         affected = None if n is not None and problem.affected == problem.K else problem.affected
+        # Built here: the proofs below are of this question, whatever the answer says that it answers.
         question = Question.of(
             problem.K,
             problem.voter,
@@ -464,6 +467,8 @@ class DarrmClient:
         body |= {"prior": prior, "fresh": fresh, "least_accuracy": question.least_accuracy}
         asked = body | draw | sampling_body(ensemble) | {"time_limit": time_limit}
         answer = self._ask("plan", asked, timeout)
+        # Voters that are not private: the best option's mechanism is proved. Private ones that draw for themselves are
+        # fresh voters with an amplified ε, and each γ is proved for these.
         if question.ensemble is not None:
             return sampled_plan_of(verify_options(answer, question.problem, queries, ensemble), question)
         drawn = problem if ensemble is None else drawn_problem(problem, ensemble)
@@ -496,10 +501,12 @@ class DarrmClient:
         alike = simplest_problem(
             problem.groups, total, classes=problem.classes, affected=affected, abstention=abstention
         )
+        # Such voters have a plan of another shape, and one question has one answer: the other method's.
         if not isinstance(alike, GroupProblem) and not weighted:
             accepted = "voters that are not alike, or private ones among more than two classes"
             way = "a Problem" if isinstance(alike, Problem) else "`plurality_options`"
             raise InvalidInput("problem", str(problem), accepted, f"For voters that are alike, take {way}.")
+        # A plan is for a total: it stands where the target of one answer was.
         within = GroupProblem(problem.classes, problem.groups, total, affected, abstention=abstention)
         voters = group_records(within.groups)
         body: dict[str, Any] = {"groups": voters, "classes": within.classes, "affected": within.affected}

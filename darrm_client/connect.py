@@ -35,6 +35,7 @@ def connect(
         )
     key = None if key is None else header_key(key)
     if url.startswith("file:"):
+        # Imported here: who asks a service needs nothing that reads tables.
         from darrm_client.table_backend import TableBackend, open_table
 
         return TableBackend(open_table(table_path(url)))

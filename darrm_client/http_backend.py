@@ -77,9 +77,11 @@ class HttpBackend:
         last_id, attempt = "", 0
         while True:
             try:
+                # Every event is the whole state, so a stream that is opened again misses nothing that counts.
                 headers = {"Last-Event-ID": last_id} if last_id else {}
                 with self._transport.lines(f"{_job_path(id)}/events", deadline, headers) as lines:
                     for event in _events(lines):
+                        # Progress: failures count anew, as a long job outlives many a proxy's patience.
                         last_id, attempt = event.get("id", last_id), 0
                         content = _content(event.get("data", ""))
                         yield event.get("event", "message"), content
@@ -88,6 +90,7 @@ class HttpBackend:
             except TransientFailure as failure:
                 error, retry_after = failure.error, failure.retry_after
             else:
+                # A stream that ends without a final state broke, even if it was closed in order.
                 error, retry_after = ServiceUnreachable("The stream of events ended before the job did."), None
             delay = retry_delay(attempt, retry_after, 1.0)
             if attempt == self._transport.retries or delay >= deadline.remaining:

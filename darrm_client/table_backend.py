@@ -109,9 +109,11 @@ def _near(spec: DesignSpec, store: Store) -> str:
 
     def differences(one: SearchColumns) -> tuple[int, float]:
         pairs = [(asked[name], value) for name, value in numbers(one).items() if asked[name] != value]
+        # Numbers of very different scale: what counts is by which factor they differ; 0 is taken for 1e-12.
         ratios = [abs(math.log(max(value, 1e-12) / max(number, 1e-12))) for number, value in pairs]
         return len(pairs) + (one.objective != str(spec.objective)) + (one.shape != spec.shape), sum(ratios)
 
+    # A large table is not read to its end for the sake of a message.
     rows = (row.columns or search_columns(row.record) for row in islice(store.rows(), MAX_LOOKED_AT))
     designs = [one for one in rows if one is not None and one.shape in SHAPES]
     alike = [one for one in designs if one.voters == spec.problem.K]

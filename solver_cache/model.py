@@ -169,6 +169,7 @@ def _groups_columns(record: dict[str, Any]) -> dict[str, Any]:
     limit = asked["target_delta"]
     return {
         "K": asked["voters"],
+        # Table files have one set of columns, named as for γ; m has no meaning for voters of several ε.
         "m": None,
         "epsilon": asked["voter_epsilon"],
         "Delta": asked["voter_delta"],
@@ -180,6 +181,8 @@ def _groups_columns(record: dict[str, Any]) -> dict[str, Any]:
         "gap": max(0.0, record["upper_bound"] - record["utility"]),
         "gamma": record["values"],
         "certificate": "corners",
+        # As a γ's certificate has them: bound = largest value found + what rounding may hide, and limit − bound =
+        # margin.
         "bound": limit - proof["margin"],
         "limit": limit,
         "margin": proof["margin"],
@@ -195,6 +198,7 @@ def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
     bound = limit - proof["margin"]
     return {
         "K": asked["voters"],
+        # Table files have one set of columns, named as for γ; of voters that are not private there is no m.
         "m": None,
         "epsilon": math.inf,
         "Delta": 0.0,
@@ -209,6 +213,7 @@ def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
         "bound": bound,
         "limit": limit,
         "margin": proof["margin"],
+        # A rule is proved in whole numbers: the largest value that was found is the bound.
         "error_bound": 0.0,
         "worst_value": bound,
         "version": record["version"],

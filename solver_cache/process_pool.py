@@ -249,12 +249,14 @@ class ProcessPool:
     async def _recycle(self, acquiring: asyncio.Task[PoolProcess]) -> None:
         """Make the process ready for the next task: stop what it still does, and replace it if need be."""
         try:
+            # The caller may be gone before its process was there: it is waited for, lest it be forgotten.
             process = await acquiring
         except Exception:  # noqa: BLE001 — there is none; whoever wanted it was told why
             process = None
         try:
             if process is None:
                 return
+            # A task may be in a library's loop that looks at nothing: after a grace only a kill ends it.
             if not await process.stop(STOP_SECONDS):
                 _LOG.info("solver process %d did not stop within %g s and is killed", process.pid, STOP_SECONDS)
                 self._kill(process, PoolClosed("The work was stopped."))
@@ -263,12 +265,14 @@ class ProcessPool:
                 process.end(PoolClosed("The process is replaced."))
             if process.lost or process.killed:
                 await self._forget(process)
+                # It was started for this process, and is ready: no task need wait for another start.
                 if (successor := self._successors.get(process)) is not None:
                     del self._successors[process]
                     self._idle.append(successor)
             else:
                 self._idle.append(process)
         finally:
+            # Last, whatever happened: the place is free only when its process rests or is gone.
             self._release()
 
     def _is_reusable(self, process: PoolProcess) -> bool:
@@ -485,12 +489,14 @@ class PoolProcess:
             self._mark_lost()
             return
         number, kind, content = message
+        # What an earlier task said before it noticed that it was cancelled.
         if number != self._number or self._answer is None:
             return
         if kind == "progress":
             if self._progress is not None:
                 self._progress(content)
             return
+        # Before the answer: who waits for it may look at once whether the process is free.
         self._resting.set()
         if self._answer.done():
             return
@@ -500,6 +506,7 @@ class PoolProcess:
             err, trace = content
             if not isinstance(err, SolveFailed):
                 _LOG.debug("a task failed:\n%s", trace)
+            # An error that cannot be rebuilt here is told by the last line of its trace.
             self._answer.set_exception(err or SolveFailed(f"The task failed: {trace.strip().splitlines()[-1]}"))
         else:
             self._answer.cancel()

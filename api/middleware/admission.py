@@ -110,11 +110,14 @@ class AdmissionMiddleware:
         detail = f"The body of a request may have {settings.max_body_bytes} bytes."
         too_large = Rejection("body-too-large", detail, closing=True)
         declared, largest_read = _declared_length(headers), DRAIN_TIMES * settings.max_body_bytes
+        # Who waits for "100 Continue" has sent nothing: refused at once. Others would find a broken connection
+        # (`DRAIN_TIMES`).
         if declared > (settings.max_body_bytes if _expects_leave(headers) else largest_read):
             return too_large
         chunks: list[bytes] = []
         length, more = 0, True
         try:
+            # One time for the whole body: a byte now and then would keep a connection open for ever.
             async with asyncio.timeout(settings.body_seconds):
                 while more:
                     message = await receive()
@@ -125,6 +128,7 @@ class AdmissionMiddleware:
                     if length > DRAIN_TIMES * settings.max_body_bytes:
                         return too_large
                     if length > settings.max_body_bytes:
+                        # What will be refused is read to its end, and not kept.
                         chunks.clear()
                     else:
                         chunks.append(chunk)

@@ -59,12 +59,14 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
         check_voters(params.K, service.settings)
         design = params.design()
         if params.gamma is None:
+            # A γ that is not given is the best one for the problem, found as by `POST /v1/gamma`: stored, or a job.
             answer = await service.design(design)
             if isinstance(answer, Pending):
                 return pending_response(answer)
             record, gamma = answer["problem"], answer["gamma"]
         else:
             problem = design.problem()
+            # Only its form is checked here: the task proves it private before anything is composed.
             record, gamma = problem_record(problem), NoiseFunction(params.gamma, problem.K).values.tolist()
         epsilon, delta = record["target_epsilon"], record["delta"]
     argument = {

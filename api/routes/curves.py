@@ -69,9 +69,11 @@ async def error_curve(params: CurveRequest, request: Request, service: Service) 
     form = negotiated_form(request)
     if not 2 <= params.points <= MAX_POINTS:
         raise InvalidInput("points", params.points, ACCEPTED["points"])
+    # Certified first, and stored: many curves are of one γ.
     answer = await service.design(params)
     if isinstance(answer, Pending):
         return pending_response(answer)
+    # Without what the answer says of its own place in the store: the process reads a solution's record.
     solution = {name: value for name, value in answer.items() if name not in {"id", "cached", "nearest"}}
     curves = await compute(
         request,

@@ -119,6 +119,7 @@ def summary(design: StoredDesign) -> DesignSummary | None:
         if description is None
         else (description.voter_delta, description.target_epsilon, description.target_delta, description.utility)
     )
+    # A row may hold anything, and JSON has no infinity: one damaged row must not take the list with it.
     if description is None or not all(map(math.isfinite, numbers)):
         return None
     private = 0 < description.voter_epsilon < math.inf
@@ -127,6 +128,7 @@ def summary(design: StoredDesign) -> DesignSummary | None:
         created=design.created,
         tags=list(design.tags),
         K=description.voters,
+        # Of two numbers that were rounded to a decimal grid: more digits of the quotient mean nothing.
         m=float(f"{description.target_epsilon / description.voter_epsilon:.10g}") if private else None,
         epsilon="inf" if description.voter_epsilon == math.inf else description.voter_epsilon,
         Delta=description.voter_delta,

@@ -131,6 +131,7 @@ def job_answer(job: Job) -> JobAnswer:
     location = job_location(job.id)
     try:
         question_fields = _question(job)
+    # A row may hold anything: who asks for its job is told so, and lists go on.
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError):
         job = damaged(job)
         question_fields = {"problem": None, "objective": None, "shape": None, "question": None}
@@ -139,6 +140,7 @@ def job_answer(job: Job) -> JobAnswer:
         kind=job.kind,
         state=job.state,
         **question_fields,
+        # The schema's ranges hold for damaged numbers too.
         attempts=max(0, job.attempts),
         progress=_progress_answer(job.progress),
         estimated_seconds=job.seconds if math.isfinite(job.seconds) and job.seconds > 0 else 0.0,

@@ -129,11 +129,13 @@ class ServiceResources:
         background: list[asyncio.Task[None]] = []
         try:
             background.append(asyncio.create_task(resources.admission.prune(resources.run_in_thread, store.url)))
+            # As soon as a stop is asked for: event streams that stay open would keep the server from ending.
             background.append(asyncio.create_task(resources._drain_on(shutdown)))
             if resources.webhooks is not None:
                 background.append(asyncio.create_task(resources.webhooks.deliver()))
             if settings.solve == "on" and settings.prestart:
                 pools = resources.solvers, resources._computers, resources._quick
+                # Before the first request, which would wait for an interpreter to start.
                 await asyncio.gather(*(pool.prestart() for pool in pools))
             for worker in resources.workers:
                 worker.start()
@@ -141,6 +143,8 @@ class ServiceResources:
         finally:
             for task in background:
                 task.cancel()
+            # In this order: who waits is told, jobs go back into the queue while the store still takes them, then the
+            # processes that computed them end, then the threads that write.
             resources._drain()
             await asyncio.gather(*(worker.close() for worker in resources.workers))
             await asyncio.gather(resources.solvers.close(), resources._computers.close(), resources._quick.close())

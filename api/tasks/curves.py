@@ -30,6 +30,7 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
     doubts = [""] * len(problems)
     solutions = [None if record is None else solution_from_record(record) for record in argument["known"]]
     goal, shape = as_objective(argument["objective"]), argument["shape"]
+    # What is stored is not solved again; the others are one sweep, whose neighbours share rows.
     missing = [i for i, solution in enumerate(solutions) if solution is None]
     stored_count = len(problems) - len(missing)
     report({"done": stored_count, "of": len(problems)})
@@ -42,10 +43,12 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
     )
     for done, (index, solution) in enumerate(sweep, stored_count + 1):
         i = missing[index]
+        # Proved again as the store will prove it, here and not in the process that answers requests.
         solutions[i], doubts[i] = solution, recheck(solution, DesignSpec(problems[i], goal, shape))[1]
         report({"done": done, "of": len(problems)})
     all_solutions = [solution for solution in solutions if solution is not None]
     averages = (
+        # Averages are over the prior of an objective; scenarios have none.
         error_curves_over_m(all_solutions, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
     )
     return {

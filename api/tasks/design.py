@@ -242,8 +242,10 @@ class IncumbentWatcher:
         start, spec = time.monotonic(), self._task.spec
         noise, certificate = prove_by_scaling(spec.problem, gamma)
         seconds = time.monotonic() - start
+        # The next proof comes so much later that proofs take at most that share of the time.
         self._next = progress.seconds + seconds / INCUMBENT_SHARE
         utility = spec.objective.linear_goal(spec.problem.K).utility(noise.values[spec.problem.K // 2 + 1 :])
+        # Scaling costs utility: a better γ of the program may be a worse one once it is proved.
         if utility <= self._utility:
             return
         self._utility = utility
@@ -254,6 +256,7 @@ class IncumbentWatcher:
             noise=noise,
             utility=utility,
             upper_bound=max(utility, progress.upper_bound),
+            # It is private and has a bound, as the answer of a solve that was ended here would.
             status=Status.INTERRUPTED,
             certificate=certificate,
             method="enumerate" if self._task.method == "enumerate" else "cuts",

@@ -37,6 +37,8 @@ def _run(words: list[str]) -> None:
     with reported():
         if not words or words[0] in HELP:
             groups = {title: {name: _summary(load(name)) for name in names} for title, names in GROUPS.items()}
+            # Help that was asked for is an answer; help in place of an answer goes to stderr, so that a pipe gets
+            # nothing.
             (answer if words else say)(program_help(SUMMARY, groups, EXIT_CODES))
             sys.exit(ExitCode.DONE if words else ExitCode.BAD_INPUT)
         if words[0] == "--version":
@@ -44,6 +46,7 @@ def _run(words: list[str]) -> None:
 
             answer(f"darrm {__version__}")
             sys.exit(ExitCode.DONE)
+        # Before the search for a verb, which would suggest one that is spelled like it.
         if words[0] in RENAMED:
             fail(f"No such command {words[0]!r}: it is now darrm {RENAMED[words[0]]}.", ExitCode.BAD_INPUT)
         try:
@@ -52,9 +55,11 @@ def _run(words: list[str]) -> None:
                 verbs = {verb: _summary(load(verb)) for verb in VERBS if verb.startswith(f"{name} ")}
                 (answer if rest else say)(group_help(name, verbs, EXIT_CODES))
                 sys.exit(ExitCode.DONE if rest else ExitCode.BAD_INPUT)
+            # Before the verb is loaded, as NumPy reads it on import.
             if name not in MATRIX_VERBS:
                 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             command = Command.of(load(name))
+            # Anywhere on the line: who asks for help need not get the options right first.
             if any(word in HELP for word in rest):
                 answer(verb_help(name, command, EXIT_CODES, EXAMPLES[name]))
                 sys.exit(ExitCode.DONE)

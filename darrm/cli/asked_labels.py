@@ -108,16 +108,20 @@ def label_asked(
         InvalidInput: the command failed; the labels up to there are in the log, and the same command goes on.
     """
     suffix, classes = check_format(output, "output"), classes_of_votes(mechanism)
+    # The same command names its releases alike after a crash, and gets the labels that it had been given.
     name = release_id or hashlib.sha256(os.path.realpath(output).encode()).hexdigest()[:32]
     vote, sampler = PrivateVote(mechanism, log), EnsembleSampler(sampling, mechanism.K)
     ids, texts, charged = log.ids, count // sampling.labels, sampling.among or sampling.labels
+    # Rounds are charged whole: a rest that is shorter than a round is of no use.
     left = log.left // charged * charged // sampling.labels
+    # What was released before is read from the log, and costs nothing.
     texts = min(texts, sum(f"{name}/{query}" in ids for query in range(texts)) + left)
     answerer, found = Answerer(command, mechanism.K, mechanism.classes), list[Labels]()
     try:
         with ProgressDisplay("labelling queries", texts) as display:
             for query in range(texts):
                 found.append(vote.release_text(sampler, partial(answerer.votes, query), f"{name}/{query}"))
+                # After its release: the sample was seen, so that the query is charged and must not be drawn again.
                 if answerer.failed:
                     accepted = f"a command that answers each line by {mechanism.K} classes 0..{mechanism.classes - 1}"
                     raise InvalidInput("ask", command, accepted, f"It failed at query {query}, which is charged.")
@@ -125,6 +129,7 @@ def label_asked(
     finally:
         answerer.close()
     whole = np.concatenate(found) if found else np.empty(0, dtype=label_type(mechanism.classes))
+    # Written beside its place: a file of that name is a whole one.
     part = Path(output).with_name(f".{Path(output).name}.part")
     with labels(part, suffix, classes) as file:
         file.write(whole)

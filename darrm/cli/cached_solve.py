@@ -47,6 +47,7 @@ def _cached_solution(problem: Problem, design: DesignOptions, method: str, progr
         "time_limit": _seconds(design.time_limit),
         "progress": progress,
     }
+    # Of a store that somebody asked for, an error is one; of the usual one it is a warning, and the solve goes on.
     explicit = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
     if design.cache is False or not (explicit or takes_long(problem, design, method)):
         return solve(problem, **settings)
@@ -99,12 +100,14 @@ def refuse_slow(
     from darrm_opt.search import largest_count_between
 
     def expected_seconds(K: int) -> float:
+        # A record that reaches all voters reaches all of fewer, too.
         affected = K if problem.affected == problem.K else min(K, problem.affected)
         smaller = Problem(K, problem.voter, problem.target, affected)
         return seconds(solve_seconds(DesignSpec(smaller, objective)), smaller)
 
     if (estimate := expected_seconds(problem.K)) <= MAX_SECONDS:
         return
+    # What would fit is worth more to who is refused than the reason.
     largest = largest_count_between(lambda K: expected_seconds(K) <= MAX_SECONDS, 1, problem.K)
     raise InvalidInput(
         "K",

@@ -65,6 +65,7 @@ def earned_text(found: dict[str, Any]) -> str:
     bound, spent = found["published"], found["published"]["spent"]
     lines = [
         (
+            # That it is no guarantee stands beside the number: it will be copied from here.
             f"For these votes: ε at most {text_above(bound['epsilon'], '.4g')} at δ = {bound['delta']:g}, with"
             f" {bound['confidence']:.0%} confidence. That describes these votes, and is no guarantee; saying it cost"
             f" ({text_above(spent['epsilon'], '.3g')}, {spent['delta']:g}) more, and costs it again each time."
@@ -78,6 +79,7 @@ def earned_text(found: dict[str, Any]) -> str:
             f" labels out with chance {stated['chance']:g} where {stated['leader_share']:.0%} of the voters"
             " agree on average."
         )
+    # Only where it was asked for by --unpublished.
     if (raw := found.get("not_for_publication")) is not None:
         lines.append(f"NOT FOR PUBLICATION, as it depends on the votes: ε = {text_above(raw['epsilon'], '.4g')}.")
     return "\n".join(lines)

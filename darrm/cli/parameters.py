@@ -300,6 +300,7 @@ class SampleOptions:
         from darrm_opt.accounting.sampling import Sampling
         from darrm_opt.errors import InvalidInput
 
+        # A sample of an unknown number of records has no rate: what belongs to it would be ignored.
         if self.records is None:
             for name in ("sample", "sampling"):
                 if (text := getattr(self, name)) is not None:
@@ -309,6 +310,7 @@ class SampleOptions:
         accepted = f"{schemes()}, and perhaps neighbours and labels, or among and times, separated by commas"
         names = ("neighbours", "labels", "among", "times")
         further = named_values("sampling", rest or None, names, accepted)
+        # They are parts of one option: an error about one of them names that option.
         with options_named(**dict.fromkeys(names, "sampling")):
             return Sampling(
                 number(self.records),

@@ -130,6 +130,7 @@ def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, An
     while rest:
         word = rest.pop()
         flag, equals, value = word.partition("=")
+        # A lone "-" is stdin.
         if only_arguments or word == "-" or not word.startswith("-"):
             if not arguments:
                 raise UsageError(f"Got unexpected argument {word!r}.")

@@ -138,6 +138,7 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
         return
     question, law, best = found.question, found.question.vote_law, found.options[0]
     options = [option for option in found.options if option.fits]
+    # Shares are rounded to nearest, being expectations; ε, which is proved, is rounded up.
     rows = [
         [
             option.name.replace("_", " "),
@@ -168,6 +169,7 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
         for option in options
         if option.gap is not None and option.utility is not None
     ]
+    # A table of options looks like an answer even where none of them says anything.
     if best.right is not None and best.right < (1 + NEAR_CHANCE) / question.classes:
         lines.append(
             f"useless    the best is right about as often as a class at random (1/{question.classes}): "
@@ -176,9 +178,11 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
     if question.ensemble is not None:
         lines.append(f"sampled    {question.ensemble.words} ({question.ensemble.neighbours})")
     shown = {option.name for option in options}
+    # Else Gaussian noise seems to be forgotten: at δ = 0 no account of it is finite.
     noisy = [name for name, each in mechanism_classes().items() if each.needs_delta and name not in shown]
     if question.total.delta == 0 and noisy and not groups:
         lines.append(f"left out   {', '.join(noisy)}, which no total δ of 0 allows: --total-delta 1e-9 includes it")
+    # The next command in full: it has to be for the same votes, log and freshness as this plan.
     if output is not None and best.mechanism is not None:
         ask = "" if question.ensemble is None else " --ask 'python my_model.py'"
         fresh = " --fresh" if groups and question.fresh else ""

@@ -213,6 +213,7 @@ def _text(solution: GroupSolution, baselines: tuple[GroupBaseline, ...]) -> str:
         *([columns(["at the same privacy", "utility", ""], rows), ""] if rows else []),
         "votes of each class, group by group, and the chance of each class (other orders follow by symmetry):",
     ]
+    # One count of each orbit: renaming the classes renames the chances.
     for place in cells.first[:MAX_ROWS].tolist():
         votes = " | ".join(" ".join(map(str, row)) for row in cells.counts[place].tolist())
         lines.append(f"  {votes}    " + "  ".join(f"{chance:.4f}" for chance in chances[place].tolist()))

@@ -138,7 +138,7 @@ class AggregatorExperiment:
     n_partitions: int  # partitions of DPBag
     total: Privacy
     teachers_accuracy: float  # share of the pool on which the plain majority is right: no release
-    taught: tuple[AggregatorResult, ...]  # one for each aggregator
+    results: tuple[AggregatorResult, ...]  # one for each aggregator
 
 
 def run_experiment(

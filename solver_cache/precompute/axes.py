@@ -241,6 +241,8 @@ class _Unreadable(Exception):
 def _formula(node: ast.expr, allowed_names: set[str]) -> Formula:  # noqa: PLR0911 — a return for each kind of node
     """Return the function that a syntax tree stands for."""
     match node:
+        # A grid file may come from anywhere: what is not named here is refused, and nothing is handed to `eval`. True
+        # is an int.
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             number = float(value)
             return lambda _: number
@@ -254,6 +256,7 @@ def _formula(node: ast.expr, allowed_names: set[str]) -> Formula:  # noqa: PLR09
             return _apply(_OPERATORS[type(op)], [operand], allowed_names)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _apply(_OPERATORS[type(op)], [left, right], allowed_names)
+        # One comparison alone: 1 < m < 3 is written with `and`.
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
             return _apply(_OPERATORS[type(op)], [left, right], allowed_names)
         case ast.BoolOp(op=ast.And(), values=parts):

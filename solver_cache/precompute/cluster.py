@@ -53,6 +53,7 @@ class Cluster:
         self._threads = 1
         self._local: Any = None
         if scheduler is None:
+            # A cluster on this machine is for this run alone, and ends with it.
             self._local = _local(workers or usable_processors())
             scheduler = str(self._local.scheduler_address)
         elif "://" not in scheduler:

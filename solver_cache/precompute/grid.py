@@ -217,6 +217,7 @@ def _part(content: Mapping[str, Any], path: str) -> Part:
     for name in ("K", "target_epsilon") if is_table else ("K", "epsilon"):
         if name not in content:
             raise InvalidInput(_join(path, name), None, "a value, a list, a range or a formula")
+    # What the other kind of part would ignore is refused: a grid takes hours, and its mistakes show late.
     strange = ("objective", "shape", *_NOT_OF_TABLES) if is_table else ("prior", "ties", "abstention", *_OF_TABLES)
     for name in strange:
         if name in content:
@@ -224,6 +225,7 @@ def _part(content: Mapping[str, Any], path: str) -> Part:
             raise InvalidInput(_join(path, name), content[name], accepted)
     if not is_table and ("m" in content) == ("target_epsilon" in content):
         raise InvalidInput(_join(path, "m"), content.get("m"), "exactly one of m and target_epsilon")
+    # A formula may name any quantity of the part: `_order` then finds an order, or a circle.
     names = {name for name in QUANTITIES if name in content}
     axes = {name: read_axis(content[name], _join(path, name), names) for name in QUANTITIES if name in names}
     ordered_axes = tuple((name, axes[name]) for name in _order(axes, path))
@@ -243,6 +245,7 @@ def _group_part(content: Mapping[str, Any], path: str) -> Part:
             raise InvalidInput(_join(path, name), content[name], f"no {name} with groups")
     if "target_epsilon" not in content:
         raise InvalidInput(_join(path, "target_epsilon"), None, "a value, a list, a range or a formula")
+    # The number of voters of each group is an axis of its own, by the name that formulas use.
     numbers = {f"K{i}": table.get("K") for i, table in enumerate(tables, 1)}
     names = {*numbers, *(name for name in _OF_GROUPS if name in content)}
     axes, groups = {}, []
@@ -250,9 +253,11 @@ def _group_part(content: Mapping[str, Any], path: str) -> Part:
         inside = f"{where}[{i}]"
         if not {"K", "epsilon"} <= table.keys() <= {"K", "epsilon", "Delta", "weight"}:
             raise InvalidInput(inside, dict(table), "K, epsilon, and perhaps Delta and weight")
+        # A number that is a formula may name the others, and not itself.
         axes[name] = read_axis(table["K"], _join(inside, "K"), names - {name})
         epsilon = math.inf if table["epsilon"] == "inf" else table["epsilon"]
         try:
+            # Checked here, where the path of the group is known, and not at each of its attendances.
             groups.append(GroupAxis(Privacy(epsilon, table.get("Delta", 0.0)), table.get("weight", 1.0)))
         except InvalidInput as err:
             raise InvalidInput(_join(inside, err.argument), err.value, err.accepted, err.advice) from err

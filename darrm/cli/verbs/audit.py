@@ -87,6 +87,7 @@ def audit(
     privacy = total_privacy(total.total_epsilon, total.total_delta or "0")
     shape = {"K": number(K), "classes": number(classes or "2"), "affected": number(affected or "1")}
     with options_named(table="SUBJECT", FILE="SUBJECT"):
+        # What a file says of itself must not be overruled by an option: the audit would be of another vote.
         found, read = _subject(subject, shape, parameters) if subject is not None else (print, {})
     given = {"K": K, "classes": classes, "affected": affected}
     for name, value in read.items():
@@ -103,6 +104,7 @@ def audit(
                 confidence=number(confidence),
                 draws=None if command is None else _draws(command),
             )
+    # Before the exit code is decided: a program reads the counterexample, also of a claim that is false.
     if json:
         answer(as_json(result.as_dict()))
     text = _text(result)
@@ -125,6 +127,7 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms import mechanism_class, mechanism_names
 
+    # Names come first: a file that is called like a mechanism can be given as ./NAME.
     if subject in mechanism_names():
         kind = mechanism_class(subject)
         if not parameters.is_given(kind):
@@ -138,9 +141,11 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
             advice = f"{subject!r} is no mechanism that is installed: there are {names}."
             raise InvalidInput(name, text, "nothing without a mechanism's name", advice)
     module, colon, function = subject.rpartition(":")
+    # A path may have a colon in it, as on other systems: what exists is a file.
     if colon and not Path(subject).exists() and function.isidentifier():
         return _function(module, function), {}
     text = read_text(subject)
+    # By its content, as stdin has no name that would tell CSV from JSON.
     if not text.lstrip().startswith(("{", "[")):
         table = read_table(text)
         counts = next(iter(table), ())
@@ -206,6 +211,7 @@ def _text(audit: Audit) -> str:
     claim, found, sampled = audit.claim, audit.counterexample, audit.sampled
     releases = "1 release is" if claim.releases == 1 else f"{claim.releases:,} releases are together"
     sentences = [f"That {releases} {guarantee(claim.privacy)} ({claim.neighbours}) is {audit.verdict}."]
+    # A proof and a refutation rest on the claim alone; between them stand what is proved instead and what was seen.
     if audit.verdict == "proved":
         sentences.append(f"The account {audit.account} gives epsilon = {audit.epsilon:.6g}.")
     elif audit.epsilon is not None:
@@ -214,6 +220,7 @@ def _text(audit: Audit) -> str:
         event = f"an answer in {{{', '.join('none' if each == -1 else str(each) for each in found.event)}}}"
         if claim.releases > 1:
             event += f" in at least {found.least:,} releases"
+        # Bounds in the direction that counts against the refutation.
         least, most = ("", "") if audit.exact else ("at least ", "at most ")
         chances = f"{least}{found.chance_before:.6g}", f"{most}{found.chance_after:.6g}"
         sentences.append(f"On {found.before} {event} has chance {chances[0]}, and on {found.after} {chances[1]}.")

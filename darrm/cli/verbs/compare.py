@@ -44,17 +44,21 @@ def compare(
 
     check_plot(plot)
     ensemble = drawn.as_sampling()
+    # Private voters that draw for themselves are a question for `plan`, which amplifies their ε first.
     if ensemble is not None and options.epsilon != "inf":
         raise InvalidInput("records", drawn.records, "nothing beside private voters", "`darrm plan` takes both.")
     classes = class_count(options, sampled=ensemble is not None)
     total, draw, fresh = options.total, bags_drawn(options.bags), options.fresh
+    # Utilities under a law of classes, and under an objective of γ, are different quantities: two tables.
     if classes > 2 or options.price != "0" or is_class_prior(options.prior) or ensemble is not None:
         for name, value, default in (("objective", objective, "rectangular"), ("plot", plot, None)):
             if value != default:
                 raise InvalidInput(name, value, "nothing beside a prior of classes, a price or --records")
         show_options(ranked(options, "comparing", lambda option: option.name, ensemble=ensemble), None, json=json)
         return
+    # Any target: that of a problem plays no part in a comparison.
     problem = options.problem(m=None, target_epsilon=1.0)
+    # Before any work: a comparison has several solves, and one of them may take an hour.
     refuse_slow(problem, as_objective(objective), lambda solve, _: COMPARISON_SOLVES * solve, "")
     prior = vote_prior(options, classes)
     law = None if prior is None else as_objective(prior)

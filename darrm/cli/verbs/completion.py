@@ -58,6 +58,7 @@ def _subcommands(group: str) -> list[str]:
 def _bash(*, zsh: bool) -> str:
     groups = [group for group in _first_words() if _subcommands(group)]
     lines = [
+        # zsh runs it by its own emulation: one script for both.
         *(["autoload -Uz bashcompinit && bashcompinit"] if zsh else []),
         "_darrm() {",
         (
@@ -78,6 +79,7 @@ def _bash(*, zsh: bool) -> str:
             "      fi",
             '      verb="$verb ${COMP_WORDS[2]}" ;;',
         ]
+    # The choices of an option's value come before the options of the verb.
     lines += ["  esac", '  case "$verb:$before" in']
     for verb, options in _options().items():
         lines += [
@@ -126,6 +128,7 @@ def _powershell() -> str:
         return "@(" + ", ".join(f"'{word}'" for word in words) + ")"
 
     verbs = "\n".join(f"  '{verb}' = {listed(list(options))}" for verb, options in _options().items())
+    # Data are tables and the logic is written once: a script of nested cases would be thousands of lines.
     choices = "\n".join(
         f"  '{verb} {flag}' = {listed(values)}"
         for verb, options in _options().items()

@@ -245,11 +245,14 @@ def _cost_of_mechanism(
     from darrm_opt.mechanisms import mechanism_class
     from darrm_opt.problem import Privacy
 
+    # Before the account, which may take a minute.
     check_writable(output, "output")
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
     options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
     queries, total, counts = number(options.queries), None, None
+    # An ε by the votes is of one batch at a fixed noise: there is nothing to calibrate, and samples have no such
+    # account.
     if batch.votes is None:
         batch.refuse()
     else:
@@ -259,6 +262,8 @@ def _cost_of_mechanism(
             )
         counts = read_batch(batch.votes, options.K, options.classes, options.queries)
         queries = len(counts)
+    # One of the two questions: ε of a parameter at δ, or the parameter within a total. A δ means something else in
+    # each.
     if parameters.is_given(found):
         for name, text in (("total_epsilon", options.total_epsilon), ("total_delta", options.total_delta)):
             if text is not None:
@@ -288,6 +293,7 @@ def _cost_of_mechanism(
         _write(output, found_cost, queries, total)
     if json:
         answer(as_json(found_cost.as_dict() | ({} if earned is None else {"votes": earned})))
+    # Said in words: an ε of infinity looks like a number.
     elif found_cost.account == "none":
         answer(f"{drawn.words} No account proves a finite ε at δ = {found_cost.delta:g}.")
     else:
@@ -341,7 +347,9 @@ def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
         [name, "-" if total["epsilon"] is None else text_above(total["epsilon"], ".6f"), _delta(total)]
         for name, total in table.items()
     ]
+    # An account that refuses is a row with its reason: that it is missing says something about the question.
     notes = [f"{name}: {total['refused']}" for name, total in table.items() if "refused" in total]
+    # A lower bound tells whether to look for a better account.
     if (least := table.get("bits", {}).get("epsilon_at_least")) is not None:
         notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
     if release is not None and (assumption := assumed_text([release.problem.voter], int(queries), fresh=options.fresh)):
@@ -389,7 +397,9 @@ def _cost_of_bags(options: AccountOptions, *, json: bool) -> None:
     draw = bags_drawn(options.bags)
     size, drawn, models = draw.pop("n"), draw.pop("subsample_size"), number(options.K or "1")
     with options_named(**BAGS):
+        # Both forms hold: the paper's (ε, δ), and the same δ with ε = 0.
         total, zero = (bagging_guarantee(size, drawn, models, form=form, **draw) for form in ("paper", "zero"))
+        # Who is given one model only learns less: a claim of its own.
         member = bagging_guarantee(size, drawn, 1, **draw)
     if json:
         record = {

@@ -64,6 +64,7 @@ def curve(
     from darrm.cli.files import check_plot, picture_format, write_whole
     from darrm_opt.errors import InvalidInput
 
+    # Before the solves: a missing library or folder should not cost their time.
     check_plot(plot)
     if over not in {"p", "m", "epsilon"}:
         raise InvalidInput("over", over, "p, m or epsilon")
@@ -83,9 +84,11 @@ def curve(
         from darrm_opt.figures import render
 
         write_whole(plot, render(_figure(solutions, curves), picture_format(plot)))
+    # Each once: many γ of one curve have the same reasons.
     for warning in dict.fromkeys(warning for found in solutions for warning in found.warnings):
         say(f"Warning: {warning}")
     answer(as_json(curves) if json else _text(solutions, curves))
+    # The worst of them: a program must not take a curve with one bad point for a good one.
     end(max(exit_code_of(found.status) for found in solutions))
 
 

@@ -183,6 +183,8 @@ def _label_samples(
 
     if ask is None:
         raise InvalidInput("ask", None, "the command that answers samples", "A file of votes shows no sample.")
+    # Votes of samples that were drawn elsewhere have no account here; the test of a batch needs all of its votes at
+    # once.
     for name, value in nothing.items():
         if value is not None:
             raise InvalidInput(name, value, "nothing beside --ask")
@@ -193,6 +195,7 @@ def _label_samples(
     )
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
+    # What is there is the whole of an earlier job: labels are not overwritten.
     if Path(labels).exists():
         raise InvalidInput("output", labels, "a file that does not exist yet")
     mechanism, sampling, planned = sampled_mechanism(source, drawn)
@@ -200,7 +203,9 @@ def _label_samples(
     if asked is not None and asked % sampling.labels:
         raise InvalidInput("queries", asked, f"whole texts of {sampling.labels} labels each")
     with ProgressDisplay("proving the budget"):
+        # Opened before anything is drawn: a sample is charged before anybody sees it.
         log = open_log(log_file, mechanism, *budget, planned=planned, sampling=sampling)
+    # An older log is for its own scheme, whose total does not hold for another.
     if log.sampling != sampling:
         raise InvalidInput("release_log", log_file, f"the release log of {sampling.words}")
     count = log.limit if asked is None else asked
@@ -262,6 +267,7 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
     budget, fields = log.budget, budget_fields(log)
     at_delta = number(delta) if delta is not None else (0.0 if budget is None else budget.delta)
     with ProgressDisplay("accounting"):
+        # Of the releases so far, as if their number had been fixed: the last line says when that is not so.
         so_far = log.cost(fields["spent"], at_delta)
     epsilon = so_far.epsilon if so_far.epsilon < math.inf else None
     groups = group_fields(log, fields["spent"], at_delta)
@@ -274,10 +280,12 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
         return
     proved = (
         f"no ε is proved at δ = {so_far.delta:g}: give --total-delta"
+        # What is proved depends on δ: at 0 most mechanisms have no total, so it says what to ask.
         if epsilon is None
         else f"ε = {text_above(epsilon, '.6g')} at δ = {so_far.delta:g}, by the account {so_far.account}"
     )
     total = f"{log.limit:,} releases" if budget is None else f"{log.limit:,} releases, {guarantee(budget)} in all"
+    # A number that somebody gave proves no total.
     proof = "given, not proved" if log.account == "queries" else f"proved by the account {log.account}"
     labels = (
         ""

@@ -65,8 +65,10 @@ def tools() -> dict[str, dict[str, Any]]:
     for tool, verb in TOOLS.items():
         properties: dict[str, Any] = {}
         for each in _parameters(verb):
+            # What is offered is what can do no harm: a tool is called by a program that reads untrusted text.
             if each.name in LEFT_OUT or not isinstance(each.declared, CommandOption):
                 continue
+            # Numbers as they are typed: "inf" and 1e-5 are both texts of the command line.
             kind: dict[str, Any] = {"type": ["number", "string"]}
             if each.is_flag:
                 kind = {"type": "boolean"}
@@ -82,6 +84,7 @@ def tools() -> dict[str, dict[str, Any]]:
             properties["subject"] = {"type": "string", "description": "The name of a mechanism."}
         if verb in GIVEN:
             properties[CONTENT] = {"type": "string", "description": "The file's text, in place of its name."}
+        # Closed: a misspelled name is an error, and not a default.
         found[tool] = {"type": "object", "properties": properties, "additionalProperties": False}
     return found
 
@@ -101,17 +104,20 @@ def words_of(tool: str, arguments: Mapping[str, Any]) -> tuple[list[str], str]:
         if value is None:
             continue
         if name == CONTENT:
+            # By standard input: a tool is never given the name of a file.
             words, given = [*words, "--", "-"], str(value)
         elif not flags[name]:
             if verb == "audit":
                 from darrm_opt.mechanisms import mechanism_names
 
+                # Else the argument of `audit` could name a file, or a function to import.
                 if value not in mechanism_names():
                     raise ValueError(f"{name} must be one of {', '.join(mechanism_names())}")
             words += ["--", str(value)]
         elif isinstance(value, bool):
             words[1:1] = [flags[name][0]] if value else flags[name][1:]
         else:
+            # In one word with its value, before "--": a value that begins with a dash stays a value.
             words[1:1] = [f"{flags[name][0]}={each}" for each in (value if isinstance(value, list) else [value])]
     return words, given
 

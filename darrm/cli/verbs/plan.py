@@ -69,6 +69,7 @@ def plan(
 
     check_writable(output, "output")
     ensemble = drawn.as_sampling()
+    # Only these have an estimate of their time; a search with a limit ends by itself.
     if time_limit is None and ensemble is None and class_count(options) == 2:
         _refuse_slow(number(options.K), voter_of(options), number(options.queries))
     result = ranked(
@@ -79,6 +80,7 @@ def plan(
         ensemble=ensemble,
         time_limit=number(time_limit),
     )
+    # The plan is then of fresh voters with that ε, and no longer of samples.
     if not json and ensemble is not None and result.question.ensemble is None:
         say(f"Each voter draws its own records: one answer of it is {guarantee(result.question.voter)}.")
     _show(result, output, json=json)

@@ -228,6 +228,7 @@ def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
         f"of {estimate.sampled:,}).\n"
         f"Expected work: {work}. Store: {store.url}"
     )
+    # Said here, and refused where it would be run: an estimate is what helps to divide it.
     if problems.size > MAX_PROBLEMS:
         text += f"\nToo large for one run: at most {MAX_PROBLEMS:,} problems. Divide it, by K for example."
     return {
@@ -306,6 +307,7 @@ def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
         f"Solved: {progress.solved:,} in {duration(progress.seconds)} ({progress.rate:.3g} a "
         f"second){elsewhere_text}{losses}{failures_text}. Worst gap: {progress.worst_gap:.1e}.{limits_text}"
     )
+    # The whole question of each: it can be asked again by `darrm solve`, without the grid.
     failures = [
         {
             "id": failure.key,

@@ -62,6 +62,7 @@ def reproduce(
     if every == (name is not None):
         raise InvalidInput("NAME", name, "a figure or a table, or --all, or --list", "One of them.")
     names = tuple(REPRODUCTIONS) if every else (canonical(str(name)),)
+    # Before the first of them: all take hours.
     folder = None if output is None else _folder(output)
     contents = []
     for i, canonical_name in enumerate(names):
@@ -73,6 +74,7 @@ def reproduce(
         if folder is not None:
             record["files"] = _write_files(folder, reproduction)
         contents.append(record)
+        # Each as soon as it is there; JSON is one value, at the end.
         if not json:
             visible_tables = [table for table in reproduction.tables if table.shown]
             tables = [

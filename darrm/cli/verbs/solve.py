@@ -87,8 +87,10 @@ def _refuse_sample(
     from darrm_opt.errors import InvalidInput
 
     table.refuse_others(drawn, ("records",))
+    # Voters that are private draw for themselves, and are then fresh; others share one sample of the query.
     private = options.epsilon not in (None, "inf")
     target = options.target_epsilon if options.m is None else repr(options.problem().target.epsilon)
+    # What was typed, as `plan` takes it: the command in the message runs as it is.
     given = {
         "--K": options.K,
         "--epsilon": options.epsilon,

@@ -43,8 +43,7 @@ def teach(
     The data are public, so everything is shown, what would have to stay with the owner of private data included: each
     record's own loss, and where the source's stopping rule would have ended.
     """
-    from darrm_opt.literature.dpbag import load_dataset
-    from darrm_opt.literature.dpbag import run_experiment as lesson_of
+    from darrm_opt.literature.dpbag import load_dataset, run_experiment
 
     total = total_privacy(total_epsilon, total_delta, allow_zero_delta=False)
     split = load_dataset(data, number(labels), seed=number(seed))
@@ -52,12 +51,12 @@ def teach(
         options_named(n_chunks="chunks", n_partitions="partitions", **TOTAL),
         ProgressDisplay("training teachers and labelling"),
     ):
-        result = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
-    lesson = _lesson_to_dict(result)
-    answer(as_json(lesson) if json else _text(lesson))
+        result = run_experiment(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
+    content = _experiment_to_dict(result)
+    answer(as_json(content) if json else _text(content))
 
 
-def _text(lesson: dict[str, Any]) -> str:
+def _text(content: dict[str, Any]) -> str:
     from darrm_opt.design.report import columns, text_above
 
     rows = [
@@ -68,24 +67,25 @@ def _text(lesson: dict[str, Any]) -> str:
             f"{aggregator['accuracy']:.3f}",
             f"{aggregator['expected_accuracy']:.3f}",
         ]
-        for aggregator in lesson["aggregators"]
+        for aggregator in content["aggregators"]
     ]
+    # Of DPBag alone; the data are public here, so what is for the owner may be shown.
     owner = next(
-        aggregator["for_the_owner_only"] for aggregator in lesson["aggregators"] if "for_the_owner_only" in aggregator
+        aggregator["for_the_owner_only"] for aggregator in content["aggregators"] if "for_the_owner_only" in aggregator
     )
     records = owner["epsilon_of_records"]
-    total, label_count = lesson["total"], owner["labels_by_the_stopping_rule_of_the_source"]
+    total, label_count = content["total"], owner["labels_by_the_stopping_rule_of_the_source"]
     head = (
-        f"{lesson['data']}: {lesson['teachers']} teachers on {lesson['records']} "
-        f"records label {lesson['labels']} points,"
+        f"{content['data']}: {content['teachers']} teachers on {content['records']} "
+        f"records label {content['labels']} points,"
     )
     lines = [
         f"{head} ({total['epsilon']:g}, {total['delta']:g})-DP for each aggregator by itself.",
-        f"Without noise their majority is right on {lesson['accuracy_without_noise']:.3f}.",
+        f"Without noise their majority is right on {content['accuracy_without_noise']:.3f}.",
         "",
         columns(["aggregator", "noise", "ε spent", "right", "expected"], rows),
         "",
-        f"stopping   {lesson['stopping']}",
+        f"stopping   {content['stopping']}",
         (
             f"records    by DPBag's own account one record lost between {records['least']:.4g} and "
             f"{records['largest']:.4g} nats"
@@ -96,8 +96,8 @@ def _text(lesson: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _lesson_to_dict(experiment: AggregatorExperiment) -> dict[str, Any]:
-    """Return a lesson as plain data: the data, the budget, and a row for each aggregator."""
+def _experiment_to_dict(experiment: AggregatorExperiment) -> dict[str, Any]:
+    """Return an experiment as plain data: the data, the budget, and a row for each aggregator."""
     return {
         "data": experiment.data.name,
         "records": len(experiment.data.y),
@@ -107,7 +107,7 @@ def _lesson_to_dict(experiment: AggregatorExperiment) -> dict[str, Any]:
         "total": {"epsilon": experiment.total.epsilon, "delta": experiment.total.delta},
         "stopping": "the number of labels is fixed before the data are looked at, and paid for in advance",
         "accuracy_without_noise": experiment.teachers_accuracy,
-        "aggregators": [_aggregator_to_dict(result) for result in experiment.taught],
+        "aggregators": [_aggregator_to_dict(result) for result in experiment.results],
     }
 
 
@@ -126,6 +126,7 @@ def _aggregator_to_dict(result: AggregatorResult) -> dict[str, Any]:
         "expected_accuracy": result.expected_accuracy,
         "labels": result.labels.tolist(),
     }
+    # Computed from the votes, so no guarantee: under a name that says whom it is for.
     if result.loss is not None and result.records is not None:
         row["for_the_owner_only"] = {
             "warning": result.loss.warning,

@@ -283,6 +283,7 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
         mechanism = mechanism_from_record(record)
         planned = planned_total(record)
         sampling = Sampling.from_record(record["sampling"]) if "sampling" in record else None
+    # A table is proved while it is read: that it fails is a verdict, while an unreadable file is bad input.
     except NotPrivate as err:
         return Proof(private=False, content={"message": str(err), "excess": err.excess}, text=str(err))
     except DarrmError as err:
@@ -299,6 +300,7 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
         if isinstance(mechanism, CertifiedNoiseFunction):
             lines.append("private    proved for these very numbers")
             content["certificate"] = asdict(mechanism.certificate)
+        # Without a total there is nothing to prove of many releases: the ε of one, at a δ that is named.
         elif planned is None:
             single = Privacy(mechanism.epsilon(1, SINGLE_DELTA, sampling), SINGLE_DELTA)
             lines.append(f"one        one answer is {guarantee(single)}, by the account of what is drawn")
@@ -306,10 +308,12 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
             content["one"] = asdict(single)
     if sampling is not None:
         content["sampling"] = sampling.record()
+        # How records were drawn leaves no trace in a file.
         lines.append(f"sampled    {sampling.words}: assumed, as no file can show it")
     if planned is not None:
         queries, total = planned
         content["total"] = {"queries": queries, **asdict(total)}
+        # Neither proved nor refuted: another account might prove it.
         if not mechanism.fits(total, queries, sampling):
             message = (
                 f"{source}: {queries:,} answers are not proved to be {guarantee(total)} together: the account gives "

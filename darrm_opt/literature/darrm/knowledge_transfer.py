@@ -65,12 +65,12 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
     draws, queries = (2, paper.QUERIES[:1]) if quick else (paper.DRAWS, paper.QUERIES)
     rows, equal_rows = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
     # Trained once, for the most queries: fewer are the first of them.
-    lessons = load_teacher_votes(data, draws, queries[-1], seed)
-    for lesson in lessons:
+    of_datasets = load_teacher_votes(data, draws, queries[-1], seed)
+    for teacher_votes in of_datasets:
         for Q in queries:
-            rows += [_row(lesson, m, Q, method) for method in labelling_methods(lesson, m)]
+            rows += [_row(teacher_votes, m, Q, method) for method in labelling_methods(teacher_votes, m)]
             # At (mε, δ) a release the methods' totals differ: only at equal totals is accuracy comparable.
-            equal_rows += _equal_total_rows(lesson, m, Q)
+            equal_rows += _equal_total_rows(teacher_votes, m, Q)
     accuracy_heads = (("mean", ".3f"), ("std", ".3f"), ("expected", ".3f"))
     heads = (("data", ""), ("Q", "d"), ("noise", ""), ("teachers", ""))
     tables = (
@@ -97,7 +97,7 @@ def transfer(number: int, *, data: str | None = None, quick: bool = False, seed:
             "seed": seed,
             "draws": draws,
             "slack": paper.SLACK,
-            "records_of_a_teacher": {lesson.dataset: lesson.part for lesson in lessons},
+            "records_of_a_teacher": {teacher_votes.dataset: teacher_votes.part for teacher_votes in of_datasets},
         },
     )
 
@@ -123,9 +123,9 @@ NOTES = (
 )
 
 
-def labelling_methods(lesson: TeacherVotes, m: int) -> list[LabellingMethod]:
+def labelling_methods(teacher_votes: TeacherVotes, m: int) -> list[LabellingMethod]:
     """Return what is compared: the paper's three columns, and what it lacks."""
-    problem, voter = paper.problem(m, lesson.dataset), paper.voter(lesson.dataset)
+    problem, voter = paper.problem(m, teacher_votes.dataset), paper.voter(teacher_votes.dataset)
     target, plain = problem.target, NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     private = {"subsampling": subsampling(K, m), "optimal": solve(problem).noise}
     methods = [
@@ -135,7 +135,7 @@ def labelling_methods(lesson: TeacherVotes, m: int) -> list[LabellingMethod]:
         LabellingMethod("γ_opt", "private", voter, private["optimal"], "optimal", target),
         LabellingMethod("none", "private", voter, plain),
     ]
-    if lesson.dataset == "digits":
+    if teacher_votes.dataset == "digits":
         stand_in = f"private, ε = {STAND_IN.epsilon:g}"
         methods += [
             LabellingMethod("γ_Sub", stand_in, STAND_IN, private["subsampling"], "subsampling", target, proved=False),
@@ -159,10 +159,10 @@ def _deviation(values: NDArray[np.float64]) -> float:
     return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 
-def _row(lesson: TeacherVotes, m: int, Q: int, method: LabellingMethod) -> tuple[Cell, ...]:
-    problem = paper.problem(m, lesson.dataset)
-    measures = _accuracy(lesson, Q, method.voter, method.noise)
-    dataset = "mnist" if lesson.dataset == "digits" else lesson.dataset
+def _row(teacher_votes: TeacherVotes, m: int, Q: int, method: LabellingMethod) -> tuple[Cell, ...]:
+    problem = paper.problem(m, teacher_votes.dataset)
+    measures = _accuracy(teacher_votes, Q, method.voter, method.noise)
+    dataset = "mnist" if teacher_votes.dataset == "digits" else teacher_votes.dataset
     papers = str(accuracies()[m, dataset, Q, method.column]) if method.column else NEW
     target = method.noise_target
     if target is None or not method.proved:
@@ -170,7 +170,17 @@ def _row(lesson: TeacherVotes, m: int, Q: int, method: LabellingMethod) -> tuple
     else:
         paper_total = kov_composition(target.epsilon, target.delta, Q, paper.SLACK).epsilon
     sound_total, account = _sound_total(method, problem, Q)
-    return (lesson.dataset, Q, method.name, method.teachers, papers, *measures, paper_total, sound_total, account)
+    return (
+        teacher_votes.dataset,
+        Q,
+        method.name,
+        method.teachers,
+        papers,
+        *measures,
+        paper_total,
+        sound_total,
+        account,
+    )
 
 
 def _sound_total(method: LabellingMethod, problem: Problem, Q: int) -> tuple[float, str]:
@@ -196,9 +206,9 @@ def _designs(target: Privacy, Q: int) -> tuple[Privacy, BestTarget, VoteMechanis
     return total, best, noisy, sequence.noise
 
 
-def _equal_total_rows(lesson: TeacherVotes, m: int, Q: int) -> list[tuple[Cell, ...]]:
+def _equal_total_rows(teacher_votes: TeacherVotes, m: int, Q: int) -> list[tuple[Cell, ...]]:
     """Return each method at its best within the total that the paper's account gives for Q releases."""
-    target = paper.problem(m, lesson.dataset).target
+    target = paper.problem(m, teacher_votes.dataset).target
     total, best, noisy, sequence_noise = _designs(target, Q)
     plain = NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     release_text = f"({best.target.epsilon:.3g}, {best.target.delta:.2g}) a release"
@@ -209,15 +219,26 @@ def _equal_total_rows(lesson: TeacherVotes, m: int, Q: int) -> list[tuple[Cell, 
         ("none", "trained at the total", total, plain, "any number of queries"),
     ]
     cells: list[tuple[Cell, ...]] = [
-        (lesson.dataset, Q, name, teachers, *_accuracy(lesson, Q, voter, noise), total.epsilon, total.delta, remark)
+        (
+            teacher_votes.dataset,
+            Q,
+            name,
+            teachers,
+            *_accuracy(teacher_votes, Q, voter, noise),
+            total.epsilon,
+            total.delta,
+            remark,
+        )
         for name, teachers, voter, noise, remark in rows
     ]
-    least = exact(subsampling(K, 1), fixed(paper.problem(m, lesson.dataset)), Q, total.delta)
+    least = exact(subsampling(K, 1), fixed(paper.problem(m, teacher_votes.dataset)), Q, total.delta)
     blank = ("-", "-", "-", total.epsilon, total.delta)
     remark = "does not fit, not even with one voter drawn" if least > total.epsilon else "fits with one voter drawn"
-    cells.insert(3, (lesson.dataset, Q, "γ_Sub", "not private", *blank, remark))
+    cells.insert(3, (teacher_votes.dataset, Q, "γ_Sub", "not private", *blank, remark))
     return cells
 
 
-def _accuracy(lesson: TeacherVotes, Q: int, voter: Privacy | None, noise: NoiseFunction) -> tuple[float, float, float]:
-    return accuracy(noise, lesson.votes(voter)[:, :Q], lesson.truth[:, :Q], lesson.seed)
+def _accuracy(
+    teacher_votes: TeacherVotes, Q: int, voter: Privacy | None, noise: NoiseFunction
+) -> tuple[float, float, float]:
+    return accuracy(noise, teacher_votes.votes(voter)[:, :Q], teacher_votes.truth[:, :Q], teacher_votes.seed)

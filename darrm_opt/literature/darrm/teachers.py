@@ -200,8 +200,8 @@ class TeacherVotes:
 
 @lru_cache(maxsize=4)
 def load_teacher_votes(folder: str | None, draws: int, queries: int, seed: int) -> tuple[TeacherVotes, ...]:
-    """Return the lesson on digits and, if a folder is given, on what it holds."""
-    lessons = [digits()]
+    """Return the votes on digits and, if a folder is given, on the pictures that it holds."""
+    datasets = [digits()]
     if folder is not None:
         for images in find_images(folder):
             labels, test_labels = images.train_labels, images.test_labels
@@ -214,8 +214,8 @@ def load_teacher_votes(folder: str | None, draws: int, queries: int, seed: int) 
                 features(images.test[in_test] / 255.0),
                 (test_labels[in_test] == CLASSES[1]).astype(np.uint8),
             )
-            lessons.append(pictures)
-    return tuple(TeacherVotes(pictures.dataset, _draws(pictures, draws, queries, seed), seed) for pictures in lessons)
+            datasets.append(pictures)
+    return tuple(TeacherVotes(pictures.dataset, _draws(pictures, draws, queries, seed), seed) for pictures in datasets)
 
 
 def digits() -> Pictures:

@@ -92,14 +92,14 @@ def test_folders_that_lack_something_are_refused(tmp_path: Path) -> None:
 
 def test_teachers_learn_from_files(tmp_path: Path) -> None:
     dataset(tmp_path / "mnist", packed=True)
-    taught = load_teacher_votes(str(tmp_path), 2, 20, 0)
-    assert [lesson.dataset for lesson in taught] == ["digits", "mnist"]
-    lesson = taught[1]
-    assert lesson.part == 240 // K
-    assert lesson.truth.shape == (2, 20)
-    votes = lesson.votes(None)
+    of_datasets = load_teacher_votes(str(tmp_path), 2, 20, 0)
+    assert [teacher_votes.dataset for teacher_votes in of_datasets] == ["digits", "mnist"]
+    teacher_votes = of_datasets[1]
+    assert teacher_votes.part == 240 // K
+    assert teacher_votes.truth.shape == (2, 20)
+    votes = teacher_votes.votes(None)
     assert votes.shape == (2, 20, K)
-    assert ((votes.sum(axis=2) > K / 2) == lesson.truth).mean() > 0.9  # the classes light pixels of their own
+    assert ((votes.sum(axis=2) > K / 2) == teacher_votes.truth).mean() > 0.9  # the classes light pixels of their own
 
 
 def test_a_table_has_the_rows_of_the_files(tmp_path: Path) -> None:

@@ -261,8 +261,10 @@ def test_accuracy_in_closed_form() -> None:
     assert accuracy(coin, unanimous, truth, 0) == (mean, std, expected)
     # Known: a unanimous vote, (0.2676, 0.0003), one voter affected: 0.887 by γ_opt, 0.641 by GNMax.
     task = Problem(K, Privacy(0.0892, 1e-4), Privacy(0.2676, 0.0003))
-    lesson = load_teacher_votes(None, 2, 20, 0)[0]
-    optimal = next(method.noise for method in labelling_methods(lesson, 3) if method.name == "γ_opt, affected = 1")
+    teacher_votes = load_teacher_votes(None, 2, 20, 0)[0]
+    optimal = next(
+        method.noise for method in labelling_methods(teacher_votes, 3) if method.name == "γ_opt, affected = 1"
+    )
     assert round(accuracy(gnmax(task), unanimous, truth, 0)[2], 3) == 0.641
     assert round(accuracy(optimal, unanimous, truth, 0)[2], 3) == 0.887
 
@@ -307,9 +309,9 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
 
 
 def test_digits_are_shared_out_without_overlap() -> None:
-    lesson = load_teacher_votes(None, 3, 100, 0)[0]
-    assert lesson.part == (356 - 100) // K
-    for draw in lesson.draws:
+    teacher_votes = load_teacher_votes(None, 3, 100, 0)[0]
+    assert teacher_votes.part == (356 - 100) // K
+    for draw in teacher_votes.draws:
         assert len(draw.y) == 256
         both = np.vstack([draw.X, draw.queries])
         assert len(np.unique(both, axis=0)) > 350  # hardly a picture is there twice

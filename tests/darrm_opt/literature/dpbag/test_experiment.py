@@ -30,19 +30,19 @@ T, CHUNKS, PARTITIONS = 30, 15, 3
 
 
 @pytest.fixture(scope="module", params=DATASETS)
-def lesson(request: pytest.FixtureRequest) -> AggregatorExperiment:
+def experiment(request: pytest.FixtureRequest) -> AggregatorExperiment:
     data = load_dataset(request.param, T, seed=4)
     return run_experiment(data, TOTAL, n_chunks=CHUNKS, n_partitions=PARTITIONS, source=SeededRandomnessForTestsOnly(9))
 
 
-def of(lesson: AggregatorExperiment, name: str) -> AggregatorResult:
-    return next(each for each in lesson.taught if each.name == name)
+def of(experiment: AggregatorExperiment, name: str) -> AggregatorResult:
+    return next(each for each in experiment.results if each.name == name)
 
 
-def test_every_aggregator_labels_the_pool_within_the_budget(lesson: AggregatorExperiment) -> None:
-    assert [each.name for each in lesson.taught] == ["optimal", "saa", "dpbag-", "dpbag", "gnmax"]
-    assert lesson.teachers_accuracy > 0.85
-    for each in lesson.taught:
+def test_every_aggregator_labels_the_pool_within_the_budget(experiment: AggregatorExperiment) -> None:
+    assert [each.name for each in experiment.results] == ["optimal", "saa", "dpbag-", "dpbag", "gnmax"]
+    assert experiment.teachers_accuracy > 0.85
+    for each in experiment.results:
         assert each.labels.shape == (T,)
         assert set(each.labels.tolist()) <= {0, 1}
         assert 0.98 * TOTAL.epsilon <= each.guarantee.epsilon <= TOTAL.epsilon
@@ -50,22 +50,22 @@ def test_every_aggregator_labels_the_pool_within_the_budget(lesson: AggregatorEx
         assert each.guarantee.adjacency == "replace"
         deviation = (each.expected_accuracy * (1 - each.expected_accuracy) / T) ** 0.5
         assert abs(each.accuracy - each.expected_accuracy) < 4 * deviation
-        assert each.accuracy == pytest.approx(np.mean(each.labels == lesson.data.truth))
+        assert each.accuracy == pytest.approx(np.mean(each.labels == experiment.data.truth))
         assert each.expected_accuracy > 0.7
 
 
-def test_only_dpbag_has_losses_of_records_and_they_stay_with_the_owner(lesson: AggregatorExperiment) -> None:
-    dpbag, minus = of(lesson, "dpbag"), of(lesson, "dpbag-")
+def test_only_dpbag_has_losses_of_records_and_they_stay_with_the_owner(experiment: AggregatorExperiment) -> None:
+    dpbag, minus = of(experiment, "dpbag"), of(experiment, "dpbag-")
     assert dpbag.labels.tolist() == minus.labels.tolist()
     assert dpbag.guarantee == minus.guarantee
     assert dpbag.loss is not None
     assert dpbag.records is not None
     assert dpbag.leaking_labels is not None
-    assert dpbag.records.shape == (len(lesson.data.y),)
+    assert dpbag.records.shape == (len(experiment.data.y),)
     assert dpbag.records.max() == pytest.approx(dpbag.loss.epsilon)
     assert 0 < dpbag.records.min() < dpbag.records.max()
     assert 0 < dpbag.leaking_labels < T  # by the moments accountant, which charges more than the bits
-    for each in lesson.taught:
+    for each in experiment.results:
         assert (each.loss is None) == (each.records is None) == (each.name != "dpbag")
 
 
@@ -85,10 +85,10 @@ def test_every_model_learns(model: str) -> None:
     assert (learnt.predict(data.pool) == data.truth).mean() > 0.85
 
 
-def test_the_optimum_is_at_least_as_useful_as_what_is_drawn_for_the_others(lesson: AggregatorExperiment) -> None:
+def test_the_optimum_is_at_least_as_useful_as_what_is_drawn_for_the_others(experiment: AggregatorExperiment) -> None:
     """For votes that nobody has looked at; on these very votes it may differ by a little."""
-    best = of(lesson, "optimal").expected_accuracy
-    assert best > max(of(lesson, name).expected_accuracy for name in ("saa", "dpbag-", "gnmax")) - 0.02
+    best = of(experiment, "optimal").expected_accuracy
+    assert best > max(of(experiment, name).expected_accuracy for name in ("saa", "dpbag-", "gnmax")) - 0.02
 
 
 SMALL = ("--labels", "6", "--chunks", "5", "--partitions", "2")

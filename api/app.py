@@ -40,15 +40,7 @@ problem details (RFC 9457), media type `application/problem+json`, and name the 
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """Return the application; nothing is opened before it starts.
-
-    Args:
-        settings: None reads them from the environment, once.
-
-    Raises:
-        InvalidInput: a setting in the environment is not valid.
-        KeysFileError: there is a keys file and it cannot be read.
-    """
+    """Return the application; nothing is opened before it starts. Without ``settings``, those of the environment."""
     config = read_settings() if settings is None else settings
     ring = open_ring(config.keys)
 
@@ -115,12 +107,10 @@ def _build(app: FastAPI) -> None:
 
 
 def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:
-    """Put the middleware around the routes; the last one added is the outermost.
-
-    From the outermost: path prefix, if one is set or a proxy may say it; request context (id, headers, log line,
-    metrics, last word on bugs); CORS, if origins are set; admission (host name, key, rate, body, concurrency); HEAD as
-    GET; compression; response cache; turns.
-    """
+    """Put the middleware around the routes; the last one added is the outermost."""
+    # From the outermost: path prefix, if one is set or a proxy may say it; request context (id, headers, log line,
+    # metrics, last word on bugs); CORS, if origins are set; admission (host name, key, rate, body, concurrency); HEAD
+    # as GET; compression; response cache; turns.
     # Innermost: an answer from the cache does no work, and waits for nobody's turn.
     app.add_middleware(TurnsMiddleware, turns=app.state.turns)
     app.add_middleware(ResponseCacheMiddleware)

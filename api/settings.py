@@ -245,11 +245,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def solver_memory(self) -> int:
-        """Most memory of one solver process [MiB]: the setting, or a share of what there is.
-
-        Raises:
-            InvalidInput: there is not enough for so many processes.
-        """
+        """Most memory of one solver process [MiB]: the setting, or a share of what there is."""
         return solver_memory(self.max_solver_memory, self.workers, self.solvers, memory_limit())
 
     @property
@@ -311,14 +307,7 @@ def _matching(text: str, pattern: re.Pattern[str]) -> str:
 
 
 def read_settings(**overrides: Any) -> Settings:
-    """Return the settings of the environment.
-
-    Args:
-        overrides: settings that take precedence over the environment.
-
-    Raises:
-        InvalidInput: naming the variable, its value and what is accepted.
-    """
+    """Return the settings of the environment; ``overrides`` take precedence over it."""
     try:
         return Settings(**overrides)
     except ValidationError as err:

@@ -128,11 +128,7 @@ class ClientBackend(Protocol):
     """Backend of the client: answers as plain data, in the form of the REST interface. The caller verifies them."""
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
-        """Return the answer to ``POST /v1/<verb>``, waiting for it if need be.
-
-        Raises:
-            DarrmError: it was refused, or is not to be had in time.
-        """
+        """Return the answer to ``POST /v1/<verb>``, waiting for it if need be."""
 
     def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
         """Queue a design as a job, unless it is there already; return the job."""

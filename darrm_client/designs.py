@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 
 class DesignsClient:
-    """Stored designs, as `DarrmClient.designs`. Tags are shared by all who use the service.
-
-    Args:
-        backend: the service.
-        timeout: for one call [s]; None for no bound.
-    """
+    """Stored designs, as `DarrmClient.designs`. Tags are shared by all who use the service."""
 
     def __init__(self, backend: ClientBackend, timeout: float | None) -> None:
         self._backend, self._timeout = backend, timeout
@@ -30,15 +25,7 @@ class DesignsClient:
     ) -> Iterator[dict[str, Any]]:
         """Yield stored designs, the newest first, as the REST interface has them: their numbers and tags, and no γ.
 
-        Args:
-            K: only those for so many voters.
-            epsilon: only those for voters with this ε [nats].
-            m: only those with this allowance.
-            tag: only those with this tag.
-
-        Raises:
-            AnswerNotFound: the client reads a table file, which has no tags.
-            ClientError: the service refused or did not answer.
+        A number or a tag that is given leaves the others out. A table file has no tags: `AnswerNotFound`.
         """
         parameters: dict[str, Any] = {"K": K, "epsilon": "inf" if epsilon == math.inf else epsilon, "m": m, "tag": tag}
         while True:
@@ -59,13 +46,7 @@ class DesignsClient:
         return dict(self._call("DELETE", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
 
     def compare(self, id: str, other: str) -> dict[str, Any]:
-        """Return two stored designs side by side; this process proved each γ for the problem stated beside it.
-
-        Raises:
-            NotPrivate: a γ is not.
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
-        """
+        """Return two stored designs side by side; this process proved each γ for the problem stated beside it."""
         answer = self._call("GET", f"/{quote(id, safe='')}/compare/{quote(other, safe='')}")
         for name in ("first", "second"):
             design = member(member(answer, name), "design")

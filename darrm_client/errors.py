@@ -101,12 +101,7 @@ RETRIED = frozenset({429, 502, 503, 504})
 
 
 def error_of(status: int, details: dict[str, Any], retry_after: float | None = None) -> DarrmError:
-    """Return the error for a refusal.
-
-    Args:
-        status: of HTTP, 300 or above.
-        details: the problem details; anything in them may be missing or of another type.
-        retry_after: as the service said [s].
+    """Return the error for a refusal; anything in the problem details may be missing or of another type.
 
     >>> error_of(422, {"type": "urn:darrm-opt:problem:invalid-input", "detail": "K = 0 is not valid.", "field": "K"})
     InvalidRequest('K = 0 is not valid.')

@@ -72,12 +72,7 @@ class JobWebhook:
 
 
 class JobsClient:
-    """The jobs of a service. Submitting is idempotent: the same problem is the same job.
-
-    Args:
-        backend: where they are.
-        timeout: for one call unless told otherwise [s]; None for no bound.
-    """
+    """The jobs of a service. Submitting is idempotent: the same problem is the same job."""
 
     def __init__(self, backend: ClientBackend, timeout: float | None) -> None:
         self._backend = backend
@@ -90,11 +85,7 @@ class JobsClient:
         return parse_job(self._backend.submit(design(DesignSpec(problem, objective, shape)), self._deadline(None)))
 
     def get(self, id: str) -> JobStatus:
-        """Return a job.
-
-        Raises:
-            AnswerNotFound: there is none with that id.
-        """
+        """Return a job."""
         return parse_job(self._backend.job(id, self._deadline(None)))
 
     def list(self, state: str | None = None) -> Iterator[JobStatus]:
@@ -116,18 +107,9 @@ class JobsClient:
         *,
         timeout: float | None = None,
     ) -> VerifiedAnswer:
-        """Submit a design and wait until it is done; return it, proved.
+        """Submit a design as `submit` does and wait until it is done; return it, proved for the problem asked.
 
-        Args:
-            problem: as in `submit`, like the next two; the problem, and not the id, because the proof is for it.
-            objective: what is maximised.
-            shape: "free" or "monotone".
-            timeout: how long to wait [s]; None for the client's.
-
-        Raises:
-            JobFailed: it failed or was cancelled.
-            DeadlineExceeded: it is not done yet; it goes on, and waiting again continues where this stopped.
-            NotPrivate: what came back is not private for the problem.
+        After ``timeout`` [s], or the client's, `DeadlineExceeded`: the job goes on, and waiting again continues.
         """
         deadline = self._deadline(timeout)
         request = DesignSpec(problem, objective, shape)
@@ -142,16 +124,7 @@ class JobsClient:
     def add_webhook(self, id: str, url: str) -> JobWebhook:
         """Have the service send a signed POST to ``url`` when a job ends, or at once if it has ended.
 
-        The receiver verifies it with `darrm_client.verify_webhook`.
-
-        Args:
-            id: of the job.
-            url: ``https://…``, which the service can reach.
-
-        Raises:
-            AnswerNotFound: there is no such job, or the service has no webhooks.
-            InvalidRequest: the service does not send anything there.
-            VerificationFailed: what it answers is no webhook.
+        The receiver verifies it with `darrm_client.verify_webhook`. The service must reach ``https://…``.
         """
         answer = self._backend.add_webhook(id, url, self._deadline(None))
         values = [member(answer, name) for name in ("id", "job", "url", "state", "secret")]
@@ -160,11 +133,7 @@ class JobsClient:
         return JobWebhook(*values)
 
     def events(self, id: str, *, timeout: float | None = None) -> Iterator[tuple[str, Any]]:
-        """Yield what happens to a job, as (name, content), until it is over; a broken stream is opened again.
-
-        Raises:
-            DeadlineExceeded: it is not over yet.
-        """
+        """Yield what happens to a job, as (name, content), until it is over; a broken stream is opened again."""
         return self._backend.events(id, self._deadline(timeout))
 
     def _deadline(self, timeout: float | None) -> Deadline:
@@ -172,11 +141,7 @@ class JobsClient:
 
 
 def parse_job(record: Any) -> JobStatus:
-    """Return a job from plain data.
-
-    Raises:
-        VerificationFailed: it is none.
-    """
+    """Return a job from plain data."""
     key, state = member(record, "id"), member(record, "state")
     if not isinstance(key, str) or not isinstance(state, str):
         raise VerificationFailed("The answer is no job.")
@@ -184,12 +149,7 @@ def parse_job(record: Any) -> JobStatus:
 
 
 def wait_for_job(backend: ClientBackend, job: JobStatus, deadline: Deadline, retry_after: float | None = None) -> None:
-    """Wait until a job is done, looking less and less often, first after ``retry_after`` [s] if that is told.
-
-    Raises:
-        JobFailed: it failed or was cancelled.
-        DeadlineExceeded: the time is over, the job is not.
-    """
+    """Wait until a job is done, looking less and less often, first after ``retry_after`` [s] if that is told."""
     interval = FIRST_POLL_INTERVAL
     while not job.over:
         delay = interval if retry_after is None else max(interval, min(retry_after, MAX_POLL_INTERVAL))

@@ -66,11 +66,7 @@ class Deadline:
         return max(0.0, self.at - time.monotonic())
 
     def check(self) -> None:
-        """Refuse to go on when it is over.
-
-        Raises:
-            DeadlineExceeded: it is.
-        """
+        """Refuse to go on when it is over."""
         if self.remaining == 0:
             raise DeadlineExceeded(f"The service did not answer within {self.seconds:g} s.")
 

@@ -10,11 +10,7 @@ from importlib import metadata
 
 
 def main() -> None:
-    """Run the command.
-
-    Raises:
-        SystemExit: always, with an exit code of the command; a text where this distribution is not installed.
-    """
+    """Run the command."""
     try:
         (script,) = metadata.distribution("darrm-opt").entry_points.select(group="console_scripts", name="darrm")
     except metadata.PackageNotFoundError:

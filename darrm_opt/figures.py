@@ -228,8 +228,7 @@ FORMATS = ("png", "svg", "pdf")
 def render(figure: Figure, file_format: str) -> bytes:
     """Return a figure as the bytes of a file.
 
-    Guarantees:
-        The same figure gives the same bytes: no dates, no random identifiers.
+    Guarantees: The same figure gives the same bytes: no dates, no random identifiers.
     """
     check_drawable(file_format)
     import matplotlib as mpl
@@ -253,12 +252,7 @@ Errors = Mapping[Measure, Sequence[float | None]]
 
 
 def gamma_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
-    """Draw γ(l) over l.
-
-    Args:
-        solution: its γ is drawn as "optimal".
-        baselines: further noise functions for the same K, by name (`darrm_opt.baselines`).
-    """
+    """Draw γ(l) of a solution, as "optimal", and of other noise functions for the same K over l."""
     figure, (axes,) = sheet(solution.problem, 1)
     draw_gamma(axes, _curves(solution, baselines))
     draw_legend(figure)
@@ -268,13 +262,7 @@ def gamma_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | No
 def error_figure(
     solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None, measure: Measure = "tv_error"
 ) -> Figure:
-    """Draw an error over the probability p that all voters share.
-
-    Args:
-        solution: its γ is drawn as "optimal".
-        baselines: further noise functions for the same K, by name.
-        measure: "tv_error" (the paper's) or "disagreement".
-    """
+    """Draw an error of a solution, as "optimal", and of other noise functions over the p that all voters share."""
     figure, (axes,) = sheet(solution.problem, 1)
     draw_error(axes, _curves(solution, baselines), measure)
     draw_legend(figure)
@@ -305,10 +293,7 @@ def errors_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | N
 def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str, Errors]) -> Figure:
     """Draw both measures of error side by side, over the privacy allowance m.
 
-    Args:
-        problem: any of the problems: its K and voters stand in the title.
-        ms: allowances, ascending.
-        errors: by the noise function's name: for each measure one number for each m, None where it has none.
+    ``problem``: any of the problems, for the title. ``errors``: by name and measure, one number for each m, or None.
     """
     figure, panels = sheet(problem, 2, title=voters(problem))
     x = np.array(ms, dtype=np.float64)
@@ -329,11 +314,7 @@ def _curves(solution: Solution, baselines: Mapping[str, NoiseFunction] | None) -
 
 
 def mechanisms_figure(comparison: Comparison) -> Figure:
-    """Draw how often each mechanism of a comparison errs, and the γ that each amounts to.
-
-    Args:
-        comparison: from `darrm_opt.planning.compare.compare`; mechanisms that do not fit are named, without a bar.
-    """
+    """Draw how often each mechanism of a comparison errs, and its γ; those that do not fit are named."""
     problem, total = comparison.problem, comparison.total
     queries = f"{comparison.queries} release" + ("s" if comparison.queries > 1 else "")
     title = f"{voters(problem)}; {queries}, together {guarantee(total, '.4g')}"

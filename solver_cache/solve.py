@@ -133,19 +133,7 @@ def cached_groups(
 ) -> CachedSolution[GroupSolution]:
     """Return the certified optimal table for groups of voters, from the store if it is there, else by solving.
 
-    Args:
-        problem: groups, classes and target.
-        objective: as for `darrm_opt.tables.group_solver.solve_groups`.
-        store: where answers are stored.
-        backend: how to solve if it has to be solved.
-        time_limit: [s]; what it cuts short is returned, and not stored.
-
-    Guarantees:
-        As `cached_solve`, for the table.
-
-    Raises:
-        InvalidInput: as `solve_groups`.
-        CacheError: the store cannot be read.
+    As `cached_solve`; what ``time_limit`` cuts short is returned, and not stored.
     """
     spec = GroupSpec(problem, objective)
     return _cached(spec, store, lambda: solve_groups(problem, spec.objective, backend=backend, time_limit=time_limit))

@@ -67,10 +67,8 @@ class StrictRoute(APIRoute):
 
 
 def _forget_frames(err: BaseException | None) -> None:
-    """Remove the tracebacks of a refusal: a frame of FastAPI holds it and the body, and it would hold that frame.
-
-    Such a circle is freed by a garbage collection alone, and hundreds of bodies of a megabyte come before the next.
-    """
+    """Remove the tracebacks of a refusal: a frame of FastAPI holds it and the body, and it would hold that frame."""
+    # Such a circle is freed by a garbage collection alone, and hundreds of bodies of a megabyte come before the next.
     while err is not None:
         err.__traceback__ = None
         err = err.__cause__ or err.__context__
@@ -200,10 +198,8 @@ def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
 
 
 def _misread(text: str) -> list[str]:
-    """Return the parts of a text, between commas, that Python reads as another number than `number_in`, if at all.
-
-    It takes 0_1 for digits in groups, and a person may have meant 0.1.
-    """
+    """Return the parts of a text, between commas, that Python reads as another number than `number_in`, if at all."""
+    # It takes 0_1 for digits in groups, and a person may have meant 0.1.
     return [part for part in text.split(",") if number_in(part) is None and _is_python_float(part)]
 
 

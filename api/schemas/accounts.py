@@ -146,11 +146,7 @@ class ComposeRequest(RequestModel):
     ] = None
 
     def check(self) -> None:
-        """Refuse numbers of the account that are out of range.
-
-        Raises:
-            InvalidInput: naming the field.
-        """
+        """Refuse numbers of the account that are out of range."""
         check_queries(self.queries)
         probability(self.slack, "slack")
         if self.total_delta is not None:

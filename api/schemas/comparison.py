@@ -69,12 +69,7 @@ class CompareRequest(TotalRequest):
     ] = None
 
     def check(self) -> None:
-        """Refuse numbers of the budget, a prior, or a draw, that are out of range.
-
-        Raises:
-            InvalidInput: naming the field.
-            FieldError: the prior is not valid.
-        """
+        """Refuse numbers of the budget, a prior, or a draw, that are out of range."""
         self.total()
         if self.prior is not None:
             prior_of(self.prior)

@@ -259,11 +259,7 @@ class ProfileRequest(DesignRequest):
     ] = 16
 
     def check(self) -> None:
-        """Refuse numbers of which ε′ are wanted that are out of range.
-
-        Raises:
-            InvalidInput: naming the field.
-        """
+        """Refuse numbers of which ε′ are wanted that are out of range."""
         if not 2 <= self.points <= MAX_POINTS:
             raise InvalidInput("points", self.points, ACCEPTED["points"])
         if any(abs(epsilon) > MAX_TARGET_EPSILON for epsilon in self.epsilons or ()):

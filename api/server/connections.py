@@ -97,11 +97,7 @@ class AddressConnections:
 
 
 class OpenConnections:
-    """Open connections of a worker.
-
-    Args:
-        limits: on their number and bytes.
-    """
+    """Open connections of a worker, within limits on their number and bytes."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -175,10 +171,8 @@ class OpenConnections:
             pass
 
     def _should_wait(self, connection: Connection, siblings: AddressConnections) -> bool:
-        """Tell whether a large request of an address with much, compared with all, is not the largest of its own.
-
-        The largest goes on, or nobody would ever be done.
-        """
+        """Tell whether a large request of an address with much, compared with all, is not the largest of its own."""
+        # The largest goes on, or nobody would ever be done.
         most = max(each.large for each in self._by_address.values())
         return 2 * siblings.large > most and 0 < _large(connection) < max(map(_large, siblings.open))
 

@@ -80,14 +80,7 @@ def default_solvers(limit: int | None, processors: int) -> int:
 def solver_memory(setting: int | None, workers: int, solvers: int, limit: int | None) -> int:
     """Return the most memory of one solver process [MiB], so that all of them together stay within the limit.
 
-    Args:
-        setting: the operator's setting [MiB]; None derives it from the limit.
-        workers: worker processes.
-        solvers: jobs that each does at once.
-        limit: memory of the container [MiB]; None where it is not known.
-
-    Raises:
-        InvalidInput: they cannot: fewer processes can.
+    ``setting`` is the operator's [MiB]; None derives it from ``limit``, the memory of the container, None if unknown.
 
     >>> solver_memory(None, 1, 2, 2048), solver_memory(None, 1, 1, 65_536), solver_memory(300, 1, 1, 1024)
     (448, 2048, 300)
@@ -109,11 +102,9 @@ def solver_memory(setting: int | None, workers: int, solvers: int, limit: int | 
 
 
 def _control_groups(controller: str, root: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control groups, of version 2 and of version 1, up to where each is mounted.
-
-    A limit of any of them holds: systemd and Slurm set theirs above the innermost. A container may see the path that
-    its group has outside, where it has none of these folders but the mount itself.
-    """
+    """Yield the folders of this process's control groups, of versions 2 and 1, up to where each is mounted."""
+    # A limit of any of them holds: systemd and Slurm set theirs above the innermost. A container may see the path that
+    # its group has outside, where it has none of these folders but the mount itself.
     paths = {"": "/", controller: "/"}  # of a process about which /proc says nothing
     try:
         for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():

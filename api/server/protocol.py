@@ -233,10 +233,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._close()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer as HTTP/1.1 without a warning: anyone may ask for another protocol, and no package changes that.
-
-        What follows such a request is not parsed.
-        """
+        """Answer as HTTP/1.1 without a warning: anyone may ask for another protocol, and no package changes that."""
+        # What follows such a request is not parsed.
         self._end_with_answer()
 
     def _is_over(self) -> bool:

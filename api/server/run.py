@@ -31,16 +31,7 @@ class ListenError(DarrmError):
 
 
 def listen(host: str, port: Any) -> socket.socket:
-    """Return a socket that listens at the address.
-
-    Args:
-        host: name or address, IPv4 or IPv6.
-        port: 0 (any free one) to 65535.
-
-    Raises:
-        InvalidInput: not a port, or an empty host.
-        ListenError: the port is taken, or the address cannot be had.
-    """
+    """Return a socket that listens at the address; port 0 is any free one."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise InvalidInput("port", port, "a port from 0 (any free one) to 65535")
     if not host:
@@ -59,19 +50,7 @@ def url_of(listening: socket.socket) -> str:
 
 
 def prepare(listening: socket.socket, **overrides: Any) -> Settings:
-    """Return the environment's settings, checked for serving at that socket.
-
-    Args:
-        listening: where requests will come in.
-        overrides: settings that take precedence over the environment.
-
-    Raises:
-        InvalidInput: a setting is not valid, or other machines could connect, and there are neither keys nor an
-            opt-out.
-        KeysFileError: the keys file cannot be read.
-        CacheError: the cache cannot be used.
-        OSError: the audit log cannot be opened.
-    """
+    """Return the environment's settings and ``overrides``, checked for serving at that socket."""
     from api.access.keys import list_keys
     from api.observability.audit import check_audit_log
     from api.settings import misspelt_settings, read_settings
@@ -119,9 +98,6 @@ def serve(settings: Settings, listening: socket.socket, announce: Callable[[], N
 
     Requests that are open then have `Settings.stop_seconds` to end. ``announce`` tells where it serves: who knows it
     may end it, so it is called once a signal ends it in order.
-
-    Raises:
-        ListenError: the app did not start; the log says why.
     """
     from api.observability import logs
 

@@ -44,9 +44,7 @@ class Shutdown:
 def watch_signals(shutdown: Shutdown, seconds: float) -> Iterator[None]:
     """Make SIGTERM and SIGINT give the notice, and then do what they did before.
 
-    Args:
-        shutdown: the notice.
-        seconds: how long open requests may still take [s]; `KILL_SECONDS` later the process is ended, hung or not.
+    Open requests may take ``seconds`` more; `KILL_SECONDS` later the process is ended, hung or not.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are not for us: a server in a thread, as in tests

@@ -81,11 +81,7 @@ def worker_config(settings: Settings) -> WorkerConfig:
 
 
 def run_worker(settings: Settings, listening: socket.socket) -> None:
-    """Serve at a socket until a signal: the whole life of a worker, or of a server that has only one.
-
-    Raises:
-        SystemExit: the application did not start.
-    """
+    """Serve at a socket until a signal: the whole life of a worker, or of a server that has only one."""
     logs.configure(settings)
     sys.setswitchinterval(SWITCH_SECONDS)
     parent = multiprocessing.parent_process()
@@ -102,14 +98,9 @@ def run_worker(settings: Settings, listening: socket.socket) -> None:
 
 
 def create_worker_app(settings: Settings, connections: OpenConnections) -> FastAPI:
-    """Return the application of a worker.
+    """Return the application of a worker; its metrics show the connections that it has open.
 
-    Args:
-        settings: of the service.
-        connections: that the worker has open, for the metrics.
-
-    Raises:
-        SystemExit: it cannot be made. Said in uvicorn's way, so that a worker that cannot start is not started again.
+    SystemExit says in uvicorn's way that it cannot be made, so that a worker that cannot start is not started again.
     """
     loop = type(asyncio.get_running_loop()).__module__
     _LOG.info("worker starts", extra={"pid": os.getpid(), "loop": loop, "version": __version__})

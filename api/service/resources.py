@@ -216,11 +216,9 @@ def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, r
 
 
 def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], None]]:
-    """Return the jobs of a store, and what closes them.
-
-    A store that is opened for reading only has its jobs in memory; the workers of one server share them in a database
-    of their own, in the folder that they share while they run.
-    """
+    """Return the jobs of a store, and what closes them."""
+    # A store that is opened for reading only has its jobs in memory; the workers of one server share them in a database
+    # of their own, in the folder that they share while they run.
     if settings.workers == 1 or settings.run_folder is None or not store.jobs.database.in_memory:
         return store.jobs, lambda: None
     database = Database(f"sqlite:///{settings.run_folder / 'jobs.sqlite'}")

@@ -126,10 +126,8 @@ def is_allowed(address: Address, networks: Sequence[Network], *, secure: bool) -
 
 
 def _is_public(address: Address) -> bool:
-    """Tell whether an address is a host's on the internet; an IPv6 form of an IPv4 address is not, whatever it holds.
-
-    Where such a form ends up is for gateways to say that the service does not know.
-    """
+    """Tell whether an address is a host's on the internet; no IPv6 form of an IPv4 address is, whatever it holds."""
+    # Where such a form ends up is for gateways to say that the service does not know.
     if any(address in network for network in _SPECIAL):
         return False
     return (address.version == 4 or address in _UNICAST) and address.is_global and not address.is_multicast

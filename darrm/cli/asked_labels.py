@@ -103,9 +103,6 @@ def label_asked(
 
     A job without an id has that of its output's place. Samples that were drawn when a process ended were charged, and
     leave so many fewer; rounds of queries are charged whole.
-
-    Raises:
-        InvalidInput: the command failed; the labels up to there are in the log, and the same command goes on.
     """
     suffix, classes = check_format(output, "output"), classes_of_votes(mechanism)
     # The same command names its releases alike after a crash, and gets the labels that it had been given.

@@ -117,11 +117,7 @@ def end(code: ExitCode) -> None:
 
 
 def answer(text: str) -> None:
-    """Print the answer, on stdout.
-
-    Raises:
-        OSError: it takes none, by its name; BrokenPipeError: whoever read it has seen enough.
-    """
+    """Print the answer, on stdout."""
     try:
         print(text, flush=True)  # noqa: T201 — this is what prints
     except BrokenPipeError:

@@ -152,10 +152,8 @@ def _direction(profile: Profile, rounds: int, delta: float) -> float:
 def _renyi(
     added: Sequence[LawPairs], removed: Sequence[LawPairs], among: int, rounds: int, missing: float, delta: float
 ) -> Privacy:
-    """Return ε by the Rényi divergences of rounds of one in ``among`` releases, the larger of the directions.
-
-    Rare answers are left out as in `sampled`: with the record in one release of a round, without it in all of them.
-    """
+    """Return ε by the Rényi divergences of rounds of one in ``among`` releases, the larger of the directions."""
+    # Rare answers are left out as in `sampled`: with the record in one release of a round, without it in all of them.
     left = delta * (1 - SLACK_SHARE)
     answers = max(laws.on_data.shape[1] for laws in removed)
     rare = SLACK_SHARE * left / (rounds * answers)
@@ -292,10 +290,8 @@ class RoundProfile:
 
 
 def _atoms(known: Profile, rare: float) -> tuple[Array, Array]:
-    """Return ratios R, increasing from 0, and their chances under P: of a law whose δ is nowhere below the known one.
-
-    What is beyond the largest ratio, of chance ``rare`` under Q, is an infinite loss.
-    """
+    """Return ratios R, increasing from 0, and their chances under P: of a law whose δ is nowhere below the known."""
+    # What is beyond the largest ratio, of chance ``rare`` under Q, is an infinite loss.
     coarse = np.linspace(MIN_RATIO_LOG, MAX_LOSS, COARSE_KNOTS)
     deltas = known(coarse)
     top = float(coarse[np.argmax(deltas <= deltas[-1] + rare)])

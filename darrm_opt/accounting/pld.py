@@ -208,10 +208,8 @@ def library_distribution(*directions: Pld, guarded: bool = False) -> PrivacyLoss
 
 
 def _composed_cells(masses: Array, k: int) -> tuple[int, int]:
-    """Return the first and the last cell of a k-fold convolution outside which it has at most `TRUNCATION`.
-
-    Source: Chernoff's bound of each tail, at a few orders.
-    """
+    """Return the first and the last cell of a k-fold convolution outside which it has at most `TRUNCATION`."""
+    # Source: Chernoff's bound of each tail, at a few orders.
     masses = np.abs(masses)  # those that a transform made may be a little below 0, which would hide what others have
     cells, log = np.arange(masses.size), math.log(2 / TRUNCATION)
     total = float(masses.sum())

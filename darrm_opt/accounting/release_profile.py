@@ -240,11 +240,9 @@ def _search_profile(point_at: Callable[[float], _ProfilePoint], start: float, to
 
 
 def _gap(points: _ProfilePoints, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
-    """Return (−gap, low, ε, high) where the two regions differ too much between neighbouring lines, else None.
-
-    ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which
-    the two lines meet, higher by the gap. The gap counts in units of what is allowed.
-    """
+    """Return (−gap, low, ε, high) where the two regions differ too much between neighbouring lines, else None."""
+    # ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which
+    # the two lines meet, higher by the gap. The gap counts in units of what is allowed.
     (delta, p, q), (delta_high, p_high, q_high) = points[low], points[high]
     if not (p > p_high and q > q_high):
         return None

@@ -173,11 +173,9 @@ def _one_release(direction: Direction, queries: int, delta: float) -> float:
 
 
 def _renyi(direction: Direction, queries: int, delta: float) -> float:
-    """Return ε by Rényi sums of the pairs.
-
-    Answers with P at most some η are left out: with their pair revealed, a transcript has one of them with chance at
-    most queries·answers·η, which δ pays for. What is left is a measure below P, whose sums multiply as those of P do.
-    """
+    """Return ε by Rényi sums of the pairs."""
+    # Answers with P at most some η are left out: with their pair revealed, a transcript has one of them with chance at
+    # most queries·answers·η, which δ pays for. What is left is a measure below P, whose sums multiply as those of P do.
     rare = _rare(direction, queries, delta)
     left = delta * (1 - SLACK_SHARE) * (1 - 8 * ULP)
     logs = [logarithms(laws, rare) for laws in direction]
@@ -237,10 +235,8 @@ def log_moments(log_p: Array, log_q: Array, orders: Array) -> Array:
 
 
 def _convolution(direction: Direction, queries: int, delta: float) -> float:
-    """Return ε by the PLD of the pair that the largest δ of the pairs defines.
-
-    Rare answers are left out as in `_renyi`: with r of P left out, P̃ + rQ is a law that differs from P by r.
-    """
+    """Return ε by the PLD of the pair that the largest δ of the pairs defines."""
+    # Rare answers are left out as in `_renyi`: with r of P left out, P̃ + rQ is a law that differs from P by r.
     rare = _rare(direction, queries, delta)
     knots = _knots(direction, rare)
     deltas = largest_deltas(direction, knots, rare)
@@ -307,10 +303,8 @@ def composed_epsilon(
 def _convolution_of_points(
     together: Callable[[float], float], whole: Privacy | None, rate: float, queries: int, delta: float
 ) -> Privacy:
-    """Return ε of sampled releases by what all labels of one sample are together: (ε, δ)-DP at several ε, and sampled.
-
-    ``whole``: one such (ε, δ), where it is known.
-    """
+    """Return ε of sampled releases by what all labels of a sample are together: (ε, δ)-DP at several ε, and sampled."""
+    # ``whole``: one such (ε, δ), where it is known.
     least = RARE_SHARE * delta / queries / rate
     inside = [(together(each), each) for each in np.geomspace(min(least, 0.1), 0.5, POINTS).tolist()]
     known = [*([] if whole is None else [whole]), *(Privacy(*each) for each in inside if each[0] < math.inf)]
@@ -333,10 +327,8 @@ def _convolution_of_points(
 def _each_voter(
     bounds: Callable[[int], ReleaseBounds | None], sampling: Sampling, K: int, releases: int, delta: float
 ) -> dict[str, Callable[[], Privacy]]:
-    """Return the accounts of voters that draw for themselves: a record reaches Binomial(K, q_v) of them.
-
-    δ(ε′) ≤ Σ_k Pr[k]·δ_k(ε), e^ε′ = 1 + q(e^ε − 1), q = 1 − (1 − q_v)^K, δ_k for k moved votes.
-    """
+    """Return the accounts of voters that draw for themselves: a record reaches Binomial(K, q_v) of them."""
+    # δ(ε′) ≤ Σ_k Pr[k]·δ_k(ε), e^ε′ = 1 + q(e^ε − 1), q = 1 − (1 − q_v)^K, δ_k for k moved votes.
     voter = sampling.chance
     any_voter = min(1.0, up(-math.expm1(K * math.log1p(-voter)) if voter < 1 else 1.0, 8))
     accounts: dict[str, Callable[[], Privacy]] = {}

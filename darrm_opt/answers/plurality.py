@@ -450,9 +450,6 @@ def record_in_answer(answer: Any) -> Any:
     """Return the record of the table or mechanism in a service's answer, unproved; anything else as it is.
 
     A stored design has that of its design. The mechanism of a plan names the plan's queries and total beside it.
-
-    Raises:
-        VerificationFailed: the answer shows something else beside the record than the record has.
     """
     if isinstance(answer, dict) and "tags" in answer and isinstance(answer.get("design"), dict):
         answer = answer["design"]

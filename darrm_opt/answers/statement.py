@@ -117,9 +117,6 @@ class Statement:
 def statement_of_log(log: ReleaseLog) -> Statement:
     """Return the statement of a release log: of all that it may release, whatever is released so far.
 
-    Raises:
-        VerificationFailed: its total cannot be proved by this version.
-
     >>> import tempfile
     >>> from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -147,11 +144,6 @@ def statement_of_record(record: Any) -> Statement:
     """Return the statement of what a file of darrm designs or ranks: an answer, a plan, a table, a mechanism.
 
     A file that names queries and their total is stated as a whole; any other one as a single release.
-
-    Raises:
-        InvalidInput: nothing of the kind, or a plan whose choice is in another file.
-        NotPrivate: its γ or table is not private.
-        VerificationFailed: its total cannot be proved.
 
     >>> from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
     >>> statement = statement_of_record(NoisyMaximum(50, 3, 20.0).record())

@@ -70,9 +70,6 @@ def audit(
         What is proved is a proof as everywhere here; a true claim is refuted by samples with a chance of at most
         1 − confidence, and never otherwise.
 
-    Raises:
-        InvalidInput: a value outside its range; a table without a vote count.
-
     >>> from darrm_opt import Privacy
     >>> from darrm_opt.mechanisms import mechanism_class
     >>> vote = mechanism_class("exponential").of(11, 3, 0.5)

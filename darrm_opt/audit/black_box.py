@@ -83,12 +83,7 @@ def _line(given: Any) -> str:
 
 
 def explored_pairs(claim: Claim, seed: int = 0) -> list[tuple[Counts, Counts]]:
-    """Return neighbouring vote counts to explore: all of them, or those near ties and unanimity and a random part.
-
-    Args:
-        claim: whose neighbours.
-        seed: of the random part, which has no effect on what a bound is worth.
-    """
+    """Return neighbouring vote counts to explore: all of them, or those near ties and unanimity and a random part."""
     if math.comb(claim.K + claim.classes - 1, claim.classes - 1) <= MAX_EXPLORED:
         starts = compositions(claim.K, claim.classes)
     else:
@@ -128,15 +123,9 @@ def sampled_bound(
 ) -> tuple[SampledBound, Counterexample]:
     """Return a lower bound of ε of all releases at the claimed δ, and the event that shows it.
 
-    Args:
-        draws: the black box, one release a draw.
-        claim: releases and δ of the bound; its ε decides the power.
-        pairs: neighbouring inputs, in the order of the bound: (before, after).
-        samples: answers to draw in all.
-        confidence: chance that the bound is true.
+    ``pairs``: neighbouring inputs, (before, after). ``samples``: answers to draw in all.
 
-    Guarantees:
-        True with chance ``confidence`` at least, if draws are independent and of one law for each input.
+    Guarantees: True with chance ``confidence`` at least, if draws are independent and of one law for each input.
     """
     chosen = _explore(draws, claim, pairs, samples // 2)
     trials = max(FEWEST, (samples - samples // 2) // 2)

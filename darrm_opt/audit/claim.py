@@ -30,9 +30,6 @@ class Claim:
         releases: Q ≥ 1, each of the same votes, with randomness of its own.
         affected: votes that one record moves ("replace-one"), or that come or go with it ("add-remove").
         neighbours: which vote counts are neighbours. With "add-remove" K counts the larger of the two.
-
-    Raises:
-        InvalidInput: a value outside its range.
     """
 
     privacy: Privacy

@@ -60,9 +60,6 @@ def read_table(text: str) -> dict[Counts, list[Fraction]]:
 
     A chance is a decimal number or a fraction such as 1/3, read exactly. The last chance of a row is what the others
     leave of 1, and is stated to 1e-9.
-
-    Raises:
-        InvalidInput: not such a table.
     """
     # Spreadsheets write a byte order mark before the first name.
     rows = list(csv.reader(text.removeprefix("\ufeff").splitlines()))
@@ -94,11 +91,7 @@ def read_table(text: str) -> dict[Counts, list[Fraction]]:
 
 
 def table_laws(table: dict[Counts, list[Fraction]], claim: Claim) -> Laws:
-    """Return the laws of a table, all of whose vote counts must be there.
-
-    Raises:
-        InvalidInput: a vote count of the claim is missing.
-    """
+    """Return the laws of a table, all of whose vote counts must be there."""
     places = {counts: place for place, counts in enumerate(table)}
     starts = compositions(claim.K, claim.classes)
     pairs = [(counts, other) for counts in starts for other in claim.neighbours_of(counts)]
@@ -119,10 +112,7 @@ def table_laws(table: dict[Counts, list[Fraction]], claim: Claim) -> Laws:
 
 
 def compositions(K: int, classes: int) -> list[Counts]:
-    """Return every way in which K votes fall.
-
-    Raises:
-        InvalidInput: there are more than `MAX_PAIRS`.
+    """Return every way in which K votes fall; `InvalidInput` where there are more than `MAX_PAIRS`.
 
     >>> compositions(2, 2)
     [(0, 2), (1, 1), (2, 0)]

@@ -143,10 +143,8 @@ class PrivacyConstraint(NamedTuple):
         return (1.0 + on_data) / 2, (1.0 + on_neighbour) / 2
 
     def _signed_mass(self, counts: Counts, chances: Array) -> Array:
-        """α_l − α_{K−l} for l > K/2, where the voters of corner k answer 1 with probability ``chances[k]``.
-
-        Many multisets share the same answers (p does not see where p′ went), so each is computed once.
-        """
+        """α_l − α_{K−l} for l > K/2, where the voters of corner k answer 1 with probability ``chances[k]``."""
+        # Many multisets share the same answers (p does not see where p′ went), so each is computed once.
         library = kernel()
         if library is not None:
             return _compiled_signed_mass(library, self.K, counts, chances)
@@ -340,11 +338,9 @@ class ConstraintGenerator:
                 yield self._unrank(moving, np.arange(start, min(start + most, total)))
 
     def _unrank(self, moving: int, rank: Integers) -> Counts:
-        """Return the vectors of the given ranks among those with ``moving`` moving voters.
-
-        A rank is (composition of ``moving`` into q parts, number of stationary ones). A composition
-        is q−1 bars among moving+q−1 places, unranked in colexicographic order (combinadic).
-        """
+        """Return the vectors of the given ranks among those with ``moving`` moving voters."""
+        # A rank is (composition of ``moving`` into q parts, number of stationary ones). A composition is q−1 bars among
+        # moving+q−1 places, unranked in colexicographic order (combinadic).
         q, K = self._moving, self.problem.K
         counts = np.zeros((rank.size, q + 2), dtype=np.int64)
         composition, counts[:, ONE] = np.divmod(rank, K - moving + 1)

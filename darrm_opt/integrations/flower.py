@@ -40,12 +40,8 @@ def private_signs(votes: PrivateVote | Mapping[int, PrivateVote], step: float, *
     Returns:
         The strategy. A client's reply has one `ArrayRecord` under ``arrayrecord_key`` with −1 or 1 for each weight.
         A round in which another number of clients answer, or one of them something else, releases nothing and moves
-        nothing; the metric ``released`` says how many weights were moved.
-
-    Raises:
-        BackendUnavailable: Flower is not installed.
-        InvalidInput: the step is outside its range, or a vote has more than two classes.
-        BudgetExceeded: in a round for which the budget is not enough; nothing of it leaves.
+        nothing; the metric ``released`` says how many weights were moved. Where the budget is not enough,
+        `BudgetExceeded`, and nothing of the round leaves.
     """
     by_clients = dict(votes) if isinstance(votes, Mapping) else {votes.mechanism.K: votes}
     step = real_number(step, "step", "a number above 0", above=0)

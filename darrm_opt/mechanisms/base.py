@@ -386,10 +386,8 @@ class VoteMechanism(ABC):
     def _near(
         cls, K: int, classes: int, total: Privacy, releases: int, affected: int, most: float
     ) -> tuple[float, float | None] | None:
-        """Return what is nearly the calibrated information of many releases: each account takes longer than this.
-
-        With the power of it that costs follow there, where that is known.
-        """
+        """Return what is nearly the calibrated information of many releases: each account takes longer than this."""
+        # With the power of it that costs follow there, where that is known.
         if releases < MANY_RELEASES or not total.delta:
             return None
 
@@ -521,9 +519,6 @@ def mechanism_classes() -> dict[str, type[VoteMechanism]]:
 def mechanism_class(name: str) -> type[VoteMechanism]:
     """Return the mechanism of a name.
 
-    Raises:
-        InvalidInput: there is none of that name, or what a package brings is none.
-
     >>> mechanism_class("laplace").parameter
     'scale'
     """
@@ -549,12 +544,7 @@ def mechanism_kinds() -> dict[str, type[VoteMechanism]]:
 
 
 def mechanism_from_record(record: Any) -> VoteMechanism:
-    """Return the mechanism of a record, proved here.
-
-    Raises:
-        InvalidInput: not a record of a mechanism.
-        NotPrivate: its rule is not private for its problem.
-    """
+    """Return the mechanism of a record, proved here."""
     kinds = mechanism_kinds()
     kind = record.get("kind") if isinstance(record, dict) else None
     if kind not in kinds:

@@ -49,17 +49,7 @@ class VoterReach:
 
 
 class GroupTableMechanism(VoteMechanism):
-    """A certified table for groups of voters. Votes have the columns of the first group first, and so on.
-
-    Args:
-        problem: what must hold of one release.
-        table: proved private here, again, from its doubles.
-        fresh: whether every voter draws new randomness for every query (`accounting.freshness.FRESH`).
-
-    Raises:
-        NotPrivate: the table is not private for the problem.
-        InvalidInput: the table is for other groups, classes or outputs.
-    """
+    """A certified table for groups of voters, proved private here again. The columns of votes are by group."""
 
     name = "group_table"
     kind = KIND

@@ -143,11 +143,9 @@ class SelectionMechanism(VoteMechanism):
         return places.astype(label_type(self.classes))
 
     def _try(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
-        """Return a class for each row, shape (N,): one is drawn uniformly, and its coin tossed, until one succeeds.
-
-        Where each class may be tried only once (`TRIES_ONCE`), one that was tried is passed over: what is left is drawn
-        in a random order.
-        """
+        """Return a class for each row, shape (N,): one is drawn uniformly, and its coin tossed, until one succeeds."""
+        # Where each class may be tried only once (`TRIES_ONCE`), one that was tried is passed over: what is left is
+        # drawn in a random order.
         labels = np.zeros(len(lags), dtype=np.int64)
         is_tried = np.zeros(lags.shape, dtype=bool)
         rows = np.arange(len(lags))

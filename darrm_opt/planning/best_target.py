@@ -195,16 +195,8 @@ def estimated_cost(
 ) -> float | None:
     """Return an estimate of the total ε of ``queries`` releases, from some pairs of neighbours only: no proof.
 
-    Args:
-        noise: γ.
-        constraint: of the same voters.
-        multisets: the pairs to look at, such as those that the program of a design is made of: nearly always all that
-            matter, for a tenth of the time of a proof. Shape (many, corners).
-        queries: Q ≥ 1.
-        total_delta: δ of all releases together.
-
-    Returns:
-        Total ε, ``inf`` where there is none; None where an estimate would take long itself.
+    ``multisets``: the pairs to look at, such as those that the program of a design is made of: nearly always all that
+    matter, for a tenth of the time of a proof. None where an estimate would take long itself.
     """
     pairs = np.stack(constraint.pair(noise.signed, multisets), axis=1)
     hull = upper_hull(np.clip(pairs, 0.0, 1.0))
@@ -220,11 +212,7 @@ def estimated_cost(
 
 
 def check_total(total: Privacy) -> None:
-    """Raise `InvalidInput` if a total is not a budget for releases.
-
-    Raises:
-        InvalidInput: it is not a `Privacy`, or its ε is 0 or too large.
-    """
+    """Raise `InvalidInput` if a total is not a budget for releases."""
     if not isinstance(total, Privacy):
         raise InvalidInput("total", total, "a Privacy(epsilon, delta)")
     if not 0 < total.epsilon <= MAX_TARGET_EPSILON:
@@ -288,12 +276,10 @@ class _TargetSearch:
         return self._beyond_jumps(best)
 
     def _beyond_jumps(self, best: Solution) -> Solution:
-        """Return the best target among this one and some that a calibration cannot see.
-
-        Where voters may leak, γ_opt of one target shows a pair that the budget excludes and γ_opt of the next does not:
-        the proved cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The
-        estimates miss such pairs.
-        """
+        """Return the best target among this one and some that a calibration cannot see."""
+        # Where voters may leak, γ_opt of one target shows a pair that the budget excludes and γ_opt of the next does
+        # not: the proved cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The
+        # estimates miss such pairs.
         remaining = 0 if self._steady else MAX_SCANNED
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
             epsilon, utility = self._curve[delta]
@@ -334,16 +320,7 @@ class _TargetSearch:
         best: float,
         guess_error: float | None = None,
     ) -> tuple[Calibration[Solution] | None, float | None]:
-        """Return the largest ε at a δ, by an account, and an ε that costs too much, if one was seen.
-
-        Args:
-            delta: of the target.
-            account: γ_opt at an (ε, δ), and its cost.
-            guess: about what is returned.
-            precision: as in `calibrate`.
-            best: utility of the best target so far: where no larger one can be had at this δ, the search ends early.
-            guess_error: as in `calibrate`.
-        """
+        """Return the largest ε at a δ, by an account, and an ε that costs too much, if one was seen."""
         too_large, max_utility = None, math.inf  # an ε that costs too much; no smaller one is more useful than this
 
         def make(epsilon: float) -> tuple[Solution, float]:

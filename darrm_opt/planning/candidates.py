@@ -128,11 +128,9 @@ def _gamma_opt(question: Question, solution: Solution, spent: Privacy, account: 
 
 
 def _optimal_of_draw(question: Question, distribution: AffectedDistribution, seeds: Sequence[NoiseFunction]) -> Option:
-    """Return γ_opt for one affected voter, or for the number of them that adds most to the total.
-
-    That number depends on γ, so a few are tried. The best target of each gives the shape; its ε and its δ are then
-    scaled until the average over all numbers fits.
-    """
+    """Return γ_opt for one affected voter, or for the number of them that adds most to the total."""
+    # That number depends on γ, so a few are tried. The best target of each gives the shape; its ε and its δ are then
+    # scaled until the average over all numbers fits.
     voters, queries, total = question.released, question.queries, question.total
     check_draw(voters, queries, total, distribution)
     budget = Privacy(total.epsilon, min(MAX_DELTA, total.delta / max(total.delta, distribution.chances[1])))
@@ -322,10 +320,8 @@ def _calibrated_for_fixed_votes(name: str, question: Question) -> Option:
 
 
 def _calibrated_without_delta(name: str, question: Question) -> Option:
-    """Return a mechanism with one parameter at a total δ of 0, each release proved private for an equal share.
-
-    There the releases' ε add up, and no account does better: a pair with the largest loss may be shown every time.
-    """
+    """Return a mechanism with one parameter at a total δ of 0, each release proved private for an equal share."""
+    # There the releases' ε add up, and no account does better: a pair with the largest loss may be shown every time.
     voters, total, queries = question.released, question.total, question.queries
     kind = mechanism_class(name)
     most = kind.most_information(question.K, 2)
@@ -374,11 +370,7 @@ def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: 
 
 
 def check_draw(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution | None) -> None:
-    """Raise `TooMuchWork` if the accounts of a draw would take much longer than a minute or two.
-
-    Raises:
-        TooMuchWork: they would; the message says what can be asked instead.
-    """
+    """Raise `TooMuchWork`, with what can be asked, if the accounts of a draw would take more than a minute or two."""
     if distribution is None or (steps := mixture_steps(problem, queries, total, distribution)) <= MAX_MIXTURE_STEPS:
         return
     fewer = int(queries * MAX_MIXTURE_STEPS / steps)

@@ -48,13 +48,7 @@ BISECTIONS, COARSE_BISECTIONS = 32, 6
 
 
 class RenyiTables:
-    """The program for one problem, sampling and objective.
-
-    Args:
-        problem: voters, classes, votes that a record moves, and whether ⊥ may be released; its target does not count.
-        weights: utility of each cell.
-        sampling: a scheme in which a record reaches one voter.
-    """
+    """The program for one problem, whose target does not count, one sampling and the utility of each cell."""
 
     def __init__(self, problem: PluralityProblem, weights: Array, sampling: Sampling) -> None:
         self._problem, self._weights, self._rate = problem, weights, sampling.chance
@@ -98,13 +92,7 @@ class RenyiTables:
         return sparse.coo_array((values, places), shape=(off.size, self._size)).tocsr()
 
     def best(self, order: float, divergence: float, stop: Callable[[], bool]) -> Array:
-        """Return the most useful table whose pairs have at most this Rényi divergence [nats], nearly.
-
-        Args:
-            order: λ > 1.
-            divergence: r > 0 of one release.
-            stop: called between linear programs.
-        """
+        """Return nearly the most useful table whose pairs have at most this Rényi divergence [nats] at order λ > 1."""
         limit, (left, right) = math.expm1((order - 1) * divergence), self._sides
         program = PluralityProgram(self._problem.histograms, self._weights)
         outputs = self._problem.classes + self._problem.abstention

@@ -70,11 +70,9 @@ def _best_table(question: Question, sampling: Sampling) -> Option:
 
 
 def _table(question: Question, sampling: Sampling) -> Option:
-    """Return the best table of one release whose Q sampled releases fit.
-
-    The ε of one release only proposes a table. What it costs is proved from its own laws, and is far less than what any
-    mechanism of that ε may cost: the ε is searched for by that.
-    """
+    """Return the best table of one release whose Q sampled releases fit."""
+    # The ε of one release only proposes a table. What it costs is proved from its own laws, and is far less than what
+    # any mechanism of that ε may cost: the ε is searched for by that.
     if not has_table(question.K, question.classes, MAX_PARTITIONS):
         return Option.unfit("optimal", question, "There are too many vote counts for a table.", "not computed")
     queries, total, law = question.queries, question.total, question.vote_law

@@ -60,11 +60,8 @@ class _Read(NamedTuple, Generic[State]):
 class Journal(Generic[State]):
     """A file of records, of which this process has read the first ones.
 
-    Args:
-        path: an existing file.
-        start: what no records come to.
-        step: returns what all records come to, given what those before the last come to, the last, and the place of
-            its line. An interrupt may discard the result; then it is called again with the same arguments.
+    ``step`` returns what all records come to, given what those before the last come to (``start``: none), the last, and
+    the place of its line. An interrupt may discard the result; then it is called again with the same arguments.
     """
 
     def __init__(self, path: str | os.PathLike[str], start: State, step: Callable[[State, Record, int], State]) -> None:
@@ -86,10 +83,6 @@ class Journal(Generic[State]):
 
         A function is called, and no context manager is returned: an interrupt between two of a context manager's
         methods would leave the file locked.
-
-        Raises:
-            BudgetUnreadable: it cannot be opened.
-            ReleaseLogDamaged: a line is not as it was written, or the file was replaced or cut while in use.
         """
         if self._holder is not None and self._holder[0] == threading.get_ident() and not self._holder[1].closed:
             # a second lock of the same file would wait for the first, forever
@@ -145,10 +138,8 @@ class Journal(Generic[State]):
         return record
 
     def _is_torn(self, line: bytes) -> bool:
-        """Return whether an unreadable line is the last one, cut short; not one whose end of line was changed.
-
-        The first line is there before the file has its name, so it is never torn: without it, this is another file.
-        """
+        """Return whether an unreadable line is the last one, cut short; not one whose end of line was changed."""
+        # The first line is there before the file has its name, so it is never torn: without it, this is another file.
         return self._read.end > 0 and not line.endswith(b"\n") and self._record(line[:-1] + b"\n") is None
 
     def _take(self, record: Record, line: bytes) -> None:
@@ -178,13 +169,7 @@ class LockedJournal(Generic[State]):
         return self._journal._read.state  # noqa: SLF001 — two halves of one thing
 
     def append(self, record: Record) -> None:
-        """Add a record; when this returns, it is on the disk.
-
-        Raises:
-            BudgetExceeded: this process was forked from the one that holds the file; nothing was written.
-            OSError: it could not be written, by the file's name; it may count or not, and whoever waits for it gets
-                nothing.
-        """
+        """Add a record; when this returns, it is on the disk."""
         self._refuse_fork()
         self._journal._append(self._file, record)  # noqa: SLF001 — as above
 
@@ -207,11 +192,6 @@ def create(path: str | os.PathLike[str], first: Record) -> None:
 
     It is written beside its place, in a draft of which there is one for each name: what a creator that was killed left
     is used, or removed, by the next, or by whoever opens the journal.
-
-    Raises:
-        BackendUnavailable: the system has no locks on files.
-        FileExistsError: there is a file already.
-        OSError: it cannot be written.
     """
     posix_only("A release log")
     target, line = Path(path), _line("", first)

@@ -122,11 +122,7 @@ class Sample:
 
 
 class Charge:
-    """So many labels that are charged together, once, to one log of one process.
-
-    Args:
-        size: labels.
-    """
+    """So many labels that are charged together, once, to one log of one process."""
 
     def __init__(self, size: int) -> None:
         self.size, self.owner, self.is_paid = size, "", False

@@ -229,10 +229,8 @@ def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced
 
 
 def _digits(maps: int, K: int) -> Index:
-    """Return for each map what one voter at it adds to a key: a digit of base K + 1, in limbs of 62 bits.
-
-    Of two multisets of one size the first in lexicographic order has the larger key.
-    """
+    """Return for each map what one voter at it adds to a key: a digit of base K + 1, in limbs of 62 bits."""
+    # Of two multisets of one size the first in lexicographic order has the larger key.
     bits = K.bit_length()
     per_limb = 62 // bits
     limbs = np.zeros((maps, -(-maps // per_limb)), dtype=np.int64)

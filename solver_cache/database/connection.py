@@ -148,10 +148,8 @@ class Database:
         self.engine.dispose()
 
     def _check_in_place(self) -> None:
-        """Raise `CacheError` if the file of a SQLite database was deleted or replaced: nobody reads what it takes then.
-
-        The file itself is not opened: closing it would drop the locks that this process holds on it.
-        """
+        """Raise `CacheError` if the file of a SQLite database was deleted or replaced: nobody reads it then."""
+        # The file itself is not opened: closing it would drop the locks that this process holds on it.
         if self.path is None:
             return
         try:

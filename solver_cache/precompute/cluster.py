@@ -179,10 +179,9 @@ def _local(workers: int) -> Any:
 
 
 def _perform_all(work: Work, pickled: bytes) -> bytes:
-    """Do an assignment, on a worker, in a name of its own: a worker that was thought lost may still be at it.
-
-    Assignment and events travel as bytes, into which Dask does not look: it would go through every problem and answer.
-    """
+    """Do an assignment, on a worker, in a name of its own: a worker that was thought lost may still be at it."""
+    # Assignment and events travel as bytes, into which Dask does not look: it would go through every problem and
+    # answer.
     assignment: Assignment = pickle.loads(pickled)  # noqa: S301 — from our own client, as everything that a worker runs
     own = replace(assignment, owner=f"{assignment.owner}:{uuid.uuid4().hex[:8]}") if assignment.owner else assignment
     return pickle.dumps(list(work(own)))

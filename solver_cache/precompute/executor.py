@@ -75,11 +75,7 @@ class Executor(Protocol):
         """Take an assignment."""
 
     def poll(self, seconds: float) -> list[AssignmentReport]:
-        """Return what happened since it was last asked; wait so long [s] for something.
-
-        Raises:
-            ExecutorLost: it is gone for good.
-        """
+        """Return what happened since it was last asked; wait so long [s] for something."""
 
     def close(self) -> None:
         """End its workers."""

@@ -195,15 +195,7 @@ DAY = 86_400
 
 
 def open_cache(url: str | None, *, reading: bool) -> Store:
-    """Open a store; to look at a database, for reading only: so that looking makes and migrates nothing.
-
-    Args:
-        url: of the store; None for that of the environment, or the user's own.
-        reading: whether it is only looked at.
-
-    Raises:
-        CacheError: it cannot be used.
-    """
+    """Open a store; to look at a database, for reading only: so that looking makes and migrates nothing."""
     import os
 
     from solver_cache import cache_url, open_store
@@ -234,15 +226,8 @@ MAX_ROWS = 10**9
 def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | None = None) -> list[dict[str, Any]]:
     """Return stored answers as their records describe them, with their tags; nothing is proved.
 
-    Args:
-        store: where they are.
-        limit: at most so many.
-        after: the id behind which the list continues; "" for its start.
-        filter_: None for all, by id; else those of this version that fit, the newest first.
-
-    Raises:
-        InvalidInput: ``limit`` is no whole number from 1 to `MAX_ROWS`; with ``filter_``, to 1000, and ``after`` the id
-            of one.
+    At most ``limit``, behind the id ``after`` ("": from the start). Without a filter all are listed, by id; else
+    those of this version that fit, the newest first.
     """
     from darrm_opt.errors import InvalidInput
     from solver_cache import CORE
@@ -281,14 +266,7 @@ def check_answers(store: Store) -> list[dict[str, str]]:
 def prune(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
     """Forget answers that would be misses, and jobs that were over so many days ago; return how many.
 
-    Args:
-        store: where they are.
-        days: age of the jobs that go [days], at least 0.
-        prove: whether each answer is proved again to find out; else only its hash, version and form are looked at.
-
-    Raises:
-        InvalidInput: ``days`` is not such a number.
-        CacheError: the store cannot be written.
+    ``prove``: whether each answer is proved again to find out; else only its hash, version and form are looked at.
     """
     from darrm_opt.errors import InvalidInput
     from solver_cache import validate_row

@@ -76,11 +76,7 @@ class ParameterOptions:
     ] = None
 
     def is_given(self, found: type[VoteMechanism]) -> bool:
-        """Return whether the mechanism's own parameter was typed.
-
-        Raises:
-            InvalidInput: another one was, or a check that the mechanism does not have or that cannot be calibrated.
-        """
+        """Return whether the mechanism's own parameter was typed."""
         from darrm_opt.errors import InvalidInput
 
         own, is_checked = self._own(found), found.has_check

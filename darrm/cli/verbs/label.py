@@ -257,10 +257,7 @@ def budget_fields(log: ReleaseLog) -> dict[str, Any]:
 def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
     """Print what is spent of a release log, what remains, and the (ε, δ) of the releases so far.
 
-    Args:
-        log: the log.
-        delta: δ at which ε is said, as typed; None: that of the budget, or 0 where there is none.
-        json: whether the answer is JSON.
+    ``delta``: δ at which ε is said, as typed; None: that of the budget, or 0 where there is none.
     """
     from darrm_opt.design.report import guarantee, text_above
 
@@ -354,11 +351,7 @@ def assumption(log: ReleaseLog) -> str:
 
 
 def needed(value: str | None, argument: str) -> str:
-    """Return what was typed for an option without which nothing works.
-
-    Raises:
-        InvalidInput: nothing was.
-    """
+    """Return what was typed for an option without which nothing works."""
     from darrm_opt.errors import InvalidInput
 
     if value is None:
@@ -400,19 +393,8 @@ def open_log(
 ) -> ReleaseLog:
     """Return the release log at ``path``, created if there is none and it allows ``first`` releases.
 
-    Args:
-        path: of the log.
-        mechanism: what releases.
-        queries: releases that it allows, as typed, like what follows.
-        total_epsilon: or ε of all together.
-        total_delta: δ of all together; with ``queries``, where their ε is proved and kept.
-        planned: queries and total that the mechanism was designed for: its budget where nothing else was typed.
-        first: how many are about to be released.
-        sampling: how the records of each query are drawn anew.
-
-    Raises:
-        BudgetSpent: it would be created, and allows fewer.
-        InvalidInput: it is new and no budget was typed, or two; or it has another budget or another mechanism.
+    ``queries``, ``total_epsilon`` and ``total_delta`` are the budget as typed; ``planned``, the queries and the total
+    that the mechanism was designed for, where nothing was.
     """
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy, whole_number

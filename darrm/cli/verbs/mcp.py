@@ -90,11 +90,7 @@ def tools() -> dict[str, dict[str, Any]]:
 
 
 def words_of(tool: str, arguments: Mapping[str, Any]) -> tuple[list[str], str]:
-    """Return the words of the command that a tool runs, and its standard input.
-
-    Raises:
-        ValueError: an argument that the tool does not have, or one that names a file.
-    """
+    """Return the words of the command that a tool runs, and its standard input."""
     known, verb = tools()[tool]["properties"], TOOLS[tool]
     flags = {each.name: each.flags for each in _parameters(verb)}
     words, given = [verb, "--json"], ""

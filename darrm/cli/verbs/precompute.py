@@ -152,12 +152,7 @@ def plan_text(record: dict[str, Any]) -> str:
 
 
 def open_target(url: str, *, dry_run: bool) -> Store:
-    """Open the store; for a dry run one that is not there yet is taken as empty, and is not made.
-
-    Raises:
-        CacheError: it cannot be used.
-        InvalidInput: nothing would be stored.
-    """
+    """Open the store; for a dry run one that is not there yet is taken as empty, and is not made."""
     from darrm.cli.verbs.cache import open_cache
     from darrm_opt.errors import InvalidInput
     from solver_cache.location import MEMORY, OFF, parse_url
@@ -190,11 +185,7 @@ def _in_file(grid: str) -> Iterator[None]:
 
 
 def read_problems(grid: str | None, quantities: dict[str, Any]) -> Grid:
-    """Return the problems of a grid file, of quantities, or of both; what is wrong in the file ends the verb.
-
-    Raises:
-        InvalidInput: there is neither, or a quantity is not accepted.
-    """
+    """Return the problems of a grid file, of quantities, or of both; what is wrong in the file ends the verb."""
     from darrm_opt.errors import InvalidInput
     from solver_cache.precompute.grid import grid_of, read_grid
 
@@ -252,13 +243,7 @@ def _too_large(grid: str, problems: Grid, store: Store) -> str:
 
 
 def make_executor(workers: Any, scheduler: str | None) -> Executor:
-    """Return what solves.
-
-    Raises:
-        InvalidInput: options that do not go together.
-        BackendUnavailable: Dask is not installed.
-        ExecutorLost: no scheduler answers.
-    """
+    """Return what solves."""
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import whole_number
 

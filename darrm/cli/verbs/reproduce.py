@@ -94,12 +94,7 @@ def columns_left(rows: list[tuple[str, str]]) -> str:
 
 
 def _folder(output: str) -> Path:
-    """Return the folder, made if it is not there.
-
-    Raises:
-        InvalidInput: it cannot be made or written.
-        BackendUnavailable: matplotlib is not installed.
-    """
+    """Return the folder, made if it is not there."""
     from darrm.cli.files import check_writable
     from darrm_opt.errors import InvalidInput
     from darrm_opt.figures import check_drawable

@@ -28,13 +28,9 @@ SINGLE_DELTA = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """Outcome for one γ or one mechanism.
+    """Outcome for one γ or one mechanism: plain data, and the same as text for people.
 
-    Attributes:
-        private: None if it can be neither proved nor refuted.
-        content: as plain data, ``private`` left out.
-        text: the same for people; the error message if it is not private.
-        warnings: what to reconsider.
+    ``private`` is None if it can be neither proved nor refuted; ``warnings`` say what to reconsider.
     """
 
     private: bool | None
@@ -438,11 +434,7 @@ def _table_proof(file: str) -> Proof:
 
 
 def _refuse_beside(subject: str, options: ProblemOptions, arithmetic: str, checker: str) -> None:
-    """Refuse options that only a γ has.
-
-    Raises:
-        InvalidInput: naming the option.
-    """
+    """Refuse options that only a γ has."""
     from darrm_opt.errors import InvalidInput
 
     for name in options.given:

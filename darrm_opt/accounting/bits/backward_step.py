@@ -205,11 +205,9 @@ def _grid_end(runs: Parts, full: float, points: int) -> float:
 
 
 def _loss_tail_end(runs: Parts, shift: float, chance: float) -> float:
-    """Return an E that the finite losses exceed with a probability of no more than ``chance``.
-
-    Chernoff: in whatever way the pairs are chosen, E[e^(λ·loss)] over the finite losses is at most the product of the
-    largest such mean of one pair, so they exceed E with probability e^(−λE) times that product, for every λ > 0.
-    """
+    """Return an E that the finite losses exceed with a probability of no more than ``chance``."""
+    # Chernoff: in whatever way the pairs are chosen, E[e^(λ·loss)] over the finite losses is at most the product of the
+    # largest such mean of one pair, so they exceed E with probability e^(−λE) times that product, for every λ > 0.
     orders = np.geomspace(1e-6, 1e3, ORDERS) / shift
     log_mean = np.zeros(ORDERS)
     for region, count in runs:

@@ -50,15 +50,9 @@ class BitRegion:
 
 
 def privacy_region(event: Privacy) -> BitRegion:
-    """Return the region of all (ε, δ)-DP mechanisms that release one bit.
+    """Return the region of all (ε, δ)-DP mechanisms that release one bit, ε finite.
 
     Its vertices up to relabelling are (δ, 0), (0, δ) and (x, y), x = (e^ε+δ)/(e^ε+1), y = (1−δ)/(e^ε+1) = 1 − x.
-
-    Args:
-        event: ε finite, ≥ 0; δ in [0, 1).
-
-    Raises:
-        InvalidInput: ε is infinite.
 
     Source: the corners of F in Lemma 3.4 of the paper, read as the two probabilities of one bit.
     """
@@ -80,20 +74,11 @@ def privacy_region(event: Privacy) -> BitRegion:
 def outer_region(slopes: Sequence[float] | Array, deltas: Sequence[float] | Array) -> BitRegion:
     """Return the polygon that bounds on the privacy profile prove to contain every pair.
 
-    Args:
-        slopes: e^ε at which the profile is known, each ≥ 1.
-        deltas: for each slope c a δ ≥ sup (p − c·q) over all pairs, both answers and both orders of the neighbours
-            [probability]: the profile at ln c, rounded up.
+    ``slopes``: e^ε at which the profile is known. ``deltas``: for each slope c a δ ≥ sup (p − c·q) over all pairs, both
+    answers and both orders of the neighbours, rounded up. The polygon is where p ≤ δ + c·q, and the mirror images in
+    the diagonal and in (½, ½).
 
-    Returns:
-        The intersection of the half-planes p ≤ δ + c·q, their mirror images in the diagonal and in (½, ½).
-
-    Guarantees:
-        Contains every pair that satisfies the bounds: intersections are computed in rationals and rounded outward.
-
-    Raises:
-        InvalidInput: the lists differ in length or are empty, a slope is below 1, or a δ outside [0, 1].
-
+    Guarantees: Contains every pair that satisfies the bounds: computed in rationals and rounded outward.
     Source: supporting lines of a convex region; docs/accounting.md, "One release".
     """
     bounds = _lines(slopes, deltas)
@@ -106,15 +91,10 @@ def outer_region(slopes: Sequence[float] | Array, deltas: Sequence[float] | Arra
 
 
 def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "outer") -> BitRegion:
-    """Return the polygon that all pairs of a mechanism span, where all of them are known exactly.
+    """Return the polygon that all pairs (Pr[1|D], Pr[1|D′]) of a mechanism span, where all of them are known exactly.
 
-    Args:
-        pairs: (Pr[1|D], Pr[1|D′]), at least one, as fractions in [0, 1]: with their mirror images (swapped neighbours,
-            renamed answers) every pair that the mechanism can show, or points that span those.
-        side: which way its vertices are rounded.
-
-    Guarantees:
-        Its vertices are those of the pairs' convex hull, rounded outward (so it contains every pair) or inward.
+    Guarantees: Its vertices are those of the hull of the pairs and their mirror images (swapped neighbours, renamed
+    answers), rounded outward (so it contains every pair) or inward.
     """
     if not pairs or not all(0 <= chance <= 1 for pair in pairs for chance in pair):
         raise InvalidInput(
@@ -140,11 +120,7 @@ def in_whole_units(fractions: Sequence[Fraction]) -> tuple[int, list[int]]:
 def inner_region(pairs: ArrayLike | Sequence[Sequence[float]]) -> BitRegion:
     """Return the polygon spanned by pairs that the mechanism can show: the optimistic end of a bracket.
 
-    Args:
-        pairs: (Pr[1|D], Pr[1|D′]) of some neighbours, shape (pairs, 2), each in [0, 1].
-
-    Raises:
-        InvalidInput: wrong shape, or a number outside [0, 1].
+    ``pairs``: (Pr[1|D], Pr[1|D′]) of some neighbours, shape (pairs, 2).
     """
     points = np.asarray(pairs, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2 or not points.size or not np.all((points >= 0) & (points <= 1)):

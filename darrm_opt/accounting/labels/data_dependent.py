@@ -263,11 +263,9 @@ class LabelEnvelope:
         return most
 
     def _pair(self, sigma: float, step: int) -> Array:
-        """Return the largest H_λ of who has more of two noisy counts, at each margin from 0 on or any larger one.
-
-        The sum of the two noises has the same law on both sides and tells whether their difference is odd or even:
-        given that, the difference is a discrete Gaussian in steps of two.
-        """
+        """Return the largest H_λ of who has more of two noisy counts, at each margin from 0 on or any larger one."""
+        # The sum of the two noises has the same law on both sides and tells whether their difference is odd or even:
+        # given that, the difference is a discrete Gaussian in steps of two.
         margins = np.arange(self._largest + 1)
         values = np.zeros(margins.size)
         for odd in (0, 1):

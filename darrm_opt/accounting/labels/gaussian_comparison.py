@@ -73,19 +73,13 @@ class GaussianCost:
 
 
 def gaussian_cost(release: PowerDivergence, releases: int, slack: float) -> GaussianCost:
-    """Return the Gaussian mechanism that bounds ``releases`` adaptive releases, among any other releases.
+    """Return the Gaussian mechanism that bounds ``releases`` adaptive releases, among any others; inf where none does.
 
-    Args:
-        release: bound on the power divergence of one release, for a family closed under swapping the neighbours.
-        releases: n ≥ 0.
-        slack: η of one release [probability], > 0; tails of that size are not looked at.
+    ``release`` bounds a family closed under swapping the neighbours. ``slack``: η of one release, > 0: tails of that
+    size are not looked at.
 
-    Returns:
-        The least variance found; inf where the releases reveal too much for this method.
-
-    Guarantees:
-        Costs of several kinds add up, in whatever order the releases are made, the order being adaptive too: increments
-        fall with s, and s is never less than what this kind alone has added to it.
+    Guarantees: Costs of several kinds add up, in whatever order the releases are made, the order being adaptive too:
+    increments fall with s, and s is never less than what this kind alone has added to it.
     """
     if releases == 0:
         return GaussianCost(0.0, 0.0)
@@ -149,10 +143,8 @@ class _Increments:
 
 
 def _accumulated(start: float, increment: float, increments: _Increments, position: int, releases: int) -> GaussianCost:
-    """Return s_n and the sum of the η, from s_0 = ``start`` with ``increment`` up to the grid point at ``position``.
-
-    An increment with which s_0 = 0 begins is that of noisy counts, and has η = 0.
-    """
+    """Return s_n and the sum of the η, from s_0 = ``start`` with ``increment`` up to the grid point at ``position``."""
+    # An increment with which s_0 = 0 begins is that of noisy counts, and has η = 0.
     # t(s), once proved at a grid point, holds at every larger s: it may be used from there on, and only falls.
     spent, done, charged, counts = start, 0, 0, increment
     for next_s, next_increment in increments.from_position(position):

@@ -133,10 +133,7 @@ def lattice_counts(shift: float) -> PowerDivergence:
 def lattice_bit_divergence(scale: float, shift: int, offsets: tuple[float, ...]) -> PowerDivergence:
     """Return a bound on H_a of the bit "k + X ≥ T", X on the lattice Z + offset with mass ∝ e^(−X²/(2·scale²)).
 
-    Args:
-        scale: standard deviation in units of the lattice's spacing, at least 1/√2·`MIN_SIGMA`.
-        shift: how many whole numbers one record can move k by at most, ≥ 1.
-        offsets: the lattices that occur.
+    ``scale``, at least 1/√2·`MIN_SIGMA`, is in units of the spacing; one record moves k by at most ``shift``.
     """
     mu = shift / scale * (1 + PERIODS)
     if scale < MIN_SIGMA / math.sqrt(2) or not MIN_SHIFT <= mu <= MAX_SHIFT:
@@ -217,10 +214,8 @@ def tie_laws(noise: LatticeNoise, i: IntArray, j: IntArray) -> list[Array]:
 
 
 def _grid_laws(noise: LatticeNoise, least: int, size: int) -> tuple[Array, Array]:
-    """Return the probabilities of (a, b, another class) for all means from ``least`` on, shape (3, size, size) each.
-
-    Both with t_a = t_b = 0: where a wins u = v, and where b does.
-    """
+    """Return the probabilities of (a, b, another class) for all means from ``least`` on, shape (3, size, size) each."""
+    # Both with t_a = t_b = 0: where a wins u = v, and where b does.
     means = np.arange(least, least + size + 1)
     u = np.arange(max(int(means[-1]), 0) + noise.end + 1)
     # Pr[u ≥ 0 and u ≥ v] for each mean of u and of v
@@ -232,10 +227,8 @@ def _grid_laws(noise: LatticeNoise, least: int, size: int) -> tuple[Array, Array
 
 
 def _largest(p: Array, q: Array, orders: Array) -> Array:
-    """Return the largest H_a over pairs of laws, shape (n, cells) each, at each order.
-
-    As `pair_divergences` has it, which is asked only for pairs that may be largest.
-    """
+    """Return the largest H_a over pairs of laws, shape (n, cells) each, at each order."""
+    # As `pair_divergences` has it, which is asked only for pairs that may be largest.
     best = np.zeros(orders.size)
     for start in range(0, p.shape[0], CHUNK):
         on_data, on_neighbour = (laws[start : start + CHUNK] for laws in (p, q))
@@ -251,12 +244,10 @@ def _largest(p: Array, q: Array, orders: Array) -> Array:
 
 
 def _quick_bounds(p: Array, q: Array, orders: Array) -> Array:
-    """Return what is at least `pair_divergences`, by a formula without its roundings, shape (orders, n).
-
-    With η the error of a loss, χ_a(ℓ ± η) − χ_a(ℓ) ≤ η·(e^ℓ + e^(−(a−1)ℓ))/a up to a share of aη, which sums to η·(2 +
-    a(a−1)H_a)/a; the sums have terms of at most 2a + 1 + a(a−1)H_a in all. Powers follow from those of the order before
-    where orders are evenly spaced.
-    """
+    """Return what is at least `pair_divergences`, by a formula without its roundings, shape (orders, n)."""
+    # With η the error of a loss, χ_a(ℓ ± η) − χ_a(ℓ) ≤ η·(e^ℓ + e^(−(a−1)ℓ))/a up to a share of aη, which sums to η·(2
+    # + a(a−1)H_a)/a; the sums have terms of at most 2a + 1 + a(a−1)H_a in all. Powers follow from those of the order
+    # before where orders are evenly spaced.
     losses = np.log(p / q).T
     terms = p.T * np.exp(losses * (orders[0] - 1))
     on_data, on_neighbour = p.sum(axis=1), q.sum(axis=1)

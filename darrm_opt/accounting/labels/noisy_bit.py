@@ -84,14 +84,8 @@ def values_on_grid(
 ) -> Array:
     """Return upper bounds on the largest H_a of a bit over all z between the points of `GRID`, shape (n,).
 
-    Args:
-        p: probabilities of the two answers at each point, shape (points, 2).
-        q: the same on the neighbour, where z is smaller by ``mu``.
-        error: relative error of a probability, with room for that of a quotient.
-        mu: shift [standard deviations].
-        orders: a, shape (n,).
-        slack: what a loss may be off by where it does not rise with z.
-        charge: relative, for sums that stand for integrals.
+    ``p``, ``q``: both answers at each point and on the neighbour, where z is smaller by ``mu``, with relative error
+    ``error``. ``slack``: what a loss may be off by where it does not rise with z. ``charge``: for sums for integrals.
     """
     losses = np.log(q / p)  # both rise with z
     margin = error + 4 * ULP * (1 + np.abs(losses))

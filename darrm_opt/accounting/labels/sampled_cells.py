@@ -208,10 +208,8 @@ def _four_cells(noise: _CutNoise, others: int) -> tuple[Array, Array, Array]:
 
 
 def _three_alone(noise: _CutNoise) -> tuple[Array, Array, Array]:
-    """Return the laws of (a, b, c) where no other class can win, by their means relative to that of a.
-
-    Means that are further apart than the noise reaches leave out a class; then one more step changes nothing.
-    """
+    """Return the laws of (a, b, c) where no other class can win, by their means relative to that of a."""
+    # Means that are further apart than the noise reaches leave out a class; then one more step changes nothing.
     end = 2 * noise.reach + 3
     means, zero = np.arange(-end, end + 1), np.zeros(1, dtype=np.intp)
     x = np.arange(-end - noise.reach, end + noise.reach + 1)

@@ -156,11 +156,8 @@ def covering_boxes(
 ) -> list[Boxes]:
     """Return boxes that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, with their bounds at each order.
 
-    Args:
-        sigma: σ [votes].
-        orders: a ≥ ½, shape (n,).
-        tolerance: relative distance from the largest value found to which they are refined, at small (a − ½)·μ.
-        family: of laws; None for Gaussian noise.
+    ``tolerance``: relative distance from the largest value found to which they are refined, at small (a − ½)·μ.
+    ``family``: of laws; None for Gaussian noise.
     """
     family = family or CellFamily(_gaussian_bounds, _gaussian_another, least_mean(sigma))
     h = 1 / sigma
@@ -248,10 +245,8 @@ def _above(cells: Array) -> Array:
 
 
 def _below(cells: Array) -> Array:
-    """Return probabilities of the three cells that are not above the exact ones, except that they are positive.
-
-    Within the shifts that occur they are above 1e-60.
-    """
+    """Return probabilities of the three cells that are not above the exact ones, except that they are positive."""
+    # Within the shifts that occur they are above 1e-60.
     return np.maximum(cells * (1 - _RELATIVE_ERROR) - _ABSOLUTE_ERROR, MIN_PROBABILITY)
 
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from darrm_client.connect import connect
-from darrm_client.designs import DesignsClient
 from darrm_client.errors import error_of
-from darrm_client.jobs import JobsClient
+from darrm_client.jobs import DesignsClient, JobsClient
 from darrm_client.transport import Deadline
 from darrm_opt.answers import as_list, budget_body, design, draw_body, drawn_problem, numbers, sampling_body
 from darrm_opt.answers.verification import (
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     import ssl
 
     from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.answers.cost import MechanismCost
+    from darrm_opt.answers.accounting import MechanismCost
     from darrm_opt.answers.library_types import DesignEstimate, ErrorCurves, TableOptions, Tradeoff
     from darrm_opt.answers.plurality import VerifiedTable
     from darrm_opt.design.inverse import LeastParameter
@@ -658,7 +657,7 @@ class DarrmClient:
         body |= {"parameter": parameter, "delta": delta, **dict.fromkeys(("threshold", "check_sigma", "cap"))}
         body |= dict(zip(names, (None, None) if total is None else (total.epsilon, total.delta), strict=True))
         body |= sampling_body(sampling)
-        from darrm_opt.answers.cost import verify_cost
+        from darrm_opt.answers.accounting import verify_cost
 
         return verify_cost(self._ask("cost", body, timeout), body)
 

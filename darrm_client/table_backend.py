@@ -321,7 +321,7 @@ class TableBackend:
         return compare_mechanisms({**body, "problem": _voters(body)}, _no_report)
 
     def _cost(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.cost import compute_cost
+        from darrm_opt.answers.accounting import compute_cost
 
         return compute_cost(body, _no_report)
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from darrm_opt import Privacy
-from darrm_opt.literature.aggregation.gnmax import gnmax_sigma
+from darrm_opt.literature.pate import gnmax_sigma
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.release import PrivateVote
 

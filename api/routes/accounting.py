@@ -23,7 +23,7 @@ from api.schemas.cost import CalibrateRequest, CostAnswer, CostRequest, Mechanis
 from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
 from api.service.design_service import Pending
 from api.service.work_limits import ACCOUNT_TIMES, check_voters
-from darrm_opt.answers.cost import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE
+from darrm_opt.answers.accounting import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE
 from darrm_opt.answers.plurality import group_plan_seconds
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,

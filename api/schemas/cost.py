@@ -46,7 +46,7 @@ class MechanismRequest(SampledRequest):
     ] = False
 
     def argument(self) -> dict[str, Any]:
-        """Return the argument of the computation (`darrm_opt.answers.cost.find_cost`)."""
+        """Return the argument of the computation (`darrm_opt.answers.accounting.find_cost`)."""
         check_queries(self.queries)
         try:
             mechanism_class(self.mechanism)

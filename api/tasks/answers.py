@@ -38,7 +38,7 @@ from api.schemas.plurality import PluralityOptionsAnswer, TableDesignAnswer
 from api.tasks import curves
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import accounting, cost, plurality, verification
+from darrm_opt.answers import accounting, plurality, verification
 from darrm_opt.answers.curves import compute_profile
 from darrm_opt.record import CORE, canonical_json, digest
 from solver_cache.database.jobs import Job
@@ -98,7 +98,7 @@ KINDS: dict[str, AnswerKind] = {
         LeastAnswer, curves.compute_least, curves.recheck_least, curves.least_to_dict, curves.least_designs
     ),
     "compose": AnswerKind(ComposeAnswer, accounting.compose_releases, answer=accounting.composition_answer),
-    "cost": AnswerKind(CostAnswer, cost.compute_cost, cost.recheck_cost),
+    "cost": AnswerKind(CostAnswer, accounting.compute_cost, accounting.recheck_cost),
     "verify": AnswerKind(
         VerifyAnswer, verification.certify, verification.recheck_certificate, verification.certificate_to_dict
     ),

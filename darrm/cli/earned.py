@@ -12,7 +12,7 @@ from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
     from darrm.cli.verbs.cost import BatchOptions
-    from darrm_opt.answers.cost import MechanismCost
+    from darrm_opt.answers.accounting import MechanismCost
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.release import ReleaseLog
     from darrm_opt.tables.votes import VoteTable

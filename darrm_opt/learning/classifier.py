@@ -26,8 +26,7 @@ from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.bagging.teachers import ConstantVote, random_states, slot_partition
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.release_plan import Design, VotingPlan, voting_plan
-from darrm_opt.learning.sampled_voters import SampledVoters, check_sampling
+from darrm_opt.learning.release_plan import Design, SampledVoters, VotingPlan, check_sampling, voting_plan
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote

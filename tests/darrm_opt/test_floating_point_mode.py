@@ -30,7 +30,7 @@ from darrm_opt.accounting.rdp import gaussian_rdp_epsilon
 from darrm_opt.accounting.release_profile import release_profile
 from darrm_opt.accounting.sampling import amplify_by_subsampling
 from darrm_opt.errors import NotPrivate, UnsafeArithmetic
-from darrm_opt.literature.aggregation.gnmax import gnmax_epsilon
+from darrm_opt.literature.pate import gnmax_epsilon
 from darrm_opt.problem import check_arithmetic
 
 ON_X86 = pytest.mark.skipif(

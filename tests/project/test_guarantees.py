@@ -16,10 +16,9 @@ from support import docstrings
 from support.paths import ROOT
 
 from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss, UnsoundClaim
-from darrm_opt.literature.aggregation.gnmax import GnmaxNoise
 from darrm_opt.literature.dpbag import LeakingStop
 from darrm_opt.literature.he_wang_tao.printed import PrintedTheorem
-from darrm_opt.literature.pate import DataDependentMoment, SensitiveEpsilon, SensitiveRdp
+from darrm_opt.literature.pate import DataDependentMoment, GnmaxNoise, SensitiveEpsilon, SensitiveRdp
 from darrm_opt.noise import NoiseFunction
 
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release, Sampling
-    from darrm_opt.answers.cost import MechanismCost
+    from darrm_opt.answers.accounting import MechanismCost
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy
 
@@ -90,7 +90,7 @@ class ParameterOptions:
         return getattr(self, own) is not None
 
     def argument(self, found: type[VoteMechanism]) -> dict[str, Any]:
-        """Return the parameter and the check, as `darrm_opt.answers.cost.find_cost` takes them."""
+        """Return the parameter and the check, as `darrm_opt.answers.accounting.find_cost` takes them."""
         own = {"parameter": number(getattr(self, self._own(found)))}
         return own | {name: number(getattr(self, name)) for name in _CHECKS}
 
@@ -235,7 +235,7 @@ def _cost_of_mechanism(
 ) -> None:
     from darrm.cli.earned import earned_cost, earned_text, read_batch
     from darrm.cli.files import check_writable
-    from darrm_opt.answers.cost import find_cost
+    from darrm_opt.answers.accounting import find_cost
     from darrm_opt.design.report import guarantee
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms import mechanism_class
@@ -304,7 +304,7 @@ def _cost_of_mechanism(
 def _write(output: str, found: MechanismCost, queries: int, total: Privacy | None) -> None:
     """Write the mechanism with its total, or as CSV ε over δ and over the number of releases."""
     from darrm.cli.files import write_json, write_whole
-    from darrm_opt.answers.cost import cost_curve
+    from darrm_opt.answers.accounting import cost_curve
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.problem import Privacy
 

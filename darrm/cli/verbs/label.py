@@ -176,8 +176,8 @@ def _label_samples(
     json: bool,
 ) -> None:
     """Release labels of queries that have a fresh sample of the records each."""
-    from darrm.cli.asked_labels import label_asked, sampled_mechanism
     from darrm.cli.files import check_writable
+    from darrm.cli.label_job import label_asked, sampled_mechanism
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import whole_number
 

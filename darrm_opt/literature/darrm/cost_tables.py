@@ -11,11 +11,11 @@ from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.total import exact_epsilon, total_delta_of
 from darrm_opt.design.solver import solve
-from darrm_opt.literature.aggregation.gnmax import gnmax_sigma
 from darrm_opt.literature.darrm import printed as paper
-from darrm_opt.literature.darrm.plots import variance_figure
+from darrm_opt.literature.darrm.gamma_figures import variance_figure
 from darrm_opt.literature.darrm.printed import GNMAX_ORDERS, K, accounts, printed
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
+from darrm_opt.literature.pate import gnmax_sigma
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, noise_function
 from darrm_opt.noise import Array, NoiseFunction

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
 from darrm_opt.accounting import Sampling
-from darrm_opt.answers.cost import find_cost, verify_cost
+from darrm_opt.answers.accounting import find_cost, verify_cost
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.problem import Privacy

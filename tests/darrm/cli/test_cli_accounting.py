@@ -15,7 +15,7 @@ from support.paths import DATA
 from darrm.cli.output import ExitCode
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.bagging.guarantee import bagging_guarantee
-from darrm_opt.literature.aggregation.gnmax import gnmax_sigma
+from darrm_opt.literature.pate import gnmax_sigma
 from darrm_opt.problem import FRESH
 
 ROWS = list(csv.DictReader((DATA / "paper_tables.csv").read_text(encoding="utf-8").splitlines()))

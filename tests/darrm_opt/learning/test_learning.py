@@ -37,7 +37,7 @@ from darrm_opt.design.solution import Solution  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
 from darrm_opt.learning import PrivateLogisticRegression, PrivateVotingClassifier, VotingPlan, voting_plan  # noqa: E402
 from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
-from darrm_opt.learning.sampled_voters import SampledVoters  # noqa: E402
+from darrm_opt.learning.release_plan import SampledVoters  # noqa: E402
 from darrm_opt.mechanisms.group_table import GroupTableMechanism  # noqa: E402
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction  # noqa: E402
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum  # noqa: E402

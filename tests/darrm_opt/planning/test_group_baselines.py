@@ -13,7 +13,7 @@ from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
-from darrm_opt.planning.group_baselines import group_baselines, subsampled
+from darrm_opt.planning.group_plan import group_baselines, subsampled
 from darrm_opt.tables.group_solver import GroupObjective, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.priors import Dirichlet

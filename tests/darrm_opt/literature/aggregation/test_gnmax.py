@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 
 from darrm_opt import Privacy
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.gnmax import gnmax_epsilon, gnmax_sigma, gnmax_wins
-from darrm_opt.literature.pate import log_wrong_winner, sensitive_epsilon, sensitive_rdp
+from darrm_opt.literature.pate import (
+    gnmax_epsilon,
+    gnmax_sigma,
+    gnmax_wins,
+    log_wrong_winner,
+    sensitive_epsilon,
+    sensitive_rdp,
+)
 from darrm_opt.mechanisms.vote_noise import GaussianNoise
 
 # ------------------------------------------------------------------------------------------- known answers

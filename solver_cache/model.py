@@ -164,12 +164,13 @@ def _groups_asked(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _groups_columns(record: dict[str, Any]) -> dict[str, Any]:
-    asked, proof = _groups_asked(record), record["certificate"]
-    limit = asked["target_delta"]
+def _columns_of_table(
+    asked: dict[str, Any], record: dict[str, Any], certificate: str, error_bound: float
+) -> dict[str, Any]:
+    """Return the columns of a table's record. Table files name them as for γ, whose m a table has not."""
+    limit, margin = asked["target_delta"], record["certificate"]["margin"]
     return {
         "K": asked["voters"],
-        # Table files have one set of columns, named as for γ; m has no meaning for voters of several ε.
         "m": None,
         "epsilon": asked["voter_epsilon"],
         "Delta": asked["voter_delta"],
@@ -180,44 +181,25 @@ def _groups_columns(record: dict[str, Any]) -> dict[str, Any]:
         "upper_bound": record["upper_bound"],
         "gap": max(0.0, record["upper_bound"] - record["utility"]),
         "gamma": record["values"],
-        "certificate": "corners",
+        "certificate": certificate,
         # As a γ's certificate has them: bound = largest value found + what rounding may hide, and limit − bound =
         # margin.
-        "bound": limit - proof["margin"],
+        "bound": limit - margin,
         "limit": limit,
-        "margin": proof["margin"],
-        "error_bound": proof["error"],
-        "worst_value": limit - proof["margin"] - proof["error"],
+        "margin": margin,
+        "error_bound": error_bound,
+        "worst_value": limit - margin - error_bound,
         "version": record["version"],
     }
+
+
+def _groups_columns(record: dict[str, Any]) -> dict[str, Any]:
+    return _columns_of_table(_groups_asked(record), record, "corners", record["certificate"]["error"])
 
 
 def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
-    asked, proof = _table_asked(record), record["certificate"]
-    limit = record["problem"]["delta"]
-    bound = limit - proof["margin"]
-    return {
-        "K": asked["voters"],
-        # Table files have one set of columns, named as for γ; of voters that are not private there is no m.
-        "m": None,
-        "epsilon": math.inf,
-        "Delta": 0.0,
-        "affected": asked["affected"],
-        "target_epsilon": asked["target_epsilon"],
-        "delta": limit,
-        **{name: asked[name] for name in ("objective", "shape", "utility")},
-        "upper_bound": record["upper_bound"],
-        "gap": max(0.0, record["upper_bound"] - record["utility"]),
-        "gamma": record["values"],
-        "certificate": "edges",
-        "bound": bound,
-        "limit": limit,
-        "margin": proof["margin"],
-        # A rule is proved in whole numbers: the largest value that was found is the bound.
-        "error_bound": 0.0,
-        "worst_value": bound,
-        "version": record["version"],
-    }
+    # A rule is proved in whole numbers: the largest value that was found is the bound.
+    return _columns_of_table(_table_asked(record), record, "edges", 0.0)
 
 
 GAMMA = Kind(FORMAT, DesignSpec.of, _gamma_record, read_solution, reprove, _gamma_asked, _gamma_columns)

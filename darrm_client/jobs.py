@@ -171,11 +171,8 @@ def wait_for_job(backend: ClientBackend, job: JobStatus, deadline: Deadline, ret
         except DeadlineExceeded as err:
             raise DeadlineExceeded(message) from err
     if job.state != "done":
-        raise JobFailed(f"The job {job.id} was cancelled." if job.state == "cancelled" else _failure_text(job))
-
-
-def _failure_text(job: JobStatus) -> str:
-    return f"The job {job.id} failed: {job.reason or 'the service did not say why'}"
+        failed = f"failed: {job.reason or 'the service did not say why'}"
+        raise JobFailed(f"The job {job.id} {'was cancelled.' if job.state == 'cancelled' else failed}")
 
 
 class DesignsClient:

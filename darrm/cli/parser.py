@@ -194,7 +194,7 @@ def verb_help(name: str, command: Command, epilog: str, examples: Sequence[str] 
     for parameter in command.parameters:
         if isinstance(parameter.declared, CommandOption):
             panels.setdefault(parameter.declared.panel, []).append(
-                (_option_usage(parameter.declared), _option_help(parameter))
+                (f"{parameter.declared.flag} {parameter.declared.metavar}".rstrip(), _option_help(parameter))
             )
     panels[EVERY_COMMAND] = [*panels.pop(EVERY_COMMAND, []), ("-h, --help", "Show this message and exit.")]
     example_text = ["\n".join(["Examples:", *(f"  {example}" for example in examples)])] if examples else []
@@ -226,10 +226,6 @@ def _suggestion(word: str, names: Iterable[str]) -> str:
 def _usage(argument: Parameter) -> str:
     metavar = argument.declared.metavar
     return metavar if argument.default is inspect.Parameter.empty else f"[{metavar}]"
-
-
-def _option_usage(option: CommandOption) -> str:
-    return f"{option.flag} {option.metavar}".rstrip()
 
 
 def _option_help(parameter: Parameter) -> str:

@@ -197,14 +197,10 @@ def _moment(margins: Sequence[float], lam: float, order: float, m: float, *, pro
     formula = math.inf
     if q * math.exp(step) < 1:
         stays = (1 + l) * math.log1p(-q) - l * math.log1p(-q * math.exp(step))
-        formula = _log_add(stays, math.log(q) + step * l) if q > 0 else stays
+        formula = float(np.logaddexp(stays, math.log(q) + step * l)) if q > 0 else stays
     return DataDependentMoment(
         min(formula, data_independent) if applies else data_independent, formula, applies, data_independent, q, proven
     )
-
-
-def _log_add(a: float, b: float) -> float:
-    return max(a, b) + math.log1p(math.exp(-abs(a - b)))
 
 
 WARNING = (

@@ -243,7 +243,7 @@ class PrivateVote:
         votes, budget = checked_for(votes, self._mechanism.K, self._mechanism.classes), self._budget
 
         def draw(before: int) -> Labels | None:
-            if self._proposal is not None and not self._passes(self._proposal, votes):
+            if self._proposal is not None and not self._proposal.passes(self._mechanism.count(votes), self._source):
                 return None
             return self._draw(votes, before)
 
@@ -279,10 +279,6 @@ class PrivateVote:
                     "was not said. Voters that are taken as not private (epsilon = inf) are charged release by release."
                 ) from err
             self._models_charged = True
-
-    def _passes(self, proposal: Proposal, votes: NDArray[Any]) -> bool:
-        """Draw the test of a batch; whoever calls it has the budget to itself, and writes what comes out."""
-        return proposal.passes(self._mechanism.count(votes), self._source)
 
     def _draw(self, votes: NDArray[Any], before: int = 0) -> Labels:
         """Return an answer for each row of votes, where ``before`` classes were released already."""

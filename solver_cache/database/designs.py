@@ -86,11 +86,6 @@ def check_tag(tag: str) -> None:
         )
 
 
-def too_many_tags(tag: str) -> InvalidInput:
-    """Return the error of a tag beyond `MAX_TAGS`."""
-    return InvalidInput("tag", tag, f"at most {MAX_TAGS} tags of one design", "Take one away first.")
-
-
 def check_list(limit: int) -> None:
     """Refuse a limit that is out of range."""
     if not 1 <= limit <= MAX_LISTED:
@@ -145,7 +140,7 @@ class Designs:
                 return None
             other_tags = select(func.count()).select_from(TAGS).where(TAGS.c.key == key, TAGS.c.tag != tag)
             if int(connection.execute(other_tags).scalar_one()) >= MAX_TAGS:
-                raise too_many_tags(tag)
+                raise InvalidInput("tag", tag, f"at most {MAX_TAGS} tags of one design", "Take one away first.")
             now = datetime.now(UTC).isoformat(timespec="seconds")
             connection.execute(insert_new(self._database.dialect, TAGS, key=key, tag=tag, created=now))
             return _design(connection, key)

@@ -167,7 +167,8 @@ class Jobs:
         requeued_states: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
         with self._database.reading() as connection:  # the usual case, without a writer's lock
             row = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
-            is_client = not client or connection.execute(_member(id, client)).first() is not None
+            member = select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client)
+            is_client = not client or connection.execute(member).first() is not None
         if row is not None and is_client and job_of(row).state not in requeued_states:
             return job_of(row)
         with self._database.writing() as connection:
@@ -403,11 +404,6 @@ def _take_conditions(kinds: Collection[str] | None, max_seconds: float | None) -
     if max_seconds is not None:
         conditions.append(JOBS.c.seconds <= max_seconds)
     return conditions
-
-
-def _member(id: str, client: str) -> Select[tuple[str]]:
-    """Return the query for a client of a job."""
-    return select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client)
 
 
 def _belongs(client: str) -> ColumnElement[bool]:

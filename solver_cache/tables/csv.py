@@ -78,7 +78,11 @@ def read(path: Path) -> Iterator[Entry]:
                 number += 1
                 cell_of = dict(zip(names, cells, strict=False))
                 if not is_old:
-                    _check_version(cell_of.get("table"))
+                    if (version := cell_of.get("table")) != VERSION:
+                        raise TableError(
+                            f"The table has version {version!r:.20}; this program reads 1 and {VERSION}. "
+                            "Upgrade darrm-opt."
+                        )
                     end = json_or_none(cell_of.get("end")) or end
                 total.update(cell_of.get("sha256", "").encode())
                 yield (
@@ -89,13 +93,6 @@ def read(path: Path) -> Iterator[Entry]:
         except csv.Error as err:
             raise TableError(f"The table cannot be read behind row {number}: {err}.") from err
     check_end(end, number, total.hexdigest())
-
-
-def _check_version(version: str | None) -> None:
-    if version != VERSION:
-        raise TableError(
-            f"The table has version {version!r:.20}; this program reads 1 and {VERSION}. Upgrade darrm-opt."
-        )
 
 
 def _cell(value: Any) -> str:

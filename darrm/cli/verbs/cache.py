@@ -67,7 +67,7 @@ def cache_tag(
 def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
     """Count stored answers and jobs; nothing is written."""
     with closing(open_cache(url, reading=True)) as store:
-        counts = count_answers(store)
+        counts = {"url": store.url, **asdict(store.stats())}
     answer(as_json(counts) if json else "\n".join(f"{name:8s} {_plain(value)}" for name, value in counts.items()))
 
 
@@ -249,11 +249,6 @@ def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | N
         tags = [] if design is None else list(design.tags)
         answers.append({"id": key, "core": core, **values, "epsilon": _finite(values["epsilon"]), "tags": tags})
     return answers
-
-
-def count_answers(store: Store) -> dict[str, Any]:
-    """Return what is stored, counted."""
-    return {"url": store.url, **asdict(store.stats())}
 
 
 def check_answers(store: Store) -> list[dict[str, str]]:

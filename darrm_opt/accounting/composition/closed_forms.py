@@ -77,7 +77,8 @@ def kov_composition(epsilon: float, delta: float, k: int, slack: float) -> Priva
     >>> round(kov_composition(0.2676, 0.0003, k=50, slack=1e-4).epsilon, 3)
     9.901
     """
-    mechanism, k, slack = Privacy(epsilon, delta), _check_count(k), _check_slack_or_zero(slack)
+    mechanism, k = Privacy(epsilon, delta), _check_count(k)
+    slack = real_number(slack, "slack", "a probability in [0, 1)", least=0, below=1)
     if mechanism.epsilon == math.inf:
         return Privacy(math.inf)
     total, charge = multiple_up(k, mechanism.epsilon), 0.0
@@ -107,10 +108,6 @@ def _check_count(k: int) -> int:
     if count > MAX_MECHANISMS:
         raise InvalidInput("k", k, f"{_MECHANISMS} and at most {MAX_MECHANISMS}")
     return count
-
-
-def _check_slack_or_zero(slack: float) -> float:
-    return real_number(slack, "slack", "a probability in [0, 1)", least=0, below=1)
 
 
 BRANCH_ULPS = 64

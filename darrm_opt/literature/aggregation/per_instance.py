@@ -122,7 +122,8 @@ def per_instance_loss(
     weight = max(record_weights(votes, partition.chunks, n_classes))
     if partition.adjacency == "add_remove":
         star = star_spread(votes, n_classes, "adversarial")
-        weight = max(weight, _exact_sum_of_squares(star, partition.n_partitions))
+        k = partition.n_partitions
+        weight = max(weight, Fraction(int((np.rint(star * k).astype(np.int64) ** 2).sum()), k * k))
     epsilon = moments_epsilon(float_above(weight), lam, delta, orders)
     return PerInstanceLoss(epsilon, delta, partition.adjacency, "DPBag, Theorems 4 and 5 at this dataset")
 
@@ -155,10 +156,6 @@ def _spread_votes(votes: IntArray, chunks: IntArray, n_classes: int) -> IntArray
     k = votes.shape[0]
     own: IntArray = votes[np.arange(k)[:, None], chunks.T]  # (k, n_records, n_queries): each record's own teachers
     return np.asarray(k - min_over_classes(own, n_classes), dtype=np.int64)
-
-
-def _exact_sum_of_squares(spread: NDArray[np.float64], k: int) -> Fraction:
-    return Fraction(int((np.rint(spread * k).astype(np.int64) ** 2).sum()), k * k)
 
 
 def _checked_arrays(votes: Any, chunks: Any, n_classes: int) -> tuple[IntArray, IntArray]:

@@ -65,7 +65,7 @@ def figure_6(*, quick: bool = False) -> Reproduction:
         problem = Problem(35, voter, kov_composition(voter.epsilon, voter.delta, M, SLACK))
         constant = randomized_response(35, problem.target, majority)
         panels.append(_panel(f"M = {M}", problem, {"subsampling": subsampling(35, M), "randomized_response": constant}))
-    majority_private = [_admits_one(panel.problem) for panel in panels]
+    majority_private = [verify(panel.problem, np.ones(panel.problem.K + 1)).margin >= 0 for panel in panels]
     return _reproduction(
         "figure-6",
         "Figure 6: K = 35 voters, each (0.1, 1e-5)-DP; M voters are subsampled, (mε, δ) is their general composition",
@@ -175,10 +175,6 @@ def _private(panel: Panel, noise: NoiseFunction) -> bool:
     """Return whether γ is private for the panel's problem, but for rounding (closed forms have nothing to spare)."""
     private_noise, _ = certify(panel.problem, noise)
     return bool(np.all(private_noise.values >= noise.values * (1 - MAX_SCALING)))
-
-
-def _admits_one(problem: Problem) -> bool:
-    return verify(problem, np.ones(problem.K + 1)).margin >= 0
 
 
 K = 11

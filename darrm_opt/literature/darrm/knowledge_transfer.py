@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accounting.total import total_delta_of
@@ -152,11 +151,8 @@ def accuracy(noise: NoiseFunction, votes: Votes, truth: Votes, seed: int) -> tup
     bits, _ = ExactCoins(chance).toss(ones, SeededRandomnessForTestsOnly(seed))
     means = (bits.reshape(truth.shape) == truth).mean(axis=1)
     chances_right = np.where(truth.ravel() == 1, chance[ones], 1.0 - chance[ones])
-    return float(means.mean()), _deviation(means), float(chances_right.mean())
-
-
-def _deviation(values: NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1)) if values.size > 1 else 0.0
+    deviation = float(means.std(ddof=1)) if means.size > 1 else 0.0
+    return float(means.mean()), deviation, float(chances_right.mean())
 
 
 def _row(teacher_votes: TeacherVotes, m: int, Q: int, method: LabellingMethod) -> tuple[Cell, ...]:

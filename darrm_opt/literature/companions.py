@@ -21,13 +21,13 @@ from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.bagging.guarantee import bagging_guarantee, draw_subsamples
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.moments_accountant import moments_epsilon, saa_label_budget
 from darrm_opt.literature.darrm.printed import CLASSES, VOTERS
 from darrm_opt.literature.darrm.result import COMPANIONS, Cell, Reproduction, Table
 from darrm_opt.literature.darrm.teachers import find_images
 from darrm_opt.literature.dpbag import BundledData, load_dataset, overspending_label_count
 from darrm_opt.literature.he_wang_tao import printed as hwt
 from darrm_opt.literature.he_wang_tao.training import federated, sgld
+from darrm_opt.literature.moments_accountant import moments_epsilon, saa_label_budget
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import Array

@@ -32,16 +32,14 @@ from numpy.typing import NDArray
 from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss, UnsoundClaim
 from darrm_opt.bagging.teachers import Estimator, Partition, collect_votes, slot_partition, train_teachers
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.moments_accountant import (
+from darrm_opt.literature.moments_accountant import (
     ORDERS,
     checked_epsilon,
     checked_lam,
     checked_orders,
+    checked_votes,
     log_one_over,
     moments_epsilon,
-)
-from darrm_opt.literature.aggregation.per_instance import (
-    checked_votes,
     per_instance_loss,
     record_losses,
     record_weights,

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from darrm_opt.accounting.rdp import gaussian_rdp_epsilon
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.moments_accountant import (
+from darrm_opt.literature.moments_accountant import (
     checked_epsilon,
     checked_lam,
     checked_orders,

@@ -44,7 +44,10 @@ PROMISES = (
 NAMED = re.compile(r"epsilon|delta|guarantee|moment|failure|_kl$|budget|_lam_|_sigma$")
 """Names of functions in rooms without ``__all__`` that return a claim as plain numbers."""
 
-NUMBERS = ("darrm_opt.literature.aggregation", "darrm_opt.bagging", "darrm_opt.literature.he_wang_tao.generalisation")
+NUMBERS = (
+    *("darrm_opt.literature.moments_accountant", "darrm_opt.literature.pate", "darrm_opt.bagging"),
+    "darrm_opt.literature.he_wang_tao.generalisation",
+)
 """Rooms whose functions are looked through by name as well."""
 
 

@@ -22,24 +22,22 @@ from support.paths import DATA
 from darrm_opt.bagging.guarantee import Form, Guarantee, bagging_guarantee, bagging_majority_delta, bagging_max_draws
 from darrm_opt.bagging.teachers import Partition
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.moments_accountant import (
+from darrm_opt.literature.dpbag import leaking_stop, overspending_label_count
+from darrm_opt.literature.moments_accountant import (
+    StarRule,
     epsilon_from_moments,
     law_moments,
     moment_increment,
     moments_epsilon,
     noisy_vote_laws,
     pure_epsilon,
+    record_weights,
     saa_label_budget,
     saa_lam_for,
-)
-from darrm_opt.literature.aggregation.per_instance import (
-    StarRule,
-    record_weights,
     spread_floor,
     star_spread,
     vote_spread,
 )
-from darrm_opt.literature.dpbag import leaking_stop, overspending_label_count
 from darrm_opt.literature.pate import conjectured_moment, data_dependent_moment, wrong_winner_bound
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
 

@@ -19,7 +19,7 @@ from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging.guarantee import Bags
 from darrm_opt.errors import InvalidInput, TooMuchWork
-from darrm_opt.literature.aggregation.moments_accountant import noisy_vote_laws
+from darrm_opt.literature.moments_accountant import noisy_vote_laws
 from darrm_opt.literature.pate import gnmax_wins
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.noise import Array

@@ -12,7 +12,7 @@ from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, ve
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.moments_accountant import epsilon_from_moments, law_moments, noisy_vote_laws
+from darrm_opt.literature.moments_accountant import epsilon_from_moments, law_moments, noisy_vote_laws
 from darrm_opt.literature.pate import gnmax_epsilon, gnmax_sigma, gnmax_wins
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, VoteNoise, noise_function

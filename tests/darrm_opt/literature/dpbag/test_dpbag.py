@@ -17,18 +17,16 @@ from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.bagging.guarantee import PerInstanceLoss
 from darrm_opt.bagging.teachers import Partition, slot_partition
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.aggregation.moments_accountant import (
+from darrm_opt.literature.moments_accountant import (
     epsilon_floor,
     moment_increment,
     moments_epsilon,
-    pure_epsilon,
-    saa_label_budget,
-    saa_lam_for,
-)
-from darrm_opt.literature.aggregation.per_instance import (
     per_instance_loss,
+    pure_epsilon,
     record_losses,
     record_weights,
+    saa_label_budget,
+    saa_lam_for,
     spread_floor,
     star_spread,
     vote_spread,
@@ -92,7 +90,7 @@ def test_star_rules_against_enumeration() -> None:
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     votes, chunks = random_case(1, Q=50)
     whole = record_weights(votes, chunks, 3)
-    monkeypatch.setattr("darrm_opt.literature.aggregation.per_instance._BLOCK", 100)
+    monkeypatch.setattr("darrm_opt.literature.moments_accountant._BLOCK", 100)
     assert record_weights(votes, chunks, 3) == whole
 
 

@@ -75,7 +75,7 @@ FRAMEWORKS = {
 
 SOLVERS = {entry.package: name for name, entry in REGISTRY.items()}
 BACKENDS = "darrm_opt.design.backends"
-MAKERS = {"darrm_opt.tables.solver"}
+MAKERS = {"darrm_opt.tables.linear_program"}
 """Programs with sparse rows and equations, which the backends lack: they ask `highs.new_highs` for an object."""
 
 

@@ -343,7 +343,7 @@ def another_way(
 ) -> PluralitySolution:
     """Solve from another private rule to start with, with another seed and another pivot rule."""
     from darrm_opt.tables import solver
-    from darrm_opt.tables.solver import PluralityProgram
+    from darrm_opt.tables.linear_program import PluralityProgram
 
     start = solver._private_start
 

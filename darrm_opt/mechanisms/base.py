@@ -230,18 +230,21 @@ class VoteMechanism(ABC):
             counts: decreasing vote counts, shape (N, C).
         """
 
-    @abstractmethod
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data, for a log."""
+        """Return the mechanism as plain data, for a log: its parameter, where that is all it has."""
+        fields = ("K", "classes", self.parameter, "affected")
+        return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in fields}}
 
     @classmethod
-    @abstractmethod
     def from_record(cls, record: dict[str, Any]) -> VoteMechanism:
         """Return the mechanism of a record of its kind, proved here.
 
         Raises:
             InvalidInput: not such a record.
         """
+        if record.get("format") != 1:
+            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
+        return cls.of(record["K"], record["classes"], record[cls.parameter], record["affected"])
 
     @classmethod
     def of(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
@@ -387,7 +390,7 @@ class VoteMechanism(ABC):
         cls, K: int, classes: int, total: Privacy, releases: int, affected: int, most: float
     ) -> tuple[float, float | None] | None:
         """Return what is nearly the calibrated information of many releases: each account takes longer than this."""
-        # With the power of it that costs follow there, where that is known.
+        # Beside it stands the power of it that costs follow there, where that is known.
         if releases < MANY_RELEASES or not total.delta:
             return None
 

@@ -413,18 +413,6 @@ class LaplaceMaximum(VoteMechanism):
         """Return the probabilities of each cell with continuous noise of scale 1/rate, shape (cells,)."""
         return laplace_table(cells, rate)
 
-    def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data."""
-        fields = ("K", "classes", "scale", "affected")
-        return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in fields}}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> LaplaceMaximum:
-        """Return the mechanism of a record."""
-        if record.get("format") != 1:
-            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
-        return cls(record["K"], record["classes"], record["scale"], affected=record["affected"])
-
 
 def calibrated_check(
     K: int,

@@ -300,7 +300,6 @@ def _largest_count(
     reach: float,
 ) -> Array:
     """Return Pr[class has the largest count plus noise/rate] = ∫ f(z − t·n_c) Π_{j≠c} F(z − t·n_j) dz for each cell."""
-    # Panels end at the counts, where Laplace's density has its edge.
     K = cells.K
     largest = rate * K
     # Neighbouring counts lie `rate` units of noise apart. Laplace's density has its edge at a count, so a panel must

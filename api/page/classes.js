@@ -44,7 +44,12 @@ function mechanismName(mechanism) {
   return mechanism === "optimal" ? "optimal table" : label(mechanism);
 }
 
-function present({ K, classes, queries, total, price, samples, options }) {
+function present(answer) {
+  byId("class-options").replaceChildren(...ranking(answer));
+}
+
+/** Returns the options of a plan among classes: figures of the best one, and a table of all. */
+export function ranking({ K, classes, queries, total, price, samples, options }) {
   const [best] = options;
   const optimum = options.find(({ name }) => name === "optimal");
   const tiles = [
@@ -62,13 +67,13 @@ function present({ K, classes, queries, total, price, samples, options }) {
     roundedUp(option.epsilon), chosen(option.parameters),
   ]);
   const heads = ["Mechanism", "Shares", "Right", "Wrong", "⊥", "Utility", "Spends ε", "Chosen"];
-  byId("class-options").replaceChildren(
+  return [
     make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
       make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
     )),
     make("p", { class: "about" }, `${caption}.${law}`),
     scrolling(caption, table(caption, heads, rows)),
-  );
+  ];
 }
 
 /** Returns the three shares as one bar; the numbers stand beside it. */

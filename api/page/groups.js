@@ -1,7 +1,9 @@
-// Groups of private voters among classes: the best table, the answer of /v1/table, and what it does as a picture.
+// Groups of private voters among classes: the best table, the answer of /v1/table, and what it does as a picture;
+// for several queries the options of /v1/plan.
 
+import { ranking } from "./classes.js";
 import { byId, make, scrolling, svg, table } from "./elements.js";
-import { count, guarantee, percent, plain } from "./numbers.js";
+import { assumed, count, guarantee, percent, plain } from "./numbers.js";
 import { bodyOf, number, questionOf } from "./question.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; the groups stand in one field, as on the command line. */
@@ -9,23 +11,44 @@ const FIELDS = {
   group_classes: "classes", group_epsilon: "target_epsilon", group_delta: "delta", group_affected: "affected", group_objective: "objective",
 };
 
+/** The same of a plan for several queries within one total, and whether voters are fresh. */
+const PLANNED = {
+  group_classes: "classes", group_epsilon: "total_epsilon", group_delta: "total_delta", group_affected: "affected", group_objective: "prior",
+  group_queries: "queries", group_fresh: "fresh",
+};
+
 const FIRST = { groups: "K=6,epsilon=0.1;K=5,epsilon=0.5", group_epsilon: "0.6" }; // where nothing is asked
 const MAX_GROUPS = 8;
 const MAX_ROWS = 200; // of the table; the API has all
 const COLOURS = ["--curve-first", "--curve-second", "--curve-double_subsampling"];
 
-const question = questionOf({
-  form: "group-form", status: "group-status", path: "v1/table", names: FIELDS, request, present,
-  empty: () => byId("group-answer").replaceChildren(),
+const empty = () => byId("group-answer").replaceChildren();
+const common = { form: "group-form", status: "group-status", empty };
+const design = questionOf({ ...common, path: "v1/table", names: FIELDS, request: () => request(FIELDS, ["objective"]), present });
+const plan = questionOf({
+  ...common, path: "v1/plan", names: PLANNED,
+  request: () => ({ ...request(PLANNED, ["prior"]), fresh: byId("group_fresh").value === "1" }),
+  present: (answer, { fresh }) => byId("group-answer").replaceChildren(
+    ...ranking(answer),
+    make("p", { class: "about" }, assumed({ fresh, queries: answer.queries, voters: { epsilon: 0 } })),
+  ),
 });
+
+/** Asks for a table, or where queries are named for a plan. */
+function ask() {
+  const [one, other] = byId("group_queries").value.trim() ? [plan, design] : [design, plan];
+  if (one.isAsked()) return;
+  other.forget();
+  one.ask();
+}
 
 /** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
 export function prepare(state, change) {
   byId("group-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    const texts = Object.keys(FIELDS).map((name) => [name, byId(name).value.trim()]);
+    const texts = Object.keys(PLANNED).map((name) => [name, byId(name).value.trim()]);
     change({ ...state(), groups: groupsText(), ...Object.fromEntries(texts) });
-    question.ask();
+    ask();
   });
   byId("group-add").addEventListener("click", () => {
     add({});
@@ -38,7 +61,7 @@ export function prepare(state, change) {
 export function arrive(state) {
   rows(state.groups);
   if (!state.groups) byId("group_epsilon").value ||= FIRST.group_epsilon;
-  if (!question.isAsked()) question.ask();
+  ask();
 }
 
 /** Makes a row of inputs for each group of a text. */
@@ -80,9 +103,9 @@ function groupsText() {
 }
 
 /** Returns what the form asks, as the API has it; an empty field is left out. */
-function request() {
+function request(names, texts) {
   const groups = groupsOf().map((group) => Object.fromEntries(Object.entries(group).map(([name, text]) => [name, number(text)])));
-  return { groups, ...bodyOf(FIELDS, ["objective"]) };
+  return { groups, ...bodyOf(names, texts) };
 }
 
 /** Returns the command line that designs the same table. */

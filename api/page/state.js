@@ -12,7 +12,7 @@ const VIEW = {
   measure: "tv_error", hide: "", queries: "", total_epsilon: "", total_delta: "", n: "", subsample_size: "",
   class_K: "", classes: "", class_affected: "", class_queries: "", class_epsilon: "", class_delta: "", class_prior: "", class_price: "",
   class_records: "", class_sample: "", class_sampling: "",
-  groups: "", group_classes: "", group_epsilon: "", group_delta: "", group_affected: "", group_objective: "",
+  groups: "", group_classes: "", group_epsilon: "", group_delta: "", group_affected: "", group_objective: "", group_queries: "", group_fresh: "",
   tab: "", cost_mechanism: "", cost_K: "", cost_classes: "", cost_affected: "", cost_queries: "", cost_parameter: "", cost_epsilon: "", cost_delta: "",
   cost_threshold: "", cost_check_sigma: "", cost_records: "", cost_sample: "", cost_sampling: "",
 };

@@ -931,6 +931,30 @@ def test_a_group_is_added_and_its_table_is_a_heat_map(visit: Visit) -> None:
     assert visit.tab.locator("#group-figure g").count() == 10  # every vote count of three voters among three classes
 
 
+def test_queries_to_groups_are_planned_within_one_total(visit: Visit) -> None:
+    visit.go("?tab=groups&groups=K%3D2%2Cepsilon%3D0.1%3BK%3D1%2Cepsilon%3D0.5&group_epsilon=1&group_delta=1e-5")
+    visit.tab.wait_for_selector("#group-figure")
+    visit.tab.fill("#group_queries", "4")
+    visit.tab.select_option("#group_fresh", "1")
+    visit.tab.click("#group-form [type=submit]")
+    visit.tab.wait_for_selector("#group-answer table")
+    asked = {"groups": [{"K": 2, "epsilon": 0.1}, {"K": 1, "epsilon": 0.5}], "queries": 4, "fresh": True}
+    asked |= {"total_epsilon": 1, "total_delta": 1e-5}
+    told = visit.tab.request.post(f"{visit.server}/v1/plan", data=asked).json()
+    rows = visit.tab.locator("#group-answer tbody tr")
+    assert rows.count() == len(told["options"])
+    assert f"{100 * told['options'][0]['right']:.1f} %" in rows.first.inner_text()
+    assert "fresh" in visit.text("#group-answer")
+    assert (visit.query()["group_queries"], visit.query()["group_fresh"]) == ("4", "1")
+    visit.tab.fill("#group_queries", "")  # one release: its table again
+    visit.tab.click("#group-form [type=submit]")
+    visit.tab.wait_for_selector("#group-figure")
+    visit.tab.fill("#group_queries", "0")
+    visit.tab.click("#group-form [type=submit]")
+    assert_error_at(visit, "group_queries", "at least 1")
+    _expected_complaint(visit, 422)
+
+
 def test_a_link_without_a_tab_opens_the_form_that_it_fills_in(visit: Visit) -> None:
     visit.go("?K=11&m=3&epsilon=0.1&groups=K%3D3%2Cepsilon%3D0.5&group_classes=3&group_epsilon=1")
     visit.tab.wait_for_selector("#group-figure")

@@ -49,16 +49,17 @@ function present(answer) {
 }
 
 /** Returns the options of a plan among classes: figures of the best one, and a table of all. */
-export function ranking({ K, classes, queries, total, price, samples, options }) {
+export function ranking({ K, classes, queries, total, price, samples, options, verdict }) {
   const [best] = options;
   const optimum = options.find(({ name }) => name === "optimal");
+  const gap = optimum?.gap != null
+    ? [plain(optimum.gap, 2), "no table of the same ε and δ each has a utility more than this above the optimal one"]
+    : ["–", optimum ? "the table is made for the cost of all queries together" : "too many vote counts for a table"];
   const tiles = [
     ["Best option", mechanismName(best.name), `of ${count(options.length, "option")} that spend ${guarantee(total.epsilon, total.delta)}`],
     ["Right", percent(best.right, 1), `wrong ${percent(best.wrong, 1)}, no class ${percent(best.abstained, 1)}`],
     ["Utility", plain(best.utility), price ? `right − ${plain(price)} · wrong, a query` : "share of right answers"],
-    optimum?.gap != null
-      ? ["Proven gap", plain(optimum.gap, 2), "no table of the same ε and δ each has a utility more than this above the optimal one"]
-      : ["Proven gap", "–", optimum ? "the table is made for the cost of all queries together" : "too many vote counts for a table"],
+    ...(verdict === "plain majority" ? [] : [["Proven gap", ...gap]]),
   ];
   const caption = `${count(K, "voter")}, ${classes} classes, ${queries === 1 ? "1 query" : `${queries.toLocaleString("en")} queries`}; the best option first`;
   const law = samples === null ? "" : ` Shares are estimated from ${samples.toLocaleString("en")} votes drawn from the prior.`;

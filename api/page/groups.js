@@ -3,7 +3,8 @@
 
 import { ranking } from "./classes.js";
 import { byId, make, scrolling, svg, table } from "./elements.js";
-import { assumed, count, guarantee, percent, plain } from "./numbers.js";
+import { count, guarantee, percent, plain } from "./numbers.js";
+import { advised, ofVoters } from "./plan.js";
 import { bodyOf, number, questionOf } from "./question.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; the groups stand in one field, as on the command line. */
@@ -28,9 +29,10 @@ const design = questionOf({ ...common, path: "v1/table", names: FIELDS, request:
 const plan = questionOf({
   ...common, path: "v1/plan", names: PLANNED,
   request: () => ({ ...request(PLANNED, ["prior"]), fresh: byId("group_fresh").value === "1" }),
-  present: (answer, { fresh }) => byId("group-answer").replaceChildren(
-    ...ranking(answer),
-    make("p", { class: "about" }, assumed({ fresh, queries: answer.queries, voters: { epsilon: 0 } })),
+  present: (answer, body) => byId("group-answer").replaceChildren(
+    // Voters that are all alike have the answer of those that a number and an ε name.
+    ...(answer.voters ? ofVoters(answer) : [...advised({ ...answer, fresh: body.fresh, voters: {} }), ...ranking(answer)]),
+    ...(answer.verdict === "noisy majority" ? command("plan", body, "plan.json") : []),
   ),
 });
 
@@ -108,11 +110,15 @@ function request(names, texts) {
   return { groups, ...bodyOf(names, texts) };
 }
 
-/** Returns the command line that designs the same table. */
-function command({ groups, ...rest }) {
+/** Returns the command line that does the same and writes a file. */
+function command(verb, { groups, fresh, ...rest }, file) {
   const of = groups.map((group) => Object.entries(group).map((part) => part.join("=")).join(","));
   const options = Object.entries(rest).map(([name, value]) => `--${name.replace("_", "-")} ${typeof value === "number" ? value : `'${value}'`}`);
-  return ["darrm solve", ...of.map((group) => `--group ${group}`), ...options, "--output table.json"].join(" ");
+  const line = [`darrm ${verb}`, ...of.map((group) => `--group ${group}`), ...(fresh ? ["--fresh"] : []), ...options, `--output ${file}`];
+  return [
+    make("p", { class: "about" }, "As a file, which ", make("code", {}, "darrm label"), ", ", make("code", {}, "verify"), " and ", make("code", {}, "statement"), " read:"),
+    make("pre", { tabindex: "0", role: "region", "aria-label": "The command" }, line.join(" ")),
+  ];
 }
 
 function present(answer, body) {
@@ -138,8 +144,7 @@ function present(answer, body) {
     make("p", { class: "about" }, `${caption}; other orders of the classes follow by symmetry.${more > 0 ? ` ${count(more, "row")} more are in the API’s answer.` : ""}`),
     ...(others.length ? [scrolling(compared, table(compared, ["Mechanism", "Right"], [["the table", percent(utility, 2)], ...others]))] : []),
     make("details", {}, make("summary", {}, "The table"), scrolling(caption, table(caption, heads, cells))),
-    make("p", { class: "about" }, "As a file, which ", make("code", {}, "darrm label"), ", ", make("code", {}, "verify"), " and ", make("code", {}, "statement"), " read:"),
-    make("pre", { tabindex: "0", role: "region", "aria-label": "The command" }, command(body)),
+    ...command("solve", body, "table.json"),
   );
 }
 

@@ -41,7 +41,7 @@ async function workOut({ objective, n: _records, subsample_size: _drawn, ...vote
     const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
     const answer = await (await answered("v1/plan", options)).json();
     say("");
-    present(answer);
+    byId("planned").replaceChildren(...ofVoters(answer));
   } catch (error) {
     if (own !== controller) return;
     const { first, rest } = fields.show(byId("compare"), error.fields ?? {});
@@ -57,7 +57,17 @@ function mechanismName(mechanism) {
   return mechanism === "optimal" ? "optimal γ of one target" : label(mechanism);
 }
 
-function present({ advice, options, warnings, queries, fresh, voters }) {
+/** Returns what a plan says to do, and what to reconsider. */
+export function advised({ advice, warnings, queries, fresh, voters }) {
+  return [
+    make("p", { class: "headline" }, advice + assumed({ fresh, queries, voters })),
+    ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, text)))] : []),
+  ];
+}
+
+/** Returns a plan for voters that are alike. */
+export function ofVoters(answer) {
+  const { options, queries } = answer;
   const caption = `Each mechanism for ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
   const cells = options.map((option) => [
     mechanismName(option.mechanism),
@@ -66,10 +76,9 @@ function present({ advice, options, warnings, queries, fresh, voters }) {
     roundedUp(option.spent?.epsilon),
   ]);
   const reasons = options.flatMap((option) => [make("dt", {}, mechanismName(option.mechanism)), make("dd", {}, option.why)]);
-  byId("planned").replaceChildren(
-    make("p", { class: "headline" }, advice + assumed({ fresh, queries, voters })),
-    ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, text)))] : []),
+  return [
+    ...advised(answer),
     scrolling(caption, table(caption, ["Mechanism", "Right", "Answers", "Spends ε"], cells)),
     make("details", {}, make("summary", {}, "Reasons, by mechanism"), make("dl", { class: "words" }, ...reasons)),
-  );
+  ];
 }

@@ -47,6 +47,11 @@ def triangle(visit: Visit) -> None:
     visit.tab.wait_for_selector("#group-figure")
 
 
+def planned_groups(visit: Visit) -> None:
+    visit.go("?tab=groups&groups=K%3D2%2Cepsilon%3D0.1%3BK%3D1%2Cepsilon%3D0.5&group_epsilon=1&group_queries=4&group_fresh=1")
+    visit.tab.wait_for_selector("#group-answer table")
+
+
 def cost(visit: Visit) -> None:
     visit.tab.goto(f"{visit.server}/?tab=cost")
     visit.tab.wait_for_selector("#cost-queries-figure .series .line", state="attached")
@@ -84,6 +89,7 @@ STATES = {
     "classes": classes,
     "groups": groups,
     "triangle": triangle,
+    "planned groups": planned_groups,
     "cost": cost,
     "refused": refused,
     "refused classes": refused_elsewhere("classes", "class_K", "#class-form button"),

@@ -48,7 +48,9 @@ def triangle(visit: Visit) -> None:
 
 
 def planned_groups(visit: Visit) -> None:
-    visit.go("?tab=groups&groups=K%3D2%2Cepsilon%3D0.1%3BK%3D1%2Cepsilon%3D0.5&group_epsilon=1&group_queries=4&group_fresh=1")
+    visit.go(
+        "?tab=groups&groups=K%3D2%2Cepsilon%3D0.1%3BK%3D1%2Cepsilon%3D0.5&group_epsilon=1&group_queries=4&group_fresh=1"
+    )
     visit.tab.wait_for_selector("#group-answer table")
 
 

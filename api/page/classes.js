@@ -3,6 +3,7 @@
 import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
+import { advised } from "./plan.js";
 import { bodyOf, questionOf } from "./question.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; of those without a number, the text is sent. */
@@ -45,11 +46,12 @@ function mechanismName(mechanism) {
 }
 
 function present(answer) {
-  byId("class-options").replaceChildren(...ranking(answer));
+  byId("class-options").replaceChildren(...ranking({ ...answer, voters: { epsilon: "inf" } }));
 }
 
-/** Returns the options of a plan among classes: figures of the best one, and a table of all. */
-export function ranking({ K, classes, queries, total, price, samples, options, verdict }) {
+/** Returns a plan among classes: what to do, figures of the best option, and a table of all. */
+export function ranking(answer) {
+  const { K, classes, queries, total, price, samples, options, verdict } = answer;
   const [best] = options;
   const optimum = options.find(({ name }) => name === "optimal");
   const gap = optimum?.gap != null
@@ -69,6 +71,7 @@ export function ranking({ K, classes, queries, total, price, samples, options, v
   ]);
   const heads = ["Mechanism", "Shares", "Right", "Wrong", "⊥", "Utility", "Spends ε", "Chosen"];
   return [
+    ...advised(answer),
     make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
       make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
     )),

@@ -4,7 +4,7 @@
 import { ranking } from "./classes.js";
 import { byId, make, scrolling, svg, table } from "./elements.js";
 import { count, guarantee, percent, plain } from "./numbers.js";
-import { advised, ofVoters } from "./plan.js";
+import { ofVoters } from "./plan.js";
 import { bodyOf, number, questionOf } from "./question.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; the groups stand in one field, as on the command line. */
@@ -31,7 +31,7 @@ const plan = questionOf({
   request: () => ({ ...request(PLANNED, ["prior"]), fresh: byId("group_fresh").value === "1" }),
   present: (answer, body) => byId("group-answer").replaceChildren(
     // Voters that are all alike have the answer of those that a number and an ε name.
-    ...(answer.voters ? ofVoters(answer) : [...advised({ ...answer, fresh: body.fresh, voters: {} }), ...ranking(answer)]),
+    ...(answer.voters ? ofVoters(answer) : ranking({ ...answer, fresh: body.fresh, voters: {} })),
     ...(answer.verdict === "noisy majority" ? command("plan", body, "plan.json") : []),
   ),
 });

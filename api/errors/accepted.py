@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from darrm_opt.accounting.sampling import Scheme
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.inverse import MAX_DIGITS, MIN_DIGITS, Parameter
@@ -78,7 +79,7 @@ ACCEPTED = {
     "n": "a number of records, at least 2",
     "subsample_size": "a number of records, at least 1",
     "replacement": "True or False",
-    "sampling": "'independent' or 'disjoint'; with records a scheme: poisson, without-replacement, random-allocation",
+    "sampling": f"'independent' or 'disjoint'; with records a scheme: {', '.join(get_args(Scheme))}",
     "id": "64 hexadecimal digits",
     "state": f"one of {', '.join(get_args(State))}",
     "limit": "a whole number, from 1 to 1000",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Discriminator, Field, FiniteFloat, Tag
 
@@ -30,8 +30,11 @@ from darrm_opt.record import DesignSpec
 from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, simplest_problem
 from darrm_opt.tables.problem import PluralityProblem
 
-DRAWS = ("independent", "disjoint")
-"""How subsamples are drawn, the default first."""
+Draw = Literal["independent", "disjoint"]
+"""How subsamples are drawn."""
+
+DRAWS: tuple[Draw, ...] = get_args(Draw)
+"""The same by name, the default first."""
 
 
 class CompareRequest(TotalRequest):
@@ -54,7 +57,7 @@ class CompareRequest(TotalRequest):
         ),
     ]
     sampling: Annotated[
-        Literal["independent", "disjoint"],
+        Draw,
         Field(description="Without replacement, how the subsamples are drawn: each afresh, or all of them at once."),
     ] = "independent"
     objective: ObjectiveText = "rectangular"
@@ -157,7 +160,7 @@ class CompareAnswer(AnswerModel):
 
 
 Drawn = Annotated[
-    Literal["independent", "disjoint"] | Scheme | None,
+    Draw | Scheme | None,
     Field(
         description="With n and without replacement, how the subsamples are drawn: independent (the default) or "
         "disjoint. With records, how these are drawn: poisson (the default), without-replacement, "

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
 
 from api.errors.accepted import MAX_GAMMA_LENGTH
-from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.sampling import Sampling, Scheme
 from darrm_opt.answers import SAMPLING, sampling_of
 from darrm_opt.design import solver as design
 from darrm_opt.design.backends import BACKENDS
@@ -222,7 +222,7 @@ class SamplingAnswer(AnswerModel):
     records: int = Field(description="Records of which every query has a sample.")
     sample: int | None = Field(description="Records drawn for one query, or by each voter; null where a rate is given.")
     rate: FiniteFloat | None = Field(description="Chance of each record, with poisson; null where a number is given.")
-    scheme: str = Field(description="poisson, without-replacement, each-voter, or as asked.")
+    scheme: str = Field(description=f"One of {', '.join(get_args(Scheme))}.")
     neighbours: str = Field(description="add-remove or replace-one.")
     labels: int = Field(description="Labels that one sample serves.")
 

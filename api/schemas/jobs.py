@@ -30,6 +30,10 @@ JobId = Annotated[
     ),
 ]
 
+JobKind = Annotated[
+    str, Field(description="What it does: gamma designs one γ; else the path whose answer it is, such as compare.")
+]
+
 
 class ListRequest(PageRequest):
     """Which jobs to list."""
@@ -43,10 +47,7 @@ class PendingAnswer(AnswerModel):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PENDING_EXAMPLE"]]})
 
     id: str = Field(description="Id of the job; where it designs a γ, also the content key of that γ.")
-    kind: str = Field(
-        description="What it does: gamma, compare, plan, cost, profile, tradeoff, least, compose, verify, table "
-        "or plurality."
-    )
+    kind: JobKind
     state: str = Field(description="queued or running.")
     location: str = Field(description="Where to ask for the job.")
     retry_after: int = Field(description="When to ask again [s].", ge=0)
@@ -95,7 +96,7 @@ class JobAnswer(AnswerModel):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["JOB_EXAMPLE"]]})
 
     id: str = Field(description="Id of the job; where it designs a γ, also the content key of that γ.")
-    kind: str = Field(description="What it does: gamma designs one γ; else the path that was asked, such as compare.")
+    kind: JobKind
     state: State = Field(description="queued, running, done, failed or cancelled.")
     problem: ProblemAnswer | None = Field(description="The problem whose γ is designed; null for other kinds.")
     objective: str | None = Field(description="What is maximised; null for other kinds.")

@@ -17,7 +17,7 @@ from typing import Any
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import require
-from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, ExecutorLost
+from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, End, ExecutorLost
 from solver_cache.precompute.worker import Assignment, Event, Work, perform
 
 RETRY_SECONDS = 60.0
@@ -187,7 +187,7 @@ def _perform_all(work: Work, pickled: bytes) -> bytes:
     return pickle.dumps(list(work(own)))
 
 
-def _events_of(future: Any) -> list[Event | AssignmentEnded | AssignmentLost]:
+def _events_of(future: Any) -> list[Event | End]:
     """Return what an assignment came to."""
     if future is None:
         return [AssignmentLost("it could not be handed out")]

@@ -41,12 +41,16 @@ class AssignmentLost:
     reason: str
 
 
+End = AssignmentEnded | AssignmentLost
+"""The last event of an assignment."""
+
+
 @dataclass(frozen=True)
 class AssignmentReport:
     """Report of an assignment: events in their order, the last one of its last report being its end or its loss."""
 
     number: int
-    events: Sequence[Event | AssignmentEnded | AssignmentLost]
+    events: Sequence[Event | End]
 
 
 class ExecutorLost(DarrmError):
@@ -134,7 +138,7 @@ class Processes:
             while True:
                 reports.append(self._reports.get_nowait())
         except queue.Empty:
-            self._tasks -= sum(isinstance(report.events[-1], AssignmentEnded | AssignmentLost) for report in reports)
+            self._tasks -= sum(isinstance(report.events[-1], End) for report in reports)
             return reports
 
     def close(self) -> None:
@@ -175,7 +179,7 @@ class Processes:
                 return None
             return self._waiting.popleft()
 
-    def _report(self, number: int, events: list[Event | AssignmentEnded | AssignmentLost]) -> None:
+    def _report(self, number: int, events: list[Event | End]) -> None:
         self._reports.put(AssignmentReport(number, events))
 
 
@@ -198,9 +202,9 @@ class _Process:
         self,
         function: PoolFunction,
         argument: Any,
-        report: Callable[[list[Event | AssignmentEnded | AssignmentLost]], None],
+        report: Callable[[list[Event | End]], None],
         send_ahead: Callable[[], Any | None] = lambda: None,
-    ) -> AssignmentEnded | AssignmentLost:
+    ) -> End:
         """Have a function done; return how it ended.
 
         The argument that `send_ahead` returns is sent meanwhile, and must be that of the next call: a process that dies

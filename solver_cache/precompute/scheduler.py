@@ -27,7 +27,7 @@ from darrm_opt.problem import Problem, real_number, whole_number
 from solver_cache.location import CacheError
 from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult, Spec, question_record
 from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
-from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, Executor
+from solver_cache.precompute.executor import AssignmentLost, AssignmentReport, End, Executor
 from solver_cache.precompute.plan import Batch, Failure, RunOutcome, RunPlan, RunProgress, RunWatcher
 from solver_cache.precompute.worker import (
     SAVE_SECONDS,
@@ -66,8 +66,6 @@ LAST_SAVE_SECONDS = 0.05
 
 MAX_UNSAVED = 1000
 """Answers that are stored at a time."""
-
-_END = AssignmentEnded | AssignmentLost
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -252,7 +250,7 @@ class Scheduler:
         for event in report.events:
             if isinstance(event, SolveFinished):
                 flight.solved.add(event.key)
-            elif isinstance(event, _END):
+            elif isinstance(event, End):
                 del self._in_flight[report.number]
                 silence = "its worker did not say what came of it"
                 self._recover(flight, event.reason if isinstance(event, AssignmentLost) else silence)

@@ -257,19 +257,9 @@ class DarrmClient:
         Both γ in it, at that number and at the one next below, were proved private by this process, and what they reach
         is its own. That nothing at the number below reaches more rests on the bound, which is the other side's.
 
-        Args:
-            K: as in `darrm_opt.least_parameter`, like all that follow.
-            parameter: "m", "target_epsilon" or "epsilon".
-            utility: wanted share of the noiseless utility; or give ``agreement``.
-            agreement: wanted chance that the released bit is the majority that was voted.
-            m: allowance; with "epsilon" only.
-            epsilon: ε of one voter [nats]; not with "epsilon".
-            Delta: Δ of one voter [probability].
-            delta: δ of the release [probability]; None for 1 − (1−Δ)^m.
-            affected: voters that one record can influence; None for all.
-            objective: what is maximised.
-            shape: "free" or "monotone".
-            digits: of the number.
+        As for `darrm_opt.least_parameter` are `K`, the `parameter` that is searched for, the wanted `utility` or
+        `agreement`, `m`, `epsilon` [nats], `Delta` and `delta` [probability], `affected`, `objective`, `shape` and
+        `digits`.
 
         Raises:
             AnswerNotFound: the client reads a table file, which solves nothing.
@@ -365,17 +355,13 @@ class DarrmClient:
 
         Args:
             problem: gives K, the voters and how many are affected; its target does not count.
-            queries: Q ≥ 1.
+            queries: as for `darrm_opt.planning.compare.compare`, like all that follow.
             total: (ε, δ) of all releases together.
             objective: what γ_opt maximises.
             prior: how votes fall, for the accuracy; None for the objective's own.
-            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not
-                said.
-            subsample_size: records drawn for one model, with ``n``.
-            replacement: whether a record can be drawn twice within a subsample.
-            sampling: without replacement, ``independent`` or ``disjoint``.
-            fresh: whether every voter draws new randomness for every query; False: trained once
-                (`darrm_opt.problem.FRESH`).
+            fresh: whether every voter draws new randomness for every query (`darrm_opt.problem.FRESH`).
+            n: records in the dataset; None where voters are not trained on subsamples of them, which
+                `subsample_size`, `replacement` and `sampling` describe.
         """
         body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior, "fresh": fresh}
         draw = draw_body(n, subsample_size, replacement, sampling)
@@ -412,20 +398,15 @@ class DarrmClient:
         Args:
             problem: gives K, the voters and how many are affected; its target does not count. Groups of voters, which
                 take no draw and no ``ensemble``, have the ranking of `darrm_opt.planning.group_plan.plan_groups`.
-            queries: Q ≥ 1.
+            queries: as for `darrm_opt.plan`, like all that follow.
             total: (ε, δ) of all answers together.
             prior: how votes fall, as text; for groups also with ties, price and weights of votes. None: rectangular,
                 for groups dirichlet(1).
-            fresh: whether every voter draws new randomness for every query; False: trained once
-                (`darrm_opt.problem.FRESH`).
+            fresh: whether every voter draws new randomness for every query (`darrm_opt.problem.FRESH`).
             least_accuracy: below this an answer is of no use; None: a fifth of the way from a guess to certainty.
-            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not
-                said.
-            subsample_size: records drawn for one model, with ``n``.
-            replacement: whether a record can be drawn twice within a subsample.
-            sampling: without replacement, ``independent`` or ``disjoint``.
-            ensemble: how records are drawn anew for every query, by a number of them, as for `darrm_opt.plan`; say
-                ``affected=1`` in the problem where a record reaches one voter. None: every record is in every query.
+            n: as for `compare`, like `subsample_size`, `replacement` and `sampling`.
+            ensemble: how records are drawn anew for every query, by a number of them; say ``affected=1`` in the problem
+                where a record reaches one voter. None: every record is in every query.
             time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit
                 of its own.
 

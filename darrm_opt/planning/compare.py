@@ -114,17 +114,12 @@ def compare(
 
     Args:
         problem: its voters count (K, voter, affected); its target does not.
-        queries: Q ≥ 1 releases, each chosen freely in view of the earlier answers.
-        total: (ε, δ) of all of them together, ε > 0 and finite.
+        queries: as for `plan`, like `fresh`, `replacement` and `sampling`.
+        total: (ε, δ) of all releases together, ε > 0 and finite.
         objective: what γ_opt maximises and the rows are ordered by. For votes of your own, `histogram` of them.
         prior: how votes fall, for the errors; None for the objective's own.
-        n: records in the dataset, ≥ 2, where each voter is a model trained on a subsample of its own; neighbours
-            replace one record. The voters' (ε, Δ) must hold with the subsample given.
-        subsample_size: records drawn for one model, with ``n``.
-        replacement: whether a record can be drawn twice within a subsample.
-        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
-            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`accounting.FRESH`).
+        n: records in the dataset, ≥ 2, where each voter is a model trained on `subsample_size` of them, drawn for it;
+            neighbours replace one record. The voters' (ε, Δ) must hold with the subsample given.
         progress: called with each option of the ranking as soon as it is known.
 
     Guarantees:

@@ -182,14 +182,9 @@ def design_within_total(
 
     Args:
         K: voters, trained once.
-        classes: C ≥ 2.
-        total: (ε, δ) of all answers together.
-        queries: Q ≥ 1.
         voter: (ε, Δ) of one voter's training; None: not private.
         affected: voters that one record can influence.
-        prior: how votes fall, as for `plan`.
-        price: what a wrong answer costs, as for `plan`.
-        ensemble: how records are drawn anew for every query, as for `plan`.
+        total: as for `plan`, like `classes`, `queries`, `prior`, `price` and `ensemble`.
         progress: called with each option as soon as it is known; not called for a question that was answered before.
 
     Returns:

@@ -99,6 +99,7 @@ EXAMPLES = {
 """Commands that a verb's help shows."""
 
 _MODULES = {
+    "compare": "plan",
     "keys add": "serve",
     "keys ls": "serve",
     "keys revoke": "serve",

@@ -1,4 +1,4 @@
-"""Verbs ``darrm plan`` and ``darrm compare``: the most accurate release within a budget, and the table of all of them."""
+"""Verbs ``darrm plan`` and ``darrm compare``: the most accurate release within a budget, and the table of all."""
 
 from __future__ import annotations
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 from darrm_client.errors import DeadlineExceeded, JobFailed
 from darrm_client.transport import Deadline
 from darrm_opt.answers import design
-from darrm_opt.answers.verification import VerifiedAnswer, member, members, verify_answer
+from darrm_opt.answers.verification import VerifiedAnswer, member, members, parse_problem, verify_answer, verify_gamma
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import VerificationFailed
@@ -19,14 +21,7 @@ from darrm_opt.record import DesignSpec
 
 if TYPE_CHECKING:
     from darrm_client.connect import ClientBackend
-import math
-from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode
 
-from darrm_opt.answers.verification import parse_problem, verify_gamma
-
-if TYPE_CHECKING:
-    from darrm_client.connect import ClientBackend
 
 FINAL_STATES = ("done", "failed", "cancelled")
 """States in which nothing happens any more."""

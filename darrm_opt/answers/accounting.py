@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.accounting.release_profile import Release
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
-from darrm_opt.answers import DRAW, Report, budget_body, drawn_problem, sampling_of
+from darrm_opt.answers import DRAW, Report, budget_body, drawn_problem, sampling_of, sampling_record
 from darrm_opt.answers.verification import verify_comparison, verify_plan
 from darrm_opt.bagging.guarantee import Bags
-from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
+from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork, VerificationFailed
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.base import CHECKS
 from darrm_opt.planning.compare import Comparison
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.record import problem_from_record, problem_record
 
 if TYPE_CHECKING:
     from darrm_opt.planning import Option, Plan
-import math
-from dataclasses import dataclass
-
-from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.answers import sampling_record
-from darrm_opt.errors import VerificationFailed
-from darrm_opt.mechanisms import VoteMechanism, mechanism_class
-from darrm_opt.mechanisms.base import CHECKS
 
 
 def composition_to_dict(

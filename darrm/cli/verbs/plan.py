@@ -6,31 +6,27 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from darrm.cli.output import answer, as_json, assumed_text, say, trained_text
+from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, say, trained_text
 from darrm.cli.parameters import (
     QUERIES,
     AsJson,
     GroupOptions,
     QuestionOptions,
     SampleOptions,
+    bags_drawn,
     number,
+    priors,
 )
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
+    from darrm_opt.bagging.guarantee import Bags
     from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
+    from darrm_opt.planning.compare import Comparison
     from darrm_opt.problem import Privacy
     from darrm_opt.tables.groups import VoterGroup
     from darrm_opt.tables.priors import Ties
-from typing import TYPE_CHECKING
-
-from darrm.cli.output import ProgressDisplay
-from darrm.cli.parameters import bags_drawn, priors
-
-if TYPE_CHECKING:
-    from darrm_opt.bagging.guarantee import Bags
-    from darrm_opt.planning.compare import Comparison
 
 
 def plan(

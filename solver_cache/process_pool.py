@@ -187,12 +187,14 @@ class ProcessPool:
         finally:
             self._waiting -= 1
         self._busy += 1
+        # Detached and shielded: a start goes on if its caller is cancelled, else a process would be lost half-made.
         acquiring, process = self._detach(self._acquire()), None
         try:
             process = await asyncio.shield(acquiring)
             self._counts["tasks"] += 1
             return await self._watch(process, process.run(task, argument, progress), *limits)
         finally:
+            # The usual end needs no wait, so that the next task begins in the same turn of the loop.
             if process is not None and self._is_reusable(process):
                 self._idle.append(process)
                 self._succeed(process)

@@ -104,6 +104,7 @@ def _run(
         nonlocal last_report
         if cancellation.unwanted == number:
             raise TaskCancelled
+        # Every report looks whether the task is cancelled, and few are sent: a full pipe would hold up the solve.
         if time.monotonic() - last_report >= report_seconds:
             last_report = time.monotonic()
             connection.send((number, "progress", content))

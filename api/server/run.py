@@ -64,6 +64,7 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
     is_local = ipaddress.ip_address(host.partition("%")[0]).is_loopback
     if settings.keys is not None:
         list_keys(settings.keys)
+    # Refused before any request: without keys whoever reaches it may use it.
     elif not (settings.public or is_local):
         raise InvalidInput(
             "host",
@@ -82,6 +83,7 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
     if not (is_local or settings.trusted_proxies):
         print(_NO_PROXY.format(host), file=sys.stderr)  # noqa: T201 — as above
     check_audit_log(settings.audit_log)
+    # Opened once and closed: an address or a schema that cannot work is said here, and not by each worker.
     store = open_store(settings.cache_url)
     try:
         if settings.webhook_secret is not None:

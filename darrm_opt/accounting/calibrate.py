@@ -131,7 +131,9 @@ def near_value(
         if spent is None or not 0 < spent < math.inf:
             return None
         if before is not None:
+            # Newton's step in logarithms, where costs are nearly powers: the first one assumes the power 1.
             power = math.log(spent / before[1]) / math.log(value / before[0])
+            # An estimate that jumps, or hardly moves, says nothing of the cost: the search does without.
             if not MIN_POWER < power < MAX_POWER:
                 return None
         before = value, spent

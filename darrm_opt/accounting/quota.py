@@ -122,6 +122,7 @@ def _by_comparison(majority: NoisyMajority, fitting: int, budget: Privacy) -> tu
 
     @cache
     def total(count: int) -> tuple[float, str]:
+        # Without the recursion on bits, whose time grows with the count that is searched for.
         return cheapest_total(majority, count, budget.delta, quick=True)
 
     def account(value: float) -> tuple[tuple[int, str], float]:
@@ -137,6 +138,7 @@ def _by_comparison(majority: NoisyMajority, fitting: int, budget: Privacy) -> tu
         account,
         budget.epsilon,
         MAX_RELEASES,
+        # From an estimate, which takes much less time than an account.
         guess=max(1, fitting, largest_count(near, MAX_RELEASES)),
         precision=PRECISION / 4,
         guess_error=PRECISION,

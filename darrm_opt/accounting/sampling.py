@@ -100,6 +100,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         whole_number(self.records, "records", "a whole number of records, at least 1")
+        # A scheme that people use and no account holds for is refused with the reason, and not as a misspelling.
         if self.scheme not in get_args(Scheme):
             raise InvalidInput(
                 "sampling", self.scheme, "one of " + ", ".join(get_args(Scheme)), NOT_COVERED.get(self.scheme, "")
@@ -110,6 +111,7 @@ class Sampling:
             raise InvalidInput("neighbours", self.neighbours, "'replace-one' or 'add-remove'")
         if self.neighbours == "replace-one" and self.scheme == ALLOCATION:
             raise InvalidInput("neighbours", self.neighbours, f"'add-remove' with {self.scheme}", NO_ACCOUNT)
+        # One record more would change the size of the sample, or of the rest: no neighbours of that kind.
         if self.neighbours == "add-remove" and self.scheme not in BY_COINS:
             raise InvalidInput(
                 "neighbours", self.neighbours, f"'replace-one' with {self.scheme}", "The size of a sample is fixed."

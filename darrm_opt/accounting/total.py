@@ -494,6 +494,7 @@ def exact_epsilon(
     """
     total_delta = probability(total_delta, "total_delta")
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
+    # Releases of voters that were trained once compose as those of voters that are not private, or not at all.
     voters = effective_voters(problem, queries, fresh=fresh)
     if queries == 0:
         return 0.0
@@ -501,6 +502,7 @@ def exact_epsilon(
     try:
         counts = Counter({NoisyMajority(NoiseFunction(gamma, problem.K), voters): queries})
         return min(models, bits_total(counts, total_delta, points).epsilon)
+    # The models' account stands whatever the bits say: a refusal matters only where it is the last.
     except (DeltaTooSmall, TooMuchWork):
         if models == math.inf:
             raise

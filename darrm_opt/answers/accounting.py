@@ -50,6 +50,7 @@ def composition_to_dict(
             "fresh", fresh, "no fresh without voters", "(epsilon, delta) of a release is all that counts here."
         )
     delta = total_delta_of(privacy, queries, slack) if total_delta is None else probability(total_delta, "total_delta")
+    # Of a release that is known by its (ε, δ) alone these are all; laws, below, allow more accounts.
     answer = {
         "simple": _account_to_dict(lambda: basic_composition(privacy.epsilon, privacy.delta, queries)),
         "general": _account_to_dict(lambda: kov_composition(privacy.epsilon, privacy.delta, queries, slack)),
@@ -71,6 +72,7 @@ def composition_to_dict(
         answer[name] = _refusal_to_dict(refusal) if refusal is not None else _total_to_dict(total.totals[name])
     if total.epsilon_at_least not in (None, float("inf")):
         answer["bits"]["epsilon_at_least"] = total.epsilon_at_least
+    # The least of those above, named: a reader need not know which of them hold.
     answer["best"] = _account_to_dict(lambda: total.best)
     if answer["best"]["epsilon"] is not None:
         answer["best"]["method"] = total.method

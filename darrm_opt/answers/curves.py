@@ -91,6 +91,7 @@ def error_curves_over_m(solutions: Sequence[Solution], baselines: Sequence[str] 
         }
         for solution in solutions
     ]
+    # In the order of the registries: a baseline that has no meaning at one m must not move the others.
     names = [name for name in ("optimal", *BASELINES, *OTHER_BASELINES) if any(name in table for table in tables)]
     problems = [problem_record(solution.problem) for solution in solutions]
     return {

@@ -117,6 +117,7 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             raise
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
     mechanism = found.options[0].mechanism
+    # The first option is the best: if it has no mechanism nothing fits, and a request asked for one.
     if mechanism is None:
         budget = {"total_epsilon": problem.target.epsilon, "total_delta": problem.target.delta}
         name = "total_delta" if problem.target.delta == 0 else "total_epsilon"

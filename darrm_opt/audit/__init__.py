@@ -86,6 +86,7 @@ def audit(
     if isinstance(subject, Mapping):
         return _audit_laws(table_laws(dict(subject), claim), claim)
     draw: Draws = draws or (lambda inputs, count: [[subject(each) for _ in range(count)] for each in inputs])
+    # Both orders: privacy is asked of each side as the data and as the neighbour.
     both = explored_pairs(claim) if pairs is None else [each for a, b in pairs for each in ((a, b), (b, a))]
     return _audit_draws(draw, claim, both, samples, confidence)
 

@@ -127,15 +127,19 @@ def sampled_bound(
 
     Guarantees: True with chance ``confidence`` at least, if draws are independent and of one law for each input.
     """
+    # Half of the answers choose the event: a bound from the same answers would hold for no event that was picked in
+    # their light.
     chosen = _explore(draws, claim, pairs, samples // 2)
     trials = max(FEWEST, (samples - samples // 2) // 2)
     event = set(chosen.answers)
     drawn = draws([chosen.before, chosen.after], trials)
     hits = [sum(answer in event for answer in answers) for answers in drawn]
+    # Two bounds, one for each side: both hold with the confidence.
     wrong = (1 - confidence) / 2
     low = float(_at_least(np.array(hits[0]), trials, wrong))
     high = float(_at_most(np.array(hits[1]), trials, wrong))
     epsilon, least, on_data, on_neighbour = shown_epsilon(low, high, claim)
+    # What an audit that found nothing would have found tells how much that means.
     detectable = _detectable(float(_at_most(np.array(chosen.hits), chosen.trials, 0.5)), trials, wrong, claim)
     bound = SampledBound(epsilon, confidence, detectable, POWER, chosen.drawn + 2 * trials)
     names = tuple(sorted(chosen.answers, key=str))

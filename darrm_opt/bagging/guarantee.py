@@ -197,6 +197,7 @@ def bagging_guarantee(
     delta = float_above(draws.delta)
     if delta >= 1:
         advice = "Almost surely every record is drawn."
+        # Which of the two numbers to change: with one model δ may be below 1 already.
         if float_above(Draws(n, subsample_size, 1, replacement, sampling).delta) < 1:
             raise InvalidInput("n_models", n_models, "fewer models: delta rounds to 1", advice)
         raise InvalidInput("subsample_size", subsample_size, "fewer draws: delta rounds to 1", advice)
@@ -323,6 +324,7 @@ def checked_bags(
         raise InvalidInput("n", None, "the number of records, with subsample_size")
     if subsample_size is None:
         raise InvalidInput("subsample_size", None, "the number of records drawn for one model, with n")
+    # All K is what a caller who said nothing has; any other number would be a second claim about the same draw.
     if problem.affected != problem.K:
         raise InvalidInput(
             "affected",

@@ -75,6 +75,7 @@ def train_teachers(
         raise InvalidInput("X", X.shape, f"one row for each of the partition's {partition.n_records} records")
     if y.shape != (partition.n_records,):
         raise InvalidInput("y", y.shape, f"shape ({partition.n_records},)")
+    # Before any training: a label that is not public must not show as an error of some teacher.
     class_numbers(y, classes, "y")
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
     return [

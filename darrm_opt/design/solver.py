@@ -145,6 +145,7 @@ def solve(
 
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
+    # By name: tables need SciPy and their own solver, and a γ should not wait for their import.
     if type(problem).__name__ in TABLE_SOLVERS:
         defaults = {"shape": "free", "method": "auto", "tolerance": TOLERANCE, "progress": None}
         given = {"shape": shape, "method": method, "tolerance": tolerance, "progress": progress}
@@ -153,6 +154,7 @@ def solve(
                 raise InvalidInput(argument, given[argument], "nothing where the answer is a table")
         return _solve_table(problem, objective, backend, time_limit)
     asked = a_problem(problem)
+    # All of it before any work: a solve may take minutes.
     check_choices(asked, shape, method, backend, tolerance, time_limit)
     return Solver(asked, as_objective(objective), shape, backend, tolerance, time_limit, progress).solve(method)
 
@@ -201,6 +203,7 @@ def check_choices(
             raise InvalidInput(argument, value, f"{', '.join(others)} or {last}")
     check_backend(backend, time_limit)
     real_number(tolerance, "tolerance", "a gap in (0, 1)", above=0, below=1)
+    # The count has a closed form: refused without listing anything.
     if method == "enumerate" and ConstraintGenerator(problem).size > MAX_ENUMERATED_ROWS:
         raise InvalidInput(
             "method",

@@ -53,6 +53,7 @@ def private_signs(votes: PrivateVote | Mapping[int, PrivateVote], step: float, *
     class PrivateSigns(strategies.FedAvg):  # type: ignore[misc,name-defined,unused-ignore]  # flwr may be missing
         arrays: Any = None
 
+        # The weights of a round are needed again when its answers are there; Flower does not pass them on.
         def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
             self.arrays = arrays
             return super().configure_train(server_round, arrays, config, grid)
@@ -63,6 +64,7 @@ def private_signs(votes: PrivateVote | Mapping[int, PrivateVote], step: float, *
             count = 0 if moved is None else sum(array.numpy().size for array in moved.values())
             return (self.arrays if moved is None else moved), app.MetricRecord({"released": count})
 
+    # Fewer could release nothing; who answers beyond that is counted by the γ for so many.
     least = min(by_clients)
     settings = {"fraction_evaluate": 0.0, "min_train_nodes": least, "min_available_nodes": least, **options}
     return PrivateSigns(**settings)
@@ -70,6 +72,7 @@ def private_signs(votes: PrivateVote | Mapping[int, PrivateVote], step: float, *
 
 def _moved(app: Any, arrays: Any, answers: list[Any], votes: Mapping[int, PrivateVote], step: float) -> Any:
     """Return the arrays, each weight moved by its majority; None where these answers release nothing."""
+    # A γ is proved for its K: another number of voters has another constraint set.
     if len(answers) not in votes:
         return None
     weights = {name: array.numpy() for name, array in arrays.items()}
@@ -78,10 +81,13 @@ def _moved(app: Any, arrays: Any, answers: list[Any], votes: Mapping[int, Privat
     if any({name: sign.shape for name, sign in each.items()} != shapes for each in signs):
         return None
     table = np.stack([np.concatenate([each[name].ravel() for name in weights]) for each in signs])
+    # Before anything is charged: a zero or a float is no vote, and a client may send whatever it wants.
     if not np.all((table == 1) | (table == -1)):
         return None
     steps = np.split(
-        step * release_signs(votes[len(answers)], table), np.cumsum([w.size for w in weights.values()])[:-1]
+        # One call for all weights, so that the round is charged as a whole or not at all.
+        step * release_signs(votes[len(answers)], table),
+        np.cumsum([w.size for w in weights.values()])[:-1],
     )
     return app.ArrayRecord(
         {

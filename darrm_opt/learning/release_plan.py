@@ -230,6 +230,7 @@ def voting_plan(
                 f"A record reaches {affected} of the {K} voters, and {affected} of them together are within the total: "
                 "so is everything computed from their models. The plain vote needs no noise and no limit.",
             )
+    # One release has no earlier one, so the voters' own privacy counts even where they were trained once.
     if queries == 1 and earned is None:
         single = _single_release(voters, classes, total, affected, prior, price, design or solve)
         if single is not None:
@@ -238,6 +239,7 @@ def voting_plan(
             )
     if earned is not None:
         return _earned_plan(K, classes, queries, total, affected, earned, leader_share)
+    # More of them: votes are fixed given the models, and their own privacy must not be used again (docs/proofs.md).
     mechanism = (
         _best_mechanism(K, classes, affected, queries, total, prior, price, ensemble, progress)
         if design is None
@@ -311,8 +313,10 @@ def _single_release(
     """Return the γ or table for one query; None where no voter is private, or a table is out of reach."""
     sizes = [math.comb(group.K + classes - 1, classes - 1) for group in voters]
     is_table = classes > 2 or price > 0 or len(voters) > 1
+    # From the counts alone, before a problem is built whose cells would fill the memory.
     if is_table and (classes > MAX_GROUP_CLASSES or math.prod(sizes) > MAX_COUNTS):
         return None
+    # Then the search of any number of queries has this table among its candidates.
     if all(group.voter.epsilon == math.inf for group in voters):
         return None
     problem = simplest_problem(voters, total, classes=classes, affected=affected, abstention=price > 0)
@@ -320,10 +324,12 @@ def _single_release(
         return _certified(_checked_solution(design, problem))
     if not isinstance(problem, GroupProblem) or len(problem.cells.owners) > MAX_CELLS:
         return None
+    # A bound on the corners: to count them exactly may take longer than the solve.
     if count_bound(problem, problem.strictest[0], range(len(problem.groups))) > MAX_CORNERS:
         return None
     solution = solve_groups(problem, as_group_objective(prior or DEFAULT_PRIOR, price), time_limit=MAX_SECONDS)
     table = GroupTableMechanism(problem, solution.table)
+    # A table that a time limit cut short may be worse than what the search finds.
     return table if solution.status is Status.OPTIMAL and table.fits(total, 1) else None
 
 
@@ -355,6 +361,7 @@ def _best_mechanism(
         return best.mechanism
     if best.release is not None:
         return CertifiedNoiseFunction(best.release)
+    # The ranking has nothing that fits: γ_opt of a split of the total always does.
     return _best_split(K, affected, queries, total, solve)
 
 

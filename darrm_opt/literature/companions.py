@@ -159,6 +159,7 @@ def hwt_composition() -> Reproduction:
                 made = theorem(epsilon, delta, queries, 1e-4)
             except InvalidInput:  # III has no tail where its ε is kε or more
                 continue
+            # Below this total δ a mechanism that shows everything with its δ has no ε at all.
             leak = -math.expm1(queries * math.log1p(-delta))
             ours = optimal_composition(epsilon, delta, queries, made.delta).epsilon if made.delta > leak else math.inf
             verdict = "refuted here" if made.refuted_here else "false elsewhere"

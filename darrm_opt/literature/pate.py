@@ -319,6 +319,7 @@ def sensitive_epsilon(
     rows = [checked_counts(row) for row in counts]
     distinct: dict[tuple[int, ...], int] = {}
     for row in rows:
+        # Many queries have the same votes up to the names of classes: each is bounded once.
         key = tuple(sorted(row))
         distinct[key] = distinct.get(key, 0) + 1
 

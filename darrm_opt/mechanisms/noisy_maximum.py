@@ -132,6 +132,7 @@ class NoisyMaximum(VoteMechanism):
     ) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
         self.sigma = checked_parameter(sigma, "sigma", (MIN_BIT_SIGMA, math.inf), _SIGMA)
+        # A threshold without noise would show exact counts, and noise without a threshold nothing.
         if (threshold is None) != (check_sigma is None):
             raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, and none without")
         self.threshold = self.check_sigma = None
@@ -141,20 +142,13 @@ class NoisyMaximum(VoteMechanism):
             self.check_sigma = checked_parameter(check_sigma, "check_sigma", (MIN_BIT_SIGMA, math.inf), _SIGMA)
         if cap is not None:
             self.cap = whole_number(cap, "cap", "a whole number of labels, at least 1")
+            # Without a check every release is a label: a cap would be a second number of releases.
             if threshold is None:
                 raise InvalidInput("cap", cap, "None without a threshold", "The number of releases is the cap there.")
 
     @classmethod
     def of(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
-        """Return the noise at σ, with the check that is given; its threshold is 0 if none is, which costs the same.
-
-        Args:
-            K: voters.
-            classes: C ≥ 2.
-            value: σ.
-            affected: votes that one record can move.
-            **check: ``threshold``, ``check_sigma`` and ``cap``, as for the class; None: not given.
-        """
+        """Return the noise at σ, with the check that is given; its threshold is 0 if none is, which costs the same."""
         if check.get("check_sigma") is not None and check.get("threshold") is None:
             check["threshold"] = 0.0
         make: Callable[..., Self] = cls
@@ -162,12 +156,7 @@ class NoisyMaximum(VoteMechanism):
 
     @classmethod
     def range_for(cls, K: int, classes: int) -> tuple[float, float]:
-        """Return the range of σ: among more than two classes at least 1.
-
-        Args:
-            K: voters.
-            classes: C ≥ 2.
-        """
+        """Return the range of σ: among more than two classes at least 1."""
         return (MIN_BIT_SIGMA if classes == 2 and K <= MAX_BIT_VOTERS else MIN_DISCRETE_SIGMA), cls.limits[1]
 
     @property
@@ -196,12 +185,7 @@ class NoisyMaximum(VoteMechanism):
         return _gamma(self, self.noise)
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random.
-
-        Args:
-            counts: votes for each class.
-            source: random bits.
-        """
+        """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random."""
         if self.threshold is not None and self.check_sigma is not None:
             noisy = max(counts) + GaussianNoise.of_sigma(self.check_sigma).draw(source)
             if noisy < self.threshold:
@@ -209,12 +193,7 @@ class NoisyMaximum(VoteMechanism):
         return noisy_argmax(counts, self.noise, source)
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a class, or `ABSTENTION`, for each row of vote counts.
-
-        Args:
-            counts: votes for each class, shape (N, C).
-            source: random bits.
-        """
+        """Return a class, or `ABSTENTION`, for each row of vote counts."""
         labels = noisy_leaders(counts, self.noise, source)
         if self.threshold is not None and self.check_sigma is not None:
             check = GaussianNoise.of_sigma(self.check_sigma).draw_many(len(counts), source)
@@ -222,11 +201,7 @@ class NoisyMaximum(VoteMechanism):
         return labels
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases: their checks, if there are any, and up to the cap their labels.
-
-        Args:
-            releases: how many.
-        """
+        """Return what is proved of so many releases: their checks, if there are any, and up to the cap their labels."""
         labels = releases if self.cap is None else min(releases, self.cap)
         laws = None
         if self.threshold is None and _is_bit(self, self.noise):
@@ -266,11 +241,7 @@ class NoisyMaximum(VoteMechanism):
         return VoteBatch(self.K, self.classes, queries, self.sigma, self.threshold, self.check_sigma)
 
     def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
-        """Return the laws of one answer without a record and with it: listed, or those of any votes for a label.
-
-        Args:
-            sampling: how the records are drawn.
-        """
+        """Return the laws of one answer without a record and with it: listed, or those of any votes for a label."""
         listed = super().triples(sampling)
         if listed is None and self.threshold is None and self.affected == 1:
             cells = sampled_cells(self.sigma, self.classes, sampling.neighbours)
@@ -278,11 +249,7 @@ class NoisyMaximum(VoteMechanism):
         return listed
 
     def class_chances(self, counts: CountTable) -> Array | None:
-        """Return Pr[each class is released], and Pr[⊥] last with a threshold; None where σ is small or large.
-
-        Args:
-            counts: decreasing vote counts, shape (N, C).
-        """
+        """Return Pr[each class is released], and Pr[⊥] last with a threshold; None where σ is small or large."""
         noise = LatticeNoise(self.sigma, 0.0)
         if len(counts) > MAX_ROWS or noise.end < self.K or noise.end > MAX_REACH:
             return None

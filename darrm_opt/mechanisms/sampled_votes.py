@@ -49,6 +49,7 @@ def listed_triples(
     if places is None:
         return None
     counts, triples = places
+    # Chances are asked of decreasing counts, each once, and renamed: the mechanism treats classes alike.
     columns = np.argsort(-counts, axis=1, kind="stable")
     ordered, rows = np.unique(np.take_along_axis(counts, columns, axis=1), axis=0, return_inverse=True)
     laws = chances(ordered)
@@ -56,6 +57,7 @@ def listed_triples(
         return None
     each = laws[rows.reshape(-1)]
     unordered = each.copy()
+    # ⊥, the last column, has no class to be renamed.
     np.put_along_axis(unordered[:, :classes], columns, each[:, :classes], axis=1)
     off, on, other = (unordered[triples[:, side]] for side in range(3))
     return [LawTriples(off, on, other if three else None, error=error)]

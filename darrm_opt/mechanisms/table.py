@@ -55,12 +55,7 @@ class RuleMechanism(VoteMechanism):
         return f"a table, each released class {guarantee(self.problem.target)}"
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION`, each with exactly its probability.
-
-        Args:
-            counts: votes for each class.
-            source: random bits.
-        """
+        """Return a class 0..C−1, or `ABSTENTION`, each with exactly its probability."""
         cells = self.rule.cell_of(counts)
         position = source.below(self.rule.denominator)  # uniform; the output is where it falls among the numerators
         output = 0
@@ -70,31 +65,19 @@ class RuleMechanism(VoteMechanism):
         return ABSTENTION if output == self.classes else int(output)
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases: the target, and the laws of all edges.
-
-        Args:
-            releases: how many.
-        """
+        """Return what is proved of so many releases: the target, and the laws of all edges."""
         # With δ > 0 the linear program uses it up on every edge: the target is then the better account among classes.
         exact = self.classes == 2 or self.problem.target.delta == 0 or releases == 1
         return [(ReleaseBounds(self.problem.target, (lambda: self._laws) if exact else None), releases)]
 
     def moved(self, votes: int) -> ReleaseBounds:
-        """Return what is proved of one release where a record moves so many votes.
-
-        Args:
-            votes: 1..K.
-        """
+        """Return what is proved of one release where a record moves so many votes."""
         return ReleaseBounds(
             self.problem.target if votes <= self.affected else None, lambda: rule_laws(self.rule, votes)
         )
 
     def class_chances(self, counts: CountTable) -> Array:
-        """Return Pr[each class is released], and of ⊥ last if it can be.
-
-        Args:
-            counts: decreasing vote counts, shape (N, C).
-        """
+        """Return Pr[each class is released], and of ⊥ last if it can be."""
         places = [self.rule.cell_of(partition) for partition in counts.tolist()]
         return np.asarray(self.rule.nearest[np.array(places)])
 

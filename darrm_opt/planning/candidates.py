@@ -218,6 +218,7 @@ def calibrated(name: str, question: Question) -> Option:
         return _calibrated_for_fixed_votes(name, question)
     if question.total.delta == 0:
         return _calibrated_without_delta(name, question)
+    # Private voters, or a draw: what is composed is the γ that the mechanism amounts to, by the accounts of γ.
     most = kind.most_information(question.K, 2)
     guess, precision = min(most, 1 / question.K), PRECISION
 
@@ -255,6 +256,7 @@ def calibrated(name: str, question: Question) -> Option:
     )
     if best is None:
         return nothing_fits(name, question)
+    # Of the γ that was found: which account it was is not kept by the search.
     epsilon, account = cost(best.result, question)
     mechanism = kind.of_information(question.K, 2, best.value)
     why = f"{mechanism.words} {question.composing()}"

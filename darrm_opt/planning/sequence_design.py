@@ -220,6 +220,7 @@ def design_sequence(
         distribution is None
         and (models := models_account(problem, queries, total.delta, fresh=fresh)).epsilon <= total.epsilon
     ):
+        # The models together are within the total: the plain majority is post-processing, and nothing is more useful.
         noise = NoiseFunction(np.ones(problem.K + 1))
         utility = SequenceProgram(problem, goal).utility(noise)
         return SequenceDesign(noise, utility, queries, Privacy(models.epsilon, total.delta), fresh)
@@ -230,11 +231,13 @@ def design_sequence(
         )
     else:
         cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)
+        # A region is for one number of affected voters: that which adds most to the average, by the seeds.
         region_budget, worst_problem = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
         search = _SequenceSearch(
             worst_problem, queries, total, goal, cost, region_budget, MIXTURE_PRECISION, fresh=fresh, stop=stop
         )
     best = search.at_least(search.best(), seeds)
+    # Only where the exact account proves nothing the sums may be better.
     if stop() or (best.utility > 0 and total.delta >= MIN_EXACT_DELTA):
         return best
     # with K affected voters the target holds for every draw of how many there are

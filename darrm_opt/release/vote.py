@@ -84,10 +84,12 @@ class PrivateVote:
         if isinstance(budget, ReleaseLog):
             budget.check_is_for(self._mechanism, "budget")
         elif isinstance(budget, PrivacyBudget):
+            # A budget adds up (ε, δ): it cannot count labels up to a cap, nor charge what has only laws.
             if self._event is None or self._mechanism.cap is not None:
                 raise InvalidInput("budget", "a PrivacyBudget", "a ReleaseLog or None where one release has no (ε, δ)")
         elif budget is not None and not isinstance(budget, ReleaseCounter):
             raise InvalidInput("budget", budget, "a ReleaseLog, a ReleaseCounter, a PrivacyBudget, or None")
+        # A cap is over all releases: without a count there would be none.
         elif budget is None and self._mechanism.cap is not None:
             raise InvalidInput("budget", budget, "a ReleaseLog, which counts the labels up to the cap")
         self._proposal = budget.proposal if isinstance(budget, ReleaseLog | ReleaseCounter) else None

@@ -173,7 +173,9 @@ def edge_text(
     released: list[int] = []
     groups = sorted(zip(*(column[edge].tolist() for column in (cells.left, cells.right, cells.sizes)), strict=True))
     for left, right, size in groups:
+        # In whole numbers, with e^ε rounded down: S then has every output that counts against the rule.
         worst = (numerators[left] << EXPONENT_BITS) > numerators[right] * low
+        # Classes with equal counts on both sides are one group of the edge: each of them is shown.
         for _ in range(size):
             if cells.values[left] == ABSTENTION:
                 released += [ABSTENTION] if worst else []

@@ -133,6 +133,7 @@ def simplest_problem(
     voters = [_as_group(group) for group in groups]
     if not voters:
         raise InvalidInput("groups", voters, _GROUPS)
+    # As the problem has their numbers, on its decimal grid: 0.1 and 0.1 + 1e-17 are alike.
     alone = [Problem(group.K, group.voter, target) for group in voters]
     if len({one.voter for one in alone}) == 1:
         one = Problem(sum(group.K for group in alone), alone[0].voter, target, affected)
@@ -140,6 +141,7 @@ def simplest_problem(
             return one
         if one.voter.epsilon == math.inf:
             return PluralityProblem(one.K, classes, target, int(one.affected), abstention=abstention)
+        # Alike, but a table all the same: one group, so that one question has one key.
         voters = [VoterGroup(one.K, one.voter)]
     return GroupProblem(classes, voters, target, affected, abstention=abstention)
 

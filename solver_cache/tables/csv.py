@@ -59,6 +59,7 @@ def read(path: Path) -> Iterator[Entry]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # records are longer than the usual limit
     number, total, end = 0, hashlib.sha256(), None
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        # By its first bytes: layout 1 began with a comment, which is no row of CSV.
         is_old = file.read(len(COMMENT)) == COMMENT
         if is_old:
             check_head(json_or_none(file.readline()))
@@ -69,6 +70,7 @@ def read(path: Path) -> Iterator[Entry]:
             names = next(reader, [])
             if not is_old and "table" not in names:
                 check_head(None)
+            # A table without rows has no last row to say so.
             if names == [*COLUMNS, "table"]:
                 end = {"rows": 0, "sha256": total.hexdigest()}
             for cells in reader:
@@ -84,8 +86,11 @@ def read(path: Path) -> Iterator[Entry]:
                             "Upgrade darrm-opt."
                         )
                     end = json_or_none(cell_of.get("end")) or end
+                # Over the rows' own hashes, in order: a row that was left out, doubled or moved is known without
+                # reading γ.
                 total.update(cell_of.get("sha256", "").encode())
                 yield (
+                    # A row that is damaged is an entry with a reason: the others can be imported.
                     Entry(number, None, "it has too many, or too few, cells")
                     if len(cells) != len(names)
                     else entry(number, {name: _value(name, cell) for name, cell in cell_of.items()})

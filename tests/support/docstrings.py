@@ -148,9 +148,8 @@ def lacks(thing: Any) -> Iterator[str]:
 
 
 def _of_parameters(thing: Any, text: str, sections: Any) -> Iterator[str]:
-    descriptions = {
-        item.name.split(" ")[0].strip("*"): item.description for s in sections if s.kind in NAMED for item in s.value
-    }
+    own_descriptions = _descriptions(sections)
+    descriptions = _inherited_descriptions(thing) | own_descriptions
     parameters = _parameters(thing)
     # the only parameter of a function, or one that the text or the class names, may do without a line of its own
     known = set() if inspect.isclass(thing) else SHARED
@@ -158,12 +157,30 @@ def _of_parameters(thing: Any, text: str, sections: Any) -> Iterator[str]:
     if undescribed and (len(parameters) > 1 or inspect.isclass(thing)):
         yield f"Args: {', '.join(undescribed)}"
     if strange := [
-        name for name in descriptions if parameters and name not in parameters and name not in _other(thing)
+        name for name in own_descriptions if parameters and name not in parameters and name not in _other(thing)
     ]:
         yield f"nothing to say of {', '.join(strange)}"
     for name in parameters:
         if UNITS.get(name, "") not in descriptions.get(name, text):
             yield f"{UNITS[name]} for {name}"
+
+
+def _descriptions(sections: Any) -> dict[str, str]:
+    return {
+        item.name.split(" ")[0].strip("*"): item.description for s in sections if s.kind in NAMED for item in s.value
+    }
+
+
+def _inherited_descriptions(thing: Any) -> dict[str, str]:
+    """Return what classes of ours say of the parameters of a method that one of theirs overrides."""
+    owner = getattr(sys.modules[thing.__module__], thing.__qualname__.rpartition(".")[0], None)
+    texts = [
+        inspect.getdoc(getattr(base, thing.__name__)) or ""
+        for base in (_our_bases(owner)[1:] if inspect.isclass(owner) else ())
+        if thing.__name__ in vars(base)
+    ]
+    parsed = [Docstring(text).parse(Parser.google, warnings=False) for text in reversed(texts)]
+    return {name: said for sections in parsed for name, said in _descriptions(sections).items()}
 
 
 def _of_outcomes(function: Callable[..., Any], text: str, sections: Any) -> Iterator[str]:

@@ -40,6 +40,7 @@ def cache_ls(
     for name, value in criteria.items():
         if isinstance(value, str):
             raise InvalidInput(name, value, "a number")
+    # Only with a choice: the index knows rows of this version alone, and a list by id shows all of them.
     filter_ = DesignFilter(**criteria, tag=tag) if criteria or tag is not None or newest else None
     with closing(open_cache(url, reading=True)) as store:
         answers = list_answers(store, number(limit), after, filter_)
@@ -148,6 +149,7 @@ def export(
     check_writable(output, "output")
     table_format = format_of(output, format)
     with closing(open_cache(url, reading=True)) as store:
+        # One row at a time: a store may be larger than memory.
         rows = ExportableRows(store.rows())
         count = write_table(output, rows, table_format.name)
     left_out = rows.left_out
@@ -182,6 +184,7 @@ def import_(
             counts[row.became] += 1
             if row.became == "refused":
                 refusals.append({"row": row.number, "id": row.key, "reason": row.reason})
+                # As it comes: a table may take hours, and stdout is for the answer.
                 say(f"Row {row.number} is refused: {row.reason}")
     record = {"file": file, "format": table_format.name, **counts, "rows_refused": refusals}
     text = f"New: {counts['new']:,}; known already: {counts['known']:,}; refused: {counts['refused']:,}."
@@ -236,6 +239,7 @@ def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | N
     if not isinstance(limit, int) or not 1 <= limit <= MAX_ROWS:
         raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_ROWS}")
     if filter_ is None:
+        # Whatever is stored is listed, damaged rows too: a list is where one looks for them.
         rows = itertools.islice(store.rows(after), limit)
         entries = ((row.key, row.core, search_columns(row.record), store.designs.get(row.key)) for row in rows)
     else:

@@ -211,6 +211,7 @@ def cost(
 
     typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
     batch.refuse()
+    # A number that nothing uses would look as if it had been accounted for.
     for name, text in {**typed, "records": drawn.records, "output": output}.items():
         if text is not None:
             raise InvalidInput(name, text, "nothing without a mechanism")

@@ -112,6 +112,7 @@ def label(
     if status is not None:
         show_status(ReleaseLog(status), total_delta, json=json)
         return
+    # Samples are drawn here and charged before they are seen: another order of work, with no file of votes.
     if ask is not None or drawn != SampleOptions():
         nothing = {"votes": votes_file or votes, "earned": earned, "fresh": fresh or None}
         budget = queries, total_epsilon, total_delta
@@ -138,6 +139,7 @@ def label(
         result = label_file(
             votes, labels, PrivateVote(mechanism, log), log, release_id=release_id, rows=rows, count=count
         )
+    # What was released stays in the log under the job's name: the same command finds it there.
     except (KeyboardInterrupt, OSError):
         say("The same command goes on where this stopped; what was released is not charged again.")
         raise
@@ -407,6 +409,7 @@ def open_log(
     total = None if total_epsilon is None else total_privacy(total_epsilon, total_delta or "0")
     limit = None if queries is None else whole_number(number(queries), "queries", "a whole number of releases", least=0)
     is_new = not Path(path).exists()
+    # A number and a δ: the ε of so many is proved and becomes the budget, so that the log says what it is for.
     if is_new and limit is not None and total_delta is not None:
         epsilon = mechanism.cost(limit, number(total_delta), sampling).epsilon
         if epsilon == math.inf:
@@ -415,9 +418,11 @@ def open_log(
         total = Privacy(epsilon, number(total_delta))
     elif is_new and planned is not None and total is None:
         limit = planned[0] if limit is None else limit
+        # Fewer than were planned cost less than the plan's total; more do not fit in it.
         total = planned[1] if limit <= planned[0] else None  # which `create` proves
     try:
         return ReleaseLog.open_or_create(path, mechanism, budget=total, queries=limit, first=first, sampling=sampling)
+    # The log speaks of a budget: here it has the names of options.
     except InvalidInput as err:
         if err.argument != "budget":
             raise

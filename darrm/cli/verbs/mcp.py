@@ -133,6 +133,7 @@ async def _serve() -> None:
         )
 
     async def call_tool(context: Any, request: Any) -> Any:  # noqa: ARG001 — the protocol's
+        # Text for the reader and data for the program; an error has text alone.
         said, content = await _run(request.name, request.arguments or {})
         text = types.TextContent(type="text", text=said)
         return types.CallToolResult(content=[text], structured_content=content, is_error=content is None)

@@ -106,6 +106,7 @@ def precompute(
         store = stack.enter_context(closing(open_target(store_url, dry_run=dry_run)))
         problems = read_problems(grid, quantities.content())
         grid = grid or "the grid"
+        # Each problem would be looked up: of a large grid a sample is enough to decide.
         if dry_run and problems.size > MAX_EXACT_DRY_RUN:
             estimate = estimated_plan(grid, problems, store)
             answer(as_json({"plan": estimate}) if json else estimate["text"])
@@ -120,6 +121,7 @@ def precompute(
         if dry_run:
             answer(as_json({"plan": plan_record}) if json else plan_text(plan_record))
             return
+        # To stderr, before hours of work: stdout is for what came of it.
         say(plan_text(plan_record))
         if not plan.batches:
             answer(as_json({"plan": plan_record, "outcome": None}) if json else "Nothing is left to be done.")

@@ -46,8 +46,10 @@ def solve(
     if output is not None or plot is not None:
         from darrm.cli.files import check_plot, check_writable, picture_format, write_json, write_whole
 
+        # Before the solve, which may take minutes.
         check_writable(output, "output")
         check_plot(plot)
+    # A γ is the usual question, and loads nothing of tables.
     if table == TableOptions():
         problem = options.problem()
     else:

@@ -80,6 +80,7 @@ def verify(
         raise InvalidInput("checker", checker, "'own' or 'formal'")
     if checker == "formal" and arithmetic != "float":
         raise InvalidInput("arithmetic", arithmetic, "nothing beside --checker formal, which has its own arithmetic")
+    # By what the file is: nobody should have to know which verb wrote it.
     if _is_table(file):
         _refuse_beside("a table", options, arithmetic, checker)
         proofs = [_table_proof(file)]

@@ -106,11 +106,14 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
     ``parts`` are few kinds: the state is how many are left of each.
     """
     runs, points = _check_runs(parts, points)
+    # By content: one order of kinds whatever the caller's was, so that the same question is summed in the same order.
     runs.sort(key=lambda run: run[0].moves.tobytes())
     states = math.prod(count + 1 for _, count in runs)
     _check_work(states * sum(region.moves.shape[0] for region, _ in runs) * points)
     step = grid_spacing(runs, points)
     moves = [compile_moves(region, step, points) for region, _ in runs]
+    # Backwards from the end: a layer has every state from which so many bits are left, and the adversary takes the kind
+    # with the larger value.
     layer = {(0,) * len(runs): terminal_values(points)}
     for _ in range(sum(count for _, count in runs)):
         following: dict[tuple[int, ...], Array] = {}

@@ -161,6 +161,7 @@ def covering_boxes(
     """
     family = family or CellFamily(_gaussian_bounds, _gaussian_another, least_mean(sigma))
     h = 1 / sigma
+    # At large (a − ½)μ orders hardly count in the conversion to ε, and their boxes are the most: looser there.
     distance = tolerance * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
     side, least = FIRST_BOX, family.least
     i, j = (index.ravel() for index in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
@@ -170,7 +171,9 @@ def covering_boxes(
     while True:
         values, bounds = _boxes(i, j, side, h, orders, family)
         largest = np.maximum(largest, values.max(axis=0))
+        # Only against what was found so far: a box is kept once it cannot raise the bound by more than that.
         wide = np.any(bounds > largest * (1 + distance), axis=1)
+        # Coarser boxes are as valid, and only the bound is larger: so the time is bounded, not the proof.
         if 4 * np.count_nonzero(wide) > MAX_BOXES:
             wide[:] = False
         covering.append(Boxes(i[~wide], j[~wide], side, bounds[~wide]))

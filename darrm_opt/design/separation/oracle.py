@@ -71,12 +71,14 @@ def worst_case(
     Source: Lemma 3.4 of the paper; the searches are ours.
     """
     check_arithmetic()
+    # γ = 0 has φ = 0 everywhere: nothing to search, and a solve begins with it.
     if not most and not noise.values.any():
         return worst_case_of_no_release(constraint)
     error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(
         constraint, float(noise.values.max())
     )
     collector = Collector(constraint.limit - ERRORS_BELOW_LIMIT * error if above is None else above, most, deadline)
+    # First, as it is O(K²) for any Δ (docs/proofs.md, "Monotone γ"); none of the others can be faster.
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
     library = kernel()
@@ -86,6 +88,7 @@ def worst_case(
     if constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, stored=stored)
         return collector.result(error, "complete")
+    # Δ > 0 without the compiled kernel: the reference that the kernel is tested against.
     from darrm_opt.design.separation.pruned import search_pruned
 
     return search_pruned(noise.signed, constraint, collector, settle=settle, stored=stored)

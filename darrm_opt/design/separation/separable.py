@@ -41,11 +41,13 @@ def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Colle
         return
     n = rows.n
     moving = constraint.affected - int(rows.nx[0] + rows.ny[0])
+    # Tables grow with moving²: rows are taken in parts that fit into memory.
     part = max(1, MAX_TABLE_ENTRIES // ((n + 1) * (moving + 1) ** 2))
     for start in range(0, rows.nx.size, part):
         block = slice(start, start + part)
         table = _near_end_table(rows.values[block], constraint.corners.Delta, moving)
         for n1 in range(n + 1):
+            # Between skeletons, as one of them is quick and all of them may take minutes.
             collector.tick()
             m0, m1 = min(n - n1, moving), min(n1, moving)
             offer_worst_of_skeleton(

@@ -158,9 +158,11 @@ def accuracy(noise: NoiseFunction, votes: Votes, truth: Votes, seed: int) -> tup
 def _row(teacher_votes: TeacherVotes, m: int, Q: int, method: LabellingMethod) -> tuple[Cell, ...]:
     problem = paper.problem(m, teacher_votes.dataset)
     measures = _accuracy(teacher_votes, Q, method.voter, method.noise)
+    # The paper has no digits: beside them stand its numbers for MNIST.
     dataset = "mnist" if teacher_votes.dataset == "digits" else teacher_votes.dataset
     papers = str(accuracies()[m, dataset, Q, method.column]) if method.column else NEW
     target = method.noise_target
+    # Only where a release is (mε, δ)-DP does the paper's composition say anything.
     if target is None or not method.proved:
         paper_total: Cell = "-"
     else:
@@ -206,6 +208,7 @@ def _equal_total_rows(teacher_votes: TeacherVotes, m: int, Q: int) -> list[tuple
     """Return each method at its best within the total that the paper's account gives for Q releases."""
     target = paper.problem(m, teacher_votes.dataset).target
     total, best, noisy, sequence_noise = _designs(target, Q)
+    # Models trained at the whole total: all that is computed from them is post-processing.
     plain = NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     release_text = f"({best.target.epsilon:.3g}, {best.target.delta:.2g}) a release"
     rows: list[tuple[str, str, Privacy | None, NoiseFunction, str]] = [
@@ -227,6 +230,7 @@ def _equal_total_rows(teacher_votes: TeacherVotes, m: int, Q: int) -> list[tuple
         )
         for name, teachers, voter, noise, remark in rows
     ]
+    # One voter drawn is the noisiest γ_Sub: if that does not fit, none does.
     least = exact(subsampling(K, 1), fixed(paper.problem(m, teacher_votes.dataset)), Q, total.delta)
     blank = ("-", "-", "-", total.epsilon, total.delta)
     remark = "does not fit, not even with one voter drawn" if least > total.epsilon else "fits with one voter drawn"

@@ -81,6 +81,7 @@ def find_images(folder: str | Path) -> list[Images]:
     datasets = []
     for name, folders in DATASETS.items():
         places = [folder / folder_name / below for folder_name in folders for below in ("", "raw")]
+        # Both datasets have files of the same names: only the folder tells which they are.
         if ("fashion" in folder.name.lower()) == (name == "fashion-mnist"):
             places.append(folder)
         place = next((place for place in places if _file(place, FILES["train"][0])), None)

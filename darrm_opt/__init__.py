@@ -15,14 +15,7 @@ from darrm_opt.design.certificate import Certificate, certify, verify
 from darrm_opt.design.objective import histogram, rectangular, shared, uniform
 from darrm_opt.design.solution import Progress, Solution, Statistics
 from darrm_opt.design.solver import solve
-from darrm_opt.errors import (
-    BackendUnavailable,
-    DarrmError,
-    InvalidInput,
-    NotPrivate,
-    NotProven,
-    SolveFailed,
-)
+from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven, SolveFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 

@@ -17,13 +17,7 @@ import numpy as np
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
-from darrm_opt.priors import (
-    Histogram,
-    Prior,
-    binomial_masses,
-    poisson_binomial,
-    upper_half,
-)
+from darrm_opt.priors import Histogram, Prior, binomial_masses, poisson_binomial, upper_half
 
 Voters = float | ArrayLike | Prior
 """One p that all voters share, K probabilities p_1..p_K, or how they are drawn."""

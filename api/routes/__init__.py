@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.routes import (
-    accounting,
-    curves,
-    designs,
-    gamma,
-    jobs,
-    openapi,
-    operations,
-    page,
-    plurality,
-)
+from api.routes import accounting, curves, designs, gamma, jobs, openapi, operations, page, plurality
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
     part.router

@@ -10,12 +10,7 @@ from fastapi import Request, Response
 
 from api.responses import DESIGN_RESPONSES, JOB_RESPONSES, pending_response, require_json
 from api.routes.plurality import plurality_options
-from api.routes.requests import (
-    Service,
-    create_router,
-    get_and_post,
-    respond,
-)
+from api.routes.requests import Service, create_router, get_and_post, respond
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, ReleasePlanRequest
 from api.schemas.accounts import TotalRequest
 from api.schemas.comparison import PlanRequest

@@ -17,14 +17,7 @@ from api.responses import (
     table_content,
     table_response,
 )
-from api.routes.requests import (
-    Service,
-    compute,
-    create_router,
-    find_answer,
-    get_and_post,
-    respond,
-)
+from api.routes.requests import Service, compute, create_router, find_answer, get_and_post, respond
 from api.schemas import (
     CurveRequest,
     ErrorCurveAnswer,

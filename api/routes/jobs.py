@@ -16,11 +16,7 @@ from api.errors.problem_details import ShuttingDown
 from api.observability import audit
 from api.responses import RETRY_AFTER, error_responses, json_response, pending_response
 from api.routes.requests import Service, create_router, from_query, query_parameters
-from api.schemas import (
-    DesignRequest,
-    GammaAnswer,
-    PendingAnswer,
-)
+from api.schemas import DesignRequest, GammaAnswer, PendingAnswer
 from api.schemas.jobs import (
     JobAnswer,
     JobId,

@@ -35,10 +35,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, SupportsIndex
 
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
-from darrm_opt.accounting.composition.optimal import (
-    checked_mechanisms,
-    optimal_delta_of_sequence,
-)
+from darrm_opt.accounting.composition.optimal import checked_mechanisms, optimal_delta_of_sequence
 from darrm_opt.durable_file import replacing
 from darrm_opt.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.problem import Privacy, whole_number

@@ -30,13 +30,7 @@ from darrm_opt.tables.group_record import (
     solution_json,
     solution_record,
 )
-from darrm_opt.tables.group_solver import (
-    MAX_CELLS,
-    AnyGroupObjective,
-    GroupObjective,
-    as_group_objective,
-    solve_groups,
-)
+from darrm_opt.tables.group_solver import MAX_CELLS, AnyGroupObjective, GroupObjective, as_group_objective, solve_groups
 from darrm_opt.tables.group_table import KIND as GROUP_KIND
 from darrm_opt.tables.group_table import group_records, table_from_record
 from darrm_opt.tables.group_table import problem_from_record as group_problem

@@ -17,15 +17,7 @@ import numpy as np
 
 from darrm_opt.audit.black_box import Draws, command_draws, explored_pairs, sampled_bound
 from darrm_opt.audit.claim import Audit, Claim, Counterexample, Counts, SampledBound, Verdict
-from darrm_opt.audit.exact import (
-    Laws,
-    mechanism_laws,
-    of_voters,
-    proved_epsilon,
-    read_table,
-    table_laws,
-    worst_event,
-)
+from darrm_opt.audit.exact import Laws, mechanism_laws, of_voters, proved_epsilon, read_table, table_laws, worst_event
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction

@@ -20,12 +20,7 @@ from darrm_opt.baselines import (
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CONFIDENT, calibrated_names, mechanism_class
-from darrm_opt.mechanisms.table import (
-    CalibratedMechanism,
-    calibrate_confident,
-    calibrate_mechanism,
-    tables,
-)
+from darrm_opt.mechanisms.table import CalibratedMechanism, calibrate_confident, calibrate_mechanism, tables
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 from darrm_opt.tables.priors import PluralityObjective, PluralityPrior

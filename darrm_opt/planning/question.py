@@ -33,14 +33,7 @@ from darrm_opt.planning.best_target import check_total
 from darrm_opt.planning.votes import TwoClassVotes, VoteLaw
 from darrm_opt.priors import Prior, upper_half
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
-from darrm_opt.tables.priors import (
-    PastVotes,
-    PluralityObjective,
-    PluralityPrior,
-    Ties,
-    is_class_prior,
-    parse_prior,
-)
+from darrm_opt.tables.priors import PastVotes, PluralityObjective, PluralityPrior, Ties, is_class_prior, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
 
 MAX_QUERIES = 10**9

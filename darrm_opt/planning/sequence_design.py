@@ -42,14 +42,7 @@ from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve_warm
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.best_target import (
-    POINTS,
-    PRECISION,
-    check_total,
-    equal_share,
-    estimated_cost,
-    sum_of_epsilons,
-)
+from darrm_opt.planning.best_target import POINTS, PRECISION, check_total, equal_share, estimated_cost, sum_of_epsilons
 from darrm_opt.problem import Privacy, Problem, whole_number
 
 MAX_SLOW_LINES, MAX_FAST_VOTERS = 10, 21

@@ -24,14 +24,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from darrm_opt.accounting.labels.noisy_bit import (
-    GRID,
-    GRID_END,
-    MAX_SHIFT,
-    MIN_SHIFT,
-    scaled_orders,
-    values_on_grid,
-)
+from darrm_opt.accounting.labels.noisy_bit import GRID, GRID_END, MAX_SHIFT, MIN_SHIFT, scaled_orders, values_on_grid
 from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,

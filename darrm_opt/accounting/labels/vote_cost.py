@@ -22,11 +22,7 @@ from typing import Literal
 
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
 from darrm_opt.accounting.labels.composition import EpsilonBound, compared_epsilon, renyi_epsilon
-from darrm_opt.accounting.labels.lattice_cells import (
-    lattice_bit_divergence,
-    lattice_counts,
-    lattice_label_divergence,
-)
+from darrm_opt.accounting.labels.lattice_cells import lattice_bit_divergence, lattice_counts, lattice_label_divergence
 from darrm_opt.accounting.labels.noisy_bit import bit_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_counts
 from darrm_opt.accounting.labels.three_cells import label_divergence

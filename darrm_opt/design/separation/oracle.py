@@ -14,16 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from darrm_opt.design.constraint import (
-    DOWN_FROM_ONE,
-    ONE,
-    XY,
-    YX,
-    ZERO,
-    ConstraintGenerator,
-    Counts,
-    PrivacyConstraint,
-)
+from darrm_opt.design.constraint import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts, PrivacyConstraint
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.polar_form import at_ends, extremes, layers
 from darrm_opt.design.separation.binomials import search_error

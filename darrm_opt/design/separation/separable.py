@@ -18,17 +18,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from darrm_opt.design.constraint import (
-    DOWN,
-    DOWN_FROM_ONE,
-    ONE,
-    UP,
-    UP_TO_ONE,
-    XY,
-    YX,
-    ZERO,
-    PrivacyConstraint,
-)
+from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO, PrivacyConstraint
 from darrm_opt.design.polar_form import step
 from darrm_opt.design.separation.first_order import Rows
 from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector

@@ -27,6 +27,7 @@ from darrm_opt.tables.group_record import (
     objective_from_record,
     read_groups,
     reprove_groups,
+    shown_table,
     solution_json,
     solution_record,
 )
@@ -258,20 +259,18 @@ def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]
     believe the rule: empty unless something is wrong with this program.
     """
     report(None)
-    problem = problem_from_record(argument["problem"])
-    objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
-    cells = problem.histograms
+    spec = table_spec(argument)
     try:
-        objective.weights(cells)
+        spec.objective.weights(spec.problem.histograms)
     except InvalidInput as err:  # a prior of other voters or classes
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
     (known,) = argument.get("known", [None])
     solution = None if known is None else read_table(known)
-    comparison = compare_mechanisms(problem, objective, time_limit=argument["time_limit"], solution=solution)
+    comparison = compare_mechanisms(spec.problem, spec.objective, time_limit=argument["time_limit"], solution=solution)
     record, doubt = plurality_record(comparison.solution), ""
     if known is None:
         try:
-            reprove_table(read_table(record), TableSpec(problem, objective))
+            reprove_table(read_table(record), spec)
         except (ReproofFailed, NotPrivate) as err:
             doubt = str(err)
     return {**comparison.as_dict(), "rule": record if known is None else known, "doubts": [doubt]}
@@ -285,8 +284,12 @@ def table_spec(argument: dict[str, Any]) -> TableSpec:
 
 def plurality_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of a result of `design_plurality`, with its id and whether it was stored before."""
+    return _answer(table_spec(argument).key, result)
+
+
+def _answer(id: str, result: dict[str, Any]) -> dict[str, Any]:
     fields = {name: value for name, value in result.items() if name not in ("doubts", "cached")}
-    return {"id": table_spec(argument).key, "cached": result.get("cached", [False])[0], **fields}
+    return {"id": id, "cached": result.get("cached", [False])[0], **fields}
 
 
 def table_to_dict(id: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -420,8 +423,7 @@ def group_spec(argument: dict[str, Any]) -> GroupSpec:
 
 def groups_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of a result of `design_groups`, with its id and whether it was stored before."""
-    fields = {name: value for name, value in result.items() if name not in ("doubts", "cached")}
-    return {"id": group_spec(argument).key, "cached": result.get("cached", [False])[0], **fields}
+    return _answer(group_spec(argument).key, result)
 
 
 def stored_groups(id: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -484,11 +486,6 @@ def verify_group_answer(answer: Any, problem: GroupProblem) -> dict[str, Any]:
         raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
     if its_problem != problem:
         raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
-    chances, cells = table.chances, table.cells
-    proved = [
-        {"counts": cells.counts[place].tolist(), "probabilities": chances[place].tolist()}
-        for place in cells.first.tolist()
-    ]
-    if answer.get("table") != proved:
+    if answer.get("table") != shown_table(table):
         raise VerificationFailed("The answer shows another table than that of its rule.")
     return dict(answer)

@@ -76,10 +76,19 @@ def solution_record(solution: GroupSolution) -> dict[str, Any]:
     }
 
 
+def shown_table(table: GroupTable) -> list[dict[str, Any]]:
+    """Return a table as counts with the chance of each output."""
+    chances, cells = table.chances, table.cells
+    return [
+        {"counts": cells.counts[place].tolist(), "probabilities": chances[place].tolist()}
+        # One count of each orbit: a table treats the classes alike, so the others follow by renaming.
+        for place in cells.first.tolist()
+    ]
+
+
 def solution_json(solution: GroupSolution) -> dict[str, Any]:
     """Return what the doors show: the answer, and the table as counts with the chance of each output."""
-    asked, cells = problem_record(solution.problem), solution.problem.cells
-    chances = solution.table.chances
+    asked = problem_record(solution.problem)
     return {
         "classes": asked["classes"],
         "groups": asked["groups"],
@@ -92,11 +101,7 @@ def solution_json(solution: GroupSolution) -> dict[str, Any]:
         "upper_bound": solution.upper_bound,
         "gap": solution.gap,
         "status": solution.status.value,
-        "table": [
-            {"counts": cells.counts[place].tolist(), "probabilities": chances[place].tolist()}
-            # One count of each orbit: a table treats the classes alike, so the others follow by renaming.
-            for place in cells.first.tolist()
-        ],
+        "table": shown_table(solution.table),
         "certificate": solution_record(solution)["certificate"],
         "corners": solution.certificate.corners,
         "seconds": solution.statistics.seconds,

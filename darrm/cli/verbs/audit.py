@@ -133,7 +133,8 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
         if not parameters.is_given(kind):
             raise InvalidInput(kind.parameter or "SUBJECT", None, f"the parameter of {subject}, or a file")
         value = parameters.argument(kind)
-        made = kind.of(shape["K"], shape["classes"], value.pop("parameter"), shape["affected"], **value)
+        with options_named(**parameters.named(kind)):
+            made = kind.of(shape["K"], shape["classes"], value.pop("parameter"), shape["affected"], **value)
         return made, _shape_of(made)
     for name, text in vars(parameters).items():
         if text is not None:

@@ -20,6 +20,7 @@ from darrm.cli.parameters import (
     SampleOptions,
     TotalOptions,
     bags_drawn,
+    named_values,
     number,
     options_named,
     total_privacy,
@@ -54,51 +55,50 @@ class ParameterOptions:
         str | None,
         CommandOption("--rate", lambda: f"Nats a vote: {_whose('rate')}.", "NUMBER"),
     ] = None
-    voters: Annotated[
-        str | None, CommandOption("--voters", lambda: f"Mean number of voters drawn: {_whose('voters')}.", "NUMBER")
-    ] = None
     share: Annotated[
         str | None,
         CommandOption("--share", lambda: f"γ, the same for every vote: {_whose('share')}.", "PROBABILITY"),
     ] = None
     value: Annotated[
-        str | None, CommandOption("--value", "The parameter of a mechanism that a package brings.", "NUMBER")
+        str | None, CommandOption("--value", "Of a mechanism whose parameter has no option of its own.", "NUMBER")
     ] = None
-    threshold: Annotated[
+    check: Annotated[
         str | None,
-        CommandOption("--threshold", "Least noisy count for which a class is released.", "VOTES", otherwise="none"),
-    ] = None
-    check_sigma: Annotated[
-        str | None, CommandOption("--check-sigma", "σ of the noise on the count that is checked.", "VOTES")
-    ] = None
-    cap: Annotated[
-        str | None, CommandOption("--cap", "Most classes that are released.", "COUNT", otherwise="as many as queries")
+        CommandOption(
+            "--check",
+            "A class leaves only if the largest count, with its own noise, reaches the threshold; at most cap do.",
+            "sigma=VOTES,threshold=VOTES,cap=COUNT",
+            otherwise="none",
+        ),
     ] = None
 
     def is_given(self, found: type[VoteMechanism]) -> bool:
         """Return whether the mechanism's own parameter was typed."""
         from darrm_opt.errors import InvalidInput
 
-        own, is_checked = self._own(found), found.has_check
+        own = self._own(found)
+        if self.check is not None and not (found.has_check and getattr(self, own) is not None):
+            raise InvalidInput("check", self.check, "nothing without a parameter of a mechanism that has a check")
         for option in fields(self):
-            text, accepted = getattr(self, option.name), f"nothing for {found.name}"
-            if option.name in _CHECKS:
-                if text is not None and not (is_checked and getattr(self, own) is not None):
-                    raise InvalidInput(option.name, text, "nothing without a parameter of a mechanism that has a check")
-            elif text is not None and option.name != own:
-                raise InvalidInput(option.name, text, accepted, f"Its parameter is --{own}.")
+            text = getattr(self, option.name)
+            if text is not None and option.name not in ("check", own):
+                raise InvalidInput(option.name, text, f"nothing for {found.name}", f"Its parameter is --{own}.")
         return getattr(self, own) is not None
 
     def argument(self, found: type[VoteMechanism]) -> dict[str, Any]:
         """Return the parameter and the check, as `darrm_opt.answers.accounting.find_cost` takes them."""
+        accepted = "sigma=VOTES and perhaps threshold=VOTES and cap=COUNT, separated by commas"
+        typed = named_values("check", self.check, ("sigma", "threshold", "cap"), accepted)
+        names = {"check_sigma": "sigma", "threshold": "threshold", "cap": "cap"}
         own = {"parameter": number(getattr(self, self._own(found)))}
-        return own | {name: number(getattr(self, name)) for name in _CHECKS}
+        return own | {name: number(typed.get(word)) for name, word in names.items()}
+
+    def named(self, found: type[VoteMechanism]) -> dict[str, str]:
+        """Return the options that give the numbers of a mechanism, for errors about them (`options_named`)."""
+        return {**dict.fromkeys(("threshold", "check_sigma", "cap"), "check"), found.parameter: self._own(found)}
 
     def _own(self, found: type[VoteMechanism]) -> str:
         return found.parameter if found.parameter in {option.name for option in fields(self)} else "value"
-
-
-_CHECKS = ("threshold", "check_sigma", "cap")
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ def _cost_of_mechanism(
     named = {} if total is None else TOTAL
     with (
         ProgressDisplay("accounting" if total is None else "calibrating"),
-        options_named(**named, releases="queries", mechanism="NAME"),
+        options_named(**named, **parameters.named(found), releases="queries", mechanism="NAME"),
     ):
         found_cost = find_cost(argument, sampling)
         earned = None if counts is None else earned_cost(found_cost, batch, counts)

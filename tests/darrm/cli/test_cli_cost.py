@@ -16,7 +16,7 @@ TOTAL = ("--total-epsilon", "1", "--total-delta", "1e-5")
 
 
 def test_a_published_setting() -> None:
-    checked = ("--sigma", "40", "--check-sigma", "150", "--cap", "286", "--queries", "640", "--delta", "1e-5")
+    checked = ("--sigma", "40", "--check", "sigma=150,cap=286", "--queries", "640", "--delta", "1e-5")
     found = run_json("cost", "gnmax", "--K", "250", "--classes", "10", *checked)
     assert set(found) == {"mechanism", "parameter", "epsilon", "delta", "account"}
     assert (found["parameter"], found["delta"], found["account"]) == (40.0, 1e-5, "gaussian")
@@ -55,11 +55,11 @@ def test_the_answer_in_words() -> None:
         (("gnmax", *SMALL, "--sigma", "9", *TOTAL), "--total-epsilon: '1' is not valid"),
         (("gnmax", *SMALL, "--sigma", "9"), "--delta is missing"),
         (("gnmax", *SMALL, "--sigma", "-9", "--delta", "1e-5"), "--sigma: -9 is not valid"),
-        (("gnmax", *SMALL, "--check-sigma", "9", *TOTAL), "--check-sigma: '9' is not valid"),
-        (("laplace", *SMALL, "--cap", "9", "--scale", "2", "--delta", "0"), "--cap: '9' is not valid"),
+        (("gnmax", *SMALL, "--check", "sigma=9", *TOTAL), "--check: 'sigma=9' is not valid"),
+        (("laplace", *SMALL, "--check", "cap=9", "--scale", "2", "--delta", "0"), "--check: 'cap=9' is not valid"),
         (("laplace", "--K", "5", "--classes", "1", *TOTAL), "--classes: 1 is not valid"),
         (("laplace", "--K", "5", "--queries", "0", *TOTAL), "--queries: 0 is not valid"),
-        (("subsampling", "--K", "5", "--classes", "3", "--voters", "2", "--delta", "0"), "--classes: 3 is not valid"),
+        (("subsampling", "--K", "5", "--classes", "3", "--value", "2", "--delta", "0"), "--classes: 3 is not valid"),
         (("gnmax", "--K", "5", "--classes", "3", "--total-epsilon", "1"), "--total-delta: 0.0 is not valid"),
     ],
 )

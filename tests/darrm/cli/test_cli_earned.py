@@ -73,7 +73,7 @@ def test_the_sentences_say_what_is_no_guarantee(votes: str) -> None:
     [
         (("gnmax", *SHAPE, "--queries", "31"), "--queries: '31'"),
         (("gnmax", *SHAPE, "--affected", "2"), "--affected: 2"),
-        (("gnmax", *SHAPE, "--threshold", "20", "--check-sigma", "9", "--cap", "4"), "--cap: 4"),
+        (("gnmax", *SHAPE, "--check", "threshold=20,sigma=9,cap=4"), "--check: 4"),
         (("laplace", "--K", "40", "--classes", "3", "--scale", "5", "--delta", "1e-4"), "NAME: 'laplace'"),
         (("gnmax", *SHAPE[:4], "--total-epsilon", "3", "--total-delta", "1e-5"), "--votes"),
         (("gnmax", *SHAPE, "--records", "1000", "--sample", "40"), "--votes"),
@@ -86,7 +86,7 @@ def test_what_has_no_such_account_is_refused(votes: str, arguments: tuple[str, .
 
 
 def test_the_check_is_part_of_the_batch(votes: str) -> None:
-    check = ("--threshold", "30", "--check-sigma", "9")
+    check = ("--check", "threshold=30,sigma=9")
     found = run_json("cost", "gnmax", *SHAPE, *check, "--votes", votes, "--unpublished")
     counts = np.array([np.roll([38, 2, 0], query) for query in range(30)])
     raw = unpublished_epsilon(VoteBatch(40, 3, 30, 5.0, 30.0, 9.0), counts, 1e-4)

@@ -55,12 +55,15 @@ class ParameterOptions:
         str | None,
         CommandOption("--rate", lambda: f"Nats a vote: {_whose('rate')}.", "NUMBER"),
     ] = None
+    voters: Annotated[
+        str | None, CommandOption("--voters", lambda: f"Mean number of voters drawn: {_whose('voters')}.", "NUMBER")
+    ] = None
     share: Annotated[
         str | None,
         CommandOption("--share", lambda: f"γ, the same for every vote: {_whose('share')}.", "PROBABILITY"),
     ] = None
     value: Annotated[
-        str | None, CommandOption("--value", "Of a mechanism whose parameter has no option of its own.", "NUMBER")
+        str | None, CommandOption("--value", "The parameter of a mechanism that a package brings.", "NUMBER")
     ] = None
     check: Annotated[
         str | None,

@@ -59,7 +59,7 @@ def test_the_answer_in_words() -> None:
         (("laplace", *SMALL, "--check", "cap=9", "--scale", "2", "--delta", "0"), "--check: 'cap=9' is not valid"),
         (("laplace", "--K", "5", "--classes", "1", *TOTAL), "--classes: 1 is not valid"),
         (("laplace", "--K", "5", "--queries", "0", *TOTAL), "--queries: 0 is not valid"),
-        (("subsampling", "--K", "5", "--classes", "3", "--value", "2", "--delta", "0"), "--classes: 3 is not valid"),
+        (("subsampling", "--K", "5", "--classes", "3", "--voters", "2", "--delta", "0"), "--classes: 3 is not valid"),
         (("gnmax", "--K", "5", "--classes", "3", "--total-epsilon", "1"), "--total-delta: 0.0 is not valid"),
     ],
 )

@@ -154,7 +154,7 @@ class AnyVotes:
     """Pairs of laws that dominate one release whatever the votes are."""
 
     pairs: LawPairs  # in both orders
-    missing: float = 0.0  # total variation by which each law may differ from the one that is drawn
+    missing: float = 0.0  # chance of noise that is cut off, at most: the laws are those given that none is
     times: int = 1  # how many such independent pairs the release reveals at most
 
 

@@ -79,7 +79,7 @@ class LawTriples:
     on: Array  # B, likewise
     other: Array | None = None  # B′, likewise, or None for add-remove
     error: float = 0.0  # relative error of each probability
-    missing: float = 0.0  # total variation by which the laws may differ from those that are drawn
+    missing: float = 0.0  # chance of noise that is cut off, at most: the laws are those given that none is
 
     def __post_init__(self) -> None:
         for name in ("off", "on", "other"):
@@ -151,20 +151,17 @@ Account = Callable[[Direction, int, float], float]
 
 
 def _worst(account: Account, directions: Sequence[Direction], missing: float, queries: int, delta: float) -> Privacy:
-    """Return the larger ε of the directions, at what δ leaves for `missing` noise."""
+    """Return the larger ε of the directions, at what δ leaves for noise that is cut off."""
     epsilon = max(account(direction, queries, delta * (1 - SLACK_SHARE)) for direction in directions)
     return charged_noise(epsilon, queries * missing, delta)
 
 
 def charged_noise(epsilon: float, missing: float, delta: float) -> Privacy:
-    """Return (ε, δ) where all but `SLACK_SHARE` of δ is used up, and transcripts are off by ``missing`` on either side.
-
-    The right side counts e^ε times.
-    """
-    lost = (1 + math.exp(min(epsilon, 700.0))) * missing
-    if lost > SLACK_SHARE * delta * (1 - 8 * ULP):
-        raise DeltaTooSmall(delta, lost, "noise that is cut off")
-    return Privacy(epsilon, delta)
+    """Return (ε, δ) where all but `SLACK_SHARE` of δ is used up for noise that is cut off with chance ``missing``."""
+    if missing > SLACK_SHARE * delta * (1 - 8 * ULP):
+        raise DeltaTooSmall(delta, missing, "noise that is cut off")
+    # With Q′ the law given that none is, Q ≥ (1 − missing)·Q′: so e^ε grows by a factor, and δ by ``missing`` alone.
+    return Privacy(up(epsilon + 2 * missing, 1) if missing else epsilon, delta)
 
 
 def _one_release(direction: Direction, queries: int, delta: float) -> float:
@@ -250,14 +247,14 @@ TAIL = 1e-14
 def direction_pld(direction: Direction, missing: float, queries: int, step: float) -> Pld:
     """Return the PLD of so many releases whose pairs are in one direction, on multiples of ``step``.
 
-    A law that differs by ``missing`` on either side has δ(ε) larger by (1 + e^ε)·missing at most.
+    ``missing``: as in `charged_noise`, of one release.
     """
     knots = _knots(direction, 0.0)
-    deltas = largest_deltas(direction, knots)
+    deltas = largest_deltas(direction, np.nextafter(knots - 2 * missing, -np.inf) if missing else knots)
     above = knots[(deltas - deltas[-1]) * queries <= TAIL]
     below = -knots[(deltas + np.expm1(knots)) * queries <= RARE_BELOW]
     largest = max(float(above.min(initial=knots[-1])), float(below[below > 0].min(initial=-knots[0])), 1e-6)
-    deltas = np.minimum(1.0, (deltas + (1 + np.exp(knots)) * missing) * (1 + 4 * ULP))
+    deltas = np.minimum(1.0, (deltas + missing) * (1 + 4 * ULP))
     return pld_from_profile(_chords(knots, deltas), discretisation=step, max_loss=largest).repeated(queries)
 
 

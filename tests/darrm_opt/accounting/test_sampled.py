@@ -19,7 +19,7 @@ from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, sh
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting.cost import Accountable, Parts, cost, fits, most_releases
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
-from darrm_opt.accounting.sampled import LawTriples, log_moments, logarithms
+from darrm_opt.accounting.sampled import SLACK_SHARE, LawTriples, direction_pld, log_moments, logarithms
 from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
@@ -208,6 +208,27 @@ def test_three_different_votes_show_more_than_two() -> None:
         return float(log_moments(*logarithms(laws, 1e-12), order)[0])
 
     assert largest(three) > 1.2 * max(largest(family) for family in two) > 0
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.95])
+def test_noise_that_is_cut_off_is_charged_however_large_epsilon_is(rate: float) -> None:
+    k, sigma, delta = np.arange(-14, 15), 0.7, 1e-3
+    drawn = np.exp(-(k * k) / (2 * sigma * sigma))
+    drawn /= drawn.sum()
+    kept = np.abs(k) <= 3
+    missing, cut = float(drawn[~kept].sum()) * (1 + 1e-9), np.where(kept, drawn, 0.0)[10:19] / drawn[kept].sum()
+    triple = LawTriples(cut[np.newaxis], np.roll(cut, 1)[np.newaxis], error=1e-12, missing=missing)
+    off, on = np.append(drawn, 0.0), np.append(0.0, drawn)
+    mixed = (1 - rate) * off + rate * on
+    known = KnownBy(NoisyMaximum(3, 3, 1.0), [triple])
+    epsilons = cost(known, 2, delta, Sampling(10, rate=rate)).epsilons
+    found = [epsilons["pld"]]
+    found += [max(direction_pld([laws], missing, 2, 0.01).epsilon(delta) for laws in triple.pairs(rate))]
+    for epsilon in found:
+        assert 2 * missing * math.exp(epsilon) > SLACK_SHARE * delta  # a share of δ would not pay for it
+        for p, q in ((mixed, off), (off, mixed)):
+            excess = np.outer(p, p) - math.exp(epsilon) * np.outer(q, q)
+            assert np.maximum(excess, 0.0).sum() <= delta
 
 
 def test_the_largest_divergence_can_lie_far_out() -> None:

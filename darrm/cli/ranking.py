@@ -130,7 +130,6 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
     """Print every option under a law of votes, and say what was written."""
     from darrm_opt.answers.plurality import options_to_dict
     from darrm_opt.design.report import columns, count_text, guarantee, text_above
-    from darrm_opt.mechanisms.base import mechanism_classes
     from darrm_opt.tables.priors import PastVotes
 
     if json:
@@ -177,11 +176,6 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
         )
     if question.ensemble is not None:
         lines.append(f"sampled    {question.ensemble.words} ({question.ensemble.neighbours})")
-    shown = {option.name for option in options}
-    # Else Gaussian noise seems to be forgotten: at δ = 0 no account of it is finite.
-    noisy = [name for name, each in mechanism_classes().items() if each.needs_delta and name not in shown]
-    if question.total.delta == 0 and noisy and not groups:
-        lines.append(f"left out   {', '.join(noisy)}, which no total δ of 0 allows: --total-delta 1e-9 includes it")
     # The next command in full: it has to be for the same votes, log and freshness as this plan.
     if output is not None and best.mechanism is not None:
         ask = "" if question.ensemble is None else " --ask 'python my_model.py'"

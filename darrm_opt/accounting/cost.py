@@ -72,12 +72,17 @@ class ReleaseBounds:
     estimate: Callable[[], PowerDivergence | None] | None = None
     # pairs of laws of any votes, for a privacy loss distribution, or None where ``laws`` or ``privacy`` serve; likewise
     any_votes: Callable[[], AnyVotes] | None = None
+    # a bound on the loss, or None where it follows from ``laws`` or is not known; likewise
+    loss: Callable[[], float | None] | None = None
 
     def event(self) -> Privacy | None:
         """Return an (ε, δ) of one release: the one that is proved, or the largest loss of all pairs of laws if less.
 
         At δ = 0 that loss is exact for any number of releases, where the recursion on bits has a grid.
         """
+        if self.laws is None and self.loss is not None:
+            loss = self.loss()
+            return self.privacy if loss is None else Privacy(loss)
         if self.laws is None or (self.privacy is not None and self.privacy.delta):
             return self.privacy
         laws = self.laws()

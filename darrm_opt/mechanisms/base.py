@@ -105,7 +105,6 @@ class VoteMechanism(ABC):
         limits: least and largest value of the parameter that is tried.
         advice: what to do, for a plan.
         title: its name in a figure.
-        needs_delta: whether no parameter is private at δ = 0.
         has_check: whether `checked` takes a check.
         K: voters.
         classes: C.
@@ -123,7 +122,6 @@ class VoteMechanism(ABC):
     limits: ClassVar[tuple[float, float]] = (0.0, math.inf)
     advice: ClassVar[str] = ""
     title: ClassVar[str] = ""
-    needs_delta: ClassVar[bool] = False
     has_check: ClassVar[bool] = False
 
     K: int

@@ -22,6 +22,7 @@ from darrm_opt.accounting.calibrate import calibrate, near_value
 from darrm_opt.accounting.cost import Parts, ReleaseBounds, estimated_epsilon
 from darrm_opt.accounting.labels.lattice_cells import LatticeNoise, lattice_label_estimate
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.labels.pure_loss import label_loss
 from darrm_opt.accounting.labels.sampled_cells import (
     check_of_any_votes,
     label_of_any_votes,
@@ -115,7 +116,6 @@ class NoisyMaximum(VoteMechanism):
     increases = False
     limits = (MIN_BIT_SIGMA, 1e12)
     advice = "Release the vote with Gaussian noise"
-    needs_delta = True
     has_check = True
     title = "GNMax (Gaussian noise)"
 
@@ -212,7 +212,8 @@ class NoisyMaximum(VoteMechanism):
         estimate = None
         if self.classes > 2 and self.affected == 1 and self.sigma >= MIN_DISCRETE_SIGMA:
             estimate = partial(lattice_label_estimate, self.sigma)
-        label = ReleaseBounds(laws=laws, divergence=divergence, estimate=estimate, any_votes=of_any)
+        loss = partial(label_loss, self.sigma, self.K, self.classes, self.affected)
+        label = ReleaseBounds(laws=laws, divergence=divergence, estimate=estimate, any_votes=of_any, loss=loss)
         if laws is not None and self.sigma >= FEW_VOTERS * self.K:
             label = ReleaseBounds(laws=laws)  # of these votes, and not of any: tighter, and sooner known
         if self.check_sigma is None:

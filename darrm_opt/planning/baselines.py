@@ -48,7 +48,7 @@ def _randomized_response(problem: Problem) -> NoiseFunction:
 def _calibrated(name: str, problem: Problem) -> NoiseFunction | None:
     """Return the γ of a mechanism of the registry at its most useful parameter, for votes that are not private."""
     found, target = mechanism_class(name), problem.target
-    if target.epsilon == 0 or (found.needs_delta and target.delta == 0):
+    if target.epsilon == 0:
         return None
     try:
         gamma = getattr(found.calibrated(problem.K, 2, target, 1, affected=problem.affected), "gamma", None)
@@ -109,11 +109,7 @@ _NOT_DEFINED = "It is not defined for this problem."
 
 _UNDEFINED = dict.fromkeys(
     ("double_subsampling", "subsampling"), "It samples at least one voter, so it asks for m of at least 1."
-) | {
-    name: f"It asks for a target ε {'and a δ ' if mechanism_class(name).needs_delta else ''}above 0."
-    for name in OTHER_BASELINES
-    if name in calibrated_names()
-}
+) | {name: "It asks for a target ε above 0." for name in OTHER_BASELINES if name in calibrated_names()}
 """What a baseline asks for, where it is None for some problems."""
 
 

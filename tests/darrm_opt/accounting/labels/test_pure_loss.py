@@ -1,0 +1,88 @@
+"""Pure loss of a label of Gaussian noise: never below that of any vote count, neighbour and answer, and close to it."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import combinations, product
+
+import pytest
+
+from darrm_opt import Privacy
+from darrm_opt.accounting.cost import cost
+from darrm_opt.accounting.labels.pure_loss import label_loss
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+
+
+def largest_loss(sigma: float, K: int, classes: int, affected: int) -> float:
+    """Return the largest loss, by a sum over all noisy counts of a class and all sets of classes that tie with it."""
+    end = math.ceil(11 * sigma)
+    masses = [math.exp(-k * k / (2 * sigma * sigma)) for k in range(-end - K, end + K + 1)]
+    below = [math.fsum(masses[:k]) for k in range(len(masses))]
+
+    @cache
+    def chance(own: int, others: tuple[int, ...]) -> float:
+        total = []
+        for y in range(own - end, own + end + 1):
+            at = [masses[y - n + end + K] if abs(y - n) <= end + K else 0.0 for n in others]
+            less = [below[min(max(y - n + end + K, 0), len(below) - 1)] for n in others]
+            for tied in range(len(others) + 1):
+                for those in combinations(range(len(others)), tied):
+                    wins = math.prod(at[i] if i in those else less[i] for i in range(len(others)))
+                    total.append(masses[y - own + end + K] * wins / (1 + tied))
+        return math.fsum(total)
+
+    def loss(counts: tuple[int, ...], neighbour: tuple[int, ...], answer: int) -> float:
+        one, other = (
+            chance(each[answer], tuple(sorted(each[:answer] + each[answer + 1 :]))) for each in (counts, neighbour)
+        )
+        return math.log(one / other)
+
+    votes = [counts for counts in product(range(K + 1), repeat=classes) if sum(counts) == K]
+    return max(
+        loss(counts, neighbour, answer)
+        for counts in votes
+        for neighbour in votes
+        if sum(abs(n - m) for n, m in zip(counts, neighbour, strict=True)) <= 2 * affected
+        for answer in range(classes)
+    )
+
+
+@pytest.mark.parametrize(
+    ("sigma", "K", "classes", "affected", "share"),
+    [
+        (1.0, 4, 3, 1, 0.04),
+        (2.0, 6, 2, 1, 0.02),
+        (8.0, 6, 3, 1, 0.01),
+        (0.6, 6, 3, 1, 0.01),
+        (3.0, 3, 4, 1, 0.03),
+        (1.5, 5, 3, 2, 0.06),
+        (2.0, 4, 3, 4, 0.25),
+        (2.0, 1, 3, 1, 0.1),
+    ],
+)
+def test_never_below_any_vote_count_and_close(sigma: float, K: int, classes: int, affected: int, share: float) -> None:
+    found, exact = label_loss(sigma, K, classes, affected), largest_loss(sigma, K, classes, affected)
+    assert found is not None
+    assert exact * (1 - 1e-12) <= found <= exact * (1 + share)
+
+
+def test_what_is_of_no_use_or_takes_long_has_none() -> None:
+    assert label_loss(0.3, 250, 3, 1) is None
+    assert label_loss(1e9, 250, 3, 1) is None
+    wide = label_loss(1e4, 5, 3, 1)
+    assert wide is not None
+    assert wide < 3 / 1e4
+
+
+def test_a_total_without_delta_is_there_and_grows_with_the_releases() -> None:
+    mechanism = NoisyMaximum(11, 5, 4.0)
+    one, ten = (cost(mechanism, releases, 0.0) for releases in (1, 10))
+    assert ten.epsilon == pytest.approx(10 * one.epsilon)
+    assert cost(mechanism, 1, 1e-5).epsilon <= one.epsilon
+    assert cost(NoisyMaximum(11, 5, 4.0, threshold=3.0, check_sigma=4.0), 1, 0.0).account == "none"  # of any threshold
+
+
+def test_noise_is_found_without_delta() -> None:
+    found = NoisyMaximum.calibrated(11, 5, Privacy(1.0, 0.0), 2)
+    assert 0.999 < cost(found, 2, 0.0).epsilon <= 1.0

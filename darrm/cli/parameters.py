@@ -430,7 +430,11 @@ class GroupOptions:
                 raise InvalidInput("group", text, accepted)
             weight = typed.pop("weight", 1.0)
             weights.append(real_number(weight, "group", "a weight above 0", above=0, below=float("inf")))
-            groups.append(group_of(**typed))
+            try:
+                groups.append(group_of(**typed))
+            except InvalidInput as err:  # else it would be an option of the same name that is not valid
+                name = {"delta": "Delta"}.get(err.argument, err.argument)
+                raise InvalidInput("group", text, f"{err.accepted}, as {name}", err.advice) from err
         return groups, weights
 
 

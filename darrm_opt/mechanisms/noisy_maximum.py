@@ -29,7 +29,7 @@ from darrm_opt.accounting.labels.sampled_cells import (
     sampled_cells,
     sampled_counts,
 )
-from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases
+from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteReleases
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
@@ -84,7 +84,7 @@ SMOOTH_SCALE = 4.0
 MAX_REACH, MAX_ROWS = 400, 300
 """Largest reach of noise, and most vote counts, whose chances are computed for every class."""
 
-_SIGMA = "a standard deviation, a finite number of votes, at least 0.2"
+_SIGMA = "a standard deviation, from 0.2 to 1e150 votes"
 
 FEW_VOTERS = 2
 """Voters, times this, up to σ: then votes that cannot be are most of those that a bound for any votes looks at."""
@@ -131,7 +131,7 @@ class NoisyMaximum(VoteMechanism):
         cap: int | None = None,
     ) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
-        self.sigma = checked_parameter(sigma, "sigma", (MIN_BIT_SIGMA, math.inf), _SIGMA)
+        self.sigma = checked_parameter(sigma, "sigma", (MIN_BIT_SIGMA, MAX_SIGMA), _SIGMA)
         # A threshold without noise would show exact counts, and noise without a threshold nothing.
         if (threshold is None) != (check_sigma is None):
             raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, and none without")
@@ -139,7 +139,7 @@ class NoisyMaximum(VoteMechanism):
         if threshold is not None and check_sigma is not None:
             accepted = "a finite number of votes"
             self.threshold = real_number(threshold, "threshold", accepted, above=-math.inf, below=math.inf)
-            self.check_sigma = checked_parameter(check_sigma, "check_sigma", (MIN_BIT_SIGMA, math.inf), _SIGMA)
+            self.check_sigma = checked_parameter(check_sigma, "check_sigma", (MIN_BIT_SIGMA, MAX_SIGMA), _SIGMA)
         if cap is not None:
             self.cap = whole_number(cap, "cap", "a whole number of labels, at least 1")
             # Without a check every release is a label: a cap would be a second number of releases.

@@ -299,8 +299,9 @@ def _cost_of_mechanism(
     else:
         together = guarantee(Privacy(found_cost.epsilon, found_cost.delta))
         sampled = "" if sampling is None else f" With {sampling.words} ({sampling.neighbours}),"
+        releases = "1 release is" if queries == 1 else f"{queries:,} releases are together"
         answer(
-            f"{drawn.words}{sampled} {queries} releases are {together} together, by the account {found_cost.account}."
+            f"{drawn.words}{sampled} {releases} {together}, by the account {found_cost.account}."
             f"{'' if earned is None else chr(10) + earned_text(earned)}"
         )
 

@@ -146,10 +146,14 @@ def precompute(
 
 def plan_text(record: dict[str, Any]) -> str:
     """Return what would be done, in words."""
+    from darrm_opt.design.report import count_text
+
     repeats = f", {record['repeated']:,} named twice" if record["repeated"] else ""
+    batches = count_text(record["batches"], "batch", "batches")
     return (
-        f"{record['problems']:,} problems: {record['stored']:,} are stored already{repeats}, {record['missing']:,} to "
-        f"be solved in {record['batches']:,} batches.\nExpected work: {record['work']}. Store: {record['store']}"
+        f"{count_text(record['problems'], 'problem')}: {record['stored']:,} are stored already{repeats}, "
+        f"{record['missing']:,} to be solved in {batches}.\n"
+        f"Expected work: {record['work']}. Store: {record['store']}"
     )
 
 

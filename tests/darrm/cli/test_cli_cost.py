@@ -38,11 +38,12 @@ def test_what_is_calibrated_costs_what_it_says(name: str, tmp_path: Path) -> Non
 
 def test_the_answer_in_words() -> None:
     told = run("cost", "laplace", "--K", "11", "--scale", "10", "--queries", "20", "--delta", "1e-5").stdout
-    assert told.startswith("Laplace noise of scale 10 votes on each of 2 counts. 20 releases are (1.690")
+    assert told.startswith("Laplace noise of scale 10 votes on each of 2 counts. 20 releases are together (1.690")
     assert told.endswith("by the account bits.\n")
     three = run("cost", "permute_and_flip", "--K", "11", "--classes", "3", "--rate", "0.1", "--delta", "1e-5").stdout
     assert three.startswith("Permute-and-flip at 0.1 nats a vote. ")
-    none = run("cost", "gnmax", "--K", "11", "--classes", "3", "--sigma", "9", "--delta", "0").stdout
+    checked = ("--sigma", "9", "--threshold", "5", "--check-sigma", "9")
+    none = run("cost", "gnmax", "--K", "11", "--classes", "3", *checked, "--delta", "0").stdout
     assert "No account proves a finite ε at δ = 0" in none
 
 
@@ -60,7 +61,7 @@ def test_the_answer_in_words() -> None:
         (("laplace", "--K", "5", "--classes", "1", *TOTAL), "--classes: 1 is not valid"),
         (("laplace", "--K", "5", "--queries", "0", *TOTAL), "--queries: 0 is not valid"),
         (("subsampling", "--K", "5", "--classes", "3", "--voters", "2", "--delta", "0"), "--classes: 3 is not valid"),
-        (("gnmax", "--K", "5", "--classes", "3", "--total-epsilon", "1"), "--total-delta: 0.0 is not valid"),
+        (("gnmax", "--K", "5", "--sigma", "1e300", "--delta", "0"), "--sigma: 1e+300 is not valid"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:

@@ -88,6 +88,10 @@ def test_a_plan_of_groups_is_written_and_released(tmp_path: Path) -> None:
     ("words", "option"),
     [
         (("--group", "K=6", "--target-epsilon", "1"), "--group"),
+        (
+            ("--group", "K=3,epsilon=0.5,Delta=x", "--target-epsilon", "1"),
+            "--group: 'K=3,epsilon=0.5,Delta=x' is not valid",
+        ),
         (("--group", "K=6,epsilon=0.1", "--K", "3", "--target-epsilon", "1"), "--K"),
         (("--group", "K=6,epsilon=0.1"), "--target-epsilon"),
         (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--plot", "x.png"), "--plot"),

@@ -31,7 +31,7 @@ def url(tmp_path: Path) -> str:
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(grid: str, url: str, tmp_path: Path) -> None:
     told = run("precompute", grid, "--url", url, "--dry-run")
     assert told.exit_code == 0
-    assert "4 problems: 0 are stored already, 4 to be solved in 1 batches" in told.stdout
+    assert "4 problems: 0 are stored already, 4 to be solved in 1 batch." in told.stdout
     assert "Expected work: 0.0" in told.stdout
     assert not (tmp_path / "table.sqlite").exists()
     plan = json.loads(run("precompute", grid, "--url", url, "--dry-run", "--json").stdout)["plan"]

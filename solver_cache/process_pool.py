@@ -197,7 +197,7 @@ class ProcessPool:
             # The usual end needs no wait, so that the next task begins in the same turn of the loop.
             if process is not None and self._is_reusable(process):
                 self._idle.append(process)
-                self._succeed(process)
+                self._put_successor(process)
                 self._release()
             else:
                 self._detach(self._recycle(acquiring))
@@ -281,7 +281,7 @@ class ProcessPool:
         """Tell whether the process can wait for the next task as it is."""
         return process.idle and process.memory <= self._memory / 2 and not self._closed
 
-    def _succeed(self, process: PoolProcess) -> None:
+    def _put_successor(self, process: PoolProcess) -> None:
         """Put the successor of an old process that rests into its place; start it, if that has not begun."""
         if process.tasks < self._max_tasks:
             return
@@ -311,7 +311,7 @@ class ProcessPool:
             return
         self._successors[process] = successor
         if process in self._idle:
-            self._succeed(process)
+            self._put_successor(process)
 
     def _release(self) -> None:
         self._busy -= 1

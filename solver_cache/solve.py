@@ -90,7 +90,7 @@ def cached_solve(
     """
     spec = DesignSpec(problem, objective, shape)
     check_choices(problem, shape, method, backend, time_limit=time_limit)
-    return _cached(
+    return _cached_or_solved(
         spec,
         store,
         lambda: solve(problem, spec.objective, shape, method, backend, time_limit=time_limit, progress=progress),
@@ -120,7 +120,7 @@ def cached_table(
         CacheError: the store cannot be read.
     """
     spec = TableSpec(problem, objective)
-    return _cached(spec, store, lambda: solve_plurality(problem, spec.objective, time_limit=time_limit))
+    return _cached_or_solved(spec, store, lambda: solve_plurality(problem, spec.objective, time_limit=time_limit))
 
 
 def cached_groups(
@@ -136,10 +136,12 @@ def cached_groups(
     As `cached_solve`; what ``time_limit`` cuts short is returned, and not stored.
     """
     spec = GroupSpec(problem, objective)
-    return _cached(spec, store, lambda: solve_groups(problem, spec.objective, backend=backend, time_limit=time_limit))
+    return _cached_or_solved(
+        spec, store, lambda: solve_groups(problem, spec.objective, backend=backend, time_limit=time_limit)
+    )
 
 
-def _cached(spec: Spec, store: Store, solve_it: Callable[[], Any]) -> CachedSolution[Any]:
+def _cached_or_solved(spec: Spec, store: Store, solve_it: Callable[[], Any]) -> CachedSolution[Any]:
     row, validation = _look_up(spec, store)
     if validation.solution is not None:
         return CachedSolution(validation.solution, validation.decision, stored=True)

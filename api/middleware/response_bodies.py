@@ -256,13 +256,13 @@ def _compressed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[str, 
 
 
 async def _compress_body(body: bytes, tag: str, cache: ResponseCache) -> bytes:
-    content = compressed(body) if len(body) < THREAD_BYTES else await asyncio.to_thread(compressed, body)
+    content = compress(body) if len(body) < THREAD_BYTES else await asyncio.to_thread(compress, body)
     if tag:
         cache.put(EncodedAnswer(content, "gzip", tag), "gzip", tag)
     return content
 
 
-def compressed(body: bytes) -> bytes:
+def compress(body: bytes) -> bytes:
     """Return a body compressed, the same bytes every time."""
     return gzip.compress(body, LEVEL, mtime=0)
 

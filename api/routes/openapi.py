@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, compressed, conditional_response
+from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, compress, conditional_response
 from api.responses import JSON
 from api.schemas.fields import AnswerModel, RequestModel
 
@@ -31,7 +31,7 @@ def prepare_openapi(app: FastAPI) -> None:
     content = json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
     app.state.openapi = EncodedAnswer.of(content, JSON)
     tag = app.state.openapi.etag
-    app.state.response_cache.put(EncodedAnswer(compressed(content), "gzip", tag), "gzip", tag)
+    app.state.response_cache.put(EncodedAnswer(compress(content), "gzip", tag), "gzip", tag)
 
 
 def openapi_schema(app: FastAPI) -> dict[str, Any]:

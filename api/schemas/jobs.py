@@ -15,7 +15,7 @@ from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, RequestModel
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.database.jobs import Job, State, damaged
+from solver_cache.database.jobs import Job, State, damaged_job
 from solver_cache.database.webhooks import Webhook, WebhookState
 
 GAMMA = "gamma"
@@ -134,7 +134,7 @@ def job_answer(job: Job) -> JobAnswer:
         question_fields = _question(job)
     # A row may hold anything: who asks for its job is told so, and lists go on.
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError):
-        job = damaged(job)
+        job = damaged_job(job)
         question_fields = {"problem": None, "objective": None, "shape": None, "question": None}
     return JobAnswer(
         id=job.id,

@@ -29,12 +29,12 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
-    from darrm.cli.output import EXIT_CODES, ExitCode, answer, fail, prepare_streams, reported, say
+    from darrm.cli.output import EXIT_CODES, ExitCode, answer, fail, prepare_streams, report_errors, say
     from darrm.cli.parser import HELP, Command, UsageError, group_help, parse, parse_verb, program_help, verb_help
     from darrm.cli.verbs import EXAMPLES, GROUPS, RENAMED, VERBS, load
 
     prepare_streams()
-    with reported():
+    with report_errors():
         if not words or words[0] in HELP:
             groups = {title: {name: _summary(load(name)) for name in names} for title, names in GROUPS.items()}
             # Help that was asked for is an answer; help in place of an answer goes to stderr, so that a pipe gets

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from api.server.run import listen, prepare, serve, url_of
-from darrm.cli.output import EXIT_CODES, ExitCode, answer, fail, prepare_streams, reported, say
+from darrm.cli.output import EXIT_CODES, ExitCode, answer, fail, prepare_streams, report_errors, say
 from darrm.cli.parameters import number
 from darrm.cli.parser import HELP, Command, CommandOption, UsageError, parse, verb_help
 from darrm.cli.verbs.serve import HOST, PORT
@@ -60,7 +60,7 @@ def first_run(
     """Solve the paper's two real settings, draw them, and serve them."""
     from darrm_opt.design.report import solution_text
 
-    with reported():
+    with report_errors():
         listening = listen(host, number(port)) if serving else None  # what cannot work is found before the work
         settings = None if listening is None else prepare(listening)
         for name, solution in solve_settings().items():

@@ -72,7 +72,7 @@ def option_of(argument: str) -> str:
 
 
 @contextmanager
-def reported() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Turn an error into one message on stderr and the verb's exit code; an unforeseen one into its traceback."""
     try:
         yield

@@ -63,7 +63,7 @@ def voter_of(options: QuestionOptions) -> Privacy:
         return Privacy(number(options.epsilon), number(options.Delta))
 
 
-def ranked(options: QuestionOptions, doing: str, shown: Callable[[Option], str], **further: Any) -> Plan:
+def ranked_plan(options: QuestionOptions, doing: str, shown: Callable[[Option], str], **further: Any) -> Plan:
     """Return the ranking of a question as typed."""
     from darrm_opt.planning import plan
 

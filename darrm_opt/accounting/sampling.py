@@ -111,7 +111,7 @@ class Sampling:
             raise InvalidInput("neighbours", self.neighbours, "'replace-one' or 'add-remove'")
         if self.neighbours == "replace-one" and self.scheme == ALLOCATION:
             raise InvalidInput("neighbours", self.neighbours, f"'add-remove' with {self.scheme}", NO_ACCOUNT)
-        # One record more would change the size of the sample, or of the rest: no neighbours of that kind.
+        # Only coins leave the draw of the other records alone when one comes or goes.
         if self.neighbours == "add-remove" and self.scheme not in BY_COINS:
             raise InvalidInput(
                 "neighbours", self.neighbours, f"'replace-one' with {self.scheme}", "The size of a sample is fixed."

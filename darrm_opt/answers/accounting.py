@@ -257,7 +257,7 @@ def _privacy_to_dict(privacy: Privacy) -> dict[str, float]:
 def recheck_comparison(argument: dict[str, Any], result: dict[str, Any]) -> None:
     """Refuse a stored comparison that does not answer its question; raises as `verify_comparison`."""
     problem = problem_from_record(argument["problem"])
-    verify_comparison(result, problem, _stated(problem, argument))
+    verify_comparison(result, problem, _stated_question(problem, argument))
 
 
 def recheck_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:
@@ -266,10 +266,10 @@ def recheck_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:
     problem = problem_from_record(argument["problem"])
     if argument.get("records") is not None:
         problem = drawn_problem(problem, sampling_of(argument))
-    verify_plan(result, problem, _stated(problem, {**argument, **argument["draw"]}), trained_once=trained_once)
+    verify_plan(result, problem, _stated_question(problem, {**argument, **argument["draw"]}), trained_once=trained_once)
 
 
-def _stated(problem: Problem, argument: dict[str, Any]) -> dict[str, Any]:
+def _stated_question(problem: Problem, argument: dict[str, Any]) -> dict[str, Any]:
     """Return the question of a task as a client states it."""
     names = ("queries", "total_epsilon", "total_delta", "objective", "prior", "fresh", "least_accuracy")
     draw = {name: argument[name] for name in DRAW} if argument.get("n") is not None else {}

@@ -156,7 +156,7 @@ def statement_of_record(record: Any) -> Statement:
         planned = planned_total(record)
         sampling = Sampling.from_record(record["sampling"]) if "sampling" in record else None
     elif isinstance(record, dict) and isinstance(record.get("options"), list):
-        subject, mechanism, planned = "plan", *_planned(record)
+        subject, mechanism, planned = "plan", *_recommended(record)
     elif isinstance(record, dict) and "gamma" in record:
         solution = read_solution(record)
         subject, mechanism, planned = "gamma", CertifiedNoiseFunction(Release(solution.noise, solution.problem)), None
@@ -174,7 +174,7 @@ def statement_of_record(record: Any) -> Statement:
     return _statement(subject, mechanism, total, account, {"allowed": queries}, sampling, {}, {})
 
 
-def _planned(plan: dict[str, Any]) -> tuple[VoteMechanism, tuple[int, Privacy]]:
+def _recommended(plan: dict[str, Any]) -> tuple[VoteMechanism, tuple[int, Privacy]]:
     """Return what a plan recommends, its queries and its total; only the γ of a plan is in it."""
     accepted = "a plan that recommends a γ, or the file of `darrm plan --output`"
     try:

@@ -114,10 +114,10 @@ class SampledVoters:
             return votes
         for number, share in enumerate(sample.shares):
             if share.size:
-                votes[number] = self._trained(share, number).predict(row[None, :])[0]
+                votes[number] = self._train_voter(share, number).predict(row[None, :])[0]
         return votes
 
-    def _trained(self, share: NDArray[np.int64], number: int) -> Any:
+    def _train_voter(self, share: NDArray[np.int64], number: int) -> Any:
         X, y, _, _, estimator, seed = self._made_of
         labels = y[share]
         if (labels == labels[0]).all():
@@ -321,7 +321,7 @@ def _single_release(
         return None
     problem = simplest_problem(voters, total, classes=classes, affected=affected, abstention=price > 0)
     if isinstance(problem, Problem):
-        return _certified(_checked_solution(design, problem))
+        return _certified_noise(_checked_solution(design, problem))
     if not isinstance(problem, GroupProblem) or len(problem.cells.owners) > MAX_CELLS:
         return None
     # A bound on the corners: to count them exactly may take longer than the solve.
@@ -375,7 +375,7 @@ def _best_split(K: int, affected: int, queries: int, total: Privacy, design: Des
     shares = sorted({total.delta} if queries == 1 else {0.0, total.delta / (2 * queries)})
     targets = [total if queries == 1 else Privacy(epsilon_each(total, delta, queries), delta) for delta in shares]
     problems = [Problem(K, Privacy(math.inf), target, affected) for target in targets]
-    return _certified(max((_checked_solution(design, one) for one in problems), key=lambda made: made.utility))
+    return _certified_noise(max((_checked_solution(design, one) for one in problems), key=lambda made: made.utility))
 
 
 def _checked_solution(design: Design, problem: Problem) -> Solution:
@@ -386,5 +386,5 @@ def _checked_solution(design: Design, problem: Problem) -> Solution:
     return solution
 
 
-def _certified(solution: Solution) -> CertifiedNoiseFunction:
+def _certified_noise(solution: Solution) -> CertifiedNoiseFunction:
     return CertifiedNoiseFunction(Release.of(solution))

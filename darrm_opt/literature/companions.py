@@ -191,11 +191,13 @@ def hwt_training() -> Reproduction:
         # Corrected at the same step δ and slack; its total δ is larger, and is stated beside its ε.
         made = hwt.sgld_printed(records, batch, 1.0, sigma, steps, delta, delta, acknowledge_unsound=True)
         run = sgld(records, batch, 1.0, sigma, steps, delta)
-        rows.append(("7, SGLD", records, batch, sigma, steps, made.epsilon, made.delta, *_corrected(run, delta)))
+        rows.append(("7, SGLD", records, batch, sigma, steps, made.epsilon, made.delta, *_corrected_total(run, delta)))
     for clients, cohort, sigma, rounds, delta in ((10_000, 100, 1.0, 500, 1e-6), (1000, 1, 1.0, 100, 1e-6)):
         made = hwt.federated_printed(clients, cohort, sigma, rounds, delta, delta, acknowledge_unsound=True)
         run = federated(clients, cohort, sigma, rounds, delta)
-        rows.append(("8, federated", clients, cohort, sigma, rounds, made.epsilon, made.delta, *_corrected(run, delta)))
+        rows.append(
+            ("8, federated", clients, cohort, sigma, rounds, made.epsilon, made.delta, *_corrected_total(run, delta))
+        )
     heads = (
         *(("theorem", ""), ("N", "d"), ("batch", "d"), ("σ", "g"), ("T", "d"), ("printed ε", ".4f")),
         *(("printed δ", ".3g"), ("corrected ε", ".4f"), ("at δ", ".3g")),
@@ -214,7 +216,7 @@ def hwt_training() -> Reproduction:
     )
 
 
-def _corrected(run: Any, slack: float) -> tuple[float, float]:
+def _corrected_total(run: Any, slack: float) -> tuple[float, float]:
     total = run.general(slack)
     return run.optimal(total.delta).epsilon, total.delta
 

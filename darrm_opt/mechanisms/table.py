@@ -164,7 +164,7 @@ def calibrate_mechanism(problem: PluralityProblem, name: str, *, precision: floa
         )
     cells = problem.histograms
     rate = _largest_rate(problem, lambda rate: law(cells, rate), precision)
-    return _certified(problem, name, rate, law(cells, rate))
+    return _certified_mechanism(problem, name, rate, law(cells, rate))
 
 
 def calibrate_confident(problem: PluralityProblem, utility: Callable[[PluralityRule], float]) -> CalibratedMechanism:
@@ -179,11 +179,11 @@ def calibrate_confident(problem: PluralityProblem, utility: Callable[[PluralityR
         for check_share in CHECK_SHARES:
             table = partial(checked_table, cells, threshold=threshold, check_share=check_share)
             rate = _largest_rate(problem, table, 1e-4)
-            mechanisms.append(_certified(problem, CONFIDENT, rate, table(rate)))
+            mechanisms.append(_certified_mechanism(problem, CONFIDENT, rate, table(rate)))
     return max(mechanisms, key=lambda mechanism: utility(mechanism.rule))
 
 
-def _certified(problem: PluralityProblem, name: str, rate: float, table: Array) -> CalibratedMechanism:
+def _certified_mechanism(problem: PluralityProblem, name: str, rate: float, table: Array) -> CalibratedMechanism:
     rule, certificate = certify_rule(problem, PluralityRule.normalised(problem, table))
     return CalibratedMechanism(name, rate, problem, rule, certificate)
 

@@ -121,7 +121,7 @@ def _gamma_opt(question: Question, solution: Solution, spent: Privacy, account: 
         noise=solution.noise,
         queries=question.queries,
         parameters={"epsilon": solution.problem.target.epsilon, "delta": solution.problem.target.delta},
-        mechanism=_released(solution.noise, question),
+        mechanism=_mechanism_of(solution.noise, question),
         problem=solution.problem,
         solution=solution,
     )
@@ -211,7 +211,7 @@ def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) ->
     return _option("optimal_sequence", question, design.noise, design.total.epsilon, "bits", why)
 
 
-def calibrated(name: str, question: Question) -> Option:
+def calibrated_option(name: str, question: Question) -> Option:
     """Return a mechanism with one parameter at the most useful value of which all queries fit the total."""
     kind = mechanism_class(name)
     if question.released.voter.epsilon == math.inf and question.affected_distribution is None:
@@ -383,7 +383,7 @@ def check_draw(problem: Problem, queries: int, total: Privacy, distribution: Aff
     )
 
 
-def _released(noise: NoiseFunction, question: Question) -> VoteMechanism | None:
+def _mechanism_of(noise: NoiseFunction, question: Question) -> VoteMechanism | None:
     """Return a γ as a mechanism, where its own account proves the total."""
     if question.bags is not None or question.released.voter.epsilon < math.inf:
         return None
@@ -425,7 +425,7 @@ def _option(
         noise=noise,
         queries=question.queries,
         parameters={"epsilon_each": problem.target.epsilon} if parameters is None else parameters,
-        mechanism=mechanism or _released(noise, question),
+        mechanism=mechanism or _mechanism_of(noise, question),
         problem=problem,
     )
 

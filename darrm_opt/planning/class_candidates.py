@@ -65,7 +65,7 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
     if make is None or not has_table(question.K, question.classes, MAX_RULE_PARTITIONS):
         return
     problem, queries, total, law = question.problem, question.queries, question.total, question.vote_law
-    made = [_of_target(make, release_target(total, queries), problem)]
+    made = [_proved_table(make, release_target(total, queries), problem)]
     # At a total δ of 0 nothing composes better than adding up ε, which the first target does already.
     if queries > 1 and total.delta > 0 and name != CONFIDENT:
         made.append(_composed_table(make, problem, queries))
@@ -124,7 +124,7 @@ def _table_maker(name: str, question: Question) -> Maker | None:
     return calibrated if name in tables() else None
 
 
-def checked(question: Question) -> Option:
+def checked_maximum(question: Question) -> Option:
     """Return the checked noisy maximum, at the noise that the account of what is drawn proves."""
     K, classes, total, affected = question.K, question.classes, question.total, question.affected
     queries, law = question.queries, question.vote_law
@@ -171,25 +171,25 @@ def checked(question: Question) -> Option:
     )
 
 
-Made = tuple[RuleMechanism, float | None, dict[str, float]]
+ProvedTable = tuple[RuleMechanism, float | None, dict[str, float]]
 """A table that is proved, and what its maker says of it."""
 
 
-def _of_target(make: Maker, target: Privacy, problem: PluralityProblem) -> Made:
+def _proved_table(make: Maker, target: Privacy, problem: PluralityProblem) -> ProvedTable:
     rule, gap, parameters = make(target)
     proved = PluralityProblem(problem.K, problem.classes, target, problem.affected, abstention=rule.abstention)
     return RuleMechanism(proved, rule), gap, parameters
 
 
-def _composed_table(make: Maker, problem: PluralityProblem, queries: int) -> Made:
+def _composed_table(make: Maker, problem: PluralityProblem, queries: int) -> ProvedTable:
     """Return the table with about the largest ε, δ = 0, of which Q fit in the total."""
     total = problem.target
     start = epsilon_each(total, 0.0, queries)
-    best = _of_target(make, Privacy(start, 0.0), problem)
+    best = _proved_table(make, Privacy(start, 0.0), problem)
     low, high = 1.0, MAX_SCALE
     while high - low > SCALE_PRECISION * low:
         scale = math.sqrt(low * high)
-        found = _of_target(make, Privacy(start * scale, 0.0), problem)
+        found = _proved_table(make, Privacy(start * scale, 0.0), problem)
         if found[0].fits(total, queries):
             low, best = scale, found
         else:

@@ -29,7 +29,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.candidates import check_draw
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
-from darrm_opt.planning.ranking import ranked
+from darrm_opt.planning.ranking import ranked_options
 from darrm_opt.priors import Prior
 from darrm_opt.problem import Privacy, Problem
 
@@ -155,7 +155,7 @@ def compare(
     # Before any work, and not after a minute of it.
     check_draw(question.released, question.queries, question.total, question.affected_distribution)
     # Complete: in a table the noise is to be seen beside a plain majority that fits.
-    options = ranked(question, progress=progress, complete=True)
+    options = ranked_options(question, progress=progress, complete=True)
     goal, votes = question.gamma_objective, question.votes
     assert votes is not None  # noqa: S101 - for the type checker: two classes
     # Under another prior than the objective's, utility and tv error would weigh different votes.

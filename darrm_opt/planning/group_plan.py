@@ -38,7 +38,7 @@ from darrm_opt.mechanisms.table import tables
 from darrm_opt.noise import Array
 from darrm_opt.planning.option import Option, Plan
 from darrm_opt.planning.question import Question
-from darrm_opt.planning.ranking import FRESH, concluded, deadline, plan, time_limit_warning
+from darrm_opt.planning.ranking import FRESH, deadline, plan, plan_of_options, time_limit_warning
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.search import largest_fitting, largest_fitting_from
 from darrm_opt.tables.group_solver import (
@@ -268,7 +268,7 @@ def plan_groups(
             progress(option)
     is_private = any(group.voter.epsilon < math.inf for group in problem.groups)
     warnings = (FRESH,) if is_private and question.fresh and question.queries > 1 else ()
-    return concluded(question, tuple(options), _advice, warnings + time_limit_warning(question, time_limit))
+    return plan_of_options(question, tuple(options), _advice, warnings + time_limit_warning(question, time_limit))
 
 
 def group_question(

@@ -156,7 +156,7 @@ class Question:
         if least_accuracy is not None:
             advice, guess = f"A guess has {1 / classes:g}.", 1 / classes
             least = real_number(least_accuracy, "least_accuracy", accepted, least=guess, below=1, advice=advice)
-        judged = _judged(shape, prior, objective, ties, price, always=ensemble is not None)
+        judged = _judgement(shape, prior, objective, ties, price, always=ensemble is not None)
         if ensemble is not None and not isinstance(ensemble, EnsembleSampling):
             raise InvalidInput("ensemble", ensemble, "a Sampling, or None")
         bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
@@ -301,7 +301,7 @@ USEFUL = 0.2
 """Least accuracy where none is given: so far from a guess to certainty; 0.6 between two classes."""
 
 
-def _judged(
+def _judgement(
     shape: PluralityProblem, prior: Any, objective: AnyObjective | str | None, ties: Ties, price: float, *, always: bool
 ) -> tuple[AnyObjective | None, Prior | None, VoteLaw | None]:
     """Return what γ maximises, how votes between two classes fall, and the law of votes where that judges."""

@@ -19,8 +19,8 @@ from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
-from darrm_opt.planning.candidates import TIME_IS_UP, calibrated, optimal, optimal_sequence
-from darrm_opt.planning.class_candidates import checked, table_options
+from darrm_opt.planning.candidates import TIME_IS_UP, calibrated_option, optimal, optimal_sequence
+from darrm_opt.planning.class_candidates import checked_maximum, table_options
 from darrm_opt.planning.option import MECHANISMS, Option, Plan, Suggestion
 from darrm_opt.planning.plain_majority import fewer_voters, majority
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, AnyPrior, Question
@@ -138,13 +138,13 @@ def plan(
         ensemble=ensemble,
         stop=deadline(time_limit),
     )
-    options = ranked(question, mechanisms, progress)
+    options = ranked_options(question, mechanisms, progress)
     warnings = _warnings(question) + time_limit_warning(question, time_limit)
     # A suggestion is a search of its own: made only where nothing useful fits.
-    return concluded(question, options, _advice, warnings, lambda: suggestions(question, options))
+    return plan_of_options(question, options, _advice, warnings, lambda: suggestions(question, options))
 
 
-def concluded(
+def plan_of_options(
     question: Question,
     options: tuple[Option, ...],
     advice: Callable[[Option, Question], str],
@@ -201,7 +201,7 @@ def design_within_total(
     'optimal'
     """
     watched = _Watched(progress)
-    return _designed(K, classes, total, queries, voter, affected, prior, price, ensemble, watched)  # type: ignore[arg-type]  # priors are frozen
+    return _design_within(K, classes, total, queries, voter, affected, prior, price, ensemble, watched)  # type: ignore[arg-type]  # priors are frozen
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class _Watched:
 
 
 @lru_cache(maxsize=64)
-def _designed(
+def _design_within(
     K: int,
     classes: int,
     total: Privacy,
@@ -225,13 +225,13 @@ def _designed(
     watched: _Watched,
 ) -> Option:
     question = Question.of(K, voter, queries, total, affected, prior, classes=classes, price=price, ensemble=ensemble)
-    best = ranked(question, progress=watched.progress)[0]
+    best = ranked_options(question, progress=watched.progress)[0]
     if not best.fits:
         raise InvalidInput("total", total, f"a total within which {queries} answers are proved")
     return best
 
 
-def ranked(
+def ranked_options(
     question: Question,
     mechanisms: Iterable[str] = MECHANISMS,
     progress: Callable[[Option], None] | None = None,
@@ -272,11 +272,11 @@ def _applies(name: str, question: Question) -> bool:
     if question.ensemble is not None:
         return name == "optimal" or name in calibrated_names()
     if name == CONFIDENT:
-        return question.price > 0 and question.total.delta > 0 and _fixed(question)
+        return question.price > 0 and question.total.delta > 0 and _has_fixed_votes(question)
     return question.classes == 2 or name not in ("fewer_voters", "optimal_sequence")
 
 
-def _fixed(question: Question) -> bool:
+def _has_fixed_votes(question: Question) -> bool:
     """Return whether the votes are those of voters that are taken as not private."""
     return question.released.voter.epsilon == math.inf and question.bags is None
 
@@ -295,10 +295,10 @@ def _option(name: str, question: Question, earlier: list[Option]) -> Option:
         if question.classes == 2 and name in _SEEDED:
             found.append(_SEEDED[name](question, seeds))
         elif name == CONFIDENT:
-            found.append(checked(question))
+            found.append(checked_maximum(question))
         elif name not in _SEEDED:
-            found.append(calibrated(name, question))
-        if _fixed(question) and question.law is not None:  # else γ is the table
+            found.append(calibrated_option(name, question))
+        if _has_fixed_votes(question) and question.law is not None:  # else γ is the table
             found += table_options(name, question)
     except TooMuchWork as err:
         return Option.unfit(name, question, f"Not computed: {err}", "not computed")

@@ -22,7 +22,7 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.best_target import best_target, least_cost
-from darrm_opt.planning.candidates import calibrated, cost, provable_problem
+from darrm_opt.planning.candidates import calibrated_option, cost, provable_problem
 from darrm_opt.planning.option import Option, Suggestion
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
@@ -52,13 +52,13 @@ class _Proposal:
 def suggestions(question: Question, options: Sequence[Option]) -> tuple[Suggestion, ...]:
     """Return changes of the request that give the wanted accuracy."""
     with_gamma = [option for option in options if option.fits and option.noise is not None]
-    found = [_tuned(option, question) for option in with_gamma[: MAX_SHAPES if question.quick else 1]]
+    found = [_tuned_proposal(option, question) for option in with_gamma[: MAX_SHAPES if question.quick else 1]]
     proposals = _cheapest([each for each in found if each is not None], question)
     fewer = [_fewer_queries(each.release, question) for each in proposals]
     most = max((each.queries or 0 for each in fewer if each is not None), default=0)
     if most and (question.quick or not question.total.delta):
         # γ_opt has another shape for fewer queries
-        designed = _scaled(_quick_design(question, most, question.total).noise, question)
+        designed = _scaled_proposal(_quick_design(question, most, question.total).noise, question)
         proposals += [] if designed is None else [designed]
         fewer += [] if designed is None else [_fewer_queries(designed.release, question)]
     candidates = [
@@ -76,7 +76,7 @@ def _least_total(proposals: Sequence[_Proposal], question: Question) -> Suggesti
     least: Suggestion | None = None
     for total, name in found if question.quick else found[:1]:
         if least is None or total.total.epsilon < least.total.epsilon:
-            confirmed = _confirmed(total, question, name) if question.quick else total
+            confirmed = _confirmed_suggestion(total, question, name) if question.quick else total
             least = min(least or confirmed, confirmed, key=lambda each: each.total.epsilon)
     return least
 
@@ -108,11 +108,13 @@ def _quick_design(question: Question, queries: int, total: Privacy) -> Solution:
     ).solution
 
 
-def _confirmed(larger: Suggestion, question: Question, name: str) -> Suggestion:
+def _confirmed_suggestion(larger: Suggestion, question: Question, name: str) -> Suggestion:
     """Return the total, raised until a quick search for a mechanism within it is accurate enough, too."""
     for _ in range(MAX_RAISES):
         accuracy = (
-            calibrated(name, replace(question, total=larger.total)).accuracy if name in calibrated_names() else None
+            calibrated_option(name, replace(question, total=larger.total)).accuracy
+            if name in calibrated_names()
+            else None
         )
         if accuracy is None:
             accuracy = question.accuracy(_quick_design(question, question.queries, larger.total).noise)
@@ -130,12 +132,12 @@ def _of_total(epsilon: float, question: Question, accuracy: float) -> Suggestion
     return Suggestion("total", question.queries, larger, accuracy, words)
 
 
-def _tuned(option: Option, question: Question) -> _Proposal | None:
+def _tuned_proposal(option: Option, question: Question) -> _Proposal | None:
     """Return the γ of an option's mechanism at the parameter that is accurate enough; scaled where it has none."""
     assert option.noise is not None  # noqa: S101 - for the type checker: those without are left out
     kind, K = mechanism_class(option.name) if option.name in calibrated_names() else None, question.K
     if kind is None or "epsilon" in option.parameters:  # a table, which is better than the mechanism
-        return _scaled(option.noise, question)
+        return _scaled_proposal(option.noise, question)
     value, most = option.parameters[kind.parameter], kind.most_information(K, 2)
     information = value if kind.increases else 1 / value
     return _accurate(
@@ -143,7 +145,7 @@ def _tuned(option: Option, question: Question) -> _Proposal | None:
     )
 
 
-def _scaled(noise: NoiseFunction, question: Question) -> _Proposal | None:
+def _scaled_proposal(noise: NoiseFunction, question: Question) -> _Proposal | None:
     return _accurate("optimal", lambda factor: NoiseFunction(np.minimum(noise.values * factor, 1.0), noise.K), question)
 
 

@@ -534,7 +534,7 @@ class ReleaseLog:
         if release_id is not None:
             record["id"] = release_id
             if answers is not None:
-                record[self._field] = _encoded(answers, self._stored_type)
+                record[self._field] = _encode(answers, self._stored_type)
         return record
 
     def _check_batch(self, file: LockedJournal[_Releases], count: int) -> None:
@@ -619,7 +619,7 @@ class ReleaseLog:
         place, count = file.state.places[release_id]
         if file.state.passed is False:
             raise self._withheld()
-        return _decoded(file.at(place)[self._field], count, self._stored_type)
+        return _decode(file.at(place)[self._field], count, self._stored_type)
 
     def _read_header(self, header: Record) -> None:
         kind, version = header.get("kind"), header.get("format")
@@ -731,13 +731,13 @@ def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None
     return Quota(queries, cost.account)
 
 
-def _encoded(answers: Labels, stored: np.dtype[np.signedinteger] | None) -> str:
+def _encode(answers: Labels, stored: np.dtype[np.signedinteger] | None) -> str:
     """Return answers as text, in base 64: each as ``stored`` says, or eight bits in a byte."""
     packed = np.packbits(answers.astype(np.uint8)) if stored is None else answers.astype(stored)
     return base64.b64encode(packed.tobytes()).decode("ascii")
 
 
-def _decoded(text: Any, count: int, stored: np.dtype[np.signedinteger] | None) -> Labels:
+def _decode(text: Any, count: int, stored: np.dtype[np.signedinteger] | None) -> Labels:
     """Return the ``count`` answers of a text of `_encoded`."""
     try:
         packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=stored or np.uint8)

@@ -137,12 +137,12 @@ def corner_count(problem: GroupProblem, *, swept: bool = False) -> int:
         fixed = [1]  # by voters that move: combinations that this relabelling leaves as they are
         for g, (side, order) in enumerate(zip(sides, orders, strict=True)):
             chosen = order[0 if swept and g != first else number]
-            fixed = _products(fixed, _fixed(chosen, side.moves, problem.groups[g].K, problem.affected))
+            fixed = _products(fixed, _fixed_multisets(chosen, side.moves, problem.groups[g].K, problem.affected))
         total += sum(fixed[: problem.affected + 1])
     return total // len(orders[0])
 
 
-def _fixed(order: Index, moves: Array, K: int, affected: int) -> list[int]:
+def _fixed_multisets(order: Index, moves: Array, K: int, affected: int) -> list[int]:
     """Return how many multisets of K maps a relabelling fixes, by number of those that move (up to ``affected``)."""
     most = min(K, affected)
     ways = [[0] * (most + 1) for _ in range(K + 1)]
@@ -524,7 +524,7 @@ def _unreduced(problem: GroupProblem) -> int:
     """Return the number of multisets of a problem's one group."""
     side = voter_maps(problem.strictest[0][0], problem.classes)
     identity = np.arange(len(side.maps))
-    return sum(_fixed(identity, side.moves, problem.groups[0].K, problem.affected))
+    return sum(_fixed_multisets(identity, side.moves, problem.groups[0].K, problem.affected))
 
 
 def _float_below(value: Fraction) -> float:

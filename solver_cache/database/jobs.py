@@ -114,7 +114,7 @@ def check_list(state: str | None, limit: int) -> None:
         raise InvalidInput("limit", limit, "a whole number, at least 1")
 
 
-def damaged(job: Job) -> Job:
+def damaged_job(job: Job) -> Job:
     """Return a job whose row is not one that this program wrote, as failed: submitting it again writes it anew."""
     return replace(
         job, state="failed", attempts=0, owner="", lease_until=0.0, progress="", reason=DAMAGED_ROW, result=""
@@ -441,4 +441,4 @@ def job_of(row: Any) -> Job:
         value if isinstance(value, kind) else str(value) if kind is str else 0
         for value, kind in zip(values, _TYPES, strict=True)
     ]
-    return damaged(Job(*repaired_values))
+    return damaged_job(Job(*repaired_values))

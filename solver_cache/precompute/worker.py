@@ -104,7 +104,7 @@ QUICK_SECONDS = 0.01
 """An answer that took longer is reported at once [s]."""
 
 
-def grouped(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
+def event_groups(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
     """Group answers that come quickly one after another: a report costs the driver more than a small problem."""
     group, reported = list[Event](), time.monotonic()
     last = reported
@@ -127,7 +127,7 @@ def warm_up(_argument: None, _report: Callable[[Any], None]) -> None:
 def report_events(argument: tuple[Work, Assignment], report: Callable[[list[Event]], None]) -> None:
     """Do an assignment, in a process of the pool, and report its events, those that come quickly together."""
     work, assignment = argument
-    for events in grouped(work(assignment), careful=assignment.careful):
+    for events in event_groups(work(assignment), careful=assignment.careful):
         report(events)
 
 

@@ -151,10 +151,10 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
         table = read_table(text)
         counts = next(iter(table), ())
         return table, {"K": max(map(sum, table), default=0), "classes": len(counts)}
-    return _recorded(subject, text)
+    return _recorded_mechanism(subject, text)
 
 
-def _recorded(file: str, text: str) -> tuple[VoteMechanism, dict[str, int]]:
+def _recorded_mechanism(file: str, text: str) -> tuple[VoteMechanism, dict[str, int]]:
     from darrm.cli.files import json_documents
     from darrm_opt.mechanisms import mechanism_from_record
 

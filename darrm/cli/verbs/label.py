@@ -118,8 +118,8 @@ def label(
         budget = queries, total_epsilon, total_delta
         _label_samples(ask, drawn, solution, release_log, output, budget, release_id, nothing, json=json)
         return
-    source, labels = needed(solution, "solution"), needed(output, "output")
-    log_file, votes = needed(release_log, "release_log"), _votes_named(votes_file, votes)
+    source, labels = required(solution, "solution"), required(output, "output")
+    log_file, votes = required(release_log, "release_log"), _votes_named(votes_file, votes)
     _refuse_other_budget(earned, leader_share, queries=queries, total_epsilon=total_epsilon, total_delta=total_delta)
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
@@ -191,9 +191,9 @@ def _label_samples(
         if value is not None:
             raise InvalidInput(name, value, "nothing beside --ask")
     source, labels, log_file = (
-        needed(solution, "solution"),
-        needed(output, "output"),
-        needed(release_log, "release_log"),
+        required(solution, "solution"),
+        required(output, "output"),
+        required(release_log, "release_log"),
     )
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
@@ -228,7 +228,7 @@ def _votes_named(argument: str | None, option: str | None) -> str:
 
     if argument is not None and option is not None:
         raise InvalidInput("votes", option, "nothing beside the argument VOTES")
-    return needed(argument or option, "votes")
+    return required(argument or option, "votes")
 
 
 def _refuse_other_budget(earned: str | None, leader_share: str, **budget: str | None) -> None:
@@ -352,7 +352,7 @@ def assumption(log: ReleaseLog) -> str:
     )
 
 
-def needed(value: str | None, argument: str) -> str:
+def required(value: str | None, argument: str) -> str:
     """Return what was typed for an option without which nothing works."""
     from darrm_opt.errors import InvalidInput
 

@@ -68,7 +68,7 @@ def plan(
         _plan_groups(options, voters, drawn, number(least_accuracy), number(time_limit), output, json=json)
         return
     from darrm.cli.files import check_writable
-    from darrm.cli.ranking import class_count, ranked, voter_of
+    from darrm.cli.ranking import class_count, ranked_plan, voter_of
     from darrm_opt.design.report import guarantee
 
     check_writable(output, "output")
@@ -76,7 +76,7 @@ def plan(
     # Only these have an estimate of their time; a search with a limit ends by itself.
     if time_limit is None and ensemble is None and class_count(options) == 2:
         _refuse_slow(number(options.K), voter_of(options), number(options.queries))
-    result = ranked(
+    result = ranked_plan(
         options,
         "planning",
         _option_text,
@@ -271,7 +271,7 @@ def compare(
     """
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_plot, picture_format, write_whole
-    from darrm.cli.ranking import class_count, question_named, ranked, show_options, vote_prior
+    from darrm.cli.ranking import class_count, question_named, ranked_plan, show_options, vote_prior
     from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
     from darrm_opt.design.objective import Objective, as_objective
@@ -292,7 +292,7 @@ def compare(
         for name, value, default in (("objective", objective, "rectangular"), ("plot", plot, None)):
             if value != default:
                 raise InvalidInput(name, value, "nothing beside a prior of classes, a price or --records")
-        show_options(ranked(options, "comparing", lambda option: option.name, ensemble=ensemble), None, json=json)
+        show_options(ranked_plan(options, "comparing", lambda option: option.name, ensemble=ensemble), None, json=json)
         return
     # Any target: that of a problem plays no part in a comparison.
     problem = options.problem(m=None, target_epsilon=1.0)

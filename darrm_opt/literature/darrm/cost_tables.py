@@ -13,7 +13,7 @@ from darrm_opt.accounting.total import exact_epsilon, total_delta_of
 from darrm_opt.design.solver import solve
 from darrm_opt.literature.darrm import printed as paper
 from darrm_opt.literature.darrm.gamma_figures import variance_figure
-from darrm_opt.literature.darrm.printed import GNMAX_ORDERS, K, accounts, printed
+from darrm_opt.literature.darrm.printed import GNMAX_ORDERS, K, accounts, printed_value
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
 from darrm_opt.literature.pate import gnmax_sigma
 from darrm_opt.mechanisms import mechanism_class
@@ -40,7 +40,7 @@ SOUND_FOR = (
 """Which account is sound for which voters."""
 
 
-def fixed(problem: Problem) -> Problem:
+def fixed_votes(problem: Problem) -> Problem:
     """Return the problem of voters whose votes are given: nothing is private about them, and a record changes one."""
     return Problem(problem.K, Privacy(math.inf), problem.target, 1)
 
@@ -66,7 +66,7 @@ def cost_table(number: int, *, quick: bool = False) -> Reproduction:
     for dataset in ("mnist",) if quick else paper.VOTERS:
         problem = paper.problem(m, dataset)
         # One design a data set: (mε, δ) of one release does not depend on how many there are.
-        private, ours, noisy = solve(problem).noise, solve(fixed(problem)).noise, gnmax(problem)
+        private, ours, noisy = solve(problem).noise, solve(fixed_votes(problem)).noise, gnmax(problem)
         queries = paper.QUERIES[:1] if quick else paper.QUERIES
         rows += [_costs(f"Table {number}", dataset, problem, Q, (private, ours, noisy)) for Q in queries]
     heads = (
@@ -99,16 +99,16 @@ def _costs(
     return (
         dataset,
         Q,
-        printed(table, "general_composition_total", epsilon=epsilon, Q=Q),
+        printed_value(table, "general_composition_total", epsilon=epsilon, Q=Q),
         kov_composition(target.epsilon, target.delta, Q, paper.SLACK).epsilon,
-        printed(table, "_total_delta", Q=Q),
+        printed_value(table, "_total_delta", Q=Q),
         total,
         optimal_composition(target.epsilon, target.delta, Q, total).epsilon,
         exact(private, problem, Q, total),
         voter.epsilon,
-        exact(private, fixed(problem), Q, total),
-        exact(ours, fixed(problem), Q, total),
-        exact(noisy, fixed(problem), Q, total),
+        exact(private, fixed_votes(problem), Q, total),
+        exact(ours, fixed_votes(problem), Q, total),
+        exact(noisy, fixed_votes(problem), Q, total),
     )
 
 

@@ -19,7 +19,7 @@ from darrm_opt.accounting.total import total_delta_of
 from darrm_opt.baselines import subsampling
 from darrm_opt.design.solver import solve
 from darrm_opt.literature.darrm import printed as paper
-from darrm_opt.literature.darrm.cost_tables import exact, fixed, gnmax
+from darrm_opt.literature.darrm.cost_tables import exact, fixed_votes, gnmax
 from darrm_opt.literature.darrm.printed import accuracies
 from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
 from darrm_opt.literature.darrm.teachers import TeacherVotes, Votes, load_teacher_votes
@@ -129,7 +129,7 @@ def labelling_methods(teacher_votes: TeacherVotes, m: int) -> list[LabellingMeth
     private = {"subsampling": subsampling(K, m), "optimal": solve(problem).noise}
     methods = [
         LabellingMethod("GNMax", "not private", None, gnmax(problem), "gnmax", target),
-        LabellingMethod("γ_opt, affected = 1", "not private", None, solve(fixed(problem)).noise, "", target),
+        LabellingMethod("γ_opt, affected = 1", "not private", None, solve(fixed_votes(problem)).noise, "", target),
         LabellingMethod("γ_Sub", "private", voter, private["subsampling"], "subsampling", target),
         LabellingMethod("γ_opt", "private", voter, private["optimal"], "optimal", target),
         LabellingMethod("none", "private", voter, plain),
@@ -187,7 +187,7 @@ def _sound_total(method: LabellingMethod, problem: Problem, Q: int) -> tuple[flo
         return method.voter.epsilon, "models"
     if method.noise_target is None:
         return math.inf, "votes"
-    return exact(method.noise, fixed(problem), Q, total_delta_of(problem.target, Q, paper.SLACK)), "votes"
+    return exact(method.noise, fixed_votes(problem), Q, total_delta_of(problem.target, Q, paper.SLACK)), "votes"
 
 
 @lru_cache(maxsize=32)
@@ -231,7 +231,7 @@ def _equal_total_rows(teacher_votes: TeacherVotes, m: int, Q: int) -> list[tuple
         for name, teachers, voter, noise, remark in rows
     ]
     # One voter drawn is the noisiest γ_Sub: if that does not fit, none does.
-    least = exact(subsampling(K, 1), fixed(paper.problem(m, teacher_votes.dataset)), Q, total.delta)
+    least = exact(subsampling(K, 1), fixed_votes(paper.problem(m, teacher_votes.dataset)), Q, total.delta)
     blank = ("-", "-", "-", total.epsilon, total.delta)
     remark = "does not fit, not even with one voter drawn" if least > total.epsilon else "fits with one voter drawn"
     cells.insert(3, (teacher_votes.dataset, Q, "γ_Sub", "not private", *blank, remark))

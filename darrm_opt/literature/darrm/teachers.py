@@ -100,7 +100,7 @@ def find_images(folder: str | Path) -> list[Images]:
 def _images(name: str, folder: Path) -> Images:
     parts: list[Bytes] = []
     for images_name, labels_name in FILES.values():
-        images, labels = (read_idx(_needed(folder, name_start)) for name_start in (images_name, labels_name))
+        images, labels = (read_idx(_required_file(folder, name_start)) for name_start in (images_name, labels_name))
         if images.ndim != 3 or labels.shape != images.shape[:1] or not images.size:
             raise InvalidInput(
                 "data",
@@ -114,7 +114,7 @@ def _images(name: str, folder: Path) -> Images:
     return Images(name, *parts)
 
 
-def _needed(folder: Path, begin: str) -> Path:
+def _required_file(folder: Path, begin: str) -> Path:
     path = _file(folder, begin)
     if path is None:
         raise InvalidInput("data", str(folder), f"a file {begin}-idx…-ubyte, or with .gz behind", "It is missing.")

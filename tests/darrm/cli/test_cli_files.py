@@ -16,7 +16,7 @@ from support.darrm_runner import PROGRAM, SMALL, refused, run
 from support.paths import ROOT
 
 from darrm.cli.files import write_whole
-from darrm.cli.output import ExitCode, reported
+from darrm.cli.output import ExitCode, report_errors
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_fifo_that_nobody_reads_on_is_an_error_of_writing(tmp_path: Path, caps
     path = tmp_path / "fifo"
     os.mkfifo(path)
     threading.Thread(target=lambda: path.open("rb").close(), daemon=True).start()
-    with pytest.raises(SystemExit) as ended, reported():
+    with pytest.raises(SystemExit) as ended, report_errors():
         write_whole(path, bytes(1_000_000))  # more than a pipe holds
     assert ended.value.code == ExitCode.UNAVAILABLE
     assert capsys.readouterr().err == f"Error: {path}: Broken pipe\n"

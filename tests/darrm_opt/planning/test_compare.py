@@ -260,7 +260,7 @@ def test_bad_input_is_named() -> None:
 def test_what_would_take_long_is_refused_before_it_begins(
     problem: Problem, queries: int, draw: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("darrm_opt.planning.compare.ranked", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr("darrm_opt.planning.compare.ranked_options", lambda *_: pytest.fail("it began"))
     with pytest.raises(TooMuchWork, match=said):
         compare(problem, queries, BUDGET, **draw, fresh=True)
 

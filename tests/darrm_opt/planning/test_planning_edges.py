@@ -184,7 +184,7 @@ def test_a_time_limit_keeps_earlier_results() -> None:
 
     whole = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, mechanisms=("gnmax", "laplace"))
     request = replace(whole.question, stop=late)
-    options = ranking.ranked(request, MECHANISMS, lambda option: told.append(option.name))
+    options = ranking.ranked_options(request, MECHANISMS, lambda option: told.append(option.name))
     assert set(told) == {option.name for option in options} == set(MECHANISMS) - {"confident_gnmax"}
     assert any(option.fits for option in options)
     assert {option.why for option in options if option.name == told[-1]} == {candidates.TIME_IS_UP}

@@ -39,7 +39,7 @@ from solver_cache.precompute.worker import (
     Answer,
     Assignment,
     AttemptFailed,
-    grouped,
+    event_groups,
     perform,
 )
 
@@ -495,15 +495,15 @@ def test_answers_that_come_quickly_are_reported_together(monkeypatch: pytest.Mon
             yield Answer(str(number), row, 0.0)
 
     quick, slow = 0.6 * QUICK_SECONDS, 2 * QUICK_SECONDS
-    sizes = [len(group) for group in grouped(events([quick] * 100), careful=False)]
+    sizes = [len(group) for group in event_groups(events([quick] * 100), careful=False)]
     assert sizes == [42, 42, 16]  # a little more than `SAVE_SECONDS` each
-    groups = [*grouped(events([quick, slow, slow, quick]), careful=False)]
+    groups = [*event_groups(events([quick, slow, slow, quick]), careful=False)]
     assert [[event.key for event in group if isinstance(event, Answer)] for group in groups] == [
         ["0", "1"],
         ["2"],
         ["3"],
     ]
-    assert all(len(group) == 1 for group in grouped(events([quick] * 5), careful=True))
+    assert all(len(group) == 1 for group in event_groups(events([quick] * 5), careful=True))
     failed = AttemptFailed("x", "no", transient=True)
-    assert [*grouped(iter([failed, failed]), careful=False)] == [[failed], [failed]]
-    assert [*grouped(iter([]), careful=False)] == []
+    assert [*event_groups(iter([failed, failed]), careful=False)] == [[failed], [failed]]
+    assert [*event_groups(iter([]), careful=False)] == []

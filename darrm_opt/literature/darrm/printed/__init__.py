@@ -92,11 +92,11 @@ def accounts(table: str) -> tuple[PrintedNumber, ...]:
     )
 
 
-def printed(table: str, quantity: str, **inputs: float) -> float | None:
+def printed_value(table: str, quantity: str, **inputs: float) -> float | None:
     """Return one such number; None if there is none.
 
-    >>> printed("Table 2", "general_composition_total", epsilon=0.2676, Q=50), printed("Table 10", "anything")
-    (9.901, None)
+    >>> printed_value("Table 2", "general_composition_total", epsilon=0.2676, Q=50)
+    9.901
     """
     for row in accounts(table):
         if quantity in row.quantity and inputs.items() <= row.inputs.items():

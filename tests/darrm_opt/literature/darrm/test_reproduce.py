@@ -19,7 +19,7 @@ from darrm_opt.accounting.total import exact_epsilon, total_delta_of
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.baselines import subsampling
 from darrm_opt.literature.darrm import REPRODUCTIONS, canonical, reproduce
-from darrm_opt.literature.darrm.cost_tables import fixed, gnmax
+from darrm_opt.literature.darrm.cost_tables import fixed_votes, gnmax
 from darrm_opt.literature.darrm.knowledge_transfer import NEW, STAND_IN, accuracy, labelling_methods
 from darrm_opt.literature.darrm.printed import (
     ACCURACY_TABLES,
@@ -28,7 +28,7 @@ from darrm_opt.literature.darrm.printed import (
     K,
     accounts,
     accuracies,
-    printed,
+    printed_value,
     problem,
 )
 from darrm_opt.literature.darrm.result import NOT_HERE, Reproduction
@@ -171,8 +171,8 @@ def test_figure_6_has_the_plain_majority_everywhere() -> None:
     assert "private in 4 of these 4 settings" in " ".join(made.notes)
     # The tables' parameters are the figure's.
     for panel, M in zip(made.settings["panels"], (10, 13, 15, 20), strict=True):
-        assert round(panel["target_epsilon"], 4) == printed("Table 3", "m * epsilon", M=M)
-        assert round(panel["delta"], 4) == printed("Table 3", "delta = 1-", M=M)
+        assert round(panel["target_epsilon"], 4) == printed_value("Table 3", "m * epsilon", M=M)
+        assert round(panel["delta"], 4) == printed_value("Table 3", "delta = 1-", M=M)
 
 
 def test_figure_9_is_zero_at_one_half_by_the_papers_own_measure() -> None:
@@ -220,7 +220,7 @@ def test_every_total_that_the_paper_prints_is_met(number: int) -> None:
         found = kov_composition(epsilon, round(m * 1e-4, 4), row.inputs["Q"], 1e-4)
         ours = found.epsilon if "epsilon" in row.inputs else found.delta
         assert round(ours, row.decimals) == row.value
-    assert printed(f"Table {number}", "_total_delta", Q=50) == {2: 0.015, 5: 0.005, 7: 0.025, 9: 0.035}[number]
+    assert printed_value(f"Table {number}", "_total_delta", Q=50) == {2: 0.015, 5: 0.005, 7: 0.025, 9: 0.035}[number]
 
 
 def test_accounts_are_ordered_and_the_unsound_one_is_not_the_last_word() -> None:
@@ -287,7 +287,9 @@ def test_the_tables_columns_and_accounts(number: int) -> None:
     assert {(row["sound total ε"], row["by"]) for row in rows if row["teachers"] == "private"} == {(0.0892, "models")}
     assert found["none", "not private"]["sound total ε"] == "inf"
     task = problem(m, "digits")
-    sound = exact_epsilon(gnmax(task), fixed(task), 20, total_delta_of(task.target, 20, 1e-4), points=8001, fresh=True)
+    sound = exact_epsilon(
+        gnmax(task), fixed_votes(task), 20, total_delta_of(task.target, 20, 1e-4), points=8001, fresh=True
+    )
     assert found["GNMax", "not private"]["sound total ε"] == sound
     equal = {(row["noise"], row["teachers"]): row for row in rows_of(made, 1)}
     assert {row["total ε"] for row in equal.values()} == {found["GNMax", "not private"]["paper's total ε"]}

@@ -22,7 +22,7 @@ def main() -> None:
     gc.set_threshold(100_000)
     try:
         _run(sys.argv[1:])
-    except KeyboardInterrupt:  # before the verb began; from then on `reported` says more
+    except KeyboardInterrupt:  # before the verb began; from then on `report_errors` says more
         sys.exit(130)
     finally:
         gc.freeze()

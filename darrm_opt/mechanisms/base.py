@@ -105,7 +105,7 @@ class VoteMechanism(ABC):
         limits: least and largest value of the parameter that is tried.
         advice: what to do, for a plan.
         title: its name in a figure.
-        has_check: whether `checked` takes a check.
+        has_check: whether `of` takes a check.
         K: voters.
         classes: C.
         affected: votes that one record can move.

@@ -43,7 +43,7 @@ class Assignment:
     store_url: str = ""  # URL of the store to write to; empty: the answers are returned
     owner: str = ""  # in whose name the worker claims, where it writes
     lease: float = LEASE  # how long a claim is held [s]
-    # whether each event is reported at once; else answers that come quickly are reported together (`grouped`)
+    # whether each event is reported at once; else answers that come quickly are reported together (`event_groups`)
     careful: bool = False
     seconds: float = math.inf  # expected work [s]
 

@@ -15,6 +15,7 @@ from statistics import median
 
 from benchmarks.cases import SUITES
 from benchmarks.judge import checks, failures, measurements, ratios
+from benchmarks.limits import limit_of
 from benchmarks.measure import ROOT, Failure, Outcome
 from benchmarks.run import Result
 
@@ -30,12 +31,26 @@ voter and δ = 1 − (1−Δ)^m throughout. Each run has a process of its own, w
 timed, so that imports are done; "first solve of a process" counts them. Times are wall-clock: median (least–most)
 ×runs. A peer runs in turn with what it is compared with, on the same machine: *ratio* is the peer's time over the
 case's where "faster" is wanted, the case's over the peer's where "the time" is, and ln(ratio of times)/ln(ratio of K)
-where an exponent is. Peak is the largest resident memory of the process; gap and certificate are those of the answer
-(`complete` and `monotone` leave nothing but rounding open, `first-order` a proven remainder). Times are judged by
-their median, all else by the worst run; a stopped or failed run is a "no" or "not measured", with the reason.
+where an exponent is. Limit is what a design's arithmetic and its rows take at least on one core
+(`benchmarks/limits.py`, at rates measured when the table was written), and how many times as long the median is. Peak
+is the largest resident memory of the process; gap and certificate are those of the answer (`complete` and `monotone`
+leave nothing but rounding open, `first-order` a proven remainder). Times are judged by their median, all else by the
+worst run; a stopped or failed run is a "no" or "not measured", with the reason.
 """
 
-HEADINGS = ("case", "wanted", "time [s]", "peer [s]", "ratio", "peak [MB]", "gap", "certificate", "rows, rounds", "met")
+HEADINGS = (
+    "case",
+    "wanted",
+    "time [s]",
+    "limit [s], times as long",
+    "peer [s]",
+    "ratio",
+    "peak [MB]",
+    "gap",
+    "certificate",
+    "rows, rounds",
+    "met",
+)
 
 
 def command_of(words: list[str]) -> str:
@@ -108,6 +123,7 @@ def _cells(result: Result) -> list[str]:
         result.case.name,
         ", ".join(check.wanted for check in checks(result) if check.wanted != "optimal"),
         _times(result.job),
+        _limit(result),
         _times(result.peer),
         _ratio(result),
         f"{max(peaks) / 1e6:.0f}" if peaks else "",
@@ -130,6 +146,12 @@ def _verdict(result: Result) -> str:
 def _ratio(result: Result) -> str:
     case_ratios, is_bound = ratios(result), any(isinstance(outcome, Failure) for outcome in result.peer)
     return (("at least " if is_bound else "") + _spread(case_ratios)) if case_ratios else ""
+
+
+def _limit(result: Result) -> str:
+    runs = measurements(result.job)
+    limit = limit_of(result.case.job, runs[-1]) if runs else None
+    return "" if limit is None else f"{limit:.2g}, {median(run.seconds for run in runs) / limit:.3g}×"
 
 
 def _times(outcomes: list[Outcome]) -> str:

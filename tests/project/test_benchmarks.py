@@ -14,7 +14,7 @@ from benchmarks import limits
 from benchmarks.__main__ import main
 from benchmarks.cases import SUITES, Case, Command, Job, Profile, Solve, Total, Wanted, all_cases
 from benchmarks.judge import checks, failures, ratios
-from benchmarks.limits import published_method, sweep_operations
+from benchmarks.limits import limit_of, published_method, sweep_operations
 from benchmarks.measure import Failure, Measurement, Outcome, measure
 from benchmarks.report import RESULTS, merged, section
 from benchmarks.run import Budget, Result, run
@@ -24,6 +24,13 @@ from darrm_opt import Problem, solve
 TINY = Solve(5, 2, 1e-5)
 LONG = 3600.0
 SLEEP = Command(("python", "-c", "import time; time.sleep(60)"))
+
+
+@pytest.fixture(autouse=True)
+def _rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State this machine's rates, which take a second to measure."""
+    monkeypatch.setattr(limits, "operation_rate", lambda: 1e10)
+    monkeypatch.setattr(limits, "byte_rate", lambda: 1e9)
 
 
 def row(case: Case, job: list[Outcome], peer: list[Outcome] | None = None) -> str:
@@ -210,7 +217,11 @@ def test_times_are_judged_by_their_median_and_the_rest_by_the_worst_run() -> Non
     good = Measurement(0.5, 10**8, 1e-12, "complete", "optimal", 12, 3)
     slow = Measurement(9.0, 2 * 10**8, 2e-12, "monotone", "optimal", 12, 3)
     line = row(case, [good, slow, good])
-    assert "0.5 (0.5–9) ×3 |  |  | 200 | 2.0e-12 | complete, monotone | 12, 3 | yes |" in line
+    limit = (sweep_operations(5) / 1e10, 12 * 3 * 8 / 1e9)  # of 12 rows of 3 doubles
+    assert (
+        f"0.5 (0.5–9) ×3 | {sum(limit):.2g}, {0.5 / sum(limit):.3g}× |  |  | 200 | 2.0e-12 | complete, monotone | 12, 3 | yes |"
+        in line
+    )
     assert verdict(case, [slow, slow, good]) == "**no**: 9 s, wanted ≤ 1 s"
     worse = Measurement(0.5, 2 * 10**9, 1e-8, "first-order", "time limit", 12, 3)
     assert verdict(case, [good, good, worse]) == (
@@ -434,7 +445,7 @@ def test_limits_stand_beside_the_other_suites(tmp_path: Path, monkeypatch: pytes
     main(["limits", "--turns", "1", "--output", str(tmp_path / "results.md")])
     text = (tmp_path / "results.md").read_text(encoding="utf-8")
     assert re.search(
-        r"^\| K=5, Δ=0, m=2 \| 500 ms \| 170 ms \| 2.94× \| 500 ms, 1× \| 500 ms, 1× \|$", text, re.MULTILINE
+        r"^\| K=5, Δ=0, m=2 \| 500 ms \| 314 ms \| 1.59× \| 500 ms, 1× \| 500 ms, 1× \|$", text, re.MULTILINE
     )
     assert re.search(r"^\| K=7, Δ=0, m=2 \| .*× \|  \|  \|$", text, re.MULTILINE)
 
@@ -442,3 +453,13 @@ def test_limits_stand_beside_the_other_suites(tmp_path: Path, monkeypatch: pytes
 def test_every_point_of_the_scan_is_a_problem() -> None:
     """None has a target that is refused: the scan would end there."""
     assert len({point.problem for point in points()}) > 1500
+
+
+def test_a_limit_is_that_of_the_search_that_proves_and_of_the_rows() -> None:
+    complete, monotone = (Measurement(1.0, certificate=of, rows=2) for of in ("complete", "monotone"))
+    row_seconds = 2 * 3 * 8 / 1e9
+    assert limit_of(Solve(5, 2, 0.0), complete) == pytest.approx(sweep_operations(5) / 1e10 + row_seconds)
+    assert limit_of(Solve(5, 2, 0.0), monotone) == pytest.approx(5 * (6 + 5 + 4 + 3 + 2 + 1) / 1e10 + row_seconds)
+    profile = Measurement(1.0, certificate="complete")
+    assert limit_of(Profile(5, 2, 0.0, values=7), profile) == pytest.approx(7 * sweep_operations(5) / 1e10)
+    assert [limit_of(SLEEP, Measurement(1.0)), limit_of(Total(5, 2, 0.0, 3), Measurement(1.0))] == [None, None]

@@ -4,14 +4,16 @@ Turn by turn on the same machine, in another order each time, each from an empty
 loops at once as there are workers, the processes of this machine, one such process, Dask with local workers, processes
 that write to the store themselves, and four processes; then what a problem costs whose answer is stored already, with
 the memory that it takes. Loops store nothing and share nothing: the gain of several at once over one bounds what the
-processors of this machine allow. On paper four cores take a quarter of the processor time of all, workers and driver,
-and as long as each of the four processes here had nothing to do; one process takes its own. What is wanted: at most
-`SOLVE_SECONDS` a problem in the loop, on two processors at least `MIN_RATIO` times the rate of one process, on paper
-`MIN_PAPER_RATIO` times on `CORES` cores, Dask within `DASK` of the processes, at most `OVERHEAD` a stored problem, and
-no more memory for many of them than for few.
+processors of this machine allow, and the gain of two processes is stated as a share of it, too. On paper four cores
+take a quarter of the processor time of all, workers and driver, and as long as each of the four processes here had
+nothing to do, which is neither running nor waiting for a core (Linux says how long: ``schedstat``); one process takes
+its own. What is wanted: at most `SOLVE_SECONDS` a problem in the loop, on two processors at least `MIN_RATIO` times the
+rate of one process, on paper `MIN_PAPER_RATIO` times on `CORES` cores, Dask within `DASK` of the processes, at most
+`OVERHEAD` a stored problem, and no more memory for many of them than for few.
 
 Processes and the Dask cluster are there, with their imports, before they are used, as the loop has its imports behind
-it; the time to start them is a line of its own. (`darrm precompute` starts its processes while it plans.)
+it, and the run is planned (`darrm precompute` starts its processes while it plans); the time for that is a line of its
+own.
 """
 
 from __future__ import annotations
@@ -39,7 +41,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from solver_cache import DesignSpec
-    from solver_cache.precompute.worker import Assignment, Event
 
 MIN_RATIO = 1.85
 CORES, MIN_PAPER_RATIO = 4, 3.4
@@ -65,8 +66,6 @@ PROBLEMS = 2_000
 WAYS = ("loop", "loops", "processes", "one", "dask", "direct", "four")
 _PAIR = ("one", "processes")
 _WORKERS = {"one": 1, "four": CORES}
-SPANS = "BENCHMARK_SPANS"
-"""Environment variable: the file where `recorded` notes what each process does."""
 MINUTES = 12.0
 """Time for all of it."""
 
@@ -95,8 +94,6 @@ def specs(count: int) -> list[DesignSpec]:
 
 def timed(method: str, count: int, workers: int, folder: Path) -> dict[str, float]:
     """Solve the problems one way, in this process and those that it starts; return how many and how long it took."""
-    # of the module that workers import, whichever name this one has
-    from benchmarks.precompute import recorded as work
     from darrm_opt import Problem, solve
     from darrm_opt.answers.running_time import solve_seconds
     from solver_cache import DesignSpec, open_store
@@ -113,45 +110,43 @@ def timed(method: str, count: int, workers: int, folder: Path) -> dict[str, floa
             solve(spec.problem, spec.objective, spec.shape)
         return {"problems": len(problems), "seconds": time.perf_counter() - began, "processor": _processor()}
     workers = _WORKERS.get(method, workers)
-    os.environ[SPANS] = str(folder / "spans")
     url = f"sqlite:///{folder / method}.sqlite"
     with closing(open_store(url)) as store:
         began = time.perf_counter()
-        executor: Executor = Cluster(None, workers) if method == "dask" else Processes(workers, work)
+        executor: Executor = Cluster(None, workers) if method == "dask" else Processes(workers)
         with closing(executor):
             warm_up = (DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=i * 1e-5)) for i in range(9))
             run(make_plan(warm_up, open_store("memory"), solve_seconds), open_store("memory"), executor)  # imports
+            plan = make_plan(problems, store, solve_seconds)
+            processes = executor.processes if isinstance(executor, Processes) else ()
+            before = [_schedule_times(process) for process in processes]
             ready, driver = time.perf_counter(), time.process_time()
-            Path(os.environ[SPANS]).write_text("", encoding="ascii")  # those so far are of the warm-up
-            options = RunOptions(store_url=url if method == "direct" else "")
-            outcome = run(make_plan(problems, store, solve_seconds), store, executor, options)
+            outcome = run(plan, store, executor, RunOptions(store_url=url if method == "direct" else ""))
             seconds, driver = time.perf_counter() - ready, time.process_time() - driver
+            after = [_schedule_times(process) for process in processes]
     if outcome.progress.solved != len(problems):
         raise RuntimeError(f"{outcome.progress.solved} of {len(problems)} were solved")
-    spans = [line.split() for line in Path(os.environ[SPANS]).read_text(encoding="ascii").splitlines()]
+    used = [(a[0] - b[0], a[1] - b[1]) for b, a in zip(before, after, strict=True)]
     return {
         "problems": len(problems),
         "seconds": seconds,
         "starting": ready - began,
         "processor": _processor(),
         "driver": driver,
-        "solving": sum(float(processor) for _, processor in spans),
-        "idle": seconds - sum(float(span) for span, _ in spans) / workers,
+        "solving": sum(running for running, _ in used),
+        "idle": seconds - sum(busy for _, busy in used) / len(used) if used else 0.0,
     }
 
 
-def recorded(assignment: Assignment) -> Iterator[Event]:
-    """Do an assignment, and note how long this process was at it, and the processor time that it took."""
-    from solver_cache.precompute.worker import perform
-
-    began, processor = time.perf_counter(), time.process_time()
-    yield from perform(assignment)
-    with Path(os.environ[SPANS]).open("a", encoding="ascii") as file:
-        file.write(f"{time.perf_counter() - began} {time.process_time() - processor}\n")
+def _schedule_times(process: int) -> tuple[float, float]:
+    """Return how long all threads of a process have run, and how long its first one ran or waited for a core [s]."""
+    threads = sorted(Path(f"/proc/{process}/task").iterdir(), key=lambda thread: int(thread.name))
+    times = [[int(word) / 1e9 for word in (thread / "schedstat").read_text().split()[:2]] for thread in threads]
+    return sum(running for running, _ in times), sum(times[0])
 
 
 def on_paper(one: dict[str, float], four: dict[str, float]) -> float:
-    """Return how many times the rate of one process `CORES` cores would have, by what both runs took."""
+    """Return how many times the rate of one process `CORES` cores would have, by the idle times of both runs."""
     return (one["solving"] + one["idle"]) / ((four["solving"] + four["driver"]) / CORES + four["idle"])
 
 
@@ -275,6 +270,8 @@ def rows(count: int, workers: int, cached: int, repeats: int, minutes: float = M
         f"{solving:.2f} ms, {driver:.2f} ms; each idle for {1e3 * idle:.0f} ms in all",
     )
     yield PrecomputeRow(f"{workers} loops at once against one: what this machine allows", f"{_spread(possible)}×")
+    shares = [gain / most for gain, most in zip(alone, possible, strict=True)]
+    yield PrecomputeRow(f"{workers} processes against one process, as a share of that", _spread(shares))
     yield PrecomputeRow(
         f"Dask, {workers} workers, against the processes",
         f"{_spread(dask)}× the time",

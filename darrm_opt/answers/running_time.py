@@ -1,12 +1,12 @@
 """Cost model: expected time of a design, a comparison, a plan, a profile or an account, before anything is computed.
 
-The reduced constraint set is counted in closed form. The expected time of a solve by cuts is looked up in a table of
-measured times and interpolated: ln seconds is linear in ln K, ln m, ln ε and ln Δ between neighbours, with m as its
-place among 1.05, 1.5, 3, K/8 and K/2; a table apart for δ = 0, and one for voters that are not private. Beyond the
-table's K it grows as a power of K (`EXPONENTS`). Times are the processor's (`tests/campaigns/cost.py`, from records
-of `benchmarks/scan.py` with the compiled kernel; without it, `NUMPY_FACTOR` times as long). Objectives over scenarios
-cost `SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs `ROW_SECONDS` a row and voter instead (from
-`benchmarks/results.md`: K = 11 and 15).
+The reduced constraint set is counted in closed form. The expected time of a solve by cuts is a multivariate adaptive
+regression spline (Friedman, Ann. Statist. 19, 1991) for each schedule of a solve, since where one gives way to another
+times jump: ln seconds is a sum of products of at most three hinges max(0, ±ln(x/knot)), with x one of `FEATURES`.
+Beyond the measured K it grows as a power of K (`EXPONENTS`). `tests/campaigns/cost.py` fits it to the processor's times
+of `benchmarks/scan.py` with the compiled kernel; without it, a solve takes `NUMPY_FACTOR` times as long. Objectives
+over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs `ROW_SECONDS` a row and voter
+instead (from `benchmarks/results.md`: K = 11 and 15).
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_opt.design.inverse import check_digits
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.scenarios import ScenarioObjective
-from darrm_opt.design.schedule import MAX_PASSED_K
+from darrm_opt.design.schedule import MAX_PASSED_K, MAX_QUICK_K, is_expensive
 from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN
 from darrm_opt.design.separation.compiled import takes_passes
 from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
@@ -36,65 +35,58 @@ if TYPE_CHECKING:
 MAX_ESTIMATED_VOTERS = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
 
-TABLE_KS, TABLE_DELTAS = (11, 35, 101, 201, 301, 401), (0.0, 1e-6, 1e-4, 0.01, 0.1, 0.3)
-TABLE_EPSILONS = (0.01, 0.1, 1.0, 3.0)
-"""Voters, Δ and ε [nats] (of non-private voters the target ε) of the solves that were measured."""
+MEASURED_K, MEASURED_EPSILON, MAX_MEASURED_DELTA = (11, 501), (0.01, 3.0), 0.3
+"""Ranges of the voters, ε [nats] and Δ of the solves that were measured; beyond, an estimate is that of the end."""
 
-LEAST, FACTOR = 4e-4, 1.5
-"""Time that the letter a stands for [s], and by what factor each further letter is longer."""
+FEATURES = ("K", "m", "ε", "m√ε", "1+KΔ", "1+3mΔ")
+"""Names of what a term depends on by logarithms; of voters that are not private m is 1 and ε the target's."""
 
-TIMES = {
-    (11, 0.0): "bceedddecddddeddcccb",
-    (11, 1e-06): "dccbfeefdddddeeeegceeefeecedddeedecdcecc",
-    (11, 0.0001): "dcdcedfeccdddeefceddfefecddceeeecdcdcedd",
-    (11, 0.01): "decdfdfeffddfeeeddcdedeeeddeedeededecddg",
-    (11, 0.1): "feedffffeeeeefeebedeefgffeeceeeecddebede",
-    (11, 0.3): "feefffffefegeffgdfbfffffffeeeegecedfceee",
-    (35, 0.0): "efggeeffeeefddfecdcc",
-    (35, 1e-06): "feffggjhfeffffihffeeffhheeefghihcecedcbc",
-    (35, 0.0001): "feffhfiiffffffihdfeehgihigeehgihcgcfcdbc",
-    (35, 0.01): "hggfggiighffgfjiehdghiiiehefghhichcicfcb",
-    (35, 0.1): "ghggijiifhfhjjiighehhiiiehdhhiiichdhcgcb",
-    (35, 0.3): "jjjjljijikhjjjijejejiiiiekfjijijfjekghee",
-    (101, 0.0): "kjllljlkkjjliikggggg",
-    (101, 1e-06): "kkkkllmmkkjjllmmjkkkkkongjgjllghgifigffg",
-    (101, 0.0001): "lljkmmmmlkjjllnnjlklkknnhkglmmfffkgigggf",
-    (101, 0.01): "oonnmnppmolmnmqqkokmllpphognnnhfgofmgfff",
-    (101, 0.1): "opooqqmonppoqqnmlplpoqmmgphpnohfhphnfggf",
-    (101, 0.3): "pqoorropoqnorspolqkorrpolpmoqrlklqlojllj",
-    (201, 0.0): "onruonqsmnnrjlnigiih",
-    (201, 1e-06): "nnnmrrttnnmnrrstmnnnnnrrjnkmopiiimhlggij",
-    (201, 0.0001): "oonmrqvvnonmrrtunonooorrgpjoqqgghngnhgig",
-    (201, 0.01): "qrrrqrstrsrssssrnsqtqqonktisikkjiriojjij",
-    (201, 0.1): "uttvpptvssttqotrsuptopppptruoooonuooomoo",
-    (201, 0.3): "sssrrsrrssrrpprrososqppomrptnommnumpnmon",
-    (301, 0.0): "rqwyqqtwqouumnohhhjj",
-    (301, 1e-06): "ppootyzwpqoqutxvpppqpvxujpkqijhhioipigih",
-    (301, 0.0001): "rrqputyyrsppuuxxqqqprrvvirlqirhiiqhpjihj",
-    (301, 0.01): "tuttuvtvtvtuuwstqusustqqlvktjjkkjskkkjjj",
-    (301, 0.1): "wvwzsxvyvvxzsvvuuxrypqsqpuruoooopvopoooo",
-    (301, 0.3): "utssstsvutrtqrstpuptrqqrpsqunpnnouoqonpo",
-    (401, 0.0): "qrrpqqqppopnkmjjjkik",
-    (401, 1e-06): "qrqpssuvqqppqqtsqpopppqqinilkjiiijijjjih",
-    (401, 0.0001): "rsqqsruvtuqqqqrtqtppppopioiljkjkkpjkkjik",
-    (401, 0.01): "wwwwxyxxvwxyxzvvswvxwxqskxlmlklljtkkmkjk",
-    (401, 0.1): "yyzytxwywxzzrrxxvxtyrssssxstppqppwqpqppp",
-    (401, 0.3): "wvvuvuxwvvuttvuwrvsstsssqxqsppppqvpqrpqp",
+MARKS = ("Δ=0", "δ=0", "several", "stages")
+"""Names of what is so or not: voters never fail, δ = 0 although they do, a record affects several voters that are not
+private, and their design is in stages."""
+
+SPLINES = {
+    "small": (
+        "-7.61; 0.409 K>11; -0.431 m>3; 0.524 1+KΔ>1; 0.992 m>3 δ=0; 0.216 ε>0.1; -0.49 m>3 δ=0 m√ε>5.492; 0.35 "
+        "1+KΔ>1 δ=0; 0.787 1+3mΔ<5.95; -0.856 K>11 m√ε>17.5; -0.125 1+KΔ>1 δ=0 ε>0.1253; -64.3 m>3 δ=0 1+KΔ<1.007; "
+        "0.378 ε>0.1 K>28; -0.118 ε>0.1 Δ=0; -0.183 m>3 m√ε>2.815; 0.15 1+KΔ>1 1+3mΔ>1.413; -0.792 1+3mΔ<5.95 K<14; "
+        "0.801 K>35; 0.0806 1+3mΔ<5.95 m√ε<1.383; -10.4 1+3mΔ<5.95 m√ε<1.383 1+KΔ<1.007 "
+    ),
+    "exact": (
+        "-3.94; -0.0438 m<50.5; -1.9 K<324; -1.43 1+KΔ<1.216; 0.175 m<50.5 m√ε>0.332; -0.0862 δ=0; 0.209 m<50.5 "
+        "m√ε>0.332 K>101; 0.761 δ=0 ε<3; -0.102 δ=0 ε<3 m<50.5; -12 m<50.5 m√ε>25.59; 0.943 1+KΔ>4.34; -0.0841 m<50.5 "
+        "m√ε>0.332 ε<1; -0.226 δ=0 ε<3 1+KΔ<1.216; 0.541 m<50.5 m√ε>11.9; -3.55 m<50.5 m√ε>11.9 ε>1; 0.688 m<50.5 "
+        "m√ε>5.196; 13.3 m<50.5 m√ε>25.59 ε>1; 3.65 δ=0 K>268.8; -20.4 m<50.5 m√ε>25.59 K>101; 0.605 m<150.5; -0.0464 "
+        "m<50.5 m√ε>0.332 Δ=0; -0.754 1+KΔ<1.216 ε>1; 3.2 K>324; 2.8 K<324 1+3mΔ<1.45; 9.91 1+KΔ<1.216 ε>1 m√ε<3; "
+        "-1.27 K<324 1+3mΔ<1.45 1+KΔ<4.34; -0.161 K<324 m<1.36; -2.23 K<324 m<1.36 ε>1; 4.92 K<324 1+3mΔ<1.45 ε>1; "
+        "-5.46 1+KΔ<1.216 ε>1 K<268.8; -0.157 δ=0 ε<3 1+KΔ>4.34; -0.655 δ=0 ε<3 1+3mΔ<1.45; -18.9 δ=0 ε<3 "
+        "1+3mΔ<1.006; -0.449 K<324 1+3mΔ<1.45 ε>0.0755; -0.0526 m<150.5 ε>1; 3.06 m<150.5 ε>1 m√ε<1.819; -0.529 "
+        "m<150.5 ε>1 K<127; 15.2 m<50.5 m√ε>25.59 K>127; 112 m<50.5 m√ε>25.59 1+3mΔ<1.043; -5.71 m<50.5 m√ε>11.9 "
+        "1+KΔ<1.02 "
+    ),
+    "stages": (
+        "-0.0667; -0.148 m√ε>0.9487; -0.916 1+KΔ<41.1; -1.71 K<501; -0.0504 1+KΔ>3.29; 0.318 1+KΔ<41.1 m<50.12; "
+        "0.0194 δ=0; 0.741 δ=0 ε<1; 2.54 1+3mΔ<3.7; -1.56 δ=0 m√ε<0.9487; -0.503 1+3mΔ<3.7 1+KΔ<6.01; -1.36 K<501 "
+        "1+3mΔ<3.7; -0.677 1+KΔ<41.1 K>201; 0.236 1+3mΔ<3.7 1+KΔ<6.01 ε>0.1; -0.136 1+KΔ<41.1 m<50.12 m√ε>3; -0.426 "
+        "δ=0 ε<1 m√ε>19.8; 0.634 1+KΔ<41.1 m<50.12 1+3mΔ>1.945; -15.2 δ=0 ε<1 1+3mΔ<1.032; 0.0895 1+KΔ>3.29 m<3; "
+        "-0.0427 1+KΔ<41.1 m<50.12 Δ=0; 37.1 δ=0 m√ε<0.9487 1+3mΔ<1.032; -0.153 δ=0 ε<1 1+3mΔ>3.7; -0.357 1+3mΔ<3.7 "
+        "1+KΔ<6.01 m<18.88; 0.279 1+KΔ<41.1 1+3mΔ>1.945; 0.167 δ=0 ε<1 1+3mΔ>16.04; -0.21 δ=0 ε<1 m√ε<5.196; 0.19 δ=0 "
+        "ε<1 m√ε<1.819; 0.0461 δ=0 ε<1 m<200.5; -0.0578 δ=0 ε<1 1+3mΔ<1.45; 0.496 K<501 m√ε<0.9487; 0.0275 1+KΔ<41.1 "
+        "m<50.12 ε>0.0923; -0.156 K<501 ε<0.1415; 0.301 1+KΔ>3.29 m<3 ε>1; -0.358 1+3mΔ<3.7 ε>0.1415; -0.285 "
+        "1+3mΔ<3.7 ε>0.1415 Δ=0; 0.433 1+3mΔ<3.7 1+KΔ<6.01 m√ε<3; -0.213 1+KΔ<41.1 m√ε<3; 0.428 1+3mΔ<3.7 Δ=0; 27.2 "
+        "1+KΔ>3.29 1+3mΔ<1.09; 0.0137 m√ε>0.9487 1+3mΔ<16.04 "
+    ),
+    "not private": (
+        "-1.57; -1.23 K<301; -0.283 several; 0.444 several K>35; -0.579 ε>0.3191; 0.142 several ε>0.3191; -0.358 "
+        "ε>0.3191 K>101; 0.124 several ε>0.3191 K>101; -0.763 ε>0.3191 K>101 m√ε<1.732; 0.335 several K>35 ε>0.1; "
+        "0.164 K<301 ε>0.1; 0.15 several stages; 3.03 several K>301; -1.45 several stages K>151; -0.527 m√ε>0.3057 "
+    ),
 }
-"""Of (K, Δ): a letter for each m, of each for each ε, of each for the default δ and, where that is not 0, for δ = 0."""
-
-TIMES_NON_PRIVATE = {
-    11: "ffeeeeefefeeefee",
-    35: "hihhghefhhhhggff",
-    101: "mlmmhkhimnmmnmnm",
-    201: "ononknhlppnpoopo",
-    301: "qpopipgmqrrqqqrq",
-    401: "ppoohjigppqspprq",
-}
-"""Of K: a letter for one affected voter and for K/4 of them, of each for each target, of each for δ > 0 and δ = 0."""
+"""Of each schedule (`schedule_of`) the terms: coefficient, then hinges, x>knot for max(0, ln(x/knot)), x<knot for
+max(0, ln(knot/x)), and marks."""
 
 EXPONENTS = {False: 2.0, True: 3.0}
-"""Powers of K by which times grow beyond the table: of designs of 1001 to 5001 voters, and with many off their ends."""
+"""Powers of K by which times grow beyond these: of designs of 1001 to 5001 voters, and with many off their ends."""
 
 MIN_SOLVE_SECONDS = 6e-4
 """Least time of a solve, however few its voters [s]."""
@@ -109,8 +101,8 @@ ROW_SECONDS = 5e-7
 """Time for one enumerated row and voter [s]."""
 
 BASIS = (
-    "Interpolated between solves of up to 401 voters: of 154 others of 151 and 501 voters, drawn at random, 92 % "
-    "took a third to three times as long, 99 % a tenth to ten times, on cores that were not overloaded."
+    "A regression fitted to 2,023 solves of 11 to 501 voters on busy cores: of problems that it had not seen, 95 % took "
+    "a third to three times as long, 99 % a tenth to ten times."
 )
 """Accuracy of the estimate, for its readers."""
 
@@ -187,71 +179,74 @@ def constraint_count(problem: Problem) -> int:
 
 
 def _cut_seconds(problem: Problem) -> float:
+    seconds = _spline_seconds(schedule_of(problem), features(problem))
+    exponent = EXPONENTS[takes_passes(problem.K, problem.voter.delta)]
+    beyond = math.pow(max(1.0, problem.K / MEASURED_K[1]), exponent)
+    return max(MIN_SOLVE_SECONDS, seconds * beyond) * (1.0 if _has_kernel() else NUMPY_FACTOR)
+
+
+def schedule_of(problem: Problem) -> str:
+    """Return which spline a problem has: it is solved by other steps than those of the others."""
+    if problem.voter.epsilon == math.inf:
+        return "not private"
+    return "stages" if is_expensive(problem) else "small" if problem.K <= MAX_QUICK_K else "exact"
+
+
+def features(problem: Problem) -> tuple[float, ...]:
+    """Return the logarithms of `FEATURES`, within what was measured, and the `MARKS` of a problem as 0 or 1."""
     K, voter, target = problem.K, problem.voter, problem.target
-    if voter.epsilon == math.inf:
-        seconds = _interpolated(
-            _non_private_line(K, several=problem.affected > 1, no_delta=target.delta == 0), target.epsilon
-        )
-    else:
-        # a search that proves nothing ends at the best monotone γ, which takes about as long as at a small Δ
-        Delta = voter.delta if problem.K <= MAX_PASSED_K or K * voter.delta <= MAX_EVALUATED_MEAN else TABLE_DELTAS[1]
-        m = problem.m
-        seconds = _interpolated(_line(K, Delta, voter.epsilon, no_delta=target.delta == 0), 3.0 if m is None else m)
-    return max(MIN_SOLVE_SECONDS, seconds) * (1.0 if _has_kernel() else NUMPY_FACTOR)
+    private = voter.epsilon != math.inf
+    measured_K = _within(K, *MEASURED_K)
+    epsilon = _within(voter.epsilon if private else target.epsilon, *MEASURED_EPSILON)
+    m = _within(3.0 if problem.m is None else problem.m, 1.05, measured_K / 2) if private else 1.0
+    # a search that proves nothing ends at the best monotone γ, which takes about as long as at a small Δ
+    is_proved = K <= MAX_PASSED_K or K * voter.delta <= MAX_EVALUATED_MEAN
+    Delta = min(voter.delta, MAX_MEASURED_DELTA) if is_proved else 0.0
+    values = (measured_K, m, epsilon, m * math.sqrt(epsilon), 1 + measured_K * Delta, 1 + 3 * m * Delta)
+    marks = (
+        voter.delta == 0,
+        target.delta == 0 < voter.delta,
+        not private and problem.affected > 1,
+        not private and is_expensive(problem),
+    )
+    return (*map(math.log, values), *map(float, marks))
 
 
-def _interpolated(line: tuple[tuple[float, float], ...], at: float) -> float:
-    """Return the time on a line of (place, ln seconds), the places in order; constant beyond its ends."""
-    place = math.log(max(at, 1e-300))
-    for (low, first), (high, second) in pairwise(line):
-        if place <= high:
-            share = max(0.0, (place - low) / (high - low)) if high > low else 0.0
-            return math.exp(first + share * (second - first))
-    return math.exp(line[-1][1])
+def _within(value: float, least: float, most: float) -> float:
+    return min(max(value, least), most)
 
 
-@lru_cache(maxsize=1024)
-def _line(K: int, Delta: float, epsilon: float, *, no_delta: bool) -> tuple[tuple[float, float], ...]:
-    """Return (ln m, ln seconds) at the m of the table."""
-    values = [0.0] * 5
-    for d, share_d in _neighbours(TABLE_DELTAS, Delta):
-        letters = 2 if d else 1  # with Δ = 0, δ = 0 is the default
-        for k, share_k in _neighbours(TABLE_KS, K):
-            row = TIMES[TABLE_KS[k], TABLE_DELTAS[d]]
-            for e, share_e in _neighbours(TABLE_EPSILONS, epsilon):
-                for m in range(5):
-                    place = (m * len(TABLE_EPSILONS) + e) * letters + (letters - 1) * no_delta
-                    values[m] += share_d * share_k * share_e * _log_seconds(row[place])
-    exponent = EXPONENTS[takes_passes(K, Delta)]
-    beyond = exponent * max(0.0, math.log(K / TABLE_KS[-1]))
-    places = (1.05, 1.5, 3.0, K / 8, K / 2)
-    return tuple(sorted((math.log(place), value + beyond) for place, value in zip(places, values, strict=True)))
+@lru_cache(maxsize=4096)
+def _spline_seconds(schedule: str, values: tuple[float, ...]) -> float:
+    total = 0.0
+    for coefficient, hinges in _terms(schedule):
+        product = coefficient
+        for place, sign, knot in hinges:
+            hinge = sign * (values[place] - knot)
+            if hinge <= 0:
+                break
+            product *= hinge
+        else:
+            total += product
+    return math.exp(total)
 
 
-@lru_cache(maxsize=1024)
-def _non_private_line(K: int, *, several: bool, no_delta: bool) -> tuple[tuple[float, float], ...]:
-    """Return (ln target ε, ln seconds) at the targets of the table; a record affects one voter or ``several``."""
-    values = [EXPONENTS[False] * max(0.0, math.log(K / TABLE_KS[-1]))] * len(TABLE_EPSILONS)
-    for k, share in _neighbours(TABLE_KS, K):
-        for e in range(len(TABLE_EPSILONS)):
-            letter = TIMES_NON_PRIVATE[TABLE_KS[k]][(several * len(TABLE_EPSILONS) + e) * 2 + no_delta]
-            values[e] += share * _log_seconds(letter)
-    return tuple((math.log(epsilon), value) for epsilon, value in zip(TABLE_EPSILONS, values, strict=True))
+@lru_cache
+def _terms(schedule: str) -> tuple[tuple[float, tuple[tuple[int, int, float], ...]], ...]:
+    """Return the terms of a spline: the coefficient, and the hinges (place in `features`, sign, ln knot)."""
+    terms = []
+    for text in SPLINES[schedule].split(";"):
+        coefficient, *factors = text.split()
+        terms.append((float(coefficient), tuple(map(_hinge, factors))))
+    return tuple(terms)
 
 
-def _neighbours(nodes: tuple[float, ...], value: float) -> list[tuple[int, float]]:
-    """Return the places of the nodes beside a value, each with its share by logarithms; 0 is a node of its own."""
-    if value <= nodes[0]:
-        return [(0, 1.0)]
-    for i, (low, high) in enumerate(pairwise(nodes)):
-        if value <= high:
-            share = math.log(value / low) / math.log(high / low) if low > 0 else 1.0
-            return [(i, 1.0 - share), (i + 1, share)]
-    return [(len(nodes) - 1, 1.0)]
-
-
-def _log_seconds(letter: str) -> float:
-    return math.log(LEAST) + (ord(letter) - ord("a")) * math.log(FACTOR)
+def _hinge(text: str) -> tuple[int, int, float]:
+    if text in MARKS:
+        return len(FEATURES) + MARKS.index(text), 1, 0.0
+    sign = 1 if ">" in text else -1
+    name, knot = text.split(">" if sign > 0 else "<")
+    return FEATURES.index(name), sign, math.log(float(knot))
 
 
 @lru_cache(maxsize=1)

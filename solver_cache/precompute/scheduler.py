@@ -169,6 +169,8 @@ class Scheduler:
                 self._dispatch()
                 for report in self._poll():
                     self._handle(report)
+                if self._in_flight:
+                    self._dispatch()  # before answers are stored: no worker waits for that
                 # One transaction for many answers; smaller ones at the end, while workers are still at work. Nothing is
                 # in flight: a delayed batch may start from an unsaved one.
                 interval = SAVE_SECONDS if self._ready else LAST_SAVE_SECONDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -360,6 +361,8 @@ def test_what_precomputation_shows_stands_beside_the_other_suites(
     ratio = f"{0.01 / seconds:.2f}"
     assert f"| 2 processes against the loop, which stores nothing | {ratio} ({ratio}–{ratio})× |  |  |" in text
     assert "| 2 loops at once against one: what this machine allows | 2.00 (2.00–2.00)× |  |  |" in text
+    share = f"{0.0105 / seconds / 2:.2f}"
+    assert f"| 2 processes against one process, as a share of that | {share} ({share}–{share}) |  |  |" in text
     ratio = f"{0.0105 / seconds:.2f}"
     assert f"| 2 processes against one process | {ratio} ({ratio}–{ratio})× | ≥ 1.85× |" in text
     assert "| 4 cores against one process, on paper | 3.45 (3.45–3.45)× | ≥ 3.4× | yes |" in text
@@ -378,6 +381,15 @@ def test_a_part_of_precomputation_that_is_not_over_in_time_is_told(
         main(["precompute", "--problems", "1", "--cached", "10000000", "--output", str(output)])
     assert "timed out after 1.0 seconds" in output.read_text(encoding="utf-8")
     assert "Met: **0 of 1**" in output.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how long a process waits for a core")
+def test_time_without_work_is_measured(tmp_path: Path) -> None:
+    from benchmarks.precompute import timed
+
+    took = timed("processes", 3, 1, tmp_path)
+    assert 0 < took["solving"] < took["processor"]
+    assert -0.01 < took["idle"] < took["seconds"]
 
 
 def test_what_a_stored_problem_costs_is_measured(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -23,14 +22,8 @@ from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.answers.running_time import (
-    FACTOR,
-    LEAST,
-    TABLE_EPSILONS,
-    TIMES,
-    TIMES_NON_PRIVATE,
     constraint_count,
     estimate_cost,
-    solve_seconds,
 )
 from darrm_opt.design.constraint import ConstraintGenerator
 from darrm_opt.design.privacy_profile import privacy_profile
@@ -475,27 +468,6 @@ def test_more_of_anything_is_expected_to_take_longer() -> None:
     assert seconds() < seconds(objective="minimax(points=1000)")
     assert seconds(11) < seconds(11, method="enumerate")
     assert 0.001 < seconds(35) < 0.1  # measured: 0.004 s
-
-
-def test_an_estimate_is_that_of_the_table_and_lies_between_its_neighbours() -> None:
-    def seconds(K: int, m: float, epsilon: float, Delta: float, delta: float | None = None) -> float:
-        return solve_seconds(DesignSpec(Problem.from_allowance(K, m, epsilon, Delta, delta=delta)))
-
-    def letter(seconds: float) -> str:
-        return chr(ord("a") + round(math.log(seconds / LEAST) / math.log(FACTOR)))
-
-    for place, (m, epsilon) in enumerate(itertools.product((1.05, 1.5, 3.0, 101 / 8, 101 / 2), TABLE_EPSILONS)):
-        assert letter(seconds(101, m, epsilon, 0.1)) == TIMES[101, 0.1][2 * place]
-        assert letter(seconds(101, m, epsilon, 0.1, 0.0)) == TIMES[101, 0.1][2 * place + 1]
-        assert letter(seconds(101, m, epsilon, 0.0)) == TIMES[101, 0.0][place]
-    for place, (affected, epsilon, delta) in enumerate(itertools.product((1, 50), TABLE_EPSILONS, (1e-5, 0.0))):
-        problem = Problem(201, Privacy(math.inf), Privacy(epsilon, delta), affected)
-        assert letter(solve_seconds(DesignSpec(problem))) == TIMES_NON_PRIVATE[201][place]
-    middle: dict[str, Any] = {"K": 101, "m": 3.0, "epsilon": 0.1, "Delta": 1e-4}
-    for name, low, high in (("K", 101, 201), ("m", 3.0, 12.6), ("epsilon", 0.1, 1.0), ("Delta", 1e-4, 1e-2)):
-        ends = sorted(seconds(**{**middle, name: end}) for end in (low, high))
-        between = seconds(**{**middle, name: type(low)(math.sqrt(low * high))})
-        assert ends[0] * 0.999 <= between <= ends[1] * 1.001
 
 
 @pytest.mark.parametrize("path", ["/v1/gamma", "/v1/jobs", "/v1/error-curve", "/v1/profile", "/v1/estimate"])

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -51,15 +52,13 @@ def grid() -> list[DesignSpec]:
     return combinations[::3]
 
 
-def grid_rows() -> list[Row]:
+@cache
+def grid_rows() -> list[tuple[Row, Solution]]:
     store = open_store("memory")
     for request in grid():
         assert cached_solve(request.problem, request.objective, request.shape, store=store).stored
-    return list(store.rows())
+    return [(row, solution_from_record(json.loads(row.record))) for row in store.rows()]
 
-
-ROWS = grid_rows()
-KEPT: list[Solution] = [solution_from_record(json.loads(row.record)) for row in ROWS]
 
 ASKED = [
     DesignSpec(Problem(K, voter, target, affected), objective, shape)  # type: ignore[arg-type]
@@ -81,7 +80,7 @@ PLACES: dict[str, Callable[[Path], str]] = {
 @pytest.fixture(params=PLACES, scope="module")
 def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with closing(open_store(PLACES[request.param](tmp_path_factory.mktemp("full")))) as store:
-        for row in ROWS:
+        for row, _ in grid_rows():
             store.put(row)
         yield store
 
@@ -115,7 +114,7 @@ def find_nearest(request: DesignSpec, store: Store) -> Nearest:
 def test_the_best_of_all_that_are_valid_is_found_and_proved_as_asked(full: Store) -> None:
     exact = inexact = nothing = 0
     for request in ASKED:
-        best = max((kept.utility for kept in KEPT if implies(kept, request)), default=None)
+        best = max((kept.utility for _, kept in grid_rows() if implies(kept, request)), default=None)
         answer = nearest(request, full)
         if best is None:
             assert answer is None
@@ -136,7 +135,7 @@ def test_the_best_of_all_that_are_valid_is_found_and_proved_as_asked(full: Store
 
 
 def test_what_is_kept_is_found_as_it_is(full: Store) -> None:
-    for kept, row in zip(KEPT[::7], ROWS[::7], strict=True):
+    for row, kept in grid_rows()[::7]:
         request = DesignSpec(kept.problem, kept.objective, kept.shape)  # type: ignore[arg-type]
         answer = find_nearest(request, full)
         assert answer.solution.utility == pytest.approx(kept.utility, abs=1e-9)
@@ -187,6 +186,7 @@ WANTED = DesignSpec(Problem(K, Privacy(0.2), Privacy(0.35)))
 WORSE = DesignSpec(Problem(K, Privacy(0.4), Privacy(0.2)))
 
 
+@cache
 def kept_row(request: DesignSpec) -> Row:
     store = open_store("memory")
     cached_solve(request.problem, request.objective, request.shape, store=store)

@@ -18,6 +18,7 @@ import httpx
 from solver_cache.process_pool import _BOOTSTRAP
 from support import waiting
 from support.darrm_runner import PROGRAM
+from support.forkserver import POOL_PROCESS
 from support.paths import ROOT
 
 QUIET = {"DARRM_LOG_LEVEL": "error", "DARRM_RATE": "0", "DARRM_BURST": "1000000"}
@@ -74,7 +75,7 @@ class Service:
         tree, family = children(), [self.process.pid]
         for parent in family:  # grows while it is walked
             family += tree.get(parent, [])
-        return [pid for pid in family[1:] if _BOOTSTRAP.encode() in command_line(pid)]
+        return [pid for pid in family[1:] if _is_of_pool(pid)]
 
     def job(self, id: str, *, until: str | tuple[str, ...] = (), seconds: float = 300) -> dict[str, Any]:
         """Return a job, once it is in one of these states."""
@@ -89,7 +90,7 @@ class Service:
         """End it as a power cut does, with all its workers: none has time for anything."""
         tree = children()
         for pid in (self.process.pid, *tree.get(self.process.pid, [])):
-            if _BOOTSTRAP.encode() not in command_line(pid):  # solver processes must end by themselves
+            if not _is_of_pool(pid):  # solver processes must end by themselves
                 os.kill(pid, signal.SIGKILL)
         self.process.communicate()
         self.client.close()
@@ -130,6 +131,14 @@ def alive(pid: int) -> bool:
 def gone(pids: list[int], seconds: float = 30) -> None:
     """Wait until none of these processes runs."""
     waiting.until(lambda: not any(alive(pid) for pid in pids), seconds)
+
+
+def _is_of_pool(pid: int) -> bool:
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
+    except OSError:
+        return False
+    return name == POOL_PROCESS or _BOOTSTRAP.encode() in command_line(pid)
 
 
 def children() -> dict[int, list[int]]:

@@ -1,0 +1,215 @@
+"""A fork server: `darrm serve` and the processes of its pools begin as copies of a process that has imported them.
+
+Python's start and its imports are most of what they cost a test: 1.3 s of a processor for a server with one process of
+a pool, 0.3 s as copies. A copy is a child of whoever asks (``CLONE_PARENT``), with standard streams, environment, folder
+and arguments of its own, so `Popen` treats it as any other process. Servers with several workers start as they do in
+production, and so do all programs in tests that take the fixture `real_starts`.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib
+import os
+import pickle
+import platform
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from solver_cache import process_pool
+from solver_cache.process_pool import _BOOTSTRAP
+from support.paths import ROOT, TESTS
+
+POOL_PROCESS = "pool process"
+"""Name of a pool's process that is a copy."""
+
+CLONE_PARENT = 0x8000
+CLONE_NUMBERS = {"x86_64": 56, "aarch64": 220}
+"""Number of the system call by machine."""
+
+IS_SUPPORTED = sys.platform == "linux" and platform.machine() in CLONE_NUMBERS
+
+MAX_MESSAGE = 1 << 20
+"""Largest request [bytes]: arguments and environment."""
+
+LOADED = (
+    *("api.app", "api.server.run", "api.tasks.answers", "api.tasks.design", "darrm.cli.verbs.serve", "highspy"),
+    *("api.server.worker", "darrm_opt.design.backends.highs", "darrm_opt.design.solver", "httptools", "logging.config"),
+    *("scipy.special", "solver_cache.database.store", "solver_cache.task_loop", "uvicorn.main", "uvloop"),
+    *("uvicorn.lifespan.on", "uvicorn.loops.uvloop", "uvicorn.protocols.http.httptools_impl"),
+)
+"""Modules that the programs use."""
+
+_PROGRAM = "from support.forkserver import wait_for_request; exec(compile(wait_for_request(), '<string>', 'exec'))"
+
+
+def load() -> None:
+    """Import what the programs use, and build the routes; no thread is left, such as HiGHS has: a copy would miss it."""
+    for name in LOADED:
+        importlib.import_module(name)
+    app = importlib.import_module("api.app")
+    app._build(app.create_app(app.Settings(cache_url="memory")))
+    gc.freeze()
+    assert threading.active_count() == len([*Path("/proc/self/task").iterdir()]) == 1
+
+
+def wait_for_request() -> str:
+    """Serve requests until the end of standard input; return a program in each copy, which has become its process."""
+    load()
+    channel = socket.socket(fileno=0)
+    return _serve(channel)
+
+
+def _serve(channel: socket.socket) -> str:
+    while True:
+        message, numbers, _, _ = socket.recv_fds(channel, MAX_MESSAGE, 64)
+        if not message:
+            return ""
+        # Keeps the interpreter's lock: there is no other thread. The copy is a child of this process's parent.
+        pid = ctypes.PyDLL(None).syscall(CLONE_NUMBERS[platform.machine()], CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+        assert pid >= 0
+        if pid == 0:
+            return _become(numbers, *pickle.loads(message))  # noqa: S301 — of the test that started this process
+        for number in numbers:
+            os.close(number)
+        channel.sendall(array.array("i", [pid]).tobytes())
+
+
+def _become(
+    numbers: list[int],
+    options: list[str],
+    program: str,
+    arguments: list[str],
+    folder: str,
+    environment: dict[str, str],
+    kept: list[int],
+) -> str:
+    """Take over the streams, folder, environment and arguments of a request; return its program."""
+    places = [0, 1, 2, *kept]
+    above = max(places) + 64  # out of the way of every place
+    held = [fcntl.fcntl(number, fcntl.F_DUPFD, above) for number in numbers]
+    os.closerange(3, above)
+    for number, place in zip(held, places, strict=True):
+        os.dup2(number, place)
+        os.close(number)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["-c", *arguments]
+    ours = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.path[:] = [*([] if "-P" in options else [""]), *ours, *sys.path]
+    random.seed()
+    Path("/proc/self/comm").write_text(POOL_PROCESS if program == _BOOTSTRAP else "darrm", encoding="ascii")
+    return program if program == _BOOTSTRAP else _with_fork_server(program)
+
+
+def _with_fork_server(program: str) -> str:
+    """Leave a copy of this process, while it has one thread, to be copied for the pools of a server."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        ours.close()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with Path(os.devnull).open("r+b", 0) as nothing:  # its server's streams end with its server
+            os.dup2(nothing.fileno(), 0)
+            os.dup2(nothing.fileno(), 1)
+        return _serve(theirs)
+    theirs.close()
+    _SERVERS.append(ForkServer(ours))
+    vars(process_pool)["subprocess"] = NAMESPACE
+    return program
+
+
+class ForkServer:
+    """One process to copy, which ends with this one: that at the other end of a channel. For use from any thread."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._lock, self._channel = threading.Lock(), channel
+
+    @classmethod
+    def start(cls) -> ForkServer:
+        """Start one."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        surroundings = {"PYTHONPATH": os.pathsep.join([str(TESTS), str(ROOT)]), "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-P", "-c", _PROGRAM]
+        with theirs:
+            started = subprocess.Popen(command, stdin=theirs.fileno(), env={**os.environ, **surroundings})
+        started.returncode = 0  # nobody waits for it
+        return cls(ours)
+
+    def close(self) -> None:
+        """End it."""
+        self._channel.close()
+
+    def copy(self, numbers: list[int], request: tuple[Any, ...]) -> int:
+        """Start a copy with these files as its streams; return its id."""
+        with self._lock:
+            socket.send_fds(self._channel, [pickle.dumps(request)], numbers)
+            if not (reply := self._channel.recv(4)):
+                raise BrokenPipeError
+            return int(array.array("i", reply)[0])
+
+
+_SERVERS: list[ForkServer] = []
+
+
+class Popen(subprocess.Popen[Any]):
+    """``subprocess.Popen``, but for a server of one worker and for a pool's process, which begin as copies."""
+
+    def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *rest: Any) -> None:
+        pass_fds, cwd, env, _, _, _, *pipes = rest[:12]
+        words, surroundings = [*args], dict(os.environ if env is None else env)
+        at = words.index("-c") if "-c" in words else 0
+        is_server = "serve" in words and "--workers" not in words and surroundings.get("DARRM_WORKERS", "1") == "1"
+        with contextlib.suppress(OSError):  # of a fork server that a test has killed with its server's other children
+            if IS_SUPPORTED and at and (is_server or words[at + 1] == _BOOTSTRAP):
+                if not _SERVERS:
+                    _SERVERS.append(ForkServer.start())
+                streams = [own if given == -1 else given for own, given in enumerate((pipes[0], pipes[3], pipes[5]))]
+                request = (words[1:at], words[at + 1], words[at + 2 :], os.fspath(cwd or Path.cwd()), surroundings)
+                self.pid = _SERVERS[0].copy([*streams, *pass_fds], (*request, list(pass_fds)))
+                self._child_created = True
+                self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+                return
+        super()._execute_child(args, executable, preexec_fn, close_fds, *rest)  # type: ignore[misc]
+
+
+NAMESPACE = SimpleNamespace(**{**vars(subprocess), "Popen": Popen})
+"""The module `subprocess` with that class."""
+
+STARTERS = ("solver_cache.process_pool", "support.darrm_runner", "support.service")
+"""Modules that start servers and processes of pools."""
+
+
+@pytest.fixture
+def real_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start everything as it is started in production."""
+    for name in STARTERS:
+        monkeypatch.setattr(f"{name}.subprocess", subprocess)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def copied_starts() -> Iterator[None]:
+    """Begin servers and processes of pools as copies."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in STARTERS:
+            patch.setattr(f"{name}.subprocess", NAMESPACE)
+        yield
+    for server in _SERVERS:
+        server.close()

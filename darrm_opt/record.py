@@ -18,11 +18,11 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, TypeVar
 
 from darrm_opt.design.certificate import Certificate
-from darrm_opt.design.objective import AnyObjective, Objective, as_objective
+from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
@@ -42,10 +42,14 @@ test holds three answers against this number."""
 
 def problem_record(problem: Problem) -> dict[str, Any]:
     """Return a problem as plain data: K, m, epsilon, Delta, target_epsilon, delta, affected."""
+    return {"K": problem.K, "m": problem.m, **_numbers(problem)}
+
+
+def _numbers(problem: Problem) -> dict[str, Any]:
+    """Return all that a problem's key depends on: `problem_record` without m, which follows from the rest."""
     epsilon = problem.voter.epsilon
     return {
         "K": problem.K,
-        "m": problem.m,
         "epsilon": "inf" if epsilon == math.inf else epsilon,
         "Delta": problem.voter.delta,
         "target_epsilon": problem.target.epsilon,
@@ -205,10 +209,7 @@ class DesignSpec:
         goal = as_objective(objective)
         if shape not in ("free", "monotone"):
             raise InvalidInput("shape", shape, "'free' or 'monotone'")
-        if isinstance(goal, Objective):
-            _check_fit(goal, problem.K)
-        elif goal.digest:  # scenarios that will be drawn fit any K, and take long
-            goal.linear_goal(problem.K)  # refuses scenarios at hand for another K
+        goal.check_voters(problem.K)
         object.__setattr__(self, "problem", problem)
         object.__setattr__(self, "objective", goal)
         object.__setattr__(self, "shape", shape)
@@ -231,15 +232,9 @@ class DesignSpec:
         >>> len(keys)
         1
         """
-        numbers = problem_record(self.problem)
-        del numbers["m"]
-        return content_key(problem=numbers, objective=str(self.objective), shape=self.shape, format=FORMAT)
-
-
-@lru_cache(maxsize=1024)
-def _check_fit(goal: Objective, K: int) -> None:
-    """Refuse a histogram for another K. Remembered: of many problems most differ in other things."""
-    goal.linear_goal(K)
+        return content_key(
+            problem=_numbers(self.problem), objective=str(self.objective), shape=self.shape, format=FORMAT
+        )
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -99,7 +99,7 @@ def prior_of(text: str, K: int | None = None) -> Objective:
         raise InvalidInput("prior", text, ACCEPTED["prior"])
     try:
         if K is not None:
-            objective.linear_goal(K)
+            objective.check_voters(K)
     except InvalidInput as err:
         raise FieldError("prior", err) from err
     return objective

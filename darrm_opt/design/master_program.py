@@ -22,7 +22,7 @@ import numpy as np
 
 from darrm_opt.design.backends import WarmStart, open_backend
 from darrm_opt.design.constraint import Counts, PrivacyConstraint, cached_rows, multiset_keys
-from darrm_opt.design.linear_goal import LinearGoal
+from darrm_opt.design.objective import LinearGoal
 from darrm_opt.design.polar_form import STEP_ERROR, UNIT_ROUNDOFF
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.design.solution import Status

@@ -1,4 +1,4 @@
-"""Objectives: how much each margin of the vote is worth.
+"""Objectives: how much each margin of the vote is worth, and the linear goal that a program maximises for it.
 
 The design maximises Σ_{l>K/2} w_l·γ(l). The weights are normalised to sum to 1, so the value reads
 "share of the noiseless utility kept". They come from a prior over the voters' answers and from one of
@@ -21,6 +21,15 @@ The last column is the measure where none is named. All pairs have a meaning, wi
   bounds |Pr[release = 1] − Pr[majority = 1]|, with equality if the same answer leads at every margin.
   The counts must therefore be those of one fixed answer. Counts that treat both answers alike have no
   gap, and are refused; agreement needs no such care (it folds the counts: l and K−l weigh the same).
+
+A solver takes an objective as a *linear goal*:
+
+    maximise    weights · (γ, u) + offset        γ: the upper half; u: auxiliary variables in [0, 1], often none
+    subject to  rows · (γ, u) ≤ limits           beside the privacy rows, which leave u alone
+
+An objective with weights needs no u; those of `darrm_opt.design.scenarios` do. Optima are not unique, and weights
+vanish near K/2, where a solver leaves γ as it likes. The *canonical* goal adds a small share κ of the plain mean of γ,
+and so makes the optimum unique in practice, and the same from every backend.
 """
 
 from __future__ import annotations
@@ -31,9 +40,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from darrm_opt.design.linear_goal import LinearGoal, weighted_goal
+import numpy as np
+
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import Array, ArrayLike
+from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.priors import Histogram, IndependentVoters, Prior, SharedBeta
 from darrm_opt.problem import real_number, whole_number
 
@@ -43,6 +53,10 @@ if TYPE_CHECKING:
 Measure = Literal["tv", "agreement"]
 
 MEASURES: tuple[Measure, ...] = ("tv", "agreement")
+
+KAPPA = 1e-6
+"""Share of the plain mean in the canonical goal: far above the solvers' dual tolerances (`backends.row_scale`), far
+below what a user can see."""
 
 _VOTERS = "a whole number of voters, at least 1"
 
@@ -88,6 +102,41 @@ def forms() -> str:
 def accepted_objectives() -> str:
     """Return how every objective is written, for messages."""
     return f"{forms()}, followed by tv or agreement if not the usual measure; expected_error or minimax"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearGoal:
+    """A linear goal over γ's upper half and auxiliary variables."""
+
+    weights: Array  # shape (entries + auxiliaries,)
+    utility: Callable[[Array], float]  # of a γ, from its upper half, shape (entries,)
+    offset: float  # what weights·(γ, u) lacks to the utility
+    rows: Array  # shape (many, entries + auxiliaries)
+    limits: Array  # shape (many,)
+
+
+class CanonicalGoal:
+    """The goal (1−κ)·w + κ·(the plain mean of γ), and how its values and bounds relate to those of w."""
+
+    def __init__(self, goal: LinearGoal, entries: int) -> None:
+        self.goal = goal  # w
+        self.weights = (1 - KAPPA) * goal.weights  # of γ and the goal's own variables, shape (entries + auxiliaries,)
+        self.weights[:entries] += KAPPA / entries
+        self.offset = (1 - KAPPA) * goal.offset  # what weights·(γ, u) lacks to the value
+
+    def value(self, noise: NoiseFunction) -> float:
+        """Return the canonical value of γ."""
+        upper = noise.values[noise.K // 2 + 1 :]
+        return (1 - KAPPA) * self.goal.utility(upper) + KAPPA * float(upper.sum()) / upper.size
+
+    def utility(self, noise: NoiseFunction) -> float:
+        """Return the utility of γ: the value without the mean."""
+        return self.goal.utility(noise.values[noise.K // 2 + 1 :])
+
+    @staticmethod
+    def utility_bound(bound: float) -> float:
+        """Return the bound on the utility that a bound on the canonical value implies: the mean is never negative."""
+        return bound / (1 - KAPPA) * (1 + 2.0**-50)
 
 
 @dataclass(frozen=True)
@@ -146,9 +195,15 @@ class Objective:
         """
         return _weights(self, whole_number(K, "K", _VOTERS))
 
+    def check_voters(self, K: int) -> None:
+        """Refuse K voters if the votes that a histogram counts were those of another number of them."""
+        if self.name == "histogram":
+            self.weights(K)
+
     def linear_goal(self, K: int) -> LinearGoal:
         """Return the goal of the design for K voters: Σ w_l·γ(l)."""
-        return weighted_goal(self.weights(K))
+        weights = self.weights(K)
+        return LinearGoal(weights, lambda upper: float(weights @ upper), 0.0, np.empty((0, weights.size)), np.empty(0))
 
     def __str__(self) -> str:
         return self._text_form

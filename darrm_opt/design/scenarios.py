@@ -5,6 +5,14 @@
 
 Like every objective they have a text that reads back, and so a key and a record. `over_scenarios` takes scenarios at
 hand; its text names them by their digest and does not read back.
+
+The true error (Definition 2.4 of the paper) is a mean of absolute values, one for each scenario: with
+a_s = ½(α_l − α_{K−l}) at scenario s,
+
+    error_s(γ) = |a_s · (1 − γ)| ≤ 1 − u_s   ⇔   u_s − a_s·γ ≤ 1 − Σa_s   and   u_s + a_s·γ ≤ 1 + Σa_s,
+
+so the least mean error is the largest mean of u_s, and the least worst error the largest common u. Utility is the share
+of the error of γ = 0 that is saved, 1 − error(γ)/error(0), as it is w·γ for an objective with weights.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.linear_goal import LinearGoal, least_error
+from darrm_opt.design.objective import LinearGoal
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import poisson_binomial
@@ -45,6 +53,11 @@ class ScenarioObjective:
         """Always the tv error."""
         return "tv"
 
+    def check_voters(self, K: int) -> None:
+        """Refuse scenarios at hand that are not for K voters; those that are to be drawn fit any K, and take long."""
+        if self.digest:
+            self.linear_goal(K)
+
     def linear_goal(self, K: int) -> LinearGoal:
         """Return the goal for K voters."""
         p, masses = self._scenarios or self._draw(K)
@@ -54,7 +67,7 @@ class ScenarioObjective:
         gaps = 0.5 * (alpha[:, K // 2 + 1 :] - alpha[:, : (K + 1) // 2][:, ::-1])
         if not np.abs(gaps.sum(axis=1)).max() > 0:
             raise InvalidInput("scenarios", str(self), "at least one scenario in which an answer leads")
-        return least_error(gaps, masses)
+        return _least_error(gaps, masses)
 
     def _draw(self, K: int) -> tuple[Array, Array | None]:
         settings = dict(self.parameters)
@@ -71,6 +84,27 @@ class ScenarioObjective:
         defaults = _DEFAULTS[self.name]
         inside = ", ".join(f"{name}={value:.17g}" for name, value in self.parameters if value != defaults[name])
         return f"{self.name}({inside})" if inside else self.name
+
+
+def _least_error(gaps: Array, masses: Array | None) -> LinearGoal:
+    """Return the goal of the least tv error over scenarios.
+
+    ``gaps``: a_s = ½(α_l − α_{K−l}), shape (scenarios, entries). ``masses``: their weights; None for the worst
+    scenario.
+    """
+    scenarios, entries = gaps.shape
+    zero_errors = np.abs(gaps.sum(axis=1))
+    columns = np.eye(scenarios) if masses is not None else np.ones((scenarios, 1))
+    share = masses if masses is not None else np.ones(1)
+    scale = float(masses @ zero_errors) if masses is not None else float(zero_errors.max())
+    rows = np.block([[-gaps, columns], [gaps, columns]])
+    limits = np.concatenate([1.0 - gaps.sum(axis=1), 1.0 + gaps.sum(axis=1)])
+
+    def utility(upper: Array) -> float:
+        errors = np.abs(gaps @ (1.0 - upper))
+        return 1.0 - float(masses @ errors if masses is not None else errors.max()) / scale
+
+    return LinearGoal(np.concatenate([np.zeros(entries), share / scale]), utility, 1.0 - 1.0 / scale, rows, limits)
 
 
 def expected_error(lower: float = 0.0, upper: float = 1.0, scenarios: int = 200, seed: int = 0) -> ScenarioObjective:

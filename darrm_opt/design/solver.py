@@ -21,9 +21,8 @@ from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Certificate, repair
 from darrm_opt.design.constraint import ConstraintGenerator, Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent
-from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
-from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.objective import AnyObjective, CanonicalGoal, as_objective
 from darrm_opt.design.schedule import LARGE_K, SolveClock, binding_family, is_expensive, is_quick, schedule
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.result import TimeLimitReached

@@ -320,7 +320,7 @@ def _judgement(
         gamma_objective = histogram(masses)
         return gamma_objective, gamma_objective.prior, law
     goal_of_gamma, votes = _binary(prior, objective)
-    goal_of_gamma.linear_goal(shape.K)  # a histogram that is not one of K voters is refused here
+    goal_of_gamma.check_voters(shape.K)
     goal = PluralityObjective(TwoClassVotes(votes), ties, price)
     return goal_of_gamma, votes, VoteLaw(goal, shape) if price or always else None
 

@@ -33,9 +33,8 @@ from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, 
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release
-from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
-from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.objective import AnyObjective, CanonicalGoal, as_objective
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.solution import Status

@@ -13,9 +13,8 @@ from darrm_opt.design import master_program
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.knots import Knots
-from darrm_opt.design.linear_goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
-from darrm_opt.design.objective import as_objective
+from darrm_opt.design.objective import CanonicalGoal, as_objective
 from darrm_opt.design.solution import Status
 
 SHAPES = pytest.mark.parametrize("monotone", [False, True])

@@ -56,9 +56,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         ):
             async with DesignService.open(store, config, shutdown, ring) as service:
                 app.state.service = service
-                app.state.metrics = ServiceMetrics(
-                    lambda: service.resources.pools, lambda: service.store.hits.counts, lambda: _open(app)
-                )
+                app.state.metrics = ServiceMetrics(service, app.state.connections)
                 await build_task
                 async with app.state.metrics.collected():
                     yield
@@ -88,15 +86,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     _add_middleware(app, config, ring)
     app.openapi = lambda: openapi_schema(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
-
-
-def _open(app: FastAPI) -> dict[str, float]:
-    """Return what is open now, by the name of its gauge; connections where the server counts them."""
-    found, connections = {"darrm_streams_open": app.state.service.open_streams}, app.state.connections
-    if connections is not None:
-        found["darrm_connections_open"] = connections.count
-        found |= {"darrm_received_bytes": connections.received, "darrm_unread_bytes": connections.unread}
-    return found
 
 
 def _build(app: FastAPI) -> None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from prometheus_client import (
     CollectorRegistry,
@@ -39,6 +39,8 @@ from darrm_opt.errors import BackendUnavailable
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
+    from api.server.connections import OpenConnections
+    from api.service.design_service import DesignService
     from solver_cache.process_pool import PoolState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -295,26 +297,25 @@ LAG_SECONDS = 0.1
 class ServiceMetrics:
     """Metrics that the service's parts count themselves: lookups in the store, solver processes, what is open."""
 
-    def __init__(
-        self,
-        pools: Callable[[], Mapping[str, PoolState]],
-        lookups: Callable[[], Mapping[Any, int]],
-        open_counts: Callable[[], Mapping[str, float]] = dict,
-    ) -> None:
-        self._pools, self._lookups, self._open_counts = pools, lookups, open_counts
+    def __init__(self, service: DesignService, connections: OpenConnections | None = None) -> None:
+        self._service, self._connections = service, connections  # None: the server counts none
         self._last_pools: Mapping[str, PoolState] = {}
         self._last_lookups: Mapping[str, int] = {}
         self._processor_seconds = 0.0
 
     def collect(self) -> None:
         """Add what has changed since the last call."""
-        pools, lookups = self._pools(), {str(result): times for result, times in self._lookups().items()}
+        pools = self._service.resources.pools
+        lookups = {str(result): times for result, times in self._service.store.hits.counts.items()}
         record_pools(pools, self._last_pools)
         for result, times in lookups.items():
             count_lookups(result, times - self._last_lookups.get(result, 0))
         self._last_pools, self._last_lookups = pools, lookups
-        for name, value in self._open_counts().items():
-            _GAUGES[name].set(value)
+        _GAUGES["darrm_streams_open"].set(self._service.open_streams)
+        if (connections := self._connections) is not None:
+            _GAUGES["darrm_connections_open"].set(connections.count)
+            _GAUGES["darrm_received_bytes"].set(connections.received)
+            _GAUGES["darrm_unread_bytes"].set(connections.unread)
         for metric in _PROCESS.collect():
             (sample,) = metric.samples
             if sample.name in _GAUGES:

@@ -16,8 +16,7 @@ from api.schemas.accounts import TotalRequest
 from api.schemas.comparison import PlanRequest
 from api.schemas.cost import CalibrateRequest, CostAnswer, CostRequest, MechanismRequest
 from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
-from api.service.design_service import Pending
-from api.service.work_limits import ACCOUNT_TIMES, check_voters
+from api.service.design_service import ACCOUNT_TIMES, Pending
 from darrm_opt.answers.accounting import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE
 from darrm_opt.answers.plurality import group_plan_seconds
 from darrm_opt.answers.running_time import (
@@ -51,7 +50,7 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
     if params.K is None:
         epsilon, delta = params.each()
     else:
-        check_voters(params.K, service.settings)
+        service.check_voters(params.K)
         design = params.design()
         if params.gamma is None:
             # A γ that is not given is the best one for the problem, found as by `POST /v1/gamma`: stored, or a job.
@@ -107,7 +106,7 @@ async def calibrate(params: CalibrateRequest, request: Request, service: Service
 async def _cost(params: MechanismRequest, request: Request, service: Service, seconds: float) -> Response:
     """Return the answer of both: a cost, of a parameter that is given or found."""
     require_json(request)
-    check_voters(params.K, service.settings, ACCOUNT_TIMES)
+    service.check_voters(params.K, ACCOUNT_TIMES)
     argument = await service.run_in_thread(params.argument)
     if params.curve:
         seconds += CURVE_POINTS * COST_SECONDS
@@ -127,7 +126,7 @@ async def _cost(params: MechanismRequest, request: Request, service: Service, se
 async def compare(params: CompareRequest, request: Request, service: Service) -> Response:
     """Calibrate every mechanism to the total budget, and see how often each is wrong."""
     require_json(request)
-    check_voters(params.K, service.settings, ACCOUNT_TIMES)
+    service.check_voters(params.K, ACCOUNT_TIMES)
     params.check()
     spec = await service.run_in_thread(params.spec)
     argument = {**_argument(params, spec), "objective": params.objective, "prior": params.prior, **params.draw()}
@@ -152,7 +151,7 @@ async def plan(params: PlanRequest, request: Request, service: Service) -> Respo
     require_json(request)
     if isinstance(params, ReleasePlanRequest):
         return await _plan(params, request, service)
-    check_voters(sum(group.K for group in params.groups), service.settings)
+    service.check_voters(sum(group.K for group in params.groups))
     alike = await service.run_in_thread(params.alike)
     if isinstance(alike, ReleasePlanRequest):
         return await _plan(alike, request, service)
@@ -165,7 +164,7 @@ async def plan(params: PlanRequest, request: Request, service: Service) -> Respo
 
 async def _plan(params: ReleasePlanRequest, request: Request, service: Service) -> Response:
     """Return the plan of voters that are alike."""
-    check_voters(params.K, service.settings, ACCOUNT_TIMES)
+    service.check_voters(params.K, ACCOUNT_TIMES)
     options = params.options()
     if options is not None:
         return await plurality_options(options, request, service)

@@ -29,7 +29,6 @@ from api.schemas import (
     TradeoffRequest,
 )
 from api.service.design_service import DesignService, Pending
-from api.service.work_limits import check_voters
 from darrm_opt.answers.curves import compute_error_curve
 from darrm_opt.answers.running_time import (
     error_curve_seconds,
@@ -106,7 +105,7 @@ _CURVE_FIELDS = ("id", "cached", "nearest", "shape", "status", "warnings")
 async def tradeoff(params: TradeoffRequest, request: Request, service: Service) -> Response:
     """Design γ_opt at many allowances; each is certified and stored like any other."""
     form = negotiated_form(request)
-    check_voters(params.K, service.settings)
+    service.check_voters(params.K)
     specs, seconds = await service.run_in_reader(_estimate, params, service)
     argument = {
         "problems": [problem_record(spec.problem) for spec in specs],
@@ -155,7 +154,7 @@ def _tradeoff_columns(answer: dict[str, Any]) -> Columns:
 async def least(params: LeastRequest, request: Request, service: Service) -> Response:
     """Search for the least number whose certified γ reaches a utility or an agreement, and the one next below."""
     require_json(request)
-    check_voters(params.K, service.settings)
+    service.check_voters(params.K)
     spec = await service.run_in_thread(params.spec)
     if service.settings.solve == "off":
         raise NotCached("The search solves many problems, and solving is off on this server.")
@@ -181,7 +180,7 @@ async def least(params: LeastRequest, request: Request, service: Service) -> Res
 async def profile(params: ProfileRequest, request: Request, service: Service) -> Response:
     """Find the least δ at each ε′, for γ_opt or for a given γ, private or not."""
     form = negotiated_form(request)
-    check_voters(params.K, service.settings)
+    service.check_voters(params.K)
     params.check()
     fields: dict[str, Any] = {"id": None, "nearest": None}
     if params.gamma is None:

@@ -62,7 +62,6 @@ from api.schemas import (
     VerifyRequest,
 )
 from api.service.design_service import DesignService, Pending
-from api.service.work_limits import check_voters, check_work
 from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict, verification_seconds
 from darrm_opt.errors import DarrmError
 from darrm_opt.noise import NoiseFunction
@@ -148,6 +147,7 @@ async def _design(params: DesignRequest, form: str, request: Request, query: tup
             return table_response(GammaAnswer.model_validate(answer), form, "gamma", gamma_columns(answer))
         body = _encode_and_cache(answer, form, cache, query)
     else:
+        audit.mention_question(task.key)
         metrics.count_lookups("memory")
         if query:
             cache.put(body, *query)
@@ -217,7 +217,7 @@ async def post_verify(params: VerifyRequest, request: Request, service: Service)
     can be neither proved nor refuted, within rounding, is `not-proven`.
     """
     require_json(request)
-    check_voters(params.K, service.settings)
+    service.check_voters(params.K)
     problem = params.problem()
     gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
     record = problem_record(problem)
@@ -252,7 +252,7 @@ async def post_batch(params: BatchRequest, request: Request, service: Service) -
         await turn()
         items.append(_parse(problem))
     designs = [item for item in items if isinstance(item, DesignRequest)]
-    check_work(await asyncio.to_thread(_expected_seconds, designs, service), service.settings, "problems")
+    service.check_work(await asyncio.to_thread(_expected_seconds, designs, service), "problems")
     answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(item, service, turn) for item in items))))
     return table_response(answer, form, "gamma-batch", _columns(answer.results))
 

@@ -30,8 +30,8 @@ from api.schemas.jobs import (
     webhook_answer,
 )
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
-from api.service.jobs import JobUpdate
-from api.tasks.answers import KINDS, answer_model, read_task
+from api.service.jobs import JobUpdate, read_task
+from api.tasks.answers import KINDS, answer_model
 from solver_cache.database.jobs import DAMAGED_ROW, Job
 
 if TYPE_CHECKING:

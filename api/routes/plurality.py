@@ -27,7 +27,7 @@ from api.schemas.plurality import (
     TableDesignAnswer,
     TableRequest,
 )
-from api.service.work_limits import ACCOUNT_TIMES, check_voters
+from api.service.design_service import ACCOUNT_TIMES
 from darrm_opt.answers.plurality import (
     group_answer_seconds,
     group_spec,
@@ -60,7 +60,7 @@ STORED_SECONDS = 0.1
 async def plurality(params: PluralityRequest, request: Request, service: Service) -> Response:
     """Design the best private release of one of C classes, and compare it with the mechanisms that people use."""
     require_json(request)
-    check_voters(params.K, service.settings, ACCOUNT_TIMES)
+    service.check_voters(params.K, ACCOUNT_TIMES)
     problem = await service.run_in_thread(params.problem)
     argument = {
         "problem": problem_record(problem),
@@ -86,7 +86,7 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
 async def plurality_options(params: PluralityOptionsRequest, request: Request, service: Service) -> Response:
     """Design all releases together by every mechanism; say what share of the answers is right, wrong, or no class."""
     require_json(request)
-    check_voters(params.K, service.settings, ACCOUNT_TIMES)
+    service.check_voters(params.K, ACCOUNT_TIMES)
     problem = await service.run_in_thread(params.problem)
     seconds = await service.run_in_thread(options_seconds, problem, params.queries)
     argument = options_argument(problem, params.model_dump())
@@ -117,7 +117,7 @@ async def get_plurality_by_id(id: DesignId, request: Request, service: Service) 
 async def post_table(params: TableRequest, request: Request, service: Service) -> Response:
     """Design the best private release of the votes of groups, each voter with the privacy of its group."""
     require_json(request)
-    check_voters(sum(group.K for group in params.groups), service.settings)
+    service.check_voters(sum(group.K for group in params.groups))
     goal = params.goal()
     problem = await service.run_in_thread(params.problem)
     argument = {

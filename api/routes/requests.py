@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -120,7 +121,8 @@ def reject_repeated(where: str, pairs: Sequence[tuple[str, Any]]) -> None:
 
 def _float_or_text(text: str) -> float | str:
     """Return the double that ``text`` spells; else the text, which its field will refuse, as no double holds it."""
-    return text if out_of_range(text) else float(text)
+    number = float(text)  # what is far from the ends of the range is looked at no further: a γ has thousands
+    return number if number and math.isfinite(number) else text if out_of_range(text) else number
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from api.access.client_shares import ClientQuota
 from api.access.clients import current_client, current_owner, may_solve
-from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown
+from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown, WorkLimitExceeded
 from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
-from api.service.jobs import JobUpdate
+from api.service.jobs import JobUpdate, read_task
 from api.service.resources import Lane, ServiceResources
-from api.service.work_limits import check_voters
 from api.settings import Settings
-from api.tasks.answers import read_task
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Task
-from darrm_opt.errors import SolveFailed
+from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.record import canonical_json
 from solver_cache.database.jobs import PAGE_SIZE, Job, State
 from solver_cache.location import CacheError
@@ -42,6 +40,9 @@ Result = TypeVar("Result")
 RETRY_SECONDS = 1
 """When a client should ask again for an answer that is not ready [s]."""
 
+ACCOUNT_TIMES = 10
+"""Voters of an account, a ranking or a table of classes, in multiples of those of a γ. Their estimated time is what
+limits them; this bounds memory, which some calibrations need in proportion to K²."""
 
 MISJUDGED_SECONDS = 600.0
 """How long work of a client counts as long after an estimate of it proved wrong [s]."""
@@ -130,12 +131,33 @@ class DesignService:
         async with ServiceResources.open(store, settings, shutdown, ring) as resources:
             yield cls(resources)
 
+    def check_voters(self, K: int, times: int = 1) -> None:
+        """Reject more voters than the operator allows, or than so many times as many."""
+        most = times * self.settings.max_voters
+        if most < K:
+            advice = "Solve it with the command line, or have the operator raise DARRM_MAX_VOTERS."
+            raise InvalidInput("K", K, f"at most {most} voters on this server", advice)
+
+    def check_work(self, seconds: float, field: str = "") -> None:
+        """Reject more estimated solving time [s] than the operator allows for one request."""
+        most = self.settings.max_work_seconds
+        if seconds > most:
+            raise WorkLimitExceeded(
+                f"The expected solving time is {seconds:.3g} s, and one request may ask for {most:g} s on this server. "
+                "Ask for less at a time, or have the operator raise DARRM_MAX_WORK_SECONDS.",
+                seconds,
+                field,
+            )
+
+    def _check(self, task: Task) -> None:
+        """Reject a task that cannot be done, or is more work than the operator allows."""
+        task.check(self.settings)
+        self.check_work(task.seconds)
+
     def design_task(self, request: DesignRequest) -> DesignTask:
         """Return the task that a request states; its key is the id of the answer."""
-        check_voters(request.K, self.settings)
-        task = request.task()
-        audit.mention_question(task.key)
-        return task
+        self.check_voters(request.K)
+        return request.task()
 
     async def design(self, request: DesignRequest, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
         """Return the certified γ_opt of a request: the record of the solution, its "id", and whether it was "cached".
@@ -170,7 +192,7 @@ class DesignService:
         for lane in self.resources.lanes:
             if task.solves or task.seconds > lane.seconds or self._misjudged.has(task.kind, lane):
                 continue
-            task.check(self.settings)
+            self._check(task)
             try:
                 return await task.load(self._context) or await self.resources.compute_on(lane, task)
             except TaskTimeout:
@@ -196,8 +218,9 @@ class DesignService:
         A job whose result is outdated (its time limit was shorter than today's) is queued again.
         """
         task = self.design_task(request)
+        audit.mention_question(task.key)
         self._check_solving()
-        task.check(self.settings)
+        self._check(task)
         job = await self._queue(task)
         if job.state == "done" and await self.load_result(job, task) is None:
             job = await self._queue(task, afresh=True)
@@ -295,7 +318,7 @@ class DesignService:
             return stored
         if task.solves:
             self._check_solving()
-        task.check(self.settings)
+        self._check(task)
         return await self._queue(task, seconds)
 
     async def _nearest(self, task: Task) -> dict[str, Any] | None:

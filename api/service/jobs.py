@@ -1,4 +1,4 @@
-"""Jobs in this process: who does them, and who waits for them or follows them.
+"""Jobs in this process: who may queue them, who does them, and who waits for them or follows them.
 
 Each process that serves has a worker or two; they share the jobs of one store under leases. The jobs of a process that
 was killed are taken over when their leases run out; those of one that shuts down in order go back into the queue at
@@ -24,8 +24,14 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from api.access.client_shares import RateLimiter, shared_table
+from api.access.clients import Client
+from api.errors.problem_details import Overloaded, TooManyJobs
 from api.observability import traces
-from api.tasks.task import ProgressCallback, RunInThread
+from api.settings import Settings
+from api.tasks.answers import AnswerTask
+from api.tasks.design import DesignTask
+from api.tasks.task import UNREADABLE, ProgressCallback, RunInThread, Task
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import canonical_json
 from solver_cache.database.jobs import Job, Jobs
@@ -33,6 +39,103 @@ from solver_cache.location import CacheError
 from solver_cache.process_pool import PoolClosed
 
 _LOG = logging.getLogger("api.jobs")
+
+COUNT_SECONDS = 0.5
+"""How long a count of the queue is reused [s]."""
+
+SHARE_RETRY_SECONDS = 5.0
+"""When a client whose share of the queue is used up should ask again [s]."""
+
+PRUNE_SECONDS = 3600.0
+"""Time between removals of old finished jobs [s]."""
+
+RETENTION = {"off": 600.0, "memory": 3600.0}
+"""How long a finished job is stored [s], by store; in a database `DATABASE_RETENTION`."""
+
+DATABASE_RETENTION = 30 * 86400.0
+"""How long a finished job stays in a database [s]; its answer stays for good."""
+
+DEFAULT_JOB_RATE = 1.0
+"""New jobs of an address or key in the long run, where the settings do not say [1/s]."""
+
+
+class JobAdmission:
+    """Admission of jobs to the queue, as long as there is room, and not all of it for one client.
+
+    A job that exists already is free. A new one is charged to the client that submits it, in a second token bucket
+    beside the one of requests (`api.middleware.admission`): a request is answered in a millisecond, a job may take a
+    minute.
+    """
+
+    def __init__(self, jobs: Jobs, settings: Settings) -> None:
+        self._jobs, self._max_queued = jobs, settings.max_queued_jobs
+        self._rate, self._burst = settings.job_rate, settings.job_burst
+        self._limiter = RateLimiter(shared_table(settings.run_folder))
+        self._count_time, self._queued = 0.0, 0
+
+    def submit(
+        self, task: Task, client: Client | None = None, seconds: float = 0.0, trace: str = "", *, afresh: bool = False
+    ) -> Job:
+        """Return the job of a task, queued now unless it exists; blocks."""
+        # Looked up first, since asking for what is under way must stay free, however full the queue is: a client that
+        # polls by asking again would otherwise use up its own share.
+        existing = self._jobs.get(task.key)
+        if existing is None or existing.state in {"failed", "cancelled"} or (afresh and existing.state == "done"):
+            self._check_queue(client)
+            self._charge(client)
+        name = "" if client is None else client.name
+        return self._jobs.submit(
+            task.key, task.kind, task.text, afresh=afresh, client=name, seconds=seconds, trace=trace
+        )
+
+    async def prune(self, run_in_thread: RunInThread, url: str) -> None:
+        """Remove old finished jobs now and then, until cancelled."""
+        retention = RETENTION.get(url, DATABASE_RETENTION)
+        while True:
+            try:
+                await run_in_thread(self._jobs.prune, time.time() - retention)
+            except CacheError as err:
+                _LOG.warning("old jobs cannot be removed: %s", err)
+            await asyncio.sleep(min(retention, PRUNE_SECONDS))
+
+    def _charge(self, client: Client | None) -> None:
+        if client is None:
+            return
+        rate = self._rate
+        if rate is None:
+            rate = 0.0 if client.local else DEFAULT_JOB_RATE
+        if rate > 0:
+            delay = self._limiter.take(f"jobs of {client.name}", rate, self._burst)
+            if delay > 0:
+                raise TooManyJobs(
+                    f"One client may submit {rate:g} new problems a second in the long run, {self._burst} at once.",
+                    delay,
+                )
+
+    def _check_queue(self, client: Client | None) -> None:
+        # Half of the queue, so that one client alone cannot fill it.
+        share = max(1, self._max_queued // 2)
+        if client is not None and not client.local and self._jobs.counts(client.name)["queued"] >= share:
+            raise TooManyJobs(f"One client may have {share} jobs waiting, and this one has.", SHARE_RETRY_SECONDS)
+        # The count of all is reused, and counted up here, since it is asked for at every submission; a full queue is
+        # counted anew each time, so that nobody is refused by a count of half a second ago.
+        is_full = self._queued >= self._max_queued
+        if is_full or time.monotonic() - self._count_time > COUNT_SECONDS:
+            self._queued, self._count_time = self._jobs.counts()["queued"], time.monotonic()
+        if self._queued >= self._max_queued:
+            raise Overloaded(f"{self._queued} jobs wait to be solved, which is as many as this server accepts.")
+        self._queued += 1
+
+
+def read_task(job: Job) -> Task | None:
+    """Return the task of a job; None if its row is damaged, or holds the task of another."""
+    try:
+        task: Task = (DesignTask if job.kind == DesignTask.kind else AnswerTask).from_json(job.request)
+        is_own = (task.kind, task.key) == (job.kind, job.id)
+    except UNREADABLE:
+        return None
+    return task if is_own else None
+
 
 POLL_SECONDS = 0.2
 """Shortest pause between two sweeps [s]; a long sweep is followed by a pause three times as long."""
@@ -138,7 +241,9 @@ class JobEvents:
 
     async def _poll(self) -> None:
         """Look up the jobs that are followed here and done elsewhere, while there are any."""
+        pause = POLL_SECONDS  # a job that is followed was read just now
         while self._topics:
+            await asyncio.sleep(pause)
             start = time.monotonic()
             ids = [id_ for id_, topic in self._topics.items() if not (topic.latest.job.over or id_ in self.local)]
             try:
@@ -153,7 +258,7 @@ class JobEvents:
                 state = job or replace(topic.latest.job, state="failed", reason="The job is no longer stored.")
                 if state != topic.latest.job:
                     topic.publish(JobUpdate(state))
-            await asyncio.sleep(max(POLL_SECONDS, 3 * (time.monotonic() - start)))
+            pause = max(POLL_SECONDS, 3 * (time.monotonic() - start))
 
     def _look_up(self, ids: list[str]) -> dict[str, Job | None]:
         return {id_: self._jobs.get(id_) for id_ in ids}

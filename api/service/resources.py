@@ -15,10 +15,9 @@ from api.access.client_shares import ClientQuota, FairQueue
 from api.access.clients import current_client
 from api.errors.problem_details import ShuttingDown
 from api.server.shutdown import Shutdown
-from api.service.jobs import JobEvents, JobWorker
-from api.service.work_limits import JobAdmission
+from api.service.jobs import JobAdmission, JobEvents, JobWorker, read_task
 from api.settings import Settings
-from api.tasks.answers import KINDS, read_task
+from api.tasks.answers import KINDS
 from api.tasks.design import STORED, DesignTask, load_libraries
 from api.tasks.task import ProgressCallback, RunInThread, Task, TaskContext
 from darrm_opt.errors import SolveFailed

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext
-from darrm_opt.answers.running_time import estimate_cost
+from darrm_opt.answers.running_time import design_memory, estimate_cost
 from darrm_opt.design.certificate import certify as prove_by_scaling
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status
@@ -81,7 +81,7 @@ class DesignTask:
         """The id of the job and of its answer."""
         return self.spec.key
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         """How long it is expected to take [s]."""
         return estimate_cost(self.spec, self.method).seconds
@@ -110,11 +110,18 @@ class DesignTask:
         return cls(spec, cast("Method", content["method"]), content["backend"], **limits)
 
     def check(self, settings: Settings) -> None:
-        """Reject choices that do not fit, and work beyond the operator's limits (`Task.check`)."""
-        from api.service.work_limits import check_design
-
+        """Reject what `solve` would, and more memory than a solver process may take (`Task.check`)."""
         check_choices(self.spec.problem, self.spec.shape, self.method, self.backend)
-        check_design(self.spec, self.method, settings)
+        memory = design_memory(self.spec, self.method)
+        if memory > settings.solver_memory:
+            from api.errors.problem_details import WorkLimitExceeded
+
+            raise WorkLimitExceeded(
+                f"Solving by {self.method} is expected to need {memory:.0f} MiB, and a solver process may take "
+                f"{settings.solver_memory} MiB on this server. method = 'cuts' gives the same answer with less.",
+                self.seconds,
+                "method",
+            )
 
     async def load(self, context: TaskContext) -> dict[str, Any] | None:
         """Return the stored answer, proved again, or None."""
@@ -146,7 +153,7 @@ class DesignTask:
         is_stored = False
         if trouble:
             _LOG.error("job %s: the answer fails its own check: %s", self.key, trouble)
-        elif Status(record["status"]).is_final:
+        elif result["final"]:
             record, is_stored, trouble = await context.write(save_record, self.spec, record, context.store)
         answer = self._answer(record, cached=False)
         if is_stored:
@@ -213,7 +220,8 @@ def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str
     )
     if watcher.gap_reached and solution.status is Status.TIME_LIMIT:
         solution = replace(solution, status=Status.INTERRUPTED)
-    return {"record": solution_record(solution), "doubt": recheck(solution, spec)[1]}
+    doubt = recheck(solution, spec)[1]
+    return {"record": solution_record(solution), "doubt": doubt, "final": solution.status.is_final}
 
 
 class IncumbentWatcher:

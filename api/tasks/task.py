@@ -75,7 +75,7 @@ class Task(Protocol):
         """The task as canonical JSON, the form that is stored with the job."""
 
     def check(self, settings: Settings) -> None:
-        """Reject work beyond the operator's limits; raises as `api.service.work_limits`."""
+        """Reject choices that do not fit, and work for which the operator's processes are too small."""
 
     async def load(self, context: TaskContext) -> dict[str, Any] | None:
         """Return the answer that is stored, proved again; None without one."""

@@ -194,8 +194,7 @@ def check_choices(
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
 ) -> None:
-    """Refuse arguments that `solve` does not accept, before any work."""
-    a_problem(problem)
+    """Refuse choices that `solve` does not accept, before any work."""
     for argument, value, choices in (("shape", shape, SHAPES), ("method", method, METHODS)):
         if value not in choices:
             *others, last = (f"'{choice}'" for choice in choices)

@@ -108,6 +108,7 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """Yield a connection to read from."""
         with self._turn, self._translate_errors(), self.engine.connect() as connection:
+            connection.begin()  # what is read is of one moment; closing ends it
             yield connection
 
     @contextlib.contextmanager

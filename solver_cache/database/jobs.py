@@ -242,11 +242,14 @@ class Jobs:
         delays another's first by one running job at most. Never do two owners get one job.
         """
         check_lease(owner, lease_seconds)
+        abandoned, waiting = self._free(kinds, max_seconds)
         with self._database.reading() as connection:  # who polls an empty queue takes no writer's lock
-            if all(connection.execute(query).first() is None for query in self._free(kinds, max_seconds)):
+            if all(connection.execute(query).first() is None for query in (abandoned, waiting)):
                 return None
         with self._database.writing() as connection:
-            job_id = self._lock_free(connection, kinds, max_seconds)
+            job_id: Any = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
+            if job_id is None:
+                job_id = self._lock_waiting(connection, waiting, _take_conditions(kinds, max_seconds))
             if job_id is None:
                 return None
             now = self._now
@@ -263,15 +266,11 @@ class Jobs:
             )
             return job_of(connection.execute(taking.returning(*JOBS.c)).one())
 
-    def _lock_free(
-        self, connection: Connection, kinds: Collection[str] | None, max_seconds: float | None
+    def _lock_waiting(
+        self, connection: Connection, waiting: Select[Any], conditions: Sequence[ColumnElement[bool]]
     ) -> str | None:
-        """Return the id of the job that is next, locked; None where there is none."""
-        abandoned, waiting = self._free(kinds, max_seconds)
-        job_id = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
-        if job_id is not None:
-            return str(job_id)
-        for client in self._clients_in_turn(connection, _take_conditions(kinds, max_seconds)):
+        """Return the id of the waiting job that is next, locked; None where there is none."""
+        for client in self._clients_in_turn(connection, conditions):
             query = waiting.where(JOBS.c.client == client).with_for_update(skip_locked=True)
             job_id = connection.execute(query).scalar()
             if job_id is not None:  # else others take the rest of this client's

@@ -8,16 +8,17 @@ import sys
 
 from support.paths import ROOT
 
-MAX_FILES = 37
+MAX_FILES = 30
 """Files of the product that one request enters in the process that serves; those of its solver process not counted."""
 
-MAX_MOVES = 240
-"""Calls from a file of the product into another, without the resumptions of coroutines: 157 to 180, as workers wake."""
+MAX_MOVES = 145
+"""Calls from a file of the product into another, without the resumptions of coroutines: some 135. What the service does
+beside the request, each second or each tenth of one, adds to them: so the least of a few requests counts."""
 
 PROGRAM = """
 import json, sys, threading
 ROOT, SHARES = sys.argv[1] + "/", ("api/", "darrm_opt/", "solver_cache/", "darrm_client/", "darrm/")
-counting, files, moves = False, set(), 0
+counting, files, moves, walks = False, set(), 0, []
 
 def product_file(frame):
     name = frame.f_code.co_filename
@@ -44,10 +45,13 @@ with TestClient(create_app(Settings(cache_url="memory", solvers=1, wait_seconds=
     def ask(K):
         return client.post("/v1/gamma", json={"K": K, "m": 3, "epsilon": 0.1, "Delta": 0, "delta": 1e-5})
     ask(7)  # imports, and the process
-    counting = True
-    answer = ask(11)
-    counting = False
-print(json.dumps({"status": answer.status_code, "cached": answer.json()["cached"], "files": sorted(files), "moves": moves}))
+    for K in (9, 11, 13, 15):
+        files, moves, counting = set(), 0, True
+        answer = ask(K)
+        counting = False
+        assert (answer.status_code, answer.json()["cached"]) == (200, False)
+        walks.append((len(files), moves, sorted(files)))
+print(json.dumps({"files": min(walks)[2], "moves": min(moves for _, moves, _ in walks)}))
 """
 
 
@@ -56,7 +60,6 @@ def test_one_gamma_walks_through_so_many_files() -> None:
         [sys.executable, "-c", PROGRAM, str(ROOT)], capture_output=True, text=True, cwd=ROOT, check=True
     )
     walk = json.loads(done.stdout)
-    assert (walk["status"], walk["cached"]) == (200, False)
     assert "api/tasks/design.py" in walk["files"]
     assert len(walk["files"]) <= MAX_FILES, walk["files"]
     assert walk["moves"] <= MAX_MOVES

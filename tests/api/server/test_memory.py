@@ -18,8 +18,8 @@ from api.server.container_limits import (
     processor_count,
     solver_memory,
 )
-from api.service.work_limits import check_design
 from api.settings import Settings, read_settings
+from api.tasks.design import DesignTask
 from darrm_opt import Problem
 from darrm_opt.record import DesignSpec
 
@@ -131,7 +131,7 @@ def test_the_default_fits_however_many_processors_there_are(limit: int | None) -
 
 def test_the_least_memory_of_a_solver_process_solves_small_problems() -> None:
     spec = DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.1))
-    check_design(spec, "cuts", read_settings(max_solver_memory=MIN_MEMORY))
+    DesignTask(spec, "cuts", "highs").check(read_settings(max_solver_memory=MIN_MEMORY))
     with refused_input("DARRM_MAX_SOLVER_MEMORY", "159"):
         read_settings(max_solver_memory=MIN_MEMORY - 1)
 
@@ -139,7 +139,7 @@ def test_the_least_memory_of_a_solver_process_solves_small_problems() -> None:
 def test_what_needs_more_memory_is_refused_by_estimate() -> None:
     spec = DesignSpec(Problem.from_allowance(K=101, m=3, epsilon=0.1))
     with pytest.raises(WorkLimitExceeded, match=r"by enumerate is expected to need \d+ MiB, .* 512 MiB") as refused:
-        check_design(spec, "enumerate", Settings(max_solver_memory=512))
+        DesignTask(spec, "enumerate", "highs").check(Settings(max_solver_memory=512))
     assert refused.value.field == "method"
-    check_design(spec, "cuts", Settings(max_solver_memory=512))
-    check_design(spec, "enumerate", Settings(max_solver_memory=2048))
+    DesignTask(spec, "cuts", "highs").check(Settings(max_solver_memory=512))
+    DesignTask(spec, "enumerate", "highs").check(Settings(max_solver_memory=2048))

@@ -24,8 +24,7 @@ from api.schemas import CurveRequest, DesignRequest
 from api.server.shutdown import Shutdown
 from api.service import jobs as service_jobs
 from api.service.design_service import DesignService, Pending
-from api.service.jobs import MAX_ATTEMPTS
-from api.service.work_limits import JobAdmission
+from api.service.jobs import MAX_ATTEMPTS, JobAdmission
 from api.settings import Settings
 from api.tasks import design
 from darrm_opt import verify

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from darrm.cli import EXAMPLES, GROUPS, load
 from darrm.cli.output import ExitCode
 from darrm.cli.parser import EVERY_COMMAND, Argument, Command, CommandOption, Parameter
-from darrm.cli.verbs import EXAMPLES, GROUPS, load
 from tools.locked import ROOT
 
 MADE = "<!-- made by `make docs` (tools/reference.py): edits are lost -->\n"

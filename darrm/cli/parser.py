@@ -71,7 +71,7 @@ class Parameter(NamedTuple):
 class Command(NamedTuple):
     """Verb with its groups of parameters spread out: `call` takes a value for each parameter.
 
-    >>> from darrm.cli.verbs import load
+    >>> from darrm.cli import load
     >>> [parameter.name for parameter in Command.of(load("verify")).parameters][:3]
     ['file', 'K', 'epsilon']
     """

@@ -15,7 +15,7 @@ from test_toolchain import locked
 
 from api.app import create_app
 from api.settings import PREFIX, Settings
-from darrm.cli.verbs import VERBS
+from darrm.cli import VERBS
 from darrm_client.client import KEY_VARIABLE, URL_VARIABLE
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")

@@ -27,8 +27,8 @@ from support.paths import ROOT
 from support.served import serving
 
 from api.settings import PREFIX, Settings
+from darrm.cli import VERBS, load
 from darrm.cli.parser import Command, CommandOption
-from darrm.cli.verbs import VERBS, load
 from darrm_opt.design.solution import Status
 from tools.__main__ import PAGES
 from tools.licences import row as licence_row

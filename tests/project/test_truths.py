@@ -7,9 +7,9 @@ import re
 import pytest
 from support.paths import ROOT
 
+from darrm.cli import VERBS, load
 from darrm.cli.first_run import first_run
 from darrm.cli.parser import Command
-from darrm.cli.verbs import VERBS, load
 from darrm_opt.design.report import CORNERS
 
 TEXTS = [

@@ -29,8 +29,8 @@ def completion(shell: Annotated[str, Argument("bash|zsh|fish|powershell", "The s
 
 def _options() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the options of each verb, each with the choices of its value; a flag or a free value has none."""
+    from darrm.cli import VERBS, load
     from darrm.cli.parser import Command
-    from darrm.cli.verbs import VERBS, load
 
     verbs: dict[str, dict[str, tuple[str, ...]]] = {}
     for verb in VERBS:
@@ -44,13 +44,13 @@ def _options() -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def _first_words() -> list[str]:
-    from darrm.cli.verbs import VERBS
+    from darrm.cli import VERBS
 
     return list(dict.fromkeys(verb.split()[0] for verb in VERBS))
 
 
 def _subcommands(group: str) -> list[str]:
-    from darrm.cli.verbs import VERBS
+    from darrm.cli import VERBS
 
     return [verb.split()[1] for verb in VERBS if verb.startswith(f"{group} ")]
 

@@ -50,8 +50,8 @@ def mcp() -> None:
 
 
 def _parameters(verb: str) -> tuple[Parameter, ...]:
+    from darrm.cli import load
     from darrm.cli.parser import Command
-    from darrm.cli.verbs import load
 
     return Command.of(load(verb)).parameters
 
@@ -148,7 +148,7 @@ async def _serve() -> None:
 def _about(verb: str) -> str:
     from inspect import getdoc
 
-    from darrm.cli.verbs import load
+    from darrm.cli import load
 
     return getdoc(load(verb)) or ""
 

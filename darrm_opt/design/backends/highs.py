@@ -8,6 +8,7 @@ none of them prints.
 from __future__ import annotations
 
 import contextlib
+import os
 import weakref
 from collections import deque
 
@@ -18,7 +19,6 @@ from darrm_opt.design.backends import Outcome, WarmStart, row_scale
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import SolveFailed
 from darrm_opt.noise import Array, Integers
-from darrm_opt.process import process_identity
 
 Option = bool | int | float | str
 
@@ -72,24 +72,24 @@ dense, and steepest edge costs more than it saves."""
 MAX_IDLE = 4
 """Most HiGHS objects kept for later: a solve holds two at a time, that of the best monotone γ and its own."""
 
-_idle: deque[tuple[tuple[int, int], highspy.Highs]] = deque(maxlen=MAX_IDLE)
-"""Emptied objects, each with the process that made it: a copy made by ``fork`` is not used."""
+_idle: deque[highspy.Highs] = deque(maxlen=MAX_IDLE)
+"""Emptied objects."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # a copy of another process's object is not used
 
 
 def _acquire() -> highspy.Highs:
     """Return a HiGHS object without a program, its options set: an idle one or a new one."""
     with contextlib.suppress(IndexError):  # none is idle
-        while True:
-            process, solver = _idle.pop()
-            if process == process_identity():
-                return solver
+        return _idle.pop()
     return new_highs(PROGRAM_OPTIONS)
 
 
 def _release(solver: highspy.Highs) -> None:
     """Empty a HiGHS object and keep it for the next program."""
     if solver.clearModel() == highspy.HighsStatus.kOk:
-        _idle.append((process_identity(), solver))
+        _idle.append(solver)
 
 
 class _SilentHighs(highspy.Highs):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.darrm_runner import SMALL, run, run_json
 
-from darrm.cli.verbs import VERBS
+from darrm.cli import VERBS
 from darrm_client import DarrmClient
 from darrm_opt import Problem
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.darrm_runner import refused
 
+from darrm.cli import RENAMED, VERBS, load
 from darrm.cli.output import EXIT_CODES
 from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions
 from darrm.cli.parser import EVERY_COMMAND, Argument, Command, CommandOption, UsageError, parse, parse_verb, verb_help
-from darrm.cli.verbs import RENAMED, VERBS, load
 
 taken: dict[str, Any] = {}
 

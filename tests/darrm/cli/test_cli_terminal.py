@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 from support.darrm_runner import SMALL, run, start
 
-from darrm.cli import cached_solve, output, ranking, table_design
+from darrm.cli import EXAMPLES, GROUPS, VERBS, cached_solve, load, output, ranking, table_design
 from darrm.cli.cached_solve import progress_text
 from darrm.cli.output import ProgressDisplay
 from darrm.cli.parameters import DesignOptions
 from darrm.cli.parser import Command, parse
-from darrm.cli.verbs import EXAMPLES, GROUPS, VERBS, cost, load
+from darrm.cli.verbs import cost
 from darrm_opt.design.solution import Progress
 from darrm_opt.problem import Problem
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from typing import Any, get_args
 
 import numpy as np
 import pytest
+from support.forks import forked
 
 from darrm_opt import BackendUnavailable, InvalidInput, Privacy, Problem, SolveFailed, solve
 from darrm_opt.design.backends import BACKENDS, highs, open_backend
@@ -244,3 +246,11 @@ def test_what_highs_refuses_is_reported_with_advice() -> None:
         SolveFailed, match=r"^HiGHS refused addRows; please report this with the problem's parameters\.$"
     ):
         opened.add(np.array([[1e20, 1.0]]), np.array([1.0]))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_uses_no_solver_of_its_parent() -> None:
+    open_backend("highs", 3).close()
+    assert highs._idle
+    assert forked(lambda: str(len(highs._idle))) == "0"
+    assert forked(lambda: solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)).status.value) == "optimal"

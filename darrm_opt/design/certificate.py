@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from darrm_opt._version import __version__
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.polar_form import UNDERFLOW_SLACK, UNIT_ROUNDOFF
+from darrm_opt.design.constraint import UNDERFLOW_SLACK, UNIT_ROUNDOFF, PrivacyConstraint
 from darrm_opt.design.schedule import MAX_COMPLETE_K
 from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import ERRORS_BELOW_LIMIT, worst_case

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darrm_opt.design.backends import WarmStart, open_backend
-from darrm_opt.design.constraint import Counts, PrivacyConstraint, cached_rows, multiset_keys
+from darrm_opt.design.constraint import STEP_ERROR, UNIT_ROUNDOFF, Counts, PrivacyConstraint, cached_rows, multiset_keys
 from darrm_opt.design.objective import LinearGoal
-from darrm_opt.design.polar_form import STEP_ERROR, UNIT_ROUNDOFF
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, Integers, NoiseFunction

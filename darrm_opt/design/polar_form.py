@@ -4,10 +4,6 @@ H(p) = E[g(L)], L ~ PoissonBinomial(p), is the *blossom* (polar form) of the Ber
 coefficients g(0..K): symmetric, and affine in each p_i. Fixing one voter at probability t maps the
 coefficients a₀..a_n to (1−t)a_j + t·a_{j+1}, one de Casteljau step. After i steps with x and s−i with y,
 entry j of what remains is H at {x^i, y^(s−i), 1^j, 0^(K−s−j)}: every multiset of one layer s in one array.
-
-Rounding. Every step is a convex combination, so an error made once is never amplified. One computed
-step, with coefficients known to a few ulps, errs by at most `STEP_ERROR`·max|a|; hence n steps err by
-at most n·`STEP_ERROR`·max|g| (`rounding_error`).
 """
 
 from __future__ import annotations
@@ -17,27 +13,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from darrm_opt.noise import Array, Integers
-
-UNIT_ROUNDOFF = 2.0**-53
-
-STEP_ERROR = 16 * UNIT_ROUNDOFF
-"""Error of one computed de Casteljau step, relative to the largest entry of its input.
-
-With `exp` accurate to 4u relative, x and y (see `Corners.of`) carry at most 4u + 2u (product, sum) +
-5u (denominator) + u (quotient) ≤ 12u; Δ is exact and 1−Δ carries u. Each of the two products adds u
-and the sum adds u: s|a|(1+12u)(1+u)(1+u) …, so at most 14u + O(u²) of s|a_j| + t|a_{j+1}| ≤ max|a|. The
-remaining 2u absorb every O(u²) term for K ≤ 10⁶, as n·16u stays far below 1."""
-
-UNDERFLOW_SLACK = 2.0**-1060
-"""Absolute slack for products that underflow: each loses at most 2^−1074, and fewer than 2^14 are added up."""
-
-
-def rounding_error(steps: int, largest: float) -> float:
-    """Return a bound on |computed − exact| of H after ``steps`` de Casteljau steps.
-
-    Source: derivation at `STEP_ERROR`; tested against exact rationals.
-    """
-    return (steps * STEP_ERROR * largest + steps * UNDERFLOW_SLACK) if largest > 0 else 0.0
 
 
 def step(coefficients: Array, t: float, complement: float) -> Array:

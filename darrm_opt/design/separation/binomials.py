@@ -10,8 +10,7 @@ import math
 
 import numpy as np
 
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.polar_form import UNIT_ROUNDOFF
+from darrm_opt.design.constraint import UNIT_ROUNDOFF, PrivacyConstraint
 from darrm_opt.design.separation.result import Indices
 from darrm_opt.noise import Array
 

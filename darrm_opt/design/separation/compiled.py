@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.constraint import UNIT_ROUNDOFF, PrivacyConstraint, rounding_error
 from darrm_opt.design.kernel.library import LARGEST, MIN_THREADED_WORK, Search, Tables, in_threads
-from darrm_opt.design.polar_form import UNIT_ROUNDOFF, rounding_error
 from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, TAIL, binomial
 from darrm_opt.design.separation.result import (
     MAX_PASSED_ENTRIES,

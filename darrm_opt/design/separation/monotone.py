@@ -21,9 +21,9 @@ import ctypes
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO, Counts, PrivacyConstraint
+from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, STEP_ERROR, XY, ZERO, Counts, PrivacyConstraint
 from darrm_opt.design.kernel.library import LARGEST, MIN_THREADED_WORK, in_threads, kernel
-from darrm_opt.design.polar_form import STEP_ERROR, step
+from darrm_opt.design.polar_form import step
 from darrm_opt.design.separation.binomials import TAIL, terms_of
 from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Indices, WorstCase
 from darrm_opt.errors import InvalidInput

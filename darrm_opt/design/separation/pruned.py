@@ -39,8 +39,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.constraint import ONE, XY, YX, ZERO, PrivacyConstraint
-from darrm_opt.design.polar_form import CACHE_ENTRIES, UNIT_ROUNDOFF, at_ends, extremes, layers, rounding_error
+from darrm_opt.design.constraint import ONE, UNIT_ROUNDOFF, XY, YX, ZERO, PrivacyConstraint, rounding_error
+from darrm_opt.design.polar_form import CACHE_ENTRIES, at_ends, extremes, layers
 from darrm_opt.design.separation.binomials import (
     MAX_EVALUATED_MEAN,
     bound_by_distance,

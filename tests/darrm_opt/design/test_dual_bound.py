@@ -9,10 +9,9 @@ import pytest
 from scipy.optimize import linprog
 from support.strategies import random_case
 
-from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
+from darrm_opt.design.constraint import STEP_ERROR, ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.master_program import MasterProgram, dual_bound, in_increments
 from darrm_opt.design.objective import rectangular, shared
-from darrm_opt.design.polar_form import STEP_ERROR
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array
 

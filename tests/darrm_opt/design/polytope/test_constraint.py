@@ -12,8 +12,7 @@ from support.exact import NEGLIGIBLE, Voters, distribution, mean, named, precise
 from support.strategies import ProblemCase, random_case, random_noise
 
 from darrm_opt import Privacy, Problem
-from darrm_opt.design.constraint import LABELS, ConstraintGenerator, Counts, PrivacyConstraint
-from darrm_opt.design.polar_form import STEP_ERROR
+from darrm_opt.design.constraint import LABELS, STEP_ERROR, ConstraintGenerator, Counts, PrivacyConstraint
 
 CASES = [random_case(np.random.default_rng(seed)) for seed in range(30)]
 

@@ -14,20 +14,15 @@ from hypothesis import strategies as st
 from support.exact import NEGLIGIBLE, Voters, distribution, enumerated_distribution, mean, named, precise, signed
 from support.strategies import NOISES, random_case, random_noise
 
-from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
-from darrm_opt.design.polar_form import (
-    MAX_STEPWISE_K,
+from darrm_opt.design.constraint import (
     STEP_ERROR,
     UNDERFLOW_SLACK,
     UNIT_ROUNDOFF,
-    at_ends,
-    extremes,
-    layers,
-    mass,
+    ConstraintGenerator,
+    PrivacyConstraint,
     rounding_error,
-    step,
-    stored_layers,
 )
+from darrm_opt.design.polar_form import MAX_STEPWISE_K, at_ends, extremes, layers, mass, step, stored_layers
 from darrm_opt.noise import Array, NoiseFunction
 
 X = [0.5, 0.525, 0.75, 0.9, 0.982, 1.0, 1 - 2.0**-40]

@@ -20,13 +20,14 @@ from darrm_opt import NoiseFunction, Privacy, Problem, certify
 from darrm_opt.design.constraint import (
     DOWN_FROM_ONE,
     ONE,
+    STEP_ERROR,
     UP_TO_ONE,
     XY,
     YX,
     ConstraintGenerator,
     PrivacyConstraint,
 )
-from darrm_opt.design.polar_form import STEP_ERROR, layers, stored_layers
+from darrm_opt.design.polar_form import layers, stored_layers
 from darrm_opt.design.separation import separable
 from darrm_opt.design.separation.binomials import TAIL, search_error, terms_of
 from darrm_opt.design.separation.first_order import Rows

@@ -13,9 +13,8 @@ from typing import Literal
 from darrm_opt._version import __version__
 from darrm_opt.design.constraint import UNDERFLOW_SLACK, UNIT_ROUNDOFF, PrivacyConstraint
 from darrm_opt.design.schedule import MAX_COMPLETE_K
-from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import ERRORS_BELOW_LIMIT, worst_case
-from darrm_opt.design.separation.result import WorstCase
+from darrm_opt.design.separation.result import WorstCase, search_error
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Problem, a_problem, check_arithmetic

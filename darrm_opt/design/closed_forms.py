@@ -22,10 +22,9 @@ from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.certificate import Certificate, certificate_of, repair
 from darrm_opt.design.constraint import UNIT_ROUNDOFF, ZERO, PrivacyConstraint
 from darrm_opt.design.kernel.library import kernel
-from darrm_opt.design.separation.binomials import terms_of
 from darrm_opt.design.separation.monotone import MAX_TERMS
 from darrm_opt.design.separation.oracle import worst_case, worst_case_of_no_release
-from darrm_opt.design.separation.result import TimeLimitReached, WorstCase
+from darrm_opt.design.separation.result import TimeLimitReached, WorstCase, terms_of
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
 

@@ -22,9 +22,8 @@ from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import CanonicalGoal
 from darrm_opt.design.schedule import MAX_ITERATIONS_PER_VOTER, SolveClock, Stage
-from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
-from darrm_opt.design.separation.result import Settle, TimeLimitReached, WorstCase
+from darrm_opt.design.separation.result import Settle, TimeLimitReached, WorstCase, search_error
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, NoiseFunction
 

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, ZERO, Counts, PrivacyConstraint
-from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN
 from darrm_opt.design.separation.compiled import takes_passes
-from darrm_opt.design.separation.result import TimeLimitReached
+from darrm_opt.design.separation.result import MAX_EVALUATED_MEAN, TimeLimitReached
 from darrm_opt.problem import Problem
 
 LARGE_K = 400

@@ -26,10 +26,12 @@ import numpy as np
 
 from darrm_opt.design.constraint import UNIT_ROUNDOFF, PrivacyConstraint, rounding_error
 from darrm_opt.design.kernel.library import LARGEST, MIN_THREADED_WORK, Search, Tables, in_threads
-from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, TAIL, binomial
+from darrm_opt.design.separation.binomials import binomial
 from darrm_opt.design.separation.result import (
+    MAX_EVALUATED_MEAN,
     MAX_PASSED_ENTRIES,
     MAX_TABLE_ENTRIES,
+    TAIL,
     Collector,
     Indices,
     KernelResult,
@@ -191,7 +193,7 @@ def _tables(constraint: PrivacyConstraint) -> _TablesOf:
 
 @lru_cache(maxsize=16)
 def _binomials(r: int, Delta: float) -> tuple[Array, Indices, Array]:
-    """Return (Pr[Bin(a, Δ) = t] at [a, t], `binomials.terms_of`, the tail of `pruned._local_bend`), both by M."""
+    """Return (Pr[Bin(a, Δ) = t] at [a, t], `terms_of`, the tail of `pruned._local_bend`), both by M."""
     # M counts the voters that move. Only for M with a mean M·Δ for which a sum over the terms is worth it.
     mean: Array = np.arange(r + 1, dtype=np.float64) * Delta
     mean = mean[mean <= MAX_EVALUATED_MEAN]

@@ -24,8 +24,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, STEP_ERROR, XY, ZERO, Counts, PrivacyConstraint
 from darrm_opt.design.kernel.library import LARGEST, MIN_THREADED_WORK, in_threads, kernel
 from darrm_opt.design.polar_form import step
-from darrm_opt.design.separation.binomials import TAIL, terms_of
-from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Indices, WorstCase
+from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, TAIL, Collector, Indices, WorstCase, terms_of
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 

@@ -17,10 +17,9 @@ import numpy as np
 from darrm_opt.design.constraint import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts, PrivacyConstraint
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.polar_form import at_ends, extremes, layers
-from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.compiled import search_columns
 from darrm_opt.design.separation.monotone import search_monotone
-from darrm_opt.design.separation.result import Collector, Indices, Settle, WorstCase
+from darrm_opt.design.separation.result import Collector, Indices, Settle, WorstCase, search_error
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import check_arithmetic
 

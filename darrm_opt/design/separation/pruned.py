@@ -41,23 +41,18 @@ from numpy.typing import NDArray
 
 from darrm_opt.design.constraint import ONE, UNIT_ROUNDOFF, XY, YX, ZERO, PrivacyConstraint, rounding_error
 from darrm_opt.design.polar_form import CACHE_ENTRIES, at_ends, extremes, layers
-from darrm_opt.design.separation.binomials import (
-    MAX_EVALUATED_MEAN,
-    bound_by_distance,
-    bound_by_extremes,
-    expected,
-    expected_all,
-    search_error,
-    terms_of,
-)
+from darrm_opt.design.separation.binomials import bound_by_distance, bound_by_extremes, expected, expected_all
 from darrm_opt.design.separation.first_order import Rows, Skeletons, Slopes, first_order_choice
 from darrm_opt.design.separation.result import (
+    MAX_EVALUATED_MEAN,
     MAX_PASSED_ENTRIES,
     MAX_TABLE_ENTRIES,
     Collector,
     Indices,
     Settle,
     WorstCase,
+    search_error,
+    terms_of,
 )
 from darrm_opt.design.separation.separable import offer_worst_of_skeleton, search_by_reach, search_separable
 from darrm_opt.noise import Array

@@ -1,14 +1,21 @@
-"""Separation result: what a worst-case search returns, and the collector that every search feeds."""
+"""Separation result: what a worst-case search returns, the collector that every search feeds, and what rounding hides.
+
+For Δ > 0 the searches, those in C too, take means over the binomial numbers of voters near 0 and 1 that answer against
+their end (`darrm_opt.design.separation.binomials`), cut off where at most `TAIL` of their mass is left. `search_error`
+bounds what that and rounding may hide of φ, and every bound of a search is charged with it.
+"""
 
 from __future__ import annotations
 
+import functools
+import math
 import time
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from darrm_opt.design.constraint import Counts
+from darrm_opt.design.constraint import UNIT_ROUNDOFF, Counts, PrivacyConstraint
 from darrm_opt.design.kernel.library import DONE, OUT_OF_TIME
 from darrm_opt.noise import Array, Integers
 
@@ -23,6 +30,13 @@ MAX_TABLE_ENTRIES = 2_000_000
 
 MAX_PASSED_ENTRIES = 150_000_000
 """Most entries of a row's blossoms that are passed through, some 50 ms: all of them up to K = 960."""
+
+
+TAIL = 2.0**-60
+"""Mass beyond which a binomial is cut off; charged in `evaluation_error`."""
+
+MAX_EVALUATED_MEAN = 64.0
+"""Largest M·Δ for which a mean over the binomials is worth its terms; beyond, only complete search or the row bound."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -139,3 +153,45 @@ class Collector:
             distinct = [*dict.fromkeys(map(bytes, worst_first))][: self.most]
             cuts = np.frombuffer(b"".join(distinct), dtype=np.int64).reshape(-1, self.counts.size).copy()
         return WorstCase(max(self.value, self.left_out) + error, self.value, self.counts, cuts, method, error)
+
+
+MAX_DIRECT_MEAN = 500.0
+"""Up to this mean no mean^k/k! overflows (e^500 < 1e218); beyond it only logarithms can hold them."""
+
+
+@functools.lru_cache(maxsize=4096)
+def terms_of(mean: float) -> int:
+    """Return T such that a binomial of at most that mean exceeds T with probability at most `TAIL`."""
+    # Pr[Bin(a, Δ) > T] ≤ C(a, T+1)·Δ^(T+1) ≤ mean^(T+1)/(T+1)!, which falls with T once T + 1 > mean.
+    if mean > MAX_DIRECT_MEAN:
+
+        def log_of(k: int) -> float:  # an upper bound on ln(mean^k/k!)
+            power, factorial = k * math.log(mean), math.lgamma(k + 1)
+            return power - factorial + 8 * UNIT_ROUNDOFF * (power + factorial)
+
+        import bisect
+
+        candidates = range(math.ceil(mean) + 1, 4 * math.ceil(mean))  # at 4·mean it is below (e/4)^(4·mean)
+        return candidates[0] + bisect.bisect_right(candidates, -math.log(TAIL), key=lambda k: -log_of(k + 1))
+    terms, bound = 1, mean**2 / 2
+    while bound > TAIL:
+        terms += 1
+        bound *= mean / (terms + 1)
+    return terms
+
+
+def evaluation_error(mean: float) -> float:
+    """Return a bound on |computed − exact| of such a mean, relative to max|A|, for aΔ and a′Δ up to ``mean``."""
+    # The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is
+    # that of all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one 6u more, so a product of two
+    # at most (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any
+    # order); all weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and
+    # `bound_by_distance`, which have no more.
+    terms = terms_of(mean)
+    return (20 + 8 * mean + 20 * terms) * UNIT_ROUNDOFF + 2 * TAIL
+
+
+def search_error(constraint: PrivacyConstraint, largest: float) -> float:
+    """Return a bound on the rounding of every φ that the search computes or bounds, for γ ≤ ``largest``."""
+    mean = min(constraint.affected * constraint.corners.Delta, MAX_EVALUATED_MEAN)
+    return constraint.error(largest) + (1.0 + constraint.q) * evaluation_error(mean) * largest

@@ -34,8 +34,8 @@ from darrm_opt.design.backends import open_backend
 from darrm_opt.design.certificate import scaled_worst_case
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import rectangular
-from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import separable_worst_case, worst_case
+from darrm_opt.design.separation.result import search_error
 from darrm_opt.noise import Array
 
 CASES = [random_case(np.random.default_rng((seed, 11)), (1, 2, 3, 5, 6, 7, 9, 10, 13)) for seed in range(40)]

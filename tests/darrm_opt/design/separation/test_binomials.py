@@ -9,16 +9,8 @@ from math import comb, inf, lgamma, log
 import numpy as np
 import pytest
 
-from darrm_opt.design.separation.binomials import (
-    TAIL,
-    binomial,
-    bound_by_distance,
-    bound_by_extremes,
-    evaluation_error,
-    expected,
-    expected_all,
-    terms_of,
-)
+from darrm_opt.design.separation.binomials import binomial, bound_by_distance, bound_by_extremes, expected, expected_all
+from darrm_opt.design.separation.result import TAIL, evaluation_error, terms_of
 from darrm_opt.noise import Array
 
 PLACES = [

@@ -27,10 +27,17 @@ from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.kernel import library
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation import compiled
-from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, binomial, terms_of
+from darrm_opt.design.separation.binomials import binomial
 from darrm_opt.design.separation.oracle import enumerated_worst_case, separable_worst_case, worst_case
 from darrm_opt.design.separation.oracle import worst_case_near_faces as near_faces
-from darrm_opt.design.separation.result import Collector, Settle, TimeLimitReached, WorstCase
+from darrm_opt.design.separation.result import (
+    MAX_EVALUATED_MEAN,
+    Collector,
+    Settle,
+    TimeLimitReached,
+    WorstCase,
+    terms_of,
+)
 from darrm_opt.errors import BackendUnavailable
 
 WITH_KERNEL = pytest.mark.skipif(not HAS_KERNEL, reason="built without a C compiler")

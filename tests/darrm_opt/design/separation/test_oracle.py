@@ -29,7 +29,6 @@ from darrm_opt.design.constraint import (
 )
 from darrm_opt.design.polar_form import layers, stored_layers
 from darrm_opt.design.separation import separable
-from darrm_opt.design.separation.binomials import TAIL, search_error, terms_of
 from darrm_opt.design.separation.first_order import Rows
 from darrm_opt.design.separation.oracle import (
     ERRORS_BELOW_LIMIT,
@@ -40,7 +39,15 @@ from darrm_opt.design.separation.oracle import (
     worst_case_near_faces,
 )
 from darrm_opt.design.separation.pruned import search_pruned
-from darrm_opt.design.separation.result import Collector, Settle, TimeLimitReached, WorstCase
+from darrm_opt.design.separation.result import (
+    TAIL,
+    Collector,
+    Settle,
+    TimeLimitReached,
+    WorstCase,
+    search_error,
+    terms_of,
+)
 from darrm_opt.design.separation.separable import search_by_reach, search_separable
 from darrm_opt.noise import Array
 

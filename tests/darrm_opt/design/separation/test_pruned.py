@@ -17,17 +17,18 @@ from support.strategies import random_noise
 from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, PrivacyConstraint
 from darrm_opt.design.polar_form import at_ends, layers
 from darrm_opt.design.separation import pruned
-from darrm_opt.design.separation.binomials import (
+from darrm_opt.design.separation.binomials import bound_by_distance, bound_by_extremes
+from darrm_opt.design.separation.first_order import Choice, Rows, Skeletons, Slopes, first_order_choice
+from darrm_opt.design.separation.pruned import LAYERS_BETWEEN_ROW_BOUNDS
+from darrm_opt.design.separation.result import (
     MAX_EVALUATED_MEAN,
-    bound_by_distance,
-    bound_by_extremes,
+    Collector,
+    Settle,
+    TimeLimitReached,
     evaluation_error,
     search_error,
     terms_of,
 )
-from darrm_opt.design.separation.first_order import Choice, Rows, Skeletons, Slopes, first_order_choice
-from darrm_opt.design.separation.pruned import LAYERS_BETWEEN_ROW_BOUNDS
-from darrm_opt.design.separation.result import Collector, Settle, TimeLimitReached
 from darrm_opt.design.separation.separable import search_separable
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, Problem

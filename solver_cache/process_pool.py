@@ -226,7 +226,7 @@ class ProcessPool:
         return answer.result()
 
     def _kill(self, process: PoolProcess, reason: SolveFailed) -> None:
-        self._counts["killed"] += 1
+        self._counts["killed"] += not process.killed  # one that is slow to go is killed again
         process.end(reason)
 
     async def _acquire(self) -> PoolProcess:

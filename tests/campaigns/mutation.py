@@ -68,7 +68,7 @@ ACCOUNTS = (
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "design.certificate": ("test_certificate.py",),
-    "design.constraint": ("test_corners.py", "test_constraint.py"),
+    "design.constraint": ("test_corners.py", "test_constraint.py", "test_polar_form.py"),
     "design.polar_form": ("test_polar_form.py", "test_constraint.py"),
     "design.separation.oracle": _searches(
         "without_Delta_the_worst_of_every_layer_row_is_found",

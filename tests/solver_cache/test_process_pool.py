@@ -233,6 +233,18 @@ def test_a_task_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     run(test)
 
 
+def test_a_killed_process_that_is_slow_to_go_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("solver_cache.process_pool.WATCH_SECONDS", 0.0)
+
+    async def test() -> None:
+        async with pool() as solvers:
+            with pytest.raises(TaskTimeout):
+                await solvers.run(tasks.deaf, str(tmp_path / "pid"), time_limit=0.01)
+            assert solvers.state.killed == 1
+
+    run(test)
+
+
 def test_a_process_that_grows_is_ended_or_replaced() -> None:
     async def test() -> None:
         async with pool(memory=300) as solvers:

@@ -38,6 +38,7 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -57,6 +58,9 @@ MEASURES: tuple[Measure, ...] = ("tv", "agreement")
 KAPPA = 1e-6
 """Share of the plain mean in the canonical goal: far above the solvers' dual tolerances (`backends.row_scale`), far
 below what a user can see."""
+
+_SCENARIOS = "darrm_opt.design.scenarios"
+"""Where objectives are that weigh scenarios."""
 
 _VOTERS = "a whole number of voters, at least 1"
 
@@ -293,11 +297,10 @@ def as_objective(objective: AnyObjective | str) -> AnyObjective:
     value: Any = objective  # callers without a type checker may pass anything
     if isinstance(value, str) and value in FAMILIES:
         return parse_objective(value)
-    from darrm_opt.design.scenarios import ScenarioObjective, parse_scenarios  # the usual objectives do without
-
-    if isinstance(value, ScenarioObjective):
-        return value
-    return (parse_scenarios(value) if isinstance(value, str) else None) or parse_objective(value)
+    scenarios = import_module(_SCENARIOS)  # a floor above: the usual objectives do without
+    if isinstance(value, scenarios.ScenarioObjective):
+        return cast("ScenarioObjective", value)
+    return (scenarios.parse_scenarios(value) if isinstance(value, str) else None) or parse_objective(value)
 
 
 def parse_objective(text: str) -> Objective:

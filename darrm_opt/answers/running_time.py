@@ -180,9 +180,10 @@ def constraint_count(problem: Problem) -> int:
 
 def _cut_seconds(problem: Problem) -> float:
     seconds = _spline_seconds(schedule_of(problem), features(problem))
-    exponent = EXPONENTS[takes_passes(problem.K, problem.voter.delta)]
-    beyond = math.pow(max(1.0, problem.K / MEASURED_K[1]), exponent)
-    return max(MIN_SOLVE_SECONDS, seconds * beyond) * (1.0 if _has_kernel() else NUMPY_FACTOR)
+    beyond = problem.K / MEASURED_K[1]
+    if beyond > 1:
+        seconds *= math.pow(beyond, EXPONENTS[takes_passes(problem.K, problem.voter.delta)])
+    return max(MIN_SOLVE_SECONDS, seconds) * (1.0 if _has_kernel() else NUMPY_FACTOR)
 
 
 def schedule_of(problem: Problem) -> str:

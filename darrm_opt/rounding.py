@@ -13,6 +13,9 @@ from fractions import Fraction
 ULP = 2.0**-52
 """Relative spacing of doubles: one unit in the last place is at most this share of a number."""
 
+UNIT_ROUNDOFF = ULP / 2
+"""Largest relative error of one operation that is rounded to nearest."""
+
 MAX_EXACT_BITS = 1 << 20
 """Largest power, in bits, that is computed in whole numbers; beyond it, decimals with a margin."""
 

@@ -46,6 +46,7 @@ MAX_PATH_LENGTH = 512
 """Longest path that is written in full [characters]."""
 
 BLOCK_BYTES = 2**16
+"""Bytes that are read at a time from the file's end backwards."""
 
 MAX_READ_BYTES = 2**24
 """Most bytes of the file's end that are read for `AuditFile.last`."""

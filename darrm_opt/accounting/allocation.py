@@ -211,6 +211,7 @@ def added_moments(pairs: Sequence[LawPairs], among: int, rare: float = 0.0) -> A
     if least <= 0:
         return np.full(ORDERS.size, np.inf)
     powers = ORDERS - 1
+    # Where the grid ends costs tightness alone: what lies beyond either end is bounded and added below.
     end = math.log((50 + 2 * powers[-1]) / least)
     places = np.concatenate([[-18.0], np.linspace(-4, end, math.ceil((end + 4) / PLACE_STEP) + 1)])
     logs = np.empty(places.size)

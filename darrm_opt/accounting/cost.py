@@ -184,6 +184,7 @@ def estimated_shift(mechanism: Accountable, releases: int) -> float | None:
             bound = bounds.bound()
             if bound is None:
                 return None
+            # H at ½ is 4·(1 − affinity); a bound on it may be above 4, where the affinity is as good as 0.
             affinity = 1 - min(float(bound.at(np.array([0.5]))[0]), 3.9) / 4
         variance += count * (math.inf if affinity <= 0 else -8 * math.log(affinity))
     return math.sqrt(variance)

@@ -278,6 +278,7 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
                 return one_record(epsilon)
             share = epsilon / d_in * (1 - 2.0**-52)  # rounded down: δ only falls
             delta_one, largest = one_record(share), (d_in - 1) * share
+            # e^709 is the largest double: beyond, a δ above 0 becomes 1.
             if delta_one == 0 or largest > 700 or delta_one * d_in >= 1:
                 return 0.0 if delta_one == 0 else 1.0
             ulps = 8 + int(largest)  # i·share errs by half an ulp, e^(i·share) by so many of its own

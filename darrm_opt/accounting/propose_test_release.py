@@ -303,6 +303,7 @@ def _target(total: Privacy, order: float, sigma: float) -> float | None:
     test = float(_test(sigma).renyi(np.array([order]))[0])
     conversion = math.log1p(-1 / order) - math.log(total.delta * order) / (order - 1)
     target = (total.epsilon - conversion) * ROUNDING - test
+    # Down by the roundings of the conversion, until it says in doubles that the total holds.
     while target > 0 and rdp_epsilon([(target + test) * (1 + 4 * ULP)], total.delta, [order])[0] > total.epsilon:
         target -= 2.0**-40 * (1 + total.epsilon)
     return target if target > 0 else None

@@ -284,6 +284,7 @@ def _next_epsilon(points: _ProfilePoints) -> float | None:
     c = math.exp(last)
     if last >= MAX_EPSILON or c * q <= FLAT_SHARE * p or p - c * q <= 16 * MIN_IMPROVEMENT * c:
         return None  # flat from here on, or lost in rounding
+    # A quarter further at least, so that the profile ends after a few lines, however slowly it falls.
     return min(max(math.log(p / q), last + 0.25) + FLAT_SHARE, MAX_EPSILON)
 
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from darrm_opt._version import __version__
-from darrm_opt.design.constraint import UNDERFLOW_SLACK, UNIT_ROUNDOFF, PrivacyConstraint
+from darrm_opt.design.constraint import UNDERFLOW_SLACK, PrivacyConstraint
 from darrm_opt.design.schedule import MAX_COMPLETE_K
 from darrm_opt.design.separation.oracle import ERRORS_BELOW_LIMIT, worst_case
 from darrm_opt.design.separation.result import WorstCase, search_error
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Problem, a_problem, check_arithmetic
+from darrm_opt.rounding import UNIT_ROUNDOFF
 
 Arithmetic = Literal["float", "ball"]
 
@@ -162,6 +163,7 @@ def repair(
         return noise, certificate_of(worst, constraint)
     # The scaled γ is searched again, which errs by up to ``error`` each way: leave room for both, so once is enough.
     room = constraint.limit - 3 * search_error(constraint, float(noise.values.max()))
+    # A second attempt is smaller by 2^−44, some hundreds of roundings, and each further one by eight times as much.
     scale, step = max(0.0, room / worst.bound) * (1 - 4 * UNIT_ROUNDOFF), 2.0**-44
     while scale > 0 and step < 1:
         scaled_noise = NoiseFunction(noise.values * scale)

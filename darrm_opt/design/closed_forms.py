@@ -20,13 +20,14 @@ import numpy as np
 
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.certificate import Certificate, certificate_of, repair
-from darrm_opt.design.constraint import UNIT_ROUNDOFF, ZERO, PrivacyConstraint
+from darrm_opt.design.constraint import ZERO, PrivacyConstraint
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.separation.monotone import MAX_TERMS
 from darrm_opt.design.separation.oracle import worst_case, worst_case_of_no_release
 from darrm_opt.design.separation.result import TimeLimitReached, WorstCase, terms_of
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
+from darrm_opt.rounding import UNIT_ROUNDOFF
 
 COMPILED_SECONDS_PER_TERM, COMPILED_SECONDS_PER_ENTRY = 2.5e-10, 1e-9
 """Times in the compiled monotone search for one product of one mean, or one value compared, and for one entry of

@@ -55,8 +55,7 @@ from darrm_opt.design.polar_form import MAX_STEPWISE_K, mass
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, Integers
 from darrm_opt.problem import Problem, whole_number
-
-UNIT_ROUNDOFF = 2.0**-53
+from darrm_opt.rounding import UNIT_ROUNDOFF
 
 STEP_ERROR = 16 * UNIT_ROUNDOFF
 """Error of one computed de Casteljau step, relative to the largest entry of its input.

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darrm_opt.design.backends import WarmStart, open_backend
-from darrm_opt.design.constraint import STEP_ERROR, UNIT_ROUNDOFF, Counts, PrivacyConstraint, cached_rows, multiset_keys
+from darrm_opt.design.constraint import STEP_ERROR, Counts, PrivacyConstraint, cached_rows, multiset_keys
 from darrm_opt.design.objective import LinearGoal
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, Integers, NoiseFunction
+from darrm_opt.rounding import UNIT_ROUNDOFF
 
 if TYPE_CHECKING:
     from darrm_opt.design.knots import Knots

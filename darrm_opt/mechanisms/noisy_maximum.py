@@ -80,6 +80,7 @@ MAX_NODES, MAX_NODES_SMOOTH = 24, 8
 """Most nodes of the integral over ties, for noise below and from `SMOOTH_SCALE` on: more change no double."""
 
 SMOOTH_SCALE = 4.0
+"""Scale of noise [votes] from which one count more or less changes the chances little."""
 
 MAX_REACH, MAX_ROWS = 400, 300
 """Largest reach of noise, and most vote counts, whose chances are computed for every class."""
@@ -266,6 +267,8 @@ class NoisyMaximum(VoteMechanism):
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[one of the leaders has the largest noisy count], shape (N,): where no check fails."""
         noise, step = LatticeNoise(self.sigma, 0.0), max(1, math.floor(self.sigma / 4))
+        # Beyond 9σ there is less than 1e-18; at steps of σ/4 a sum over a Gaussian density is its integral to double
+        # precision.
         return leader_chances(counts, noise, step, math.ceil(9 * self.sigma / step), self.sigma)
 
     def pass_chances(self, largest: CountTable) -> Array:
@@ -374,6 +377,7 @@ class LaplaceMaximum(VoteMechanism):
         """Return Pr[one of the leaders has the largest noisy count], shape (N,)."""
         noise = _LaplaceLattice(self.scale)
         step = max(1, math.floor(self.scale / 50))  # the density has an edge at each count
+        # Beyond 40 scales there is e^−40, less than 1e-17.
         return leader_chances(counts, noise, step, math.ceil(40 * self.scale / step), self.scale)
 
     @staticmethod

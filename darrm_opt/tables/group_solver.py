@@ -22,7 +22,8 @@ from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import real_number
-from darrm_opt.tables.corners import UNIT_ROUNDOFF, Corners, laws_at, voter_maps
+from darrm_opt.rounding import UNIT_ROUNDOFF
+from darrm_opt.tables.corners import Corners, laws_at, voter_maps
 from darrm_opt.tables.group_table import GroupCertificate, GroupTable, certify_groups, corners_of
 from darrm_opt.tables.groups import GroupCells, GroupProblem, Index
 from darrm_opt.tables.priors import Dirichlet, FavouredBeta, PluralityPrior, Ties, parse_prior

@@ -24,7 +24,7 @@ from darrm_opt.design.backends.highs import check_status, new_highs
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import ratio_below
+from darrm_opt.rounding import UNIT_ROUNDOFF, ratio_below
 from darrm_opt.tables.certificate import EXPONENT_BITS, exp_bounds
 from darrm_opt.tables.problem import Histograms, Index
 
@@ -36,8 +36,6 @@ TOLERANCE = 1e-10
 
 ROW_SCALE = 64.0
 """Rows and limits are multiplied by this, so that the tolerance is that much finer."""
-
-UNIT_ROUNDOFF = 2.0**-53
 
 Masks = NDArray[np.bool_]
 

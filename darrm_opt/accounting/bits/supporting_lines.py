@@ -32,6 +32,7 @@ def region_lines(queries: int, total: Privacy, lines: int = MAX_LINES, tilt: flo
     q = np.concatenate([[0.0], np.geomspace(1e-6 / queries, 0.5, BORDER_POINTS // 2 + 1)])
     q = np.concatenate([q, 1 - q[-2::-1]])
     low, high = q.copy(), np.ones_like(q)
+    # Halvings of [q, 1]: to 1e-14, as finely as a δ computed in doubles can tell.
     for _ in range(46):
         middle = (low + high) / 2
         fits = repeated_delta(middle, q, queries, total.epsilon) <= total.delta

@@ -360,6 +360,7 @@ MAX_WINDOW = 50_000_000
 """Most masses held at once; at ε → 0 this is reached at k of about 10¹²."""
 
 _FIRST_BLOCK = 4096
+"""Ratios of the first block; each further one is twice as long, as most laws are over after the first."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -170,6 +170,7 @@ def last_order(unit: float, s: float, slack: float) -> float:
     size = max(0.0, math.log(unit) - math.log(8 * math.pi * s) / 2 - math.log(slack))
     half = (s - unit) / 2
     root = (unit / 2 + math.sqrt(unit * unit / 4 + 4 * half * size)) / (2 * half)
+    # Above the root's own rounding: a* may only be too large.
     return 1 + root * (1 + 1e-9)
 
 

@@ -105,6 +105,7 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
     third_rare = pair + math.exp(-(MAX_SUM**2) / 4) * gaussian_divergence(mu, orders)
     values = np.maximum(inside, np.maximum(growth * single + tail, third_rare))
     method = "three cells on the lattice: " + ("enumerated" if sigma <= MAX_LISTED_SIGMA else "boxes in real means")
+    # Each bound carries its own roundings: 1e-9 is for the few operations that joined them here.
     return PowerDivergence(orders, values * (1 + 1e-9), mu, method, within_gaussian=False)
 
 

@@ -37,6 +37,7 @@ MIN_ENTRY = 1e-9
 fail on one problem in thirty. No guarantee rests on the rows that a solver saw."""
 
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
+"""Values of HiGHS's option simplex_strategy."""
 
 ATTEMPTS = (
     (DUAL_SIMPLEX, TOLERANCE, False),
@@ -64,6 +65,7 @@ PROGRAM_OPTIONS: dict[str, Option] = {
 }
 
 CHOSEN_BY_HIGHS, DEVEX = -1, 1
+"""Values of HiGHS's option simplex_dual_edge_weight_strategy."""
 
 MIN_DEVEX_COLUMNS = 100
 """From so many variables on, and once rows were dropped for their number, Devex prices the dual simplex: rows are

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from darrm_opt.design.constraint import UNIT_ROUNDOFF, PrivacyConstraint, rounding_error
+from darrm_opt.design.constraint import PrivacyConstraint, rounding_error
 from darrm_opt.design.kernel.library import LARGEST, MIN_THREADED_WORK, Search, Tables, in_threads
 from darrm_opt.design.separation.binomials import binomial
 from darrm_opt.design.separation.result import (
@@ -39,6 +39,7 @@ from darrm_opt.design.separation.result import (
 )
 from darrm_opt.noise import Array
 from darrm_opt.process import usable_processors
+from darrm_opt.rounding import UNIT_ROUNDOFF
 
 SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never", "one-sided")
 """In the order of their numbers in the kernel."""

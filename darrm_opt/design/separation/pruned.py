@@ -39,7 +39,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.constraint import ONE, UNIT_ROUNDOFF, XY, YX, ZERO, PrivacyConstraint, rounding_error
+from darrm_opt.design.constraint import ONE, XY, YX, ZERO, PrivacyConstraint, rounding_error
 from darrm_opt.design.polar_form import CACHE_ENTRIES, at_ends, extremes, layers
 from darrm_opt.design.separation.binomials import bound_by_distance, bound_by_extremes, expected, expected_all
 from darrm_opt.design.separation.first_order import Rows, Skeletons, Slopes, first_order_choice
@@ -56,6 +56,7 @@ from darrm_opt.design.separation.result import (
 )
 from darrm_opt.design.separation.separable import offer_worst_of_skeleton, search_by_reach, search_separable
 from darrm_opt.noise import Array
+from darrm_opt.rounding import UNIT_ROUNDOFF
 
 MAX_SKELETONS_PER_ROW = 2
 """With more than n + 2·rows skeletons left open, searching whole rows costs less than one skeleton after another."""

@@ -15,9 +15,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from darrm_opt.design.constraint import UNIT_ROUNDOFF, Counts, PrivacyConstraint
+from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.kernel.library import DONE, OUT_OF_TIME
 from darrm_opt.noise import Array, Integers
+from darrm_opt.rounding import UNIT_ROUNDOFF
 
 Indices = Integers
 

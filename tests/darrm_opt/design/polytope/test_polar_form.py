@@ -17,13 +17,13 @@ from support.strategies import NOISES, random_case, random_noise
 from darrm_opt.design.constraint import (
     STEP_ERROR,
     UNDERFLOW_SLACK,
-    UNIT_ROUNDOFF,
     ConstraintGenerator,
     PrivacyConstraint,
     rounding_error,
 )
 from darrm_opt.design.polar_form import MAX_STEPWISE_K, at_ends, extremes, layers, mass, step, stored_layers
 from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.rounding import UNIT_ROUNDOFF
 
 X = [0.5, 0.525, 0.75, 0.9, 0.982, 1.0, 1 - 2.0**-40]
 """Doubles of [½, 1]: there 1 − x is a double as well, so that fractions see the very numbers the code sees."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import pytest
 from support import docstrings
 from support.paths import ROOT
 
@@ -118,21 +117,28 @@ def test_a_name_is_in_the_table_or_in_the_list_and_once() -> None:
     assert len(rows) == len(entries()), "a row that cannot be read"
 
 
-@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
-def test_a_row_leads_to_a_proof_and_a_test(entry: Entry) -> None:
-    if entry.status != "proved":
-        assert entry.status.startswith("not a guarantee: ")
-    else:
-        assert entry.proof != "–"
-    if entry.proof == "docstring":
-        told = (inspect.getdoc(named(entry.name)) or "") + (inspect.getmodule(named(entry.name)).__doc__ or "")
-        assert re.search(r"Source:|Guarantees:|Theorem|proof", told), "a docstring that names no proof"
-    else:
-        assert entry.proof == "–" or "](" in entry.proof, "a proof that is no link"  # test_docs.py follows it
-    path, _, name = entry.test.partition("::")
+@cache
+def functions_of(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, entry.test
-    assert name.startswith("test_")
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_a_row_leads_to_a_proof_and_a_test() -> None:
+    for entry in entries():
+        if entry.status != "proved":
+            assert entry.status.startswith("not a guarantee: "), entry
+        else:
+            assert entry.proof != "–", entry
+        if entry.proof == "docstring":
+            told = (inspect.getdoc(named(entry.name)) or "") + (inspect.getmodule(named(entry.name)).__doc__ or "")
+            assert re.search(r"Source:|Guarantees:|Theorem|proof", told), f"a docstring that names no proof: {entry}"
+        else:
+            assert entry.proof == "–" or "](" in entry.proof, (
+                f"a proof that is no link: {entry}"
+            )  # test_docs.py follows it
+        path, _, name = entry.test.partition("::")
+        assert name.startswith("test_"), entry
+        assert name in functions_of(path), entry
 
 
 def test_what_is_kept_to_reproduce_errors_is_no_guarantee() -> None:

@@ -1,48 +1,102 @@
-"""Tables for several classes in a store: proved when read, found by key, written to files, and made by grids."""
+"""Tables in a store, for classes and for groups of voters: proved when read, written to files, and made by grids."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.refusals import refused
 
-from darrm_opt import InvalidInput, Privacy, Problem
+from darrm_opt import Privacy, Problem
 from darrm_opt.answers.running_time import solve_seconds
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
 from darrm_opt.record import DesignSpec, canonical_json, digest
+from darrm_opt.tables.group_record import GroupSpec
+from darrm_opt.tables.group_solver import GroupObjective, GroupTruth, solve_groups
+from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.record import TableSpec
 from solver_cache import Store, cached_table, check, keep, nearest, open_store, validate_row
 from solver_cache.database.designs import DesignFilter
-from solver_cache.model import Row, row_of
+from solver_cache.model import Row, row_of, search_columns
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.worker import Answer, Assignment, perform
+from solver_cache.solve import cached_groups
 from solver_cache.tables.formats import FORMATS, import_rows, read_table, write_table
 
 PROBLEM = PluralityProblem(4, 3, Privacy(1.0, 1e-3))
 PRIOR = "favoured(0.5,0.9)"
-SPEC = TableSpec(PROBLEM, PRIOR)
-SOLUTION = solve_plurality(PROBLEM, PRIOR)
-ROW = row_of(SOLUTION)
+GROUPS = GroupProblem(3, [group_of(1, 0.7, 1e-3), group_of(1, math.inf)], Privacy(1.0, 1e-2), 1)
+OBJECTIVE = GroupObjective(Dirichlet(1.0), "any", 0.5, (1.0, 2.0))
 
 
-def stores(tmp_path: Path) -> tuple[Store, ...]:
-    return open_store("memory"), open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+@dataclass(frozen=True)
+class Kind:
+    """A kind of table: a question, its stored answer, and how it is asked through a store."""
+
+    spec: TableSpec | GroupSpec
+    row: Row
+    ask: Callable[[Store], Any]
+    values: Callable[[Any], Any]
+    voters: int
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return dict(json.loads(self.row.record))
+
+    def changed(self, **changes: Any) -> Row:
+        """Return the row with other members in its record, and a hash that fits."""
+        text = canonical_json(self.record | changes)
+        return Row(self.row.key, self.row.core, text, digest(text))
 
 
-def test_a_table_is_solved_once_and_read_bit_for_bit(tmp_path: Path) -> None:
+CLASSES = Kind(
+    TableSpec(PROBLEM, PRIOR),
+    row_of(solve_plurality(PROBLEM, PRIOR)),
+    lambda store: cached_table(PROBLEM, PRIOR, store=store),
+    lambda solution: solution.rule,
+    4,
+)
+VOTERS = Kind(
+    GroupSpec(GROUPS, OBJECTIVE),
+    row_of(solve_groups(GROUPS, OBJECTIVE)),
+    lambda store: cached_groups(GROUPS, OBJECTIVE, store=store),
+    lambda solution: solution.table.values.tobytes(),
+    2,
+)
+KINDS = {"classes": CLASSES, "groups": VOTERS}
+
+
+def stores(tmp_path: Path) -> Iterator[Store]:
+    for url in ("memory", f"sqlite:///{tmp_path / 'store.sqlite'}"):
+        with closing(open_store(url)) as store:
+            yield store
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_table_is_solved_once_read_bit_for_bit_and_listed(kind: Kind, tmp_path: Path) -> None:
     for store in stores(tmp_path):
-        with closing(store):
-            first, second = (cached_table(PROBLEM, PRIOR, store=store) for _ in range(2))
-            assert (first.decision, second.decision) == ("miss", "hit")
-            assert second.solution.rule == first.solution.rule == SOLUTION.rule
-            assert (second.solution.utility, second.solution.upper_bound) == (SOLUTION.utility, SOLUTION.upper_bound)
-            assert not list(check(store))
+        first, second = (kind.ask(store) for _ in range(2))
+        assert (first.decision, second.decision) == ("miss", "hit")
+        assert kind.values(second.solution) == kind.values(first.solution)
+        assert second.solution.certificate == first.solution.certificate
+        assert (second.solution.utility, second.solution.upper_bound) == (
+            kind.record["utility"],
+            kind.record["upper_bound"],
+        )
+        assert not list(check(store))
+        store.designs.tag(kind.spec.key, "mine")
+        (design,) = store.designs.list(DesignFilter(K=kind.voters, tag="mine"))
+        assert design.about is not None
+        assert (design.key, design.about.shape, design.about.voters) == (kind.spec.key, "3 classes", kind.voters)
+        assert not store.designs.list(DesignFilter(K=5))
 
 
 def test_a_table_cut_short_is_not_stored() -> None:
@@ -53,9 +107,9 @@ def test_a_table_cut_short_is_not_stored() -> None:
 
 
 def test_each_question_has_its_key() -> None:
-    objective = PluralityObjective(parse_prior(PRIOR))
+    objective, groups = PluralityObjective(parse_prior(PRIOR)), list(GROUPS.groups)
     specs = [
-        SPEC,
+        CLASSES.spec,
         TableSpec(PluralityProblem(5, 3, PROBLEM.target), PRIOR),
         TableSpec(PluralityProblem(4, 4, PROBLEM.target), PRIOR),
         TableSpec(PluralityProblem(4, 3, Privacy(1.0, 2e-3)), PRIOR),
@@ -64,87 +118,109 @@ def test_each_question_has_its_key() -> None:
         TableSpec(PROBLEM, "favoured(0.5,0.9000000000000001)"),
         TableSpec(PROBLEM, replace(objective, price=1.0)),
         TableSpec(PROBLEM, replace(objective, ties="any")),
+        VOTERS.spec,
+        GroupSpec(GROUPS),
+        GroupSpec(GROUPS, GroupObjective(Dirichlet(1.0), "any", 0.5, (2.0, 1.0))),
+        GroupSpec(GROUPS, GroupTruth((0.5, 0.9))),
+        GroupSpec(GroupProblem(3, groups[::-1], GROUPS.target, 1), OBJECTIVE),
+        GroupSpec(GroupProblem(3, groups, GROUPS.target, 2), OBJECTIVE),
+        GroupSpec(GroupProblem(3, groups, GROUPS.target, 1, abstention=True), OBJECTIVE),
     ]
     assert len({spec.key for spec in specs}) == len(specs)
-    assert TableSpec(PluralityProblem(4, 3, Privacy(3 * 0.1 / 0.3, 1e-3)), PRIOR).key == SPEC.key
+    assert TableSpec(PluralityProblem(4, 3, Privacy(3 * 0.1 / 0.3, 1e-3)), PRIOR).key == CLASSES.spec.key
 
 
-def changed(**changes: Any) -> Row:
-    """Return the row with other members in its record, and a hash that fits."""
-    text = canonical_json(json.loads(ROW.record) | changes)
-    return Row(ROW.key, ROW.core, text, digest(text))
+LIES: list[tuple[Kind, dict[str, Any], str]] = [
+    (CLASSES, {"values": [1.0 if v > 0.4 else 0.0 for v in CLASSES.record["values"]]}, "not private"),
+    (CLASSES, {"prior": "dirichlet(2.0)"}, "another question"),
+    (CLASSES, {"kind": "another"}, "record"),
+    (VOTERS, {"values": [1.0 if v > 0.5 else 0.0 for v in VOTERS.record["values"]]}, "not private"),
+    (VOTERS, {"values": [min(1.0, 1.3 * value) for value in VOTERS.record["values"]]}, "cannot be read"),
+    (VOTERS, {"weights": [1.0, 3.0]}, "another question"),
+    (VOTERS, {"problem": {}}, "cannot be read"),
+]
+for _kind in KINDS.values():
+    LIES += [
+        (_kind, {"utility": _kind.record["utility"] + 1e-6}, "its utility is"),
+        (_kind, {"upper_bound": _kind.record["utility"] - 1e-6}, "upper bound"),
+        (_kind, {"price": 2.0}, "another question"),
+        (_kind, {"certificate": _kind.record["certificate"] | {"margin": 0.5}}, "margin"),
+        (_kind, {"status": "time limit"}, "such answers are not kept"),
+        (_kind, {"values": "none"}, "cannot be read"),
+    ]
 
 
-RECORD = json.loads(ROW.record)
-LIES: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
-    "certain": (lambda: {"values": [1.0 if v > 0.4 else 0.0 for v in RECORD["values"]]}, "not private"),
-    "utility": (lambda: {"utility": RECORD["utility"] + 1e-6}, "its utility is"),
-    "bound": (lambda: {"upper_bound": RECORD["utility"] - 1e-6}, "upper bound"),
-    "price": (lambda: {"price": 2.0}, "another question"),
-    "prior": (lambda: {"prior": "dirichlet(2.0)"}, "another question"),
-    "margin": (lambda: {"certificate": RECORD["certificate"] | {"margin": 0.5}}, "margin"),
-    "status": (lambda: {"status": "time limit"}, "such answers are not kept"),
-    "values": (lambda: {"values": "none"}, "cannot be read"),
-    "kind": (lambda: {"kind": "another"}, "record"),
-}
+def test_a_row_that_lies_is_no_answer() -> None:
+    for kind, change, said in LIES:
+        for question in (kind.spec, None):
+            validation = validate_row(kind.changed(**change), question)
+            assert (validation.decision, validation.solution) == ("damaged", None), change
+            assert question is None or said in validation.reason, change
+    assert [validate_row(kind.row, kind.spec).decision for kind in KINDS.values()] == ["hit", "hit"]
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_row_that_lies_is_no_answer(lie: str) -> None:
-    change, said = LIES[lie]
-    for question in (SPEC, None):
-        validation = validate_row(changed(**change()), question)
-        assert (validation.decision, validation.solution) == ("damaged", None)
-        if question is not None:
-            assert said in validation.reason
-    assert validate_row(ROW, SPEC).decision == "hit"
+def test_columns_of_anything_are_none() -> None:
+    for change in ({"problem": {"classes": 3}}, {"objective": "truth(2)"}):
+        assert search_columns(VOTERS.changed(**change).record) is None
 
 
 def test_a_table_is_no_gamma_and_no_gamma_is_a_table() -> None:
     store = open_store("memory")
-    keep(SOLUTION, store)
+    store.put(CLASSES.row)
     gamma = DesignSpec(Problem.from_allowance(K=5, m=1, epsilon=0.5))
-    assert validate_row(replace(ROW, key=gamma.key), gamma).decision == "damaged"
+    assert validate_row(replace(CLASSES.row, key=gamma.key), gamma).decision == "damaged"
     assert nearest(DesignSpec(Problem(4, Privacy(0.5), Privacy(1.0, 1e-3))), store) is None
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_files_bring_a_table_to_another_store(name: str, tmp_path: Path) -> None:
+def test_files_bring_tables_to_another_store(name: str, tmp_path: Path) -> None:
     if name == "parquet":
         pytest.importorskip("pyarrow")
     path = tmp_path / f"table.{name}"
-    write_table(path, [ROW], name)
-    store = open_store("memory")
-    assert [row.became for row in import_rows(read_table(path, name), store)] == ["new"]
-    assert store.get(ROW.key) == ROW
-    assert [row.became for row in import_rows(read_table(path, name), store)] == ["known"]
-    write_table(path, [changed(utility=0.99)], name)
-    assert [row.became for row in import_rows(read_table(path, name), open_store("memory"))] == ["refused"]
-
-
-def test_a_stored_table_is_listed_and_tagged(tmp_path: Path) -> None:
-    for store in stores(tmp_path):
-        with closing(store):
-            keep(SOLUTION, store)
-            store.designs.tag(SPEC.key, "mine")
-            (design,) = store.designs.list(DesignFilter(K=4, tag="mine"))
-            assert design.about is not None
-            assert (design.key, design.about.shape, design.about.voters) == (SPEC.key, "3 classes", 4)
-            assert not store.designs.list(DesignFilter(K=5))
+    for kind in KINDS.values():
+        write_table(path, [kind.row], name)
+        store = open_store("memory")
+        assert [row.became for row in import_rows(read_table(path, name), store)] == ["new"]
+        assert store.get(kind.row.key) == kind.row
+        assert [row.became for row in import_rows(read_table(path, name), store)] == ["known"]
+        write_table(path, [kind.changed(utility=0.99)], name)
+        assert [row.became for row in import_rows(read_table(path, name), open_store("memory"))] == ["refused"]
 
 
 def test_a_long_prior_fits_into_the_index(tmp_path: Path) -> None:
     votes = "; ".join(f"{4 - i % 3},{i % 3},0:{10**200 + i}" for i in range(3))
     solution = solve_plurality(PROBLEM, f"histogram({votes}; 2,1,1:{10**300})")
     for store in stores(tmp_path):
-        with closing(store):
-            assert keep(solution, store).stored
-            (design,) = store.designs.list()
-            assert design.about is not None
-            assert design.about.objective.startswith("sha256:")
+        assert keep(solution, store).stored
+        (design,) = store.designs.list()
+        assert design.about is not None
+        assert design.about.objective.startswith("sha256:")
 
+
+# ------------------------------------------------------------------------------------------------------------ grids
 
 GRID = {"classes": [2, 3], "K": [3, 4], "target_epsilon": [0.5, 1.0], "delta": "0.001*K", "prior": ["dirichlet(1)"]}
+ATTENDANCES = {
+    "classes": 2,
+    "target_epsilon": [0.5, 1.0],
+    "groups": [{"K": [0, 1], "epsilon": 0.1}, {"K": {"from": 1, "to": 2, "step": 1}, "epsilon": "inf", "weight": 2}],
+    "where": "K1 + K2 >= 2",
+    "delta": "0.01*K2",
+    "affected": 2,
+}
+
+
+def made(grid: dict[str, Any]) -> Store:
+    """Return a store with all that a grid names, where nothing is missing any more."""
+    store = open_store("memory")
+    for batch in make_plan(grid_of(grid).specs(), store, solve_seconds).batches:
+        for event in perform(Assignment(0, batch.specs, batch.lead)):
+            assert isinstance(event, Answer)
+            store.put(event.row)
+    again = make_plan(grid_of(grid).specs(), store, solve_seconds)
+    assert (again.stored, again.missing) == (len(list(store.rows())), 0)
+    assert not list(check(store))
+    return store
 
 
 def test_a_grid_names_tables() -> None:
@@ -152,44 +228,50 @@ def test_a_grid_names_tables() -> None:
     asked = [(spec.problem.classes, spec.problem.K, spec.problem.target.epsilon) for spec in specs]
     assert sorted(asked) == [(C, K, e) for C in (2, 3) for K in (3, 4) for e in (0.5, 1.0)]
     assert all(spec.problem.target.delta == pytest.approx(0.001 * spec.problem.K) for spec in specs)
-    assert len({spec.key for spec in specs}) == 8
+    assert len({spec.key for spec in specs}) == 8 == len(list(made(GRID).rows()))
     more = grid_of(GRID | {"abstention": [False, True], "price": [0, 1], "ties": "any", "affected": 2})
     assert more.size == 32
     assert sorted(spec.key for spec in more.parts[0].sample(32)) == sorted(spec.key for spec in more.specs())
 
 
-@pytest.mark.parametrize(
-    ("change", "argument"),
-    [
-        ({"epsilon": 0.1}, "epsilon"),
-        ({"m": 2}, "m"),
-        ({"objective": "rectangular"}, "objective"),
-        ({"prior": "nonsense"}, "prior"),
-        ({"ties": "some"}, "ties"),
-        ({"abstention": 1}, "abstention"),
-        ({"classes": 1}, "classes"),
-        ({"price": -1}, "price"),
-    ],
-)
-def test_what_does_not_fit_tables_is_refused(change: dict[str, Any], argument: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        list(grid_of(GRID | change).specs())
-    assert caught.value.argument == argument
+def test_a_grid_is_a_table_for_each_attendance() -> None:
+    specs = list(grid_of(ATTENDANCES).specs())
+    asked = {(tuple(group.K for group in spec.problem.groups), spec.problem.target.epsilon) for spec in specs}
+    assert asked == {(Ks, e) for Ks in ((2,), (1, 1), (1, 2)) for e in (0.5, 1.0)}
+    alike = [{name: value for name, value in group.items() if name != "weight"} for group in ATTENDANCES["groups"]]  # type: ignore[attr-defined]
+    truth = list(grid_of(ATTENDANCES | {"groups": alike, "objective": "truth(0.6,0.9)"}).specs())
+    assert {spec.objective.chances for spec in truth} == {(0.9,), (0.6, 0.9)}
+    store = made(ATTENDANCES)
+    attended = GroupProblem(2, [group_of(1, 0.1), group_of(2, math.inf)], Privacy(1.0, 0.02), 2)
+    objective = GroupObjective(Dirichlet(1.0), weights=(1.0, 2.0))
+    assert cached_groups(attended, objective, store=store).hit
+    assert keep(solve_groups(attended, objective), store).hit
 
 
-def test_a_gamma_has_no_price() -> None:
-    with pytest.raises(InvalidInput) as caught:
-        grid_of({"K": 5, "epsilon": 0.1, "m": 1, "price": 1})
-    assert caught.value.argument == "price"
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (GRID, {"epsilon": 0.1}, "epsilon"),
+    (GRID, {"m": 2}, "m"),
+    (GRID, {"objective": "rectangular"}, "objective"),
+    (GRID, {"prior": "nonsense"}, "prior"),
+    (GRID, {"ties": "some"}, "ties"),
+    (GRID, {"abstention": 1}, "abstention"),
+    (GRID, {"classes": 1}, "classes"),
+    (GRID, {"price": -1}, "price"),
+    ({"K": 5, "epsilon": 0.1, "m": 1}, {"price": 1}, "price"),  # a γ has none
+    (ATTENDANCES, {"groups": []}, "groups"),
+    (ATTENDANCES, {"groups": [{"K": 2}]}, "groups[0]"),
+    (ATTENDANCES, {"groups": [{"K": 2, "epsilon": -1}]}, "groups[0].epsilon"),
+    (
+        ATTENDANCES,
+        {"where": "K1 == 0 and K2 == 0", "groups": [{"K": [0], "epsilon": 1}, {"K": [0], "epsilon": 2}]},
+        "groups",
+    ),
+    (ATTENDANCES, {"epsilon": 0.1}, "epsilon"),
+    (ATTENDANCES, {"prior": "dirichlet(1)"}, "prior"),
+]
 
 
-def test_a_run_solves_what_is_missing() -> None:
-    store = open_store("memory")
-    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
-    for batch in plan.batches:
-        for event in perform(Assignment(0, batch.specs, batch.lead)):
-            assert isinstance(event, Answer)
-            store.put(event.row)
-    assert not list(check(store))
-    again = make_plan(grid_of(GRID).specs(), store, solve_seconds)
-    assert (again.stored, again.missing) == (8, 0)
+def test_what_does_not_fit_is_refused_by_name() -> None:
+    for grid, change, argument in REFUSED:
+        with refused(argument):
+            list(grid_of(grid | change).specs())

@@ -166,6 +166,12 @@ class ForkServer:
             return int(array.array("i", reply)[0])
 
 
+def _is_customized(environment: dict[str, str]) -> bool:
+    """Tell whether Python would import a module at its start, which a copy does not."""
+    entries = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return any(Path(entry, "sitecustomize.py").exists() for entry in entries if entry)
+
+
 _SERVERS: list[ForkServer] = []
 
 
@@ -178,7 +184,7 @@ class Popen(subprocess.Popen[Any]):
         at = words.index("-c") if "-c" in words else 0
         is_server = "serve" in words and "--workers" not in words and surroundings.get("DARRM_WORKERS", "1") == "1"
         with contextlib.suppress(OSError):  # of a fork server that a test has killed with its server's other children
-            if IS_SUPPORTED and at and (is_server or words[at + 1] == _BOOTSTRAP):
+            if IS_SUPPORTED and at and (is_server or words[at + 1] == _BOOTSTRAP) and not _is_customized(surroundings):
                 if not _SERVERS:
                     _SERVERS.append(ForkServer.start())
                 streams = [own if given == -1 else given for own, given in enumerate((pipes[0], pipes[3], pipes[5]))]

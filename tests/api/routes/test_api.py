@@ -205,8 +205,9 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(("change", "field", "text"), BAD)
 def test_bad_input_names_its_field(client: TestClient, change: dict[str, Any], field: str, text: str) -> None:
     asked = {name: value for name, value in {**MNIST, **change}.items() if value is not None}
-    for path, how in product(("/v1/gamma", "/v1/error-curve"), ("GET", "POST")):
-        details = problem_of(client.request(how, path, **{"params" if how == "GET" else "json": asked}), 422)
+    for path, how in product(("/v1/gamma", "/v1/error-curve"), ("get", "post")):
+        answer = client.get(path, params=asked) if how == "get" else client.post(path, json=asked)
+        details = problem_of(answer, 422)
         assert details["field"] == field
         assert text in details["detail"]
         assert details["errors"] == [{"field": field, "detail": details["detail"]}]

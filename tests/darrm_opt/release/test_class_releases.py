@@ -191,7 +191,9 @@ def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
     noisy = NoisyMaximum(7, 3, 20.0)
     assert ReleaseLog.create(tmp_path / "noisy", noisy, budget=Privacy(1.0, 1e-6)).limit >= 1
     assert ReleaseLog(tmp_path / "noisy").mechanism == noisy
-    assert noisy.most_releases(Privacy(1.0, 0.0)).queries == 0
+    assert noisy.most_releases(Privacy(1.0, 0.0)).queries == math.floor(1.0 / noisy.epsilon(1, 0.0))
+    checked = NoisyMaximum(7, 3, 20.0, threshold=4.0, check_sigma=20.0)
+    assert checked.most_releases(Privacy(1.0, 0.0)).queries == 0
 
 
 # ------------------------------------------------------------------------------------- a cap on labels
@@ -336,7 +338,7 @@ def test_an_accountant_in_memory_is_charged_the_target() -> None:
     with pytest.raises(BudgetExceeded):
         release.release_many([[1] * 7] * 9)
     with refused("budget"):
-        PrivateVote(NoisyMaximum(7, 3, 5.0), accountant)
+        PrivateVote(NoisyMaximum(7, 3, 5.0, threshold=4.0, check_sigma=5.0), accountant)
     with refused("release_id", "'x'"):
         release.release([1] * 7, "x")
 

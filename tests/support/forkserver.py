@@ -2,8 +2,8 @@
 
 Python's start and its imports are most of what they cost a test: 1.3 s of a processor for a server with one process of
 a pool, 0.3 s as copies. A copy is a child of whoever asks (``CLONE_PARENT``), with standard streams, environment, folder
-and arguments of its own, so `Popen` treats it as any other process. Servers with several workers start as they do in
-production, and so do all programs in tests that take the fixture `real_starts`.
+and arguments of its own, so `Popen` treats it as any other process. The workers of a server with several start as they
+do in production, and so does everything in tests that take the fixture `real_starts`.
 """
 
 from __future__ import annotations
@@ -176,13 +176,13 @@ _SERVERS: list[ForkServer] = []
 
 
 class Popen(subprocess.Popen[Any]):
-    """``subprocess.Popen``, but for a server of one worker and for a pool's process, which begin as copies."""
+    """``subprocess.Popen``, but for a server and for a pool's process, which begin as copies."""
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *rest: Any) -> None:
         pass_fds, cwd, env, _, _, _, *pipes = rest[:12]
         words, surroundings = [*args], dict(os.environ if env is None else env)
         at = words.index("-c") if "-c" in words else 0
-        is_server = "serve" in words and "--workers" not in words and surroundings.get("DARRM_WORKERS", "1") == "1"
+        is_server = "serve" in words
         with contextlib.suppress(OSError):  # of a fork server that a test has killed with its server's other children
             if IS_SUPPORTED and at and (is_server or words[at + 1] == _BOOTSTRAP) and not _is_customized(surroundings):
                 if not _SERVERS:

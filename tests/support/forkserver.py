@@ -182,9 +182,9 @@ class Popen(subprocess.Popen[Any]):
         pass_fds, cwd, env, _, _, _, *pipes = rest[:12]
         words, surroundings = [*args], dict(os.environ if env is None else env)
         at = words.index("-c") if "-c" in words else 0
-        is_server = "serve" in words
+        is_copied = IS_SUPPORTED and at and ("serve" in words or words[at + 1] == _BOOTSTRAP)
         with contextlib.suppress(OSError):  # of a fork server that a test has killed with its server's other children
-            if IS_SUPPORTED and at and (is_server or words[at + 1] == _BOOTSTRAP) and not _is_customized(surroundings):
+            if is_copied and not _is_customized(surroundings):
                 if not _SERVERS:
                     _SERVERS.append(ForkServer.start())
                 streams = [own if given == -1 else given for own, given in enumerate((pipes[0], pipes[3], pipes[5]))]

@@ -184,6 +184,7 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
     params.check()
     fields: dict[str, Any] = {"id": None, "nearest": None}
     if params.gamma is None:
+        # A γ that is not given is the best one, found as by `POST /v1/gamma`: stored, or a job.
         design = await service.design(params)
         if isinstance(design, Pending):
             return pending_response(design)

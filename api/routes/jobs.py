@@ -234,6 +234,7 @@ async def event_stream(
     next_update: asyncio.Future[JobUpdate] = asyncio.ensure_future(anext(updates))
     try:
         while True:
+            # The update is awaited, not the generator: a heartbeat in between must not cancel it.
             if not (await asyncio.wait({next_update}, timeout=heartbeat))[0]:
                 yield ": still here\n\n"
                 continue
@@ -244,6 +245,7 @@ async def event_stream(
             if isinstance(update.error, ShuttingDown):
                 return  # it goes on after the restart: the client comes back for it
             text = _event_text(update.job, current_prefix())
+            # Progress is rounded: two states may read the same.
             if text != last_text:
                 event_id, last_text = event_id + 1, text
                 yield f"event: {update.job.state}\nid: {event_id}\ndata: {text}\n\n"

@@ -216,6 +216,7 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
         if self.time_limit is not None and not self.time_limit > 0:
             raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
+        # Refused by the request, and not by a job minutes later.
         prior_of(self.prior, self.K)
         ensemble, spec = self.as_sampling(), self.voters_spec()
         if ensemble is None and self.sampling not in (None, *DRAWS):

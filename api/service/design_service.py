@@ -354,10 +354,12 @@ class DesignService:
             update = await self._events.wait(job, wait_seconds)
             match update.job.state:
                 case "done":
+                    # A job is found by its key: it may have been submitted with another solver or time limit.
                     answer = update.answer if update.job.request == task.text else None
                     answer = answer or await self.load_result(update.job, task)
                     if answer is not None:
                         return dict(answer)
+                    # Its result is gone, or was worse than what this request allows: once more, and once only.
                     job = await self._queue(task, seconds, afresh=True)
                 case "failed" if (
                     attempt == 0 and update.job.request != task.text

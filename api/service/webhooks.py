@@ -151,6 +151,7 @@ class Webhooks:
             status = await self._send(webhook, job)
             if not 200 <= status < 300:
                 reason = f"the receiver answered {status}"
+                # 410 is how a receiver says that it is not to be asked again.
                 outcome = "failed" if status == GONE else "pending"
         except GivenUpError as err:
             outcome, reason = "failed", str(err)
@@ -160,6 +161,7 @@ class Webhooks:
             if webhook.attempts > len(RETRY_DELAYS):
                 outcome = "failed"
             else:
+                # Spread by a fifth: receivers that were down together are not asked together.
                 delay = RETRY_DELAYS[webhook.attempts - 1] * random.SystemRandom().uniform(1.0, 1.2)
         metrics.count_webhook("retried" if outcome == "pending" else outcome)
         level = logging.WARNING if outcome == "failed" else logging.INFO

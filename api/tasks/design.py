@@ -151,8 +151,10 @@ class DesignTask:
             effort = {f"darrm.{name}": statistics[name] for name in ("rounds", "rows", "iterations")}
             traces.annotate_job({**effort, "darrm.solve_seconds": statistics["seconds"]["total"]})
         is_stored = False
+        # What a reader of the store would not believe is not stored: asked again, it is designed again.
         if trouble:
             _LOG.error("job %s: the answer fails its own check: %s", self.key, trouble)
+        # What a time limit cut short stays with its job: the store is for what is optimal and canonical.
         elif result["final"]:
             record, is_stored, trouble = await context.write(save_record, self.spec, record, context.store)
         answer = self._answer(record, cached=False)

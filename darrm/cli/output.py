@@ -90,6 +90,7 @@ def report_errors() -> Iterator[None]:
             fail(_of_input(err), ExitCode.BAD_INPUT)
         if isinstance(err, NotPrivate):
             fail(str(err), ExitCode.NOT_PRIVATE)
+        # Before `DarrmError | OSError`: the system's own text names the file, and ours is about its contents.
         if isinstance(err, OSError) and err.filename and err.strerror:
             fail(f"{err.filename}: {err.strerror}", ExitCode.UNAVAILABLE)
         if isinstance(err, DarrmError | OSError):

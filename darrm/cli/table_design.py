@@ -41,6 +41,7 @@ def table_problem(
     classes = whole_number(number(table.classes), "classes", "a whole number of classes, at least 2", least=2)
     if not table.group:
         private = options.epsilon not in (None, "inf")
+        # Of a γ all voters are the default; of classes that would be useless, and 1 is a claim about the data.
         if classes > 2 and options.affected is None and not private:
             raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
         typed: dict[str, Any] = {} if private else {"epsilon": float("inf")}
@@ -56,6 +57,7 @@ def table_problem(
                 "target_epsilon", None, "a number of nats, at least 0", "Groups leave m without meaning."
             )
         groups, weights = table.voters()
+        # By default a release may fail as often as the least private of its voters.
         delta = max(one.voter.delta for one in groups) if options.delta is None else number(options.delta)
         target, affected = Privacy(number(options.target_epsilon), delta), number(options.affected)
     if len(set(weights)) > 1 or objective.startswith("truth("):  # they are not alike

@@ -229,6 +229,7 @@ def _sampled_cost(
     """Return what releases cost whose records are drawn anew for each; as `cost`."""
     if not releases:
         return cost_of_parts((), delta)
+    # As functions: laws of any votes take seconds, and not every scheme asks for them.
     moved, triples = mechanism.moved, partial(mechanism.triples, sampling)
     if sampling.scheme == ALLOCATION:
         accounts = allocated_accounts(moved, triples, sampling, mechanism.affected, releases, delta)

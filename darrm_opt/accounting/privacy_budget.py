@@ -199,6 +199,7 @@ class PrivacyBudget:
                 raise BudgetUnreadable(
                     f"the budget {path} has format {record['format']!r}; this version reads {FORMAT}."
                 )
+            # Charged again one by one: a file that overspends its own budget is refused, whoever wrote it.
             account = cls(_from_record(record["budget"]), record["accounting"])
             for event in record["events"]:
                 account._events = account._events_with(

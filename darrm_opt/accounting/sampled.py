@@ -32,6 +32,7 @@ import numpy as np
 from darrm_opt.accounting.bits.region import upper_chain
 from darrm_opt.accounting.cheapest import event_accounts
 from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile
 from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling, amplify_by_subsampling
@@ -347,7 +348,8 @@ def _reached(
     delta: float,
 ) -> Privacy:
     knots = np.concatenate([[0.0], np.geomspace(MIN_LOSS, MAX_LOSS, KNOTS)])
-    chances = [math.comb(K, k) * voter**k * (1 - voter) ** (K - k) * (1 + 8 * K * ULP) for k in range(K + 1)]
+    # Each rounded up, term by term: binomial coefficients of more than 1029 voters are beyond every double.
+    chances = AffectedDistribution.binomial(K, voter).chances
     deltas = np.zeros(knots.size)
     for k in range(1, K + 1):
         if sum(chances[k:]) * releases <= RARE_SHARE * delta:
@@ -362,7 +364,9 @@ def _reached(
             deltas += chances[k] * profile_of_event(event)(knots)
         else:
             raise DeltaTooSmall(delta, 1.0, f"nothing is proved where a record moves {k} votes")
+    # Amplified by the chance that any voter has the record; how many have it is in the mixture above.
     sampled = np.array([amplify_by_subsampling(Privacy(epsilon), any_voter).epsilon for epsilon in knots.tolist()])
+    # Of sums of up to K of them; and a profile only falls.
     deltas = np.minimum.accumulate(np.minimum(deltas * (1 + 8 * ULP * K), 1.0))
     both = symmetric_profile(_chords(sampled, deltas))
     all_knots = np.concatenate([-sampled[:0:-1], sampled])

@@ -72,6 +72,7 @@ def verify_answer(content: Any, spec: DesignSpec) -> VerifiedAnswer:
     """
     try:
         solution = read_solution(content)
+        # Another problem is an answer only if it says so: one whose guarantee implies the one that was asked.
         label = _label(content, spec)
         if solution.problem.K != spec.problem.K or solution.problem not in {spec.problem, label}:
             raise VerificationFailed(
@@ -80,6 +81,7 @@ def verify_answer(content: Any, spec: DesignSpec) -> VerifiedAnswer:
         solution = reprove(solution, DesignSpec(solution.problem, spec.objective, spec.shape))
     except ReproofFailed as err:
         raise VerificationFailed(f"The answer does not hold: {err}.") from err
+    # Proved for the problem that was asked, too: that is what the caller will say of it.
     exact = solution.problem == spec.problem
     return VerifiedAnswer(
         **{

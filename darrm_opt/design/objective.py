@@ -329,6 +329,7 @@ def _parse(text: str) -> Objective:
     values_by_name: dict[str, float] = {}
     for part in inside.split(",") if inside and inside.strip() else ():
         key, equals, number = part.rpartition("=")
+        # By place first, then by name, as a call in Python: what follows a name has one.
         if not equals and not values_by_name:
             values.append(_number(number, text))
         elif (key := key.strip()) in kind.parameters[len(values) :] and key not in values_by_name:

@@ -99,8 +99,10 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         sensitivity = 2 / (n * strength)
         weights = minimum(rows, signs, strength, CLOSE * sensitivity)
         sensitivity *= (1 + 2 * CLOSE) * (1 + 1e-9)  # the last factor: rounding in these few lines
+        # Whole numbers from here on: noise in doubles would tell in its last bits what it hides.
         step = FINE * sensitivity
         shift = (1 / FINE + math.sqrt(rows.shape[1])) * (1 + 1e-9)
+        # Before the noise is drawn, and from public numbers alone.
         sigma = smallest_sigma(privacy, shift)
         source = SystemRandomness() if self.source is None else self.source
         noise = [discrete_gaussian(Fraction(sigma) ** 2, source) for _ in range(rows.shape[1])]
@@ -155,6 +157,7 @@ def minimum(rows: Array, signs: Array, strength: float, distance: float) -> Arra
         size = float(np.linalg.norm(slope))
         # Rounding: sums of n and d terms, each at most 1 + |w| in size, and √d of them in the norm.
         rounding = (n + d + 100) * 2.0**-50 * (2 + float(np.linalg.norm(weights))) * math.sqrt(d)
+        # J is λ-strongly convex: a point with |∇J| ≤ λτ is within τ of the minimiser, which is what the noise is for.
         if size + rounding <= strength * distance:
             return weights
         chances = expit(rows @ weights)
@@ -163,6 +166,7 @@ def minimum(rows: Array, signs: Array, strength: float, distance: float) -> Arra
         while length > 1e-6:
             candidate = weights - length * direction
             candidate_slope = gradient(candidate)
+            # Damped until the gradient falls: a full step may overshoot far from the minimum.
             if float(np.linalg.norm(candidate_slope)) < (1 - length / 4) * size:
                 break
             length /= 2

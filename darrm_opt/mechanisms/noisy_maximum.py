@@ -205,6 +205,7 @@ class NoisyMaximum(VoteMechanism):
         """Return what is proved of so many releases: their checks, if there are any, and up to the cap their labels."""
         labels = releases if self.cap is None else min(releases, self.cap)
         laws = None
+        # Without a check two classes are one bit, whose pairs are few enough to be listed.
         if self.threshold is None and _is_bit(self, self.noise):
             laws = partial(_bit_pairs, self.noise, self.K, self.affected)
         divergence, of_any = partial(self._divergence, "label", self.sigma), None
@@ -225,6 +226,7 @@ class NoisyMaximum(VoteMechanism):
             estimate=divergence,
             any_votes=partial(check_of_any_votes, self.check_sigma, self.affected),
         )
+        # Each query is checked, and labels leave up to the cap alone: that many of each are charged.
         return [(label, labels), (check, releases)]
 
     def batch(self, queries: int) -> VoteBatch:

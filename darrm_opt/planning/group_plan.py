@@ -86,6 +86,7 @@ def group_baselines(
     def baseline(name: str, chances: Array, parameter: str = "") -> GroupBaseline:
         values = np.zeros(len(problem.cells.owners))
         np.maximum.at(values, problem.cells.cell.ravel(), chances.ravel())  # one value a cell, whichever writes it
+        # Scaled until its doubles are proved: a closed form has nothing to spare for rounding.
         table, _ = certify_groups(problem, GroupTable.normalised(problem, values))
         return GroupBaseline(name, table, math.fsum((worth * table.chances).ravel().tolist()), parameter)
 
@@ -94,6 +95,7 @@ def group_baselines(
         for m in range(1, problem.K + 1)
     ]
     found = [
+        # One voter drawn is a mechanism that people know by that name.
         replace(subsamplings[0], name="one_voter", parameter=""),
         max(subsamplings, key=lambda one: one.utility),
         baseline("randomized_response", _of_totals(problem, cells, subsampled(cells, problem.K))),

@@ -57,6 +57,7 @@ def fewer_voters(question: Question) -> Option:
         "post-processing, for any number of queries."
     )
     spent = compose_models({voter: n}, total.delta)
+    # For its accuracy: under a random choice the majority of n is subsampling, on average.
     noise = subsampling(question.K, n)
     shares = question.accuracy(noise), 1.0
     option = Option.fitting(name, question, why, shares, spent, "post-processing", noise=noise, voters=n)

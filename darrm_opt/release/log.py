@@ -263,6 +263,7 @@ class ReleaseLog:
             DarrmError: what `create` and opening a log raise, for the same reasons.
         """
         mechanism = mechanism_of(mechanism, fresh=fresh)
+        # The file is made exclusively: of two processes that see none, one makes it and the other opens what was made.
         if not Path(path).exists():
             try:
                 return cls.create(
@@ -278,6 +279,7 @@ class ReleaseLog:
                 if not isinstance(err.__cause__, FileExistsError):  # else another process has just created it
                     raise
         log = cls(path)
+        # A log charges one mechanism: with another one its limit would be that of other releases.
         log.check_is_for(mechanism)
         accepted, advice = f"the budget of {path}: {log.in_words}", "Give that one, or name another file."
         if budget is not None and log.budget != budget and (queries is None or log.budget is not None):
@@ -596,6 +598,7 @@ class ReleaseLog:
         counts_labels = releases.header.get("kind") != GAMMA_KIND  # the logs of a γ did not: all of its answers are
         try:
             count, release_id = whole_number(record["count"], "count", _COUNT, least=0), record.get("id")
+            # Lines of earlier formats say less: what they do not say is taken as charged in full.
             labels = record.get("labels", None if counts_labels else count)
             charged = count
             if "sampling" in releases.header:
@@ -608,6 +611,7 @@ class ReleaseLog:
             raise ReleaseLogDamaged(
                 f"the release log {self._journal.path} holds a release that does not count its classes"
             )
+        # Where its line begins, and not its answers: a log of millions of labels is read by place.
         if release_id is not None:
             releases.places[release_id] = (place, count)
         passed = record.get("passed", releases.passed)

@@ -198,18 +198,21 @@ class PrivateVote:
         if release_id is not None:
             if log is None:
                 raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
+            # Before the draw: a text that is there needs no sample, and a sample that is drawn is spent.
             if (stored := log.stored(release_id)) is not None:
                 return log.charge_and_release(T, lambda _: stored, release_id)  # or refuses an id of another size
         samples_log = log if log is not None and log.sampling is not None else None
         if isinstance(budget, ReleaseCounter):
             return budget.charge_and_release(T, lambda before: self._capped(self._text(sampler.draw(), ask), before))
         sample = sampler.draw_for(release_id, samples_log)
+        # The voters are asked outside of the log's lock: they may take minutes.
         labels = text = self._text(sample, ask)
         if log is not None:
             samples = () if samples_log is None else (sample,)
             labels = log.charge_and_release(T, lambda before: self._capped(text, before), release_id, samples)
         elif isinstance(budget, PrivacyBudget):
             self._charge(budget, T)
+        # Only now: where the release failed, the same sample serves the next call under this id.
         sampler.forget(release_id, samples_log)
         return labels
 

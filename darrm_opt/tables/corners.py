@@ -393,6 +393,7 @@ class Corners:
             loss = self._excesses(losses)
             too_many = self._too_many(start, rows)
             if too_many is not None:
+                # Combinations in which a record would move more than `affected` voters are no corners.
                 loss[too_many] = -math.inf
             flat = loss.reshape(len(loss), -1)
             best = flat.argmax(axis=1)
@@ -403,9 +404,11 @@ class Corners:
             more = np.flatnonzero(flat > max(above, 0.5 * worst)) if worst > above else first
             hits = np.union1d(first, more) if more.size <= most else first
             found = losses.reshape(self._seen, -1)[:, hits].T
+            # Losses of all outputs add up to e^−ε − 1: the last one follows from the others.
             if self._seen < outputs:
                 found = np.hstack([found, (self.inverse - 1.0) - found])
             highest = found.max(axis=1, initial=-math.inf, keepdims=True)
+            # S must not be empty, or its excess is 0 and proves nothing of the table.
             sets = (found > 0) | ((found == highest) & (highest <= 0))
             places = np.array(np.unravel_index(hits, loss.shape))
             places[0] += start

@@ -68,6 +68,7 @@ class PluralityRule:
         table += 0.0  # −0.0 becomes 0.0
         table.flags.writeable = False
         self.values: Array = table
+        # In exact arithmetic: a sum that rounds to 1 may be above it.
         over = np.flatnonzero(self._rests < 0)
         if over.size:
             raise InvalidInput(

@@ -247,6 +247,7 @@ class Jobs:
             if all(connection.execute(query).first() is None for query in (abandoned, waiting)):
                 return None
         with self._database.writing() as connection:
+            # Skipped where another transaction has it: who takes jobs never waits for another who does.
             job_id: Any = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
             if job_id is None:
                 job_id = self._lock_waiting(connection, waiting, _take_conditions(kinds, max_seconds))

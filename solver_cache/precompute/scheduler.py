@@ -256,6 +256,7 @@ class Scheduler:
                 del self._in_flight[report.number]
                 silence = "its worker did not say what came of it"
                 self._recover(flight, event.reason if isinstance(event, AssignmentLost) else silence)
+            # A second answer to one key, from a worker that was thought lost: the first stands.
             elif (spec := flight.left.pop(event.key, None)) is None:
                 continue
             elif isinstance(event, Answer):

@@ -63,6 +63,7 @@ def read(path: Path) -> Iterator[Entry]:
     """Yield the rows of a table; raises TableError where it is none, or is damaged."""
     number = 0
     try:
+        # Immutable: a table file is not written to, so that no lock and no journal is looked for beside it.
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as file:
             file.text_factory = lambda text: text.decode(errors="replace")
             metadata = {

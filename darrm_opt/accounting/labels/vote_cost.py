@@ -175,6 +175,7 @@ def vote_cost(
     variance = sum(release.count * release.shift(affected) ** 2 for release in transcript) * (
         1 + 8 * len(transcript) * ULP
     )
+    # What leaves is a function of noisy counts: their account holds whatever is known of labels.
     counts_renyi = rdp_epsilon(ORDERS * (variance / 2) * (1 + 8 * ULP), delta)[0]
     continuous = all(release.noise == "gaussian" for release in transcript)
     counts_gaussian = gaussian_epsilon(up(math.sqrt(variance), 2), delta) if continuous else math.inf

@@ -77,6 +77,7 @@ def _offer_by_matrices(signed: Array, constraint: PrivacyConstraint, collector: 
             if values[index] > collector.floor:
                 multiset = (np.array([part]) for part in (i, index[0], start + index[1]))
                 collector.offer(values[index][np.newaxis], _chain(constraint, *multiset))
+        # One more voter at x: the next i needs the blossom of this one alone.
         if i < r:
             coefficients = step(coefficients, corners.x, corners.y)
 

@@ -264,6 +264,7 @@ def _sieve_by_steepest_kind(search: _Search, open_rows: _OpenRows, moving: int) 
         i, n1 = np.nonzero(is_above)
         parts.append((i + row, n1))
         largest = bound.max(axis=1, initial=-np.inf, where=~is_above)
+        # What is left out counts with the largest bound that it could have: the proof's bound must cover it.
         search.collector.leave_out(float((largest + slack[part]).max()))
     return np.concatenate([i for i, _ in parts]), np.concatenate([n1 for _, n1 in parts])
 

@@ -199,6 +199,12 @@ def test_labels_of_one_sample_are_one_release() -> None:
         Sampling(10, 2, scheme="each-voter", labels=2)
 
 
+def test_more_voters_draw_for_themselves_than_doubles_hold_binomial_coefficients() -> None:
+    sampling, laplace = Sampling(100_000, 20, scheme="each-voter"), mechanism_class("laplace")
+    fewer, more = (laplace.of(K, 3, 40.0).epsilon(10, 1e-5, sampling) for K in (1000, 1100))
+    assert fewer < more < 1.2 * fewer
+
+
 def test_three_different_votes_show_more_than_two() -> None:
     *two, three = sampled_cells(1.0, 3, "replace-one") or [LawTriples(*np.zeros((3, 1, 2)))]
     order = np.array([2.0])

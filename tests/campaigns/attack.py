@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from support.paths import ROOT
+from support.paths import SEARCH_PATH
 from support.served import Served, serving
 
 from api.access.keys import create_key
@@ -70,23 +70,14 @@ MAX_RATIO = 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """Times of one kind of short work [ms].
+    """Times of one kind of short work [ms]."""
 
-    Attributes:
-        name: of `SHORT`, or `BEGINNING`.
-        idle: 99th percentile on the idle server.
-        attacked: the same under attack.
-        median: median under attack.
-        slowest: slowest under attack.
-        refused: answers that were not 200.
-    """
-
-    name: str
-    idle: float
-    attacked: float
-    median: float
-    slowest: float
-    refused: int
+    name: str  # of `SHORT`, or `BEGINNING`
+    idle: float  # 99th percentile on the idle server
+    attacked: float  # the same under attack
+    median: float  # median under attack
+    slowest: float  # slowest under attack
+    refused: int  # answers that were not 200
 
     @classmethod
     def of(cls, name: str, idle: list[float], attacked: list[float], refused: int) -> Finding:
@@ -165,7 +156,7 @@ def attacked(service: Served, keys: list[str], queued: int, connections: int) ->
     """Attack the server within the block, from a process of its own; that says "begun" on its stdout."""
     command = [sys.executable, "-m", "campaigns.attack", "--attack", service.url, *keys]
     command += ["--queued", str(queued), "--connections", str(connections)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    environment = {**os.environ, "PYTHONPATH": SEARCH_PATH}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from support.paths import ROOT
+from support.paths import SEARCH_PATH
 from support.service import Service
 
 from api.server.container_limits import solver_memory
-from campaigns.pages import write_part
+from campaigns.pages import publish, read_options
 from darrm_opt import Problem
 from darrm_opt.answers.running_time import design_memory
 from darrm_opt.record import DesignSpec
@@ -42,19 +42,12 @@ CONTROLLER = Path("/sys/fs/cgroup/memory")
 
 @dataclass(frozen=True)
 class Example:
-    """An example of deployment.
+    """An example of deployment."""
 
-    Attributes:
-        name: where it stands.
-        memory: limit [MiB].
-        workers: processes that answer.
-        solvers: jobs that each does at once.
-    """
-
-    name: str
-    memory: int
-    workers: int
-    solvers: int
+    name: str  # where it stands
+    memory: int  # limit [MiB]
+    workers: int  # processes that answer
+    solvers: int  # jobs that each does at once
 
     @property
     def bound(self) -> int:
@@ -141,10 +134,9 @@ def contained(example: Example, seconds: float) -> dict[str, Any]:
                 f"mount --bind {group} {CONTROLLER} && exec '{sys.executable}' -m campaigns.container_memory "
                 f"--inside '{example.name}' --seconds {seconds:g}"
             )
-            paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
             run = subprocess.run(
                 ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
-                env={**os.environ, "OUTER_GROUP": outer, "PYTHONPATH": paths},
+                env={**os.environ, "OUTER_GROUP": outer, "PYTHONPATH": SEARCH_PATH},
                 capture_output=True,
                 text=True,
                 check=False,
@@ -182,14 +174,14 @@ def report(findings: Sequence[tuple[Example, dict[str, Any]]]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the campaign; 1 if the kernel killed a process, or an answer was a 5xx."""
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns.container_memory", description=(__doc__ or "").partition("\n")[0]
+    options = read_options(
+        __doc__,
+        arguments,
+        seconds=(60.0, "load of each example [s]"),
+        only=("", "part of the names of examples"),
+        write=Path,
+        inside=(str, argparse.SUPPRESS),
     )
-    parser.add_argument("--seconds", type=float, default=60, help="load of each example [s]")
-    parser.add_argument("--only", default="", help="part of the names of examples")
-    parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
-    parser.add_argument("--inside", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
     if options.inside:
         example = next(candidate for candidate in EXAMPLES if candidate.name == options.inside)
         sys.stdout.write(repr(load(example, options.seconds)))
@@ -199,10 +191,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.only in example.name:
             findings.append((example, contained(example, options.seconds)))
             sys.stderr.write(f"{findings[-1]}\n")
-    page = report(findings)
-    sys.stdout.write(page)
-    if options.write:
-        write_part(options.write, PART, page)
+    publish(report(findings), options.write, PART)
     failures = [name for _, result in findings for name in result["statuses"] if name.rpartition(": ")[2][0] in "5b"]
     return int(any(result["killed"] for _, result in findings) or bool(failures))
 

@@ -28,7 +28,7 @@ from typing import Literal
 
 from support.attackers import ATTACKS, Attack, Tally, Target
 from support.loop_lag import VARIABLE, LoopLag
-from support.paths import ROOT
+from support.paths import SEARCH_PATH
 from support.postgres import Postgres
 from support.postgres import server as postgresql_server
 from support.proxy import Proxy, proxying
@@ -125,33 +125,19 @@ class Polite:
 
 @dataclass(frozen=True)
 class Finding:
-    """What an attack did.
+    """What an attack did."""
 
-    Attributes:
-        attack: its name.
-        door: naked, or behind the proxy.
-        idle: the polite client before it.
-        during: the polite client meanwhile.
-        after: the polite client ten seconds after.
-        peak: largest resident memory of the service [MiB].
-        left: its resident memory ten seconds after [MiB].
-        stall: longest stall of its event loop [s].
-        proxy: largest resident memory of the proxy, over its processes [MiB]; 0 where there is none.
-        errors: what the proxy wrote meanwhile, to both logs [bytes].
-        attackers: what the attackers did.
-    """
-
-    attack: str
-    door: Door
-    idle: Polite
-    during: Polite
-    after: Polite
-    peak: int
-    left: int
-    stall: float
-    proxy: int
-    errors: int
-    attackers: Tally
+    attack: str  # its name
+    door: Door  # naked, or behind the proxy
+    idle: Polite  # the polite client before it
+    during: Polite  # the polite client meanwhile
+    after: Polite  # the polite client ten seconds after
+    peak: int  # largest resident memory of the service [MiB]
+    left: int  # its resident memory ten seconds after [MiB]
+    stall: float  # longest stall of its event loop [s]
+    proxy: int  # largest resident memory of the proxy, over its processes [MiB]; 0 where there is none
+    errors: int  # what the proxy wrote meanwhile, to both logs [bytes]
+    attackers: Tally  # what the attackers did
 
     def wrong(self) -> list[str]:
         """Return what should not be, in words."""
@@ -180,16 +166,13 @@ class Site:
         keys: of an attacker and of the polite client.
         lag: the recorder of the server's event loop.
         postgres: its store, unless that is a file.
-
-    Attributes:
-        idle: what the polite client met before any attack.
     """
 
     def __init__(
         self, server: Service, proxy: Proxy | None, keys: list[str], lag: LoopLag, postgres: Postgres | None
     ) -> None:
         self.server, self.proxy, self.lag, self._postgres = server, proxy, lag, postgres
-        self.idle = Polite()
+        self.idle = Polite()  # what the polite client met before any attack
         self.key, self._polite_key = keys
         self._own = (server.client.base_url.host, server.client.base_url.port or 0)
         self._kept = self._connection()
@@ -257,7 +240,7 @@ def site(door: Door, idle: float, *, postgresql: bool = False) -> Iterator[Site]
         keys = [create_key(folder / "keys.json", name)[1] for name in ("greedy", "polite")]
         settings = {"DARRM_KEYS": str(folder / "keys.json"), "DARRM_LOG_LEVEL": "info", VARIABLE: str(folder / "lag")}
         settings |= {"DARRM_RATE": "100", "DARRM_BURST": "200"}
-        settings |= {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+        settings |= {"PYTHONPATH": SEARCH_PATH}
         if door == "proxy":
             settings["DARRM_TRUSTED_PROXIES"] = "127.0.0.1"
         postgres = postgresql_server() if postgresql else None
@@ -277,7 +260,7 @@ def site(door: Door, idle: float, *, postgresql: bool = False) -> Iterator[Site]
 def attacked(attack: Attack, target: Target, scale: float, seconds: float) -> Iterator[Tally]:
     """Attack within the block, from a process of its own; yield what will hold its tally after it."""
     command = [sys.executable, "-m", "support.attackers", attack.name, str(scale), str(seconds + 60)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    environment = {**os.environ, "PYTHONPATH": SEARCH_PATH}
     tally = Tally()
     with subprocess.Popen(
         [*command, json.dumps(vars(target))], env=environment, stdout=subprocess.PIPE, text=True

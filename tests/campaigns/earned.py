@@ -15,7 +15,6 @@ scikit-learn's digits, the campaign computes
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import math
 import sys
 import time
@@ -26,8 +25,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from campaigns.pages import write_part
-from darrm_opt import Privacy, __version__
+from campaigns.pages import origin, publish
+from darrm_opt import Privacy
 from darrm_opt.accounting.labels.data_dependent import CountRows
 from darrm_opt.accounting.propose_test_release import TRIED_ORDERS, VoteBatch, propose
 from darrm_opt.accounting.published_loss import unpublished_epsilon
@@ -71,29 +70,17 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """One line of the table."""
 
-    Attributes:
-        votes: whose.
-        batch: how many labels, and at which noise.
-        any_votes: ε for any votes [nats].
-        counts: ε of the counts by the votes, as PATE's authors compute it [nats].
-        counts_converted: the same by the conversion of Rényi divergences that the labels are given [nats].
-        labels: ε of the labels by the votes [nats].
-        stated: ε of the test and the labels [nats].
-        passes: mean chance of passing the test.
-        seconds: of the last two, for one set of votes.
-    """
-
-    votes: str
-    batch: VoteBatch
-    any_votes: float
-    counts: float
-    counts_converted: float
-    labels: float
-    stated: float
-    passes: float
-    seconds: float
+    votes: str  # whose
+    batch: VoteBatch  # how many labels, and at which noise
+    any_votes: float  # ε for any votes [nats]
+    counts: float  # ε of the counts by the votes, as PATE's authors compute it [nats]
+    counts_converted: float  # the same by the conversion of Rényi divergences that the labels are given [nats]
+    labels: float  # ε of the labels by the votes [nats]
+    stated: float  # ε of the test and the labels [nats]
+    passes: float  # mean chance of passing the test
+    seconds: float  # of the last two, for one set of votes
 
     def __str__(self) -> str:
         cells = (f"{value:.3f}" for value in (self.any_votes, self.counts, self.counts_converted, self.labels))
@@ -196,7 +183,7 @@ def report(rows: Sequence[Row], options: argparse.Namespace) -> str:
             f"Chances of passing are means over {options.sets} sets of votes, exact for each.",
             "",
             *(line for row in rows if row.votes == "digits" and row.passes < MIN_PASSES for line in FEW_RECORDS),
-            f"`make earned ARGS='{' '.join(words)}'`, {dt.datetime.now(dt.UTC):%Y-%m-%d}; darrm-opt {__version__}.",
+            origin(f"make earned ARGS='{' '.join(words)}'"),
             "",
         ]
     )
@@ -226,10 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for level in LEVELS:
             sets = [drawn_votes(level, CHECKED_QUERIES, options.seed + n) for n in range(options.sets)]
             rows.append(measure(f"{level:.0%} agree, checked", batch, CHECKED_SHARE, sets))
-    text = report(rows, options)
-    sys.stdout.write(text)
-    if options.write:
-        write_part(options.write, HEADING, text)
+    publish(report(rows, options), options.write, HEADING)
     return int(any(row.labels > row.any_votes for row in rows))
 
 

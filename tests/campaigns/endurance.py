@@ -14,7 +14,6 @@ memory is compared within the life of one server.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -31,10 +30,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from support.service import Service, children
+from support.service import Service, family
 
 from api.access.keys import create_key
-from campaigns.pages import write_part
+from campaigns.pages import publish, read_options
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
 
@@ -79,25 +78,15 @@ GAMMA = [0.1, 0.03, 0.03, 0.1]
 
 
 class Request(NamedTuple):
-    """A request, and what may come back.
+    """A request, and what may come back."""
 
-    Attributes:
-        name: kind of request.
-        method: of HTTP.
-        target: path and query.
-        body: bytes of a body; empty for none.
-        headers: more of them, each with its end of line.
-        expected: statuses that are right.
-        leaves: whether the client disconnects without reading the answer.
-    """
-
-    name: str
-    method: str
-    target: str
-    body: bytes = b""
-    headers: str = ""
-    expected: tuple[int, ...] = (200,)
-    leaves: bool = False
+    name: str  # kind of request
+    method: str  # of HTTP
+    target: str  # path and query
+    body: bytes = b""  # bytes of a body; empty for none
+    headers: str = ""  # more of them, each with its end of line
+    expected: tuple[int, ...] = (200,)  # statuses that are right
+    leaves: bool = False  # whether the client disconnects without reading the answer
 
 
 def _id(problem: dict[str, Any]) -> str:
@@ -115,28 +104,16 @@ def _post(name: str, path: str, body: Any, expected: tuple[int, ...] = (200,), h
     return Request(name, "POST", path, json.dumps(body).encode(), headers, expected)
 
 
-def _stored_request(random_: random.Random) -> Request:
-    return _get("stored γ", "/v1/gamma", **random_.choice(STORED))
+def _stored(random_: random.Random) -> dict[str, Any]:
+    return random_.choice(STORED)
 
 
 def _respelt(random_: random.Random) -> Request:
-    problem = random_.choice(STORED)
+    problem = _stored(random_)
     fields = sorted(({**problem, "epsilon": f"{problem['epsilon']:.{random_.randint(2, 9)}f}"}).items())
     random_.shuffle(fields)
     form = random_.choice(["application/json", "text/csv", "application/x-npz"])
     return _get("stored γ, respelt", "/v1/gamma", f"Accept: {form}\r\n", **dict(fields))
-
-
-def _posted_request(random_: random.Random) -> Request:
-    return _post("stored γ, posted", "/v1/gamma", random_.choice(STORED))
-
-
-def _by_id(random_: random.Random) -> Request:
-    return _get("γ by id", f"/v1/gamma/{random_.choice(IDS)}")
-
-
-def _revalidated_request(random_: random.Random) -> Request:
-    return _get("revalidation", f"/v1/gamma/{random_.choice(IDS)}", "If-None-Match: *\r\n", expected=(304,))
 
 
 def _new(random_: random.Random) -> Request:
@@ -145,149 +122,75 @@ def _new(random_: random.Random) -> Request:
     return _post("new γ", random_.choice(["/v1/gamma", "/v1/jobs"]), problem, (200, 202))
 
 
-def _batch(random_: random.Random) -> Request:
-    return _post("batch of 10", "/v1/gamma/batch", {"problems": random_.sample(STORED, 10)})
+def _certificate(name: str, gamma: list[float], expected: int) -> Request:
+    return _post(name, "/v1/verify", {"K": 3, "m": 1, "epsilon": 0.1, "gamma": gamma}, (expected,))
 
 
-def _verified_request(random_: random.Random) -> Request:
+def _verified(random_: random.Random) -> Request:
     scale = random_.uniform(0.5, 1)
-    gamma = [value * scale for value in GAMMA]
-    return _post("certificate", "/v1/verify", {"K": 3, "m": 1, "epsilon": 0.1, "gamma": gamma})
-
-
-def _refuted_request(_: random.Random) -> Request:
-    return _post("counterexample", "/v1/verify", {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [1, 1, 1, 1]}, (422,))
+    return _certificate("certificate", [value * scale for value in GAMMA], 200)
 
 
 def _curve(random_: random.Random) -> Request:
-    return _get("error curve", "/v1/error-curve", **random_.choice(STORED), points=11)
-
-
-def _profile(random_: random.Random) -> Request:
-    return _get("profile", "/v1/profile", expected=(200, 202), **random_.choice(STORED[:12]), points=5)
-
-
-def _composed_request(random_: random.Random) -> Request:
-    queries = random_.randint(1, 30)
-    return _get("account", "/v1/compose", expected=(200, 202), epsilon=0.1, delta=1e-6, queries=queries)
-
-
-def _tradeoff(random_: random.Random) -> Request:
-    return _get("trade-off", "/v1/tradeoff", expected=(200, 202), K=random_.choice([5, 7]), epsilon=0.1, ms="1,2,3")
-
-
-def _estimate(random_: random.Random) -> Request:
-    return _get("estimate", "/v1/estimate", **random_.choice(STORED))
-
-
-def _jobs(random_: random.Random) -> Request:
-    return _get("list of jobs", "/v1/jobs", limit=random_.randint(1, 20))
-
-
-def _job(random_: random.Random) -> Request:
-    return _get("job", f"/v1/jobs/{random_.choice(IDS)}")
-
-
-def _result(random_: random.Random) -> Request:
-    return _get("result", f"/v1/jobs/{random_.choice(IDS)}/result")
-
-
-def _events(random_: random.Random) -> Request:
-    return _get("event stream", f"/v1/jobs/{random_.choice(IDS)}/events")
-
-
-def _head(random_: random.Random) -> Request:
-    return Request("head", "HEAD", f"/v1/gamma?{urlencode(random_.choice(STORED))}")
-
-
-def _health(_: random.Random) -> Request:
-    return _get("health", "/healthz")
-
-
-def _ready_request(_: random.Random) -> Request:
-    return _get("readiness", "/readyz")
-
-
-def _metrics(_: random.Random) -> Request:
-    return _get("metrics", "/metrics")
-
-
-def _page(_: random.Random) -> Request:
-    return _get("page", "/")
-
-
-def _abandoned_request(random_: random.Random) -> Request:
-    return _curve(random_)._replace(name="client that leaves", leaves=True)
+    return _get("error curve", "/v1/error-curve", **_stored(random_), points=11)
 
 
 def _invalid(random_: random.Random) -> Request:
     field_: dict[str, Any] = random_.choice([{"K": 0}, {"epsilon": -1}, {"m": "three"}, {"Delta": 2}, {"unknown": 1}])
-    return _post("invalid field", "/v1/gamma", {**random_.choice(STORED), **field_}, (422,))
+    return _post("invalid field", "/v1/gamma", {**_stored(random_), **field_}, (422,))
 
 
-def _malformed_request(random_: random.Random) -> Request:
+def _malformed(random_: random.Random) -> Request:
     body = random_.choice([b"{", b"\xff\xfe", b'{"K": NaN}', b"[]", b'{"K":3,"K":5}'])
     return Request("malformed body", "POST", "/v1/gamma", body, "", (400, 422))
 
 
-def _large(_: random.Random) -> Request:
-    return Request("body too large", "POST", "/v1/gamma", b" " * 70_000, "", (413,))
+def _unknown(random_: random.Random) -> Request:
+    targets = ["/v1/nothing", *(f"/v1/{kind}/{random_.getrandbits(256):064x}" for kind in ("gamma", "jobs"))]
+    return _get("not found", random_.choice(targets), expected=(404,))
 
 
-def _unknown_request(random_: random.Random) -> Request:
-    target = random_.choice(
-        ["/v1/nothing", f"/v1/gamma/{random_.getrandbits(256):064x}", f"/v1/jobs/{random_.getrandbits(256):064x}"]
-    )
-    return _get("not found", target, expected=(404,))
-
-
-def _method(_: random.Random) -> Request:
-    return Request("wrong method", "DELETE", "/v1/gamma", b"", "", (405,))
-
-
-def _keyless(_: random.Random) -> Request:
-    return _get("wrong key", "/v1/gamma", "X-API-Key: wrong\r\n", (401,), **STORED[0])
-
-
-MIX: dict[Callable[[random.Random], Request], int] = {
-    _stored_request: 4000,
-    _respelt: 1500,
-    _posted_request: 1000,
-    _by_id: 600,
-    _revalidated_request: 500,
-    _estimate: 300,
-    _health: 300,
-    _verified_request: 200,
-    _job: 200,
-    _result: 150,
-    _head: 150,
-    _invalid: 200,
-    _malformed_request: 100,
-    _unknown_request: 150,
-    _method: 50,
-    _keyless: 100,
-    _jobs: 100,
-    _curve: 80,
-    _batch: 60,
-    _new: 50,
-    _refuted_request: 40,
-    _composed_request: 30,
-    _page: 30,
-    _events: 30,
-    _abandoned_request: 20,
-    _profile: 20,
-    _ready_request: 20,
-    _metrics: 20,
-    _large: 10,
-    _tradeoff: 10,
-}
-"""Kinds of requests, and how often each comes among 10,020."""
+EITHER = (200, 202)
+MIX: list[tuple[int, Callable[[random.Random], Request]]] = [
+    (4000, lambda r: _get("stored γ", "/v1/gamma", **_stored(r))),
+    (1500, _respelt),
+    (1000, lambda r: _post("stored γ, posted", "/v1/gamma", _stored(r))),
+    (600, lambda r: _get("γ by id", f"/v1/gamma/{r.choice(IDS)}")),
+    (500, lambda r: _get("revalidation", f"/v1/gamma/{r.choice(IDS)}", "If-None-Match: *\r\n", expected=(304,))),
+    (300, lambda r: _get("estimate", "/v1/estimate", **_stored(r))),
+    (300, lambda _: _get("health", "/healthz")),
+    (200, _verified),
+    (200, lambda r: _get("job", f"/v1/jobs/{r.choice(IDS)}")),
+    (150, lambda r: _get("result", f"/v1/jobs/{r.choice(IDS)}/result")),
+    (150, lambda r: Request("head", "HEAD", f"/v1/gamma?{urlencode(_stored(r))}")),
+    (200, _invalid),
+    (100, _malformed),
+    (150, _unknown),
+    (50, lambda _: Request("wrong method", "DELETE", "/v1/gamma", expected=(405,))),
+    (100, lambda _: _get("wrong key", "/v1/gamma", "X-API-Key: wrong\r\n", (401,), **STORED[0])),
+    (100, lambda r: _get("list of jobs", "/v1/jobs", limit=r.randint(1, 20))),
+    (80, _curve),
+    (60, lambda r: _post("batch of 10", "/v1/gamma/batch", {"problems": r.sample(STORED, 10)})),
+    (50, _new),
+    (40, lambda _: _certificate("counterexample", [1, 1, 1, 1], 422)),
+    (30, lambda r: _get("account", "/v1/compose", expected=EITHER, epsilon=0.1, delta=1e-6, queries=r.randint(1, 30))),
+    (30, lambda _: _get("page", "/")),
+    (30, lambda r: _get("event stream", f"/v1/jobs/{r.choice(IDS)}/events")),
+    (20, lambda r: _curve(r)._replace(name="client that leaves", leaves=True)),
+    (20, lambda r: _get("profile", "/v1/profile", expected=EITHER, **r.choice(STORED[:12]), points=5)),
+    (20, lambda _: _get("readiness", "/readyz")),
+    (20, lambda _: _get("metrics", "/metrics")),
+    (10, lambda _: Request("body too large", "POST", "/v1/gamma", b" " * 70_000, "", (413,))),
+    (10, lambda r: _get("trade-off", "/v1/tradeoff", expected=EITHER, K=r.choice([5, 7]), epsilon=0.1, ms="1,2,3")),
+]
+"""How often each kind of request comes among 10,020."""
 
 
 def requests_of(seed: int, piece: int, count: int = PIECE) -> list[Request]:
     """Return the requests of a piece."""
     random_ = random.Random(f"{seed}:{piece}")
-    return [kind(random_) for kind in random_.choices(list(MIX), list(MIX.values()), k=count)]
+    weights, kinds = zip(*MIX, strict=True)
+    return [kind(random_) for kind in random_.choices(kinds, weights, k=count)]
 
 
 # ------------------------------------------------------------------------------------------------------ the load
@@ -295,33 +198,22 @@ def requests_of(seed: int, piece: int, count: int = PIECE) -> list[Request]:
 
 @dataclass
 class Piece:
-    """A piece of the load, as it is recorded.
+    """A piece of the load, as it is recorded."""
 
-    Attributes:
-        seed: of the requests.
-        number: of the piece.
-        life: process id of the server that answered.
-        requests: sent.
-        seconds: that they took.
-        statuses: number of answers, by kind and status.
-        latencies: number of answers in each interval of the histogram (`interval`), by kind.
-        wrong: answers that are not what the request calls for, in words; the first of them.
-        memory: resident memory at the end [MiB]: of the server, and of all its processes together.
-        files: open files of the server at the end.
-        threads: of the server at the end.
-    """
-
-    seed: int
-    number: int
-    life: int
-    requests: int = 0
-    seconds: float = 0.0
-    statuses: dict[str, dict[str, int]] = field(default_factory=dict)
+    seed: int  # of the requests
+    number: int  # of the piece
+    life: int  # process id of the server that answered
+    requests: int = 0  # sent
+    seconds: float = 0.0  # that they took
+    statuses: dict[str, dict[str, int]] = field(default_factory=dict)  # number of answers, by kind and status
+    # number of answers in each interval of the histogram (`interval`), by kind
     latencies: dict[str, dict[str, int]] = field(default_factory=dict)
+    # answers that are not what the request calls for, in words; the first of them
     wrong: list[str] = field(default_factory=list)
+    # resident memory at the end [MiB]: of the server, and of all its processes together
     memory: tuple[float, float] = (0.0, 0.0)
-    files: int = 0
-    threads: int = 0
+    files: int = 0  # open files of the server at the end
+    threads: int = 0  # of the server at the end
 
 
 def interval(seconds: float) -> int:
@@ -439,10 +331,7 @@ def memory_of(pid: int) -> float:
 
 def measure(piece: Piece, pid: int) -> Piece:
     """Record what the server takes now."""
-    tree, family = children(), [pid]
-    for parent in family:  # grows while it is walked
-        family += tree.get(parent, [])
-    piece.memory = round(memory_of(pid), 1), round(sum(map(memory_of, family)), 1)
+    piece.memory = round(memory_of(pid), 1), round(sum(map(memory_of, family(pid))), 1)
     piece.files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
     piece.threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
     return piece
@@ -562,16 +451,16 @@ def _status_name(status: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the campaign; 1 if anything was wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns.endurance", description=(__doc__ or "").partition("\n")[0]
+    options = read_options(
+        __doc__,
+        arguments,
+        requests=1_000_000,
+        seed=1,
+        seconds=(math.inf, "begin no piece after so many [s]"),
+        record=(Path, "file of pieces to go on with, a line of JSON each"),
+        folder=(Path, "folder of the store; unless given, a temporary one"),
+        write=Path,
     )
-    parser.add_argument("--requests", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no piece after so many [s]")
-    parser.add_argument("--record", type=Path, help="file of pieces to go on with, a line of JSON each")
-    parser.add_argument("--folder", type=Path, help="folder of the store; unless given, a temporary one")
-    parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
-    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server ends with the campaign
     known_pieces = read_record(options.record, options.seed) if options.record else []
     with contextlib.ExitStack() as stack:
@@ -579,10 +468,8 @@ def main(arguments: Sequence[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         count = math.ceil(options.requests / PIECE)
         pieces = campaign(folder, options.seed, known_pieces, count, options.record, options.seconds)
-    page = report(pieces)
-    sys.stdout.write(page + "".join(f"{line}\n" for piece in pieces for line in piece.wrong))
-    if options.write:
-        write_part(options.write, PART, page)
+    publish(report(pieces), options.write, PART)
+    sys.stdout.write("".join(f"{line}\n" for piece in pieces for line in piece.wrong))
     return int(any(piece.wrong for piece in pieces))
 
 

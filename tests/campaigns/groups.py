@@ -1,4 +1,4 @@
-"""Groups of voters against full enumeration, at length: `python -m tests.campaigns.groups --optima 300 --tables 10000`.
+"""Groups of voters against full enumeration, at length: `python -m campaigns.groups --optima 300 --tables 10000`.
 
 Random small problems are solved, and the optimum, the bound and the privacy of the table are held against
 `tests/support/group_exact.py`, which shares no code with the product. Hostile tables (optima that are scaled, moved by
@@ -8,18 +8,14 @@ fractions, may be called private.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from support.group_exact import Enumeration, random_problem
 
+from campaigns.pages import read_options
 from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.errors import NotProven
 from darrm_opt.tables.group_solver import solve_groups
@@ -59,12 +55,8 @@ def hostile(best: GroupTable, problem: GroupProblem, rng: np.random.Generator) -
 
 def main() -> int:
     """Run as many problems as asked; return 1 if any is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--optima", type=int, default=300)
-    parser.add_argument("--tables", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time, and say how far")
-    asked = parser.parse_args()
+    limit = (float("inf"), "stop after this time [s], and say how far")
+    asked = read_options(__doc__, None, optima=300, tables=10_000, seed=1, seconds=limit)
     start, problems, tables, private, failures = time.perf_counter(), 0, 0, 0, list[str]()
     per_problem = -(-asked.tables // asked.optima)
     while problems < asked.optima and time.perf_counter() - start < asked.seconds:
@@ -95,7 +87,7 @@ def main() -> int:
             if excess > 0:
                 failures.append(f"seed {seed}: called private, but {float(excess)} beyond: {table.values.tolist()}")
     for failure in failures:
-        sys.stdout.write(failure + chr(10))
+        sys.stdout.write(f"{failure}\n")
     sys.stdout.write(
         f"{problems} optima, {tables:,} hostile tables of which {private:,} were called private; "
         f"{len(failures)} failures; seed {asked.seed}; {time.perf_counter() - start:.0f} s\n"

@@ -12,7 +12,6 @@ Confident-GNMax with a cap: then the log counts the labels among the answers, an
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from support.darrm_runner import start
 
+from campaigns.pages import read_options
 from darrm_opt import Problem, solve
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.plurality import ABSTENTION
@@ -35,17 +35,11 @@ K = 5
 
 @dataclass(frozen=True)
 class Trial:
-    """What a job that was killed came to.
+    """What a job that was killed came to."""
 
-    Attributes:
-        kills: how often it was killed while it worked.
-        resumed: labels that its last run found in the release log.
-        faults: what was wrong in the end, in words.
-    """
-
-    kills: int
-    resumed: int
-    faults: tuple[str, ...]
+    kills: int  # how often it was killed while it worked
+    resumed: int  # labels that its last run found in the release log
+    faults: tuple[str, ...]  # what was wrong in the end, in words
 
 
 def kill_and_resume(
@@ -138,16 +132,7 @@ def _labels(path: Path) -> list[int]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the campaign; 1 if anything was wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns.kill_label", description=(__doc__ or "").partition("\n")[0]
-    )
-    parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--rows", type=int, default=4000)
-    parser.add_argument("--block", type=int, default=10)
-    parser.add_argument("--kills", type=int, default=6)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--classes", type=int)
-    options = parser.parse_args(arguments)
+    options = read_options(__doc__, arguments, trials=100, rows=4000, block=10, kills=6, seed=0, classes=int)
     kills, faulty = 0, 0
     for number in range(options.trials):
         with tempfile.TemporaryDirectory() as folder:

@@ -37,7 +37,7 @@ from typing import Any
 
 from support import postgres
 from support.counted_work import counts, lines
-from support.paths import ROOT
+from support.paths import SEARCH_PATH
 
 from solver_cache import Row, open_store
 from solver_cache.precompute.grid import grid_of
@@ -101,31 +101,18 @@ _READY_MESSAGES = {"scheduler": b"Scheduler at:", "worker": b"Registered to:", "
 
 @dataclass
 class Tally:
-    """What a campaign came to.
+    """What a campaign came to."""
 
-    Attributes:
-        kills: processes killed, by what they were.
-        cut: workers that were stopped for longer than their leases.
-        problems: in all the tables that were made.
-        begun: solves begun.
-        completed: solves that came to their end.
-        lost: completed solves that were lost with their process.
-        outrun: completed solves whose claim another owner had taken over.
-        taken_over: claims that another took after their owner was lost.
-        wrong: what is not as it should be; empty, or the run is.
-        seconds: how long it took [s].
-    """
-
-    kills: Counter[str] = field(default_factory=Counter)
-    cut: int = 0
-    problems: int = 0
-    begun: int = 0
-    completed: int = 0
-    lost: int = 0
-    outrun: int = 0
-    taken_over: int = 0
-    wrong: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+    kills: Counter[str] = field(default_factory=Counter)  # processes killed, by what they were
+    cut: int = 0  # workers that were stopped for longer than their leases
+    problems: int = 0  # in all the tables that were made
+    begun: int = 0  # solves begun
+    completed: int = 0  # solves that came to their end
+    lost: int = 0  # completed solves that were lost with their process
+    outrun: int = 0  # completed solves whose claim another owner had taken over
+    taken_over: int = 0  # claims that another took after their owner was lost
+    wrong: list[str] = field(default_factory=list)  # what is not as it should be; empty, or the run is
+    seconds: float = 0.0  # how long it took [s]
 
 
 class Surroundings:
@@ -136,8 +123,7 @@ class Surroundings:
         (folder / "grid.json").write_text(json.dumps(GRID))
         self._port = _free_port(HOSTS["scheduler"])
         self.address = f"tcp://{HOSTS['scheduler']}:{self._port}"
-        path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
-        self._environment = {**os.environ, "PYTHONPATH": path, "COUNTED": str(folder / "counted")}
+        self._environment = {**os.environ, "PYTHONPATH": SEARCH_PATH, "COUNTED": str(folder / "counted")}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.ended: set[int] = set()
         self.cut: set[int] = set()

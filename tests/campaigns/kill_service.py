@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from support.paths import ROOT
+from support.paths import SEARCH_PATH
 from support.service import Service, children, command_line, gone
 
 from darrm_opt import verify
@@ -59,23 +59,15 @@ SETTINGS = {
 
 @dataclass
 class Outcome:
-    """What a campaign came to.
+    """What a campaign came to."""
 
-    Attributes:
-        kills: by victim.
-        answers: that clients got and wrote down.
-        jobs: that were submitted, by the state in which they are at the end.
-        rows: kept at the end, each proved again.
-        wrong: what should not be, in words; empty, or the product is wrong.
-        seconds: that it took.
-    """
-
-    kills: Counter[str] = field(default_factory=Counter)
-    answers: int = 0
+    kills: Counter[str] = field(default_factory=Counter)  # by victim
+    answers: int = 0  # that clients got and wrote down
+    # that were submitted, by the state in which they are at the end
     jobs: Counter[str] = field(default_factory=Counter)
-    rows: int = 0
-    wrong: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+    rows: int = 0  # kept at the end, each proved again
+    wrong: list[str] = field(default_factory=list)  # what should not be, in words; empty, or the product is wrong
+    seconds: float = 0.0  # that it took
 
 
 def problem(random_: random.Random) -> dict[str, Any]:
@@ -199,10 +191,9 @@ class Campaign:
     def _client(self) -> subprocess.Popen[bytes]:
         number = self.random.getrandbits(32)
         command = [sys.executable, "-m", "campaigns.kill_service", "--client", f"http://127.0.0.1:{self.port}"]
-        paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
         return subprocess.Popen(
             [*command, "--seed", str(number), "--folder", str(self.folder)],
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, "PYTHONPATH": SEARCH_PATH},
             stderr=subprocess.DEVNULL,
         )
 

@@ -52,23 +52,14 @@ KINDS = ("sqlite", "postgresql")
 
 @dataclass
 class Tally:
-    """What the rounds came to.
+    """What the rounds came to."""
 
-    Attributes:
-        kills: processes killed.
-        early: those that had not yet opened the store.
-        kept: answers that were said to be kept.
-        done: jobs that were said to be done.
-        resumed: jobs that a killed writer left, and another finished.
-        lost: what was said and is not there, or is wrong; empty, or the store is.
-    """
-
-    kills: int = 0
-    early: int = 0
-    kept: int = 0
-    done: int = 0
-    resumed: int = 0
-    lost: list[str] = field(default_factory=list)
+    kills: int = 0  # processes killed
+    early: int = 0  # those that had not yet opened the store
+    kept: int = 0  # answers that were said to be kept
+    done: int = 0  # jobs that were said to be done
+    resumed: int = 0  # jobs that a killed writer left, and another finished
+    lost: list[str] = field(default_factory=list)  # what was said and is not there, or is wrong; empty, or the store is
 
     def add(self, other: Tally) -> None:
         """Count another's rounds too."""

@@ -10,7 +10,6 @@ compiled and NumPy, verifies both γ.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import numpy as np
 import pytest
 from support.kernels import PATHS, searched_by
 
+from campaigns.pages import read_options
 from darrm_opt import Problem, Solution, solve, verify
 from darrm_opt.design.knots import Knots
 from darrm_opt.design.solution import Status
@@ -90,10 +90,7 @@ def _verifies(answer: Solution, path: str) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Examine problems; fail if anything is wrong with one."""
-    parser = argparse.ArgumentParser(prog="python -m campaigns.knots", description=__doc__)
-    parser.add_argument("--problems", type=int, default=60)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    options = parser.parse_args(arguments)
+    options = read_options(__doc__, arguments, problems=60, first=(0, "the first seed"))
     comparisons = []
     for seed in range(options.first, options.first + options.problems):
         comparisons.append(examine(seed))

@@ -11,7 +11,6 @@ interposed clock need root on Linux; what cannot be done here is named as skippe
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
@@ -27,9 +26,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from support.service import Service, children, gone
+from support.service import Service, children, family, gone
 
-from campaigns.pages import write_part
+from campaigns.pages import publish, read_options
 from darrm_opt import Problem
 from solver_cache import cached_solve, open_store
 
@@ -53,17 +52,11 @@ QUESTIONS = ("readiness", "given before", "stored", "new problem", "certificate"
 
 
 class Reply(NamedTuple):
-    """A reply.
+    """A reply."""
 
-    Attributes:
-        status: of HTTP; 0 where there was no reply.
-        seconds: that it took.
-        detail: what an error says.
-    """
-
-    status: int
-    seconds: float
-    detail: str = ""
+    status: int  # of HTTP; 0 where there was no reply
+    seconds: float  # that it took
+    detail: str = ""  # what an error says
 
     def __str__(self) -> str:
         return f"{self.status or 'none'} ({self.seconds:.1f} s)"
@@ -71,25 +64,16 @@ class Reply(NamedTuple):
 
 @dataclass
 class Finding:
-    """What was answered under a fault.
+    """What was answered under a fault."""
 
-    Attributes:
-        fault: its name.
-        during: replies while it lasted, by question.
-        after: replies after it.
-        recovery: time from the end of the fault until a new problem was answered [s]; None if it was not.
-        needs: what an operator has to do.
-        told: what readiness says of it.
-        wrong: what should not be, in words.
-    """
-
-    fault: str
-    during: dict[str, Reply] = field(default_factory=dict)
-    after: dict[str, Reply] = field(default_factory=dict)
+    fault: str  # its name
+    during: dict[str, Reply] = field(default_factory=dict)  # replies while it lasted, by question
+    after: dict[str, Reply] = field(default_factory=dict)  # replies after it
+    # time from the end of the fault until a new problem was answered [s]; None if it was not
     recovery: float | None = None
-    needs: str = "nothing"
-    told: str = ""
-    wrong: list[str] = field(default_factory=list)
+    needs: str = "nothing"  # what an operator has to do
+    told: str = ""  # what readiness says of it
+    wrong: list[str] = field(default_factory=list)  # what should not be, in words
 
 
 class Site:
@@ -389,10 +373,7 @@ def out_of_memory(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], No
     site = Site(folder, DARRM_MAX_SOLVER_MEMORY="4096")
 
     def begin() -> None:
-        family = [site.service.process.pid]
-        for parent in family:  # grows while it is walked
-            family += children().get(parent, [])
-        for pid in family:
+        for pid in family(site.service.process.pid):
             (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
         large = {"K": 101, "m": 3, "epsilon": 0.1, "method": "enumerate"}
         job = site.service.client.post("/v1/jobs", json=large).raise_for_status().json()
@@ -514,12 +495,7 @@ def report(findings: Sequence[Finding]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the campaign; 1 if anything was wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns.operating_faults", description=(__doc__ or "").partition("\n")[0]
-    )
-    parser.add_argument("--only", default="", help="part of the names of faults")
-    parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
-    options = parser.parse_args(arguments)
+    options = read_options(__doc__, arguments, only=("", "part of the names of faults"), write=Path)
     findings, skipped = list[Finding](), list[str]()
     for name, fault in FAULTS.items():
         if options.only not in name:
@@ -529,12 +505,9 @@ def main(arguments: Sequence[str]) -> int:
         except (OSError, subprocess.CalledProcessError) as err:
             skipped.append(f"{name}: {err}")
             continue
-        line = f"{findings[-1]}\n"
-        sys.stderr.write(line)
-    page = report(findings)
-    sys.stdout.write(page + "".join(f"skipped: {skipped_fault}\n" for skipped_fault in skipped))
-    if options.write:
-        write_part(options.write, PART, page)
+        sys.stderr.write(f"{findings[-1]}\n")
+    publish(report(findings), options.write, PART)
+    sys.stdout.write("".join(f"skipped: {fault}\n" for fault in skipped))
     return int(any(finding.wrong for finding in findings))
 
 

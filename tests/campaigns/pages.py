@@ -1,9 +1,46 @@
-"""Pages that several campaigns write, a part each."""
+"""What campaigns share: their options, the pages that several write a part of, and how a page says where it is from."""
 
 from __future__ import annotations
 
+import argparse
+import datetime as dt
 import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+from darrm_opt import __version__
+
+
+def read_options(doc: str | None, arguments: Sequence[str] | None, **options: Any) -> argparse.Namespace:
+    """Read a campaign's options, each given by its default, or by its type if it has none; beside it perhaps a help."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, option in options.items():
+        value, text = option if isinstance(option, tuple) else (option, None)
+        kind, default = (value, None) if isinstance(value, type) else (type(value), value)
+        parser.add_argument(f"--{name}", type=kind, default=default, help=text)
+    return parser.parse_args(arguments)
+
+
+def origin(command: str, *packages: str) -> str:
+    """Return the last line of a page: what made it, when, and with which versions."""
+    versions = [f"darrm-opt {__version__}", *(f"{package} {version(package)}" for package in packages)]
+    return f"`{command}`, {dt.datetime.now(tz=dt.UTC):%Y-%m-%d}; {', '.join(versions)}."
+
+
+def listed(counts: Counter[str]) -> str:
+    """Return counts as the end of a sentence, the most frequent first."""
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common()) + "."
+
+
+def publish(text: str, path: Path | None, heading: str) -> None:
+    """Print ``text``, which begins with ``heading``, and write it into a page, if one is given."""
+    sys.stdout.write(text)
+    if path:
+        write_part(path, heading, text)
 
 
 def write_part(path: Path, heading: str, text: str) -> None:

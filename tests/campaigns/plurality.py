@@ -12,21 +12,19 @@ Random problems of up to 7 voters and 4 classes; for each
 
 from __future__ import annotations
 
-import argparse
-import datetime as dt
 import math
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 from support.plurality_exact import worst_excess
 
-from darrm_opt import Privacy, __version__
+from campaigns.pages import listed, origin, publish, read_options
+from darrm_opt import Privacy
 from darrm_opt.plurality import (
     Dirichlet,
     Favoured,
@@ -124,7 +122,7 @@ class Tally:
         yield "|---|---|---|"
         yield f"| {self.problems} | {len(self.broken)} | {self.tightest:.1e} |"
         yield ""
-        yield "Problems by kind: " + ", ".join(f"{kind} {count}" for kind, count in self.kinds.most_common()) + "."
+        yield f"Problems by kind: {listed(self.kinds)}"
         gaps = np.array(self.gaps)
         shares = ", ".join(f"{np.mean(gaps <= limit):.2%} at most {limit:g}" for limit in (1e-8, 1e-7, 1e-6))
         yield f"Gaps: {shares}; the largest {gaps.max():.1e}."
@@ -144,29 +142,19 @@ _HEAD = (
 
 def report(tally: Tally, command: str) -> str:
     """Return the page that says what was run and what came of it."""
-    versions = ", ".join(f"{package} {version(package)}" for package in ("highspy", "scipy", "numpy"))
-    when = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}"
-    return "\n".join([*_HEAD, *tally.lines(), "", f"`{command}`, {when}; darrm-opt {__version__}, {versions}.", ""])
+    return "\n".join([*_HEAD, *tally.lines(), "", origin(command, "highspy", "scipy", "numpy"), ""])
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the campaign; 1 if any certified rule is not private."""
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns.plurality", description=(__doc__ or "").partition("\n")[0]
-    )
-    parser.add_argument("--problems", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", type=Path, help="page to write the result to")
-    options = parser.parse_args(arguments)
+    options = read_options(__doc__, arguments, problems=10_000, seed=0, write=Path)
     tally = Tally()
     for number, finding in enumerate(campaign(options.problems, options.seed)):
         tally.add(finding)
         if not finding.holds:
             sys.stdout.write(f"NOT PRIVATE: problem {number}, {finding.solution.problem}\n")
     page = report(tally, f"make plurality ARGS='--problems {options.problems} --seed {options.seed}'")
-    sys.stdout.write(page)
-    if options.write:
-        options.write.write_text(page, encoding="utf-8")
+    publish(page, options.write, _HEAD[0])
     return 1 if tally.broken else 0
 
 

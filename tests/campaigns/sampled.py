@@ -10,7 +10,6 @@ records a query.
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import sys
 import time
@@ -32,7 +31,7 @@ from support.sampled_ensembles import (
     worst_delta,
 )
 
-from campaigns.pages import write_part
+from campaigns.pages import publish, read_options
 from darrm_opt import NoiseFunction, Privacy, __version__
 from darrm_opt.accounting import Sampling
 from darrm_opt.accounting.cost import cost
@@ -229,11 +228,7 @@ def _right(options: Any) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; 1 if an account is below the truth."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--totals", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", type=Path, help="page to write")
-    options = parser.parse_args(arguments)
+    options = read_options(__doc__, arguments, totals=2000, seed=0, write=Path)
     today = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}; darrm-opt {__version__}."
     settings = [
         SETTINGS_PART,
@@ -270,9 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{time.perf_counter() - start:.0f} s, {today}",
     ]
     for heading, lines in ((SETTINGS_PART, settings), (ROTATED_PART, rotated), (TOTALS, totals)):
-        sys.stdout.write("\n".join(lines) + "\n")
-        if options.write:
-            write_part(options.write, heading, "\n".join(lines))
+        publish("\n".join(lines) + "\n", options.write, heading)
     return int(tally.below > 0)
 
 

@@ -51,23 +51,14 @@ PHASES = ("examples", "coverage", "fuzzing")
 
 @dataclass(frozen=True)
 class Report:
-    """What a run came to.
+    """What a run came to."""
 
-    Attributes:
-        seed: of all that was generated.
-        cases: requests that were generated.
-        operations: of the API, tested.
-        passed: whether nothing was found.
-        text: what Schemathesis said.
-        log: what the service logged: nothing, unless it made a mistake.
-    """
-
-    seed: int
-    cases: int
-    operations: int
-    passed: bool
-    text: str
-    log: str
+    seed: int  # of all that was generated
+    cases: int  # requests that were generated
+    operations: int  # of the API, tested
+    passed: bool  # whether nothing was found
+    text: str  # what Schemathesis said
+    log: str  # what the service logged: nothing, unless it made a mistake
 
 
 def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str = "") -> Report:

@@ -27,7 +27,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from support.service import Service, children, service
+from support.service import Service, family, service
 
 READ = "/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
 
@@ -39,18 +39,10 @@ WARM_SECONDS = 2.0
 """How long certificates and solves are asked for before they are measured [s]."""
 
 
-def processes(pid: int) -> list[int]:
-    """Return the ids of a process and its descendants."""
-    tree, family = children(), [pid]
-    for parent in family:  # grows while it is walked
-        family += tree.get(parent, [])
-    return family
-
-
 def processor_times(pid: int) -> dict[int, float]:
     """Return the processor time of a process and its descendants by their ids [s]."""
     times = {}
-    for each in processes(pid):
+    for each in family(pid):
         try:
             fields = Path(f"/proc/{each}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         except OSError:  # it has ended
@@ -62,7 +54,7 @@ def processor_times(pid: int) -> dict[int, float]:
 def memory(pid: int) -> int:
     """Return the memory of a process and its descendants, shared pages counted once [MiB]."""
     kilobytes = 0
-    for each in processes(pid):
+    for each in family(pid):
         try:
             text = Path(f"/proc/{each}/smaps_rollup").read_text(encoding="ascii")
         except OSError:  # it has ended

@@ -15,8 +15,6 @@ Random problems (`strategies`); for each
 
 from __future__ import annotations
 
-import argparse
-import datetime as dt
 import math
 import sys
 import textwrap
@@ -24,7 +22,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +30,8 @@ from support.exact import NEGLIGIBLE, Voters, named, random_multiset
 from support.kernels import PATHS, searched_by
 from support.strategies import SIZES, ProblemCase, random_case, random_noise
 
-from campaigns.pages import write_part
-from darrm_opt import NoiseFunction, Problem, Solution, __version__, solve, verify
+from campaigns.pages import listed, origin, publish, read_options
+from darrm_opt import NoiseFunction, Problem, Solution, solve, verify
 from darrm_opt.design.constraint import LABELS, ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import rectangular
 from darrm_opt.design.separation.ball_arithmetic import BallConstraint
@@ -59,24 +56,17 @@ TOLERANCES = {"default": 1e-7, "tightest": 1e-10}
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one problem.
+    """What was found of one problem."""
 
-    Attributes:
-        case: its numbers.
-        solution: the certified answer.
-        broken: multisets at which the certified γ is not private; empty, or the product is wrong.
-        plain: for each of `TOLERANCES` the extra δ that the plain answer needs at its worst multiset [probability],
-            0 if it needs none, NaN if there is no answer; empty where the program is too large.
-        refused_by: searches by which the certified γ does not verify; empty, or one of them is wrong.
-        exceeded: searches whose bound on a random γ lies below φ somewhere; empty, or they are wrong.
-    """
-
-    case: ProblemCase
-    solution: Solution
+    case: ProblemCase  # its numbers
+    solution: Solution  # the certified answer
+    # multisets at which the certified γ is not private; empty, or the product is wrong
     broken: tuple[dict[str, int], ...]
+    # for each of `TOLERANCES` the extra δ that the plain answer needs at its worst multiset [probability], 0 if it
+    # needs none, NaN if there is no answer; empty where the program is too large
     plain: dict[str, float]
-    refused_by: tuple[str, ...]
-    exceeded: tuple[str, ...]
+    refused_by: tuple[str, ...]  # searches by which the certified γ does not verify; empty, or one of them is wrong
+    exceeded: tuple[str, ...]  # searches whose bound on a random γ lies below φ somewhere; empty, or they are wrong
 
 
 def examine(case: ProblemCase, rng: np.random.Generator) -> Finding:
@@ -238,13 +228,9 @@ class Tally:
             refused, exceeded = self.refused[path], self.exceeded[path]
             yield f"| {SEARCHES[path]} | {refused} of {self.problems} | {exceeded} of {self.problems} |"
         yield ""
-        yield "Problems by kind: " + ", ".join(f"{kind} {count}" for kind, count in self.voters.most_common()) + "."
-        yield "Solves by status: " + ", ".join(f"{kind} {count}" for kind, count in self.statuses.most_common()) + "."
-        yield (
-            "Certificates by method: "
-            + ", ".join(f"{kind} {count}" for kind, count in self.methods.most_common())
-            + "."
-        )
+        yield f"Problems by kind: {listed(self.voters)}"
+        yield f"Solves by status: {listed(self.statuses)}"
+        yield f"Certificates by method: {listed(self.methods)}"
         gaps = np.array(self.gaps)
         limits = (1e-9, 1e-6, 1e-3)
         yield "Gaps: " + ", ".join(f"{np.mean(gaps <= limit):.2%} at most {limit:g}" for limit in limits) + "."
@@ -252,17 +238,8 @@ class Tally:
 
 def report(tally: Tally, command: str) -> str:
     """Return the page that says what was run and what came of it."""
-    versions = ", ".join(f"{package} {version(package)}" for package in ("highspy", "scipy", "numpy", "python-flint"))
-    when = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}"
-    return "\n".join(
-        [
-            *_HEAD,
-            *map(_wrap, tally.lines()),
-            "",
-            _wrap(f"`{command}`, {when}; darrm-opt {__version__}, {versions}."),
-            "",
-        ]
-    )
+    versions = ("highspy", "scipy", "numpy", "python-flint")
+    return "\n".join([*_HEAD, *map(_wrap, tally.lines()), "", _wrap(origin(command, *versions)), ""])
 
 
 def _wrap(line: str) -> str:
@@ -297,13 +274,7 @@ _HEAD = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run the campaign; 1 if any certified γ is not private, or a search is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns.soundness", description=(__doc__ or "").partition("\n")[0]
-    )
-    parser.add_argument("--problems", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", type=Path, help="page to write the result to")
-    options = parser.parse_args(arguments)
+    options = read_options(__doc__, arguments, problems=10_000, seed=0, write=Path)
     tally = Tally()
     for finding in _with_progress(campaign(options.problems, options.seed), options.problems):
         tally.add(finding)
@@ -314,9 +285,7 @@ def main(arguments: Sequence[str]) -> int:
         if finding.solution.status is not Status.OPTIMAL:
             sys.stdout.write(f"{finding.solution.status.value}, gap {finding.solution.gap:.1e}: {finding.case}\n")
     page = report(tally, f"make soundness ARGS='--problems {options.problems} --seed {options.seed}'")
-    sys.stdout.write(page)
-    if options.write:
-        write_part(options.write, _HEAD[0], page)
+    publish(page, options.write, _HEAD[0])
     return 1 if tally.broken or tally.refused or tally.exceeded else 0
 
 

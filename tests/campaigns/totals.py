@@ -15,9 +15,7 @@ again: a run that was interrupted goes on where it stopped, and the lines of sev
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import datetime as dt
 import json
 import math
 import sys
@@ -31,8 +29,8 @@ from pathlib import Path
 import numpy as np
 from support.transcripts import Fresh, Once, least_epsilon
 
-from campaigns.pages import write_part
-from darrm_opt import InvalidInput, NoiseFunction, NotPrivate, Privacy, Problem, __version__, solve
+from campaigns.pages import listed, origin, publish, read_options
+from darrm_opt import InvalidInput, NoiseFunction, NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import (
     BudgetExceeded,
     DeltaTooSmall,
@@ -94,19 +92,12 @@ MECHANISMS: dict[str, Callable[[np.random.Generator, Problem], NoiseFunction]] =
 
 @dataclass(frozen=True)
 class ReleaseCase:
-    """Releases one after the other, and the δ of their total.
+    """Releases one after the other, and the δ of their total."""
 
-    Attributes:
-        releases: in their order, each with its proof.
-        ways: by name, likewise.
-        fresh: whether the voters are.
-        total_delta: at which the total is asked [probability].
-    """
-
-    releases: tuple[Release, ...]
-    ways: tuple[str, ...]
-    fresh: bool
-    total_delta: float
+    releases: tuple[Release, ...]  # in their order, each with its proof
+    ways: tuple[str, ...]  # by name, likewise
+    fresh: bool  # whether the voters are
+    total_delta: float  # at which the total is asked [probability]
 
     @property
     def voters(self) -> Problem:
@@ -170,23 +161,15 @@ def oracle_of(noises: Sequence[NoiseFunction], voters: Problem, *, fresh: bool) 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one sequence.
+    """What came of one sequence."""
 
-    Attributes:
-        case: the sequence.
-        totals: (claimed ε, claimed δ, exact δ at that ε) by the name of what claimed it.
-        truth: the ε that is attained at the total δ [nats].
-        claimed: the least total ε [nats]; inf where none is proved.
-        method: the account that proves it.
-        complete: whether the oracle went through all pairs.
-    """
-
-    case: ReleaseCase
+    case: ReleaseCase  # the sequence
+    # (claimed ε, claimed δ, exact δ at that ε) by the name of what claimed it
     totals: dict[str, tuple[float, float, Fraction]]
-    truth: float
-    claimed: float
-    method: str
-    complete: bool
+    truth: float  # the ε that is attained at the total δ [nats]
+    claimed: float  # the least total ε [nats]; inf where none is proved
+    method: str  # the account that proves it
+    complete: bool  # whether the oracle went through all pairs
 
     @property
     def broken(self) -> dict[str, tuple[float, float, Fraction]]:
@@ -263,33 +246,19 @@ def _design_claims(
 
 @dataclass(frozen=True)
 class Record:
-    """What is counted of one finding: plain values, a line of JSON.
+    """What is counted of one finding: plain values, a line of JSON."""
 
-    Attributes:
-        seed: of the campaign.
-        every: one sequence in so many was put to the designs.
-        number: of the sequence.
-        ways: of releasing, one for each release.
-        voters: "one release", "fresh", "not private" or "trained once".
-        complete: whether the oracle went through all pairs.
-        truth: the ε that is attained [nats].
-        claimed: the least total ε [nats]; None where none is proved.
-        method: the account that proves it.
-        claims: who claimed a total.
-        broken: who claimed one below the truth.
-    """
-
-    seed: int
-    every: int
-    number: int
-    ways: list[str]
-    voters: str
-    complete: bool
-    truth: float
-    claimed: float | None
-    method: str
-    claims: list[str]
-    broken: list[str]
+    seed: int  # of the campaign
+    every: int  # one sequence in so many was put to the designs
+    number: int  # of the sequence
+    ways: list[str]  # of releasing, one for each release
+    voters: str  # "one release", "fresh", "not private" or "trained once"
+    complete: bool  # whether the oracle went through all pairs
+    truth: float  # the ε that is attained [nats]
+    claimed: float | None  # the least total ε [nats]; None where none is proved
+    method: str  # the account that proves it
+    claims: list[str]  # who claimed a total
+    broken: list[str]  # who claimed one below the truth
 
     @classmethod
     def of(cls, finding: Finding, seed: int, every: int, number: int) -> Record:
@@ -374,10 +343,8 @@ class Tally:
             spread = " | ".join(f"{value:.2g}" for value in (*np.quantile(excess, [0.5, 0.9, 0.99]), excess.max()))
             yield f"| {kind} | {'all pairs' if complete else 'a lower end'} | {len(pairs)} | {spread} | {ratio} |"
         yield ""
-        yield f"Nothing finite is proved, nor claimed, for {self.none} sequences. Releases by way: " + _counts_text(
-            self.ways
-        )
-        yield "Sequences by the account that is least: " + _counts_text(self.methods)
+        yield f"Nothing finite is proved, nor claimed, for {self.none} sequences. Releases by way: {listed(self.ways)}"
+        yield f"Sequences by the account that is least: {listed(self.methods)}"
 
 
 def _claimant(name: str) -> str:
@@ -385,14 +352,9 @@ def _claimant(name: str) -> str:
     return name.partition(":")[0] if name.startswith("compare") else name
 
 
-def _counts_text(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.most_common()) + "."
-
-
 def report(tally: Tally, command: str) -> str:
     """Return the part of the page that says what was run and what came of it."""
-    when = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}"
-    return "\n".join([PART, "", *_HEAD, *tally.lines(), "", f"`{command}`, {when}; darrm-opt {__version__}.", ""])
+    return "\n".join([PART, "", *_HEAD, *tally.lines(), "", origin(command), ""])
 
 
 _HEAD = (
@@ -418,17 +380,17 @@ _HEAD = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run the campaign; 1 if any total is below the truth."""
-    parser = argparse.ArgumentParser(prog="python -m campaigns.totals", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--sequences", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first", type=int, default=0, help="number of the first sequence")
-    parser.add_argument("--every", type=int, default=25, help="one sequence in so many is put to the designs as well")
-    parser.add_argument(
-        "--seconds", type=float, default=math.inf, help="stop after so many [s]; the page tells the true number"
+    options = read_options(
+        __doc__,
+        arguments,
+        sequences=10_000,
+        seed=0,
+        first=(0, "number of the first sequence"),
+        every=(25, "one sequence in so many is put to the designs as well"),
+        seconds=(math.inf, "stop after so many [s]; the page says the true number"),
+        record=(Path, "file of findings to go on with, a line of JSON each"),
+        write=Path,
     )
-    parser.add_argument("--record", type=Path, help="file of findings to go on with, a line of JSON each")
-    parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
-    options = parser.parse_args(arguments)
     tally, start = Tally(), time.monotonic()
     records = read_records(options.record, options.seed, options.every) if options.record else {}
     for number in range(options.first, options.first + options.sequences):
@@ -455,9 +417,7 @@ def main(arguments: Sequence[str]) -> int:
     page = report(tally, f"make totals ARGS='{arguments_}'")
     if tally.sequences < options.sequences:
         page += f"\nThis run was stopped by the clock: {options.sequences:,} sequences were asked for.\n"
-    sys.stdout.write(page)
-    if options.write:
-        write_part(options.write, PART, page)
+    publish(page, options.write, PART)
     return 1 if tally.below else 0
 
 

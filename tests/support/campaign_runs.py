@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from support.paths import ROOT, TESTS
+from support.paths import ROOT, SEARCH_PATH
 
 
 def tally_of(campaign: str, *options: str) -> Any:
@@ -16,7 +16,7 @@ def tally_of(campaign: str, *options: str) -> Any:
     told = subprocess.run(
         [sys.executable, "-m", f"campaigns.{campaign}", *options, "--json"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(ROOT)])},
+        env={**os.environ, "PYTHONPATH": SEARCH_PATH},
         capture_output=True,
         text=True,
         check=False,

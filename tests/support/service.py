@@ -72,10 +72,7 @@ class Service:
     @property
     def solvers(self) -> list[int]:
         """Process ids of its solver processes, whichever worker they belong to."""
-        tree, family = children(), [self.process.pid]
-        for parent in family:  # grows while it is walked
-            family += tree.get(parent, [])
-        return [pid for pid in family[1:] if _is_of_pool(pid)]
+        return [pid for pid in family(self.process.pid)[1:] if _is_of_pool(pid)]
 
     def job(self, id: str, *, until: str | tuple[str, ...] = (), seconds: float = 300) -> dict[str, Any]:
         """Return a job, once it is in one of these states."""
@@ -152,6 +149,14 @@ def children() -> dict[int, list[int]]:
                 continue
             tree.setdefault(parent, []).append(int(entry.name))
     return tree
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and its descendants."""
+    tree, found = children(), [pid]
+    for parent in found:  # grows while it is walked
+        found += tree.get(parent, [])
+    return found
 
 
 def command_line(pid: int) -> bytes:

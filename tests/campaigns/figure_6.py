@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m campaigns.figure_6
 
-The short form, some blocks of them, is in tests/darrm_opt/literature/darrm/test_paper_figure_6.py.
+The short form, the vectors among which the worst is, is in tests/darrm_opt/literature/darrm/test_figure_6.py.
 """
 
 from __future__ import annotations
@@ -19,21 +19,13 @@ PROBLEM = Problem.from_allowance(K=35, m=6.4521, epsilon=0.1, Delta=1e-5, delta=
 BLOCK = 20_000
 
 
-def worst_of(every: int) -> tuple[int, float]:
-    """Return how many vectors there are, and the largest φ of γ = 1 over every so many blocks of them."""
-    constraint, majority = PrivacyConstraint.of(PROBLEM), NoiseFunction(np.ones(PROBLEM.K + 1))
-    vectors, worst = 0, -np.inf
-    for place, block in enumerate(ConstraintGenerator(PROBLEM).blocks(BLOCK)):
-        vectors += len(block)
-        if place % every == 0:
-            worst = max(worst, float(constraint.values(majority.signed, block).max()))
-    return vectors, worst
-
-
 def main() -> int:
     """Print the worst value beside the limit; 1 if γ = 1 is not private."""
-    constraint = PrivacyConstraint.of(PROBLEM)
-    vectors, worst = worst_of(every=1)
+    constraint, majority = PrivacyConstraint.of(PROBLEM), NoiseFunction(np.ones(PROBLEM.K + 1))
+    vectors, worst = 0, -np.inf
+    for block in ConstraintGenerator(PROBLEM).blocks(BLOCK):
+        vectors += len(block)
+        worst = max(worst, float(constraint.values(majority.signed, block).max()))
     sys.stdout.write(f"{vectors:,} vectors: worst {worst:.12f}, limit {constraint.limit:.12f}\n")
     return int(not worst + constraint.error(1.0) < constraint.limit)
 

@@ -31,7 +31,7 @@ def counts(**releases: int) -> Counter[NoisyMajority]:
 
 def test_deltas_that_add_up_to_1_promise_nothing() -> None:
     quarter = leaking(0.25)
-    assert total.basic_total(Counter({quarter: 3}), 0.9).delta == 0.75
+    assert total.basic_total(Counter({quarter: 3}), 0.9) == Privacy(0.9, 0.75)
     with pytest.raises(DeltaTooSmall, match="the deltas of the releases add up to 1 or more") as refused:
         total.basic_total(Counter({quarter: 4}), 0.9)
     assert refused.value.floor == 1.0
@@ -164,6 +164,8 @@ def test_the_delta_of_a_slack() -> None:
     assert total.total_delta_of(Privacy(0.3, 0.5), 0, 0.0) == 0.0
     assert total.total_delta_of(Privacy(0.3, 0.5), 2, 0.0) == 0.75
     assert total.total_delta_of(Privacy(0.3, 0.5), 1, 0.5) == pytest.approx(0.75, rel=1e-14)
+    exact = 1 - (1 - 3e-4) ** 100 * (1 - 1e-4)
+    assert total.total_delta_of(Privacy(0.1, 3e-4), 100, 1e-4) == pytest.approx(exact, rel=1e-12)
     for wrong in (1.0, -0.1, "0.1"):
         with refused("slack"):
             total.total_delta_of(Privacy(0.3), 0, wrong)  # type: ignore[arg-type]

@@ -72,6 +72,24 @@ def digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     return X[chosen] / 16, y[chosen]
 
 
+@cache
+def planned(asked: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> VotingPlan:
+    return voting_plan(*asked, **dict(options))
+
+
+@pytest.fixture(autouse=True)
+def each_plan_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of fits ask a few questions, and the same question has the same plan."""
+
+    def plan(*asked: Any, progress: Any, **options: Any) -> VotingPlan:
+        assert callable(progress)
+        if options["groups"] is not None:
+            options["groups"] = tuple(options["groups"])
+        return planned(asked, tuple(options.items()))
+
+    monkeypatch.setattr("darrm_opt.learning.classifier.voting_plan", plan)
+
+
 # ------------------------------------------------------------------------------------------ scikit-learn
 
 
@@ -514,7 +532,8 @@ def test_ties_of_a_plain_vote_are_broken_uniformly() -> None:
 
 def test_a_price_lets_it_abstain_and_a_cap_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     capped = NoisyMaximum(8, 4, 1.0, threshold=0.0, check_sigma=1.0, cap=3)
-    monkeypatch.setattr("darrm_opt.learning.release_plan._best_mechanism", lambda *_: capped)
+    plan = VotingPlan(capped, 12, Privacy(60.0, 1e-5), "")
+    monkeypatch.setattr("darrm_opt.learning.classifier.voting_plan", lambda *_, **__: plan)
     X, trees = np.repeat(np.eye(4), 40, axis=0), np.repeat(np.array(["ash", "elm", "fir", "oak"]), 40)
     asked: dict[str, Any] = {"n_voters": 8, "epsilon": 60.0, "queries": 12, "price": 1.0, "random_state": 1}
     for log in (None, tmp_path / "log"):

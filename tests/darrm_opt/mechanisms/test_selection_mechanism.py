@@ -1,4 +1,4 @@
-"""Permute-and-flip and the exponential mechanism without a table: their law, their account, what is refused."""
+"""What mechanisms draw, at a stated power; permute-and-flip and the exponential mechanism without a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,17 @@ from darrm_opt.accounting.labels import bounded_range_divergence, composed_epsil
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, SelectionMechanism
-from darrm_opt.plurality import ABSTENTION, VoteMechanism, mechanism_class, mechanism_from_record
+from darrm_opt.plurality import (
+    ABSTENTION,
+    Dirichlet,
+    PluralityObjective,
+    PluralityProblem,
+    RuleMechanism,
+    VoteMechanism,
+    mechanism_class,
+    mechanism_from_record,
+    solve_plurality,
+)
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 from darrm_opt.release import PrivateVote, ReleaseLog
 
@@ -73,6 +83,13 @@ def audit(mechanism: VoteMechanism, counts: Counts, chances: list[float]) -> Non
 @pytest.mark.parametrize(("counts", "rate"), [((3, 1, 0), 0.4), ((1, 2, 2, 1), 0.7), ((0, 5, 2), 0.25)])
 def test_classes_follow_the_law_at_a_stated_power(name: str, counts: Counts, rate: float) -> None:
     audit(mechanism_class(name).of(sum(counts), len(counts), rate), counts, law(name, counts, rate))
+
+
+def test_classes_of_a_table_follow_it_at_a_stated_power() -> None:
+    problem = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
+    rule = solve_plurality(problem, PluralityObjective(Dirichlet(1.0), price=2.0)).rule
+    for counts in ((4, 2, 1), (0, 1, 6)):
+        audit(RuleMechanism(problem, rule), counts, [float(each) for each in rule.probabilities(counts)])
 
 
 @pytest.mark.slow

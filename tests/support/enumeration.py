@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy
 
 DIGITS = 80
@@ -46,12 +48,19 @@ def enumerated_delta(mechanisms: Sequence[Sequence[Pair]], total_epsilon: float)
     return total
 
 
+def vote_pairs(gamma: NoiseFunction, affected: int) -> list[Pair]:
+    """Return every pair of chances of a 1 that fixed votes can show, where so many of them move."""
+    ones, K = [(1 + Fraction(float(g))) / 2 for g in gamma.signed], gamma.K
+    return [(ones[v], ones[w]) for v in range(K + 1) for w in range(K + 1) if abs(v - w) <= affected]
+
+
 def adaptive_bits_delta(regions: Sequence[Sequence[Pair]], total_epsilon: float) -> Fraction:
     """Return the worst δ of single-bit releases, each chosen in the light of the bits before it.
 
     Source: W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)), written down as it stands.
     """
 
+    @cache
     def worst(index: int, on_data: Fraction, on_neighbour: Fraction) -> Fraction:
         if index == len(regions):
             return max(on_data - on_neighbour, Fraction(0))

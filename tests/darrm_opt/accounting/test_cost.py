@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.enumeration import adaptive_bits_delta, vote_pairs
 
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.accounting.cost import ReleaseBounds, cost, cost_of_parts, fits, most_releases
@@ -29,34 +30,16 @@ PARAMETERS = {
 }
 
 
-def chances(name: str, K: int) -> list[Fraction]:
-    """Pr[1 | v ones], from the γ of the mechanism."""
-    gamma = mechanism_class(name).of(K, 2, PARAMETERS[name]).gamma
-    return [(1 + Fraction(float(g))) / 2 for g in gamma.signed]
-
-
-def worst_delta(pairs: list[tuple[Fraction, Fraction]], queries: int, slope: Fraction) -> Fraction:
-    """The largest hockey-stick of an adversary who picks each pair in view of the earlier answers."""
-
-    def value(left: int, a: Fraction, b: Fraction) -> Fraction:
-        if left == 0:
-            return max(Fraction(0), a - b)
-        return max(value(left - 1, a * p, b * q) + value(left - 1, a * (1 - p), b * (1 - q)) for p, q in pairs)
-
-    return value(queries, Fraction(1), slope)
-
-
 @pytest.mark.parametrize("name", PARAMETERS)
 @pytest.mark.parametrize(("K", "affected", "queries"), [(3, 1, 3), (4, 2, 2)])
 def test_never_below_every_adaptive_strategy(name: str, K: int, affected: int, queries: int) -> None:
-    law = chances(name, K)
-    pairs = [(law[v], law[w]) for v in range(K + 1) for w in range(K + 1) if abs(v - w) <= affected]
     mechanism = mechanism_class(name).of(K, 2, PARAMETERS[name], affected)
+    shown = [vote_pairs(mechanism.gamma, affected)] * queries
     for delta in (1e-4, 1e-2):
         found = cost(mechanism, queries, delta)
-        assert worst_delta(pairs, queries, Fraction(math.exp(found.epsilon))) <= Fraction(delta)
+        assert adaptive_bits_delta(shown, found.epsilon) <= Fraction(delta)
         if found.epsilon > 0.01:  # and close to what is attained
-            assert worst_delta(pairs, queries, Fraction(math.exp(0.998 * found.epsilon - 1e-3))) > Fraction(delta)
+            assert adaptive_bits_delta(shown, 0.998 * found.epsilon - 1e-3) > Fraction(delta)
 
 
 def test_every_name_has_a_parameter_here() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.enumeration import adaptive_bits_delta, vote_pairs
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import outer_region
@@ -35,18 +36,10 @@ def answers(gamma: NoiseFunction) -> list[Fraction]:
     return [(1 + Fraction(float(g))) / 2 for g in gamma.signed]
 
 
-def worst_delta(gamma: NoiseFunction, affected: int, queries: int, slope: Fraction) -> Fraction:
-    """Return the worst hockey-stick of adaptive queries on fixed votes, by trying all votes after all answers."""
-    ones, K = answers(gamma), gamma.K
-    pairs = [(ones[v], ones[w]) for v in range(K + 1) for w in range(K + 1) if abs(v - w) <= affected]
-
-    @cache
-    def value(left: int, a: Fraction, b: Fraction) -> Fraction:
-        if left == 0:
-            return max(a - b, Fraction(0))
-        return max(value(left - 1, a * p, b * q) + value(left - 1, a * (1 - p), b * (1 - q)) for p, q in pairs)
-
-    return value(queries, Fraction(1), slope)
+@cache
+def worst_delta(affected: int, queries: int, epsilon: float) -> Fraction:
+    """Return the worst hockey-stick of adaptive queries on fixed votes by `GAMMA`."""
+    return adaptive_bits_delta([vote_pairs(GAMMA, affected)] * queries, epsilon)
 
 
 def draws(bags: Bags, K: int) -> list[tuple[tuple[int, ...], ...]]:
@@ -83,9 +76,8 @@ def test_the_account_is_the_exact_average_over_all_draws(bags: Bags, queries: in
     together = draws(bags, 3)
     counts = [sum(0 in part for part in draw) for draw in together]
     for epsilon in EPSILONS:
-        slope = Fraction(math.exp(epsilon))
         exact = sum(
-            Fraction(counts.count(r), len(counts)) * worst_delta(GAMMA, r, queries, slope) for r in set(counts) - {0}
+            Fraction(counts.count(r), len(counts)) * worst_delta(r, queries, epsilon) for r in set(counts) - {0}
         )
         found = total.delta(epsilon)
         assert found >= exact * (1 - Fraction(1, 10**12))
@@ -126,8 +118,7 @@ def test_composition_comes_before_averaging() -> None:
     slopes = np.exp(np.linspace(0, 3, 40))
     averaged = outer_region(slopes, [once.delta(math.log(c)) for c in slopes])
     assert compose_bits([(averaged, queries)], points=2001).epsilon(0.1) < total.epsilon(0.1)
-    slope = Fraction(math.exp(epsilon))
-    assert total.delta(epsilon) >= float(worst_delta(GAMMA, 3, 4, slope)) / 2
+    assert total.delta(epsilon) >= float(worst_delta(3, 4, epsilon)) / 2
 
 
 @pytest.mark.parametrize(
@@ -218,10 +209,9 @@ def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: in
     gamma = NoiseFunction.from_upper_half(np.array(upper), 5)
     direct = BitPairs.of_gamma(gamma, affected)
     search = ProfileSearch(gamma, Problem(5, Privacy(math.inf), Privacy(1.0), affected))
-    ones = answers(gamma)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
         slope = Fraction(math.exp(epsilon))
-        exact = max(ones[v] - slope * ones[w] for v in range(6) for w in range(6) if abs(v - w) <= affected)
+        exact = max(p - slope * q for p, q in vote_pairs(gamma, affected))
         assert max(exact, Fraction(0)) <= Fraction(direct.delta(epsilon)) * (1 + Fraction(1, 10**15))
         assert direct.delta(epsilon) <= max(float(exact), 0.0) * (1 + 1e-13) + 1e-14
         assert direct.delta(epsilon) == pytest.approx(search.at(epsilon)[0], abs=1e-9)

@@ -90,14 +90,14 @@ def test_voters_that_are_not_private(bare: Comparison) -> None:
     assert own == pytest.approx(row.epsilon, rel=2e-3)  # the same release, by its own region
 
 
-@pytest.mark.parametrize("objective", ["rectangular", "shared(2,5)", "uniform(0.6) agreement"])
 @pytest.mark.parametrize(
-    ("problem", "queries", "total"),
+    ("problem", "queries", "total", "objective"),
     [
-        (Problem(5, Privacy(math.inf), Privacy(1.0), affected=1), 30, Privacy(1.5, 1e-3)),
-        (Problem(6, Privacy(0.5), Privacy(1.0)), 8, Privacy(2.0, 1e-4)),
-        (Problem(5, Privacy(0.2, 1e-3), Privacy(1.0), affected=3), 10, Privacy(1.0, 0.02)),
-        (Problem(4, Privacy(math.inf), Privacy(1.0), affected=2), 1, Privacy(0.7, 0.01)),
+        (Problem(5, Privacy(math.inf), Privacy(1.0), affected=1), 30, Privacy(1.5, 1e-3), "rectangular"),
+        (Problem(6, Privacy(0.5), Privacy(1.0)), 8, Privacy(2.0, 1e-4), "shared(2,5)"),
+        (Problem(5, Privacy(0.2, 1e-3), Privacy(1.0), affected=3), 10, Privacy(1.0, 0.02), "uniform(0.6) agreement"),
+        (Problem(4, Privacy(math.inf), Privacy(1.0), affected=2), 1, Privacy(0.7, 0.01), "rectangular"),
+        (Problem(4, Privacy(math.inf), Privacy(1.0), affected=1), 30, Privacy(1.5, 1e-3), "uniform(0.6) agreement"),
     ],
     ids=str,
 )

@@ -108,8 +108,8 @@ def test_what_was_not_computed_is_not_said_not_to_fit(
 @pytest.mark.parametrize("voter", [Privacy(0.1), INF], ids=str)
 def test_many_queries_have_every_mechanism_with_its_proof(voter: Privacy) -> None:
     queries, total = 100_000, Privacy(3.0, 1e-3)
-    names = ("optimal", "exponential", "randomized_response") if voter is INF else ("optimal", "gnmax")
-    found = plan(11, voter, queries, total, 1 if voter is INF else 11, fresh=True, mechanisms=names)
+    names = ("optimal", "exponential", "randomized_response") if voter is INF else ("gnmax",)
+    found = plan(5, voter, queries, total, 1 if voter is INF else 5, fresh=True, mechanisms=names)
     calibrated = {option.name: option for option in found.options if option.noise is not None}
     assert {*names} <= {*calibrated}
     for option in calibrated.values():
@@ -121,10 +121,6 @@ def test_many_queries_have_every_mechanism_with_its_proof(voter: Privacy) -> Non
         region = NoisyMajority(option.noise, found.question.released).profile.inner  # what neighbours do show
         attained = attained_epsilon([(region, 2000)], total.delta)
         assert attained <= option.spent.epsilon
-    fewer = next(each for each in found.suggestions if each.change == "queries")
-    assert fewer.queries is not None
-    again = plan(11, voter, fewer.queries, total, 1 if voter is INF else 11, fresh=True, mechanisms="optimal")
-    assert again.verdict == "noisy majority"
 
 
 @pytest.mark.parametrize("queries", [7, 600])

@@ -53,7 +53,7 @@ def begun(folder: Path, sampling: Sampling = RARE, **budget: Any) -> ReleaseLog:
 )
 def test_samples_have_the_law_of_every_draw_and_assignment(scheme: Scheme, size: int) -> None:
     sampler = EnsembleSampler(Sampling(4, size, scheme=scheme), K=2, source=SeededRandomnessForTestsOnly(3))
-    draws = 20_000
+    draws = 8000
     seen = Counter(tuple(tuple(sorted(share.tolist())) for share in sampler.draw().shares) for _ in range(draws))
     law: dict[Any, Fraction] = defaultdict(Fraction)
     for chance, each in shares(scheme, range(4), 2, size, Fraction(size, 4)):
@@ -413,7 +413,7 @@ def test_indices_are_not_shown() -> None:
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_round_has_the_law_of_every_allocation(times: int) -> None:
     sampling = Sampling(2, scheme="random-allocation", among=3, times=times)
-    sampler, rounds = EnsembleSampler(sampling, K=2, source=SeededRandomnessForTestsOnly(6)), 10_000
+    sampler, rounds = EnsembleSampler(sampling, K=2, source=SeededRandomnessForTestsOnly(6)), 4000
     seen = Counter(
         tuple(tuple(tuple(sorted(share.tolist())) for share in sampler.draw().shares) for _ in range(3))
         for _ in range(rounds)

@@ -84,8 +84,7 @@ def test_the_optimum_is_that_of_every_rule_and_every_set(
     assert worst_excess(solution.rule.probabilities, K, classes, affected, epsilon, delta) <= 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("K", "affected"), [(8, 1), (6, 2)])
+@pytest.mark.parametrize(("K", "affected"), [(6, 1), (5, 2)])
 def test_the_optimum_of_four_classes(K: int, affected: int) -> None:
     problem = PluralityProblem(K, 4, Privacy(1.0, 1e-4), affected)
     law = alike(favoured_law(K, 4, ISSUE.chances))
@@ -130,8 +129,8 @@ def test_two_classes_and_one_vote_have_a_closed_optimum() -> None:
 
 def test_never_below_any_mechanism() -> None:
     rng = np.random.default_rng(17)
-    for _ in range(100):
-        K, classes = int(rng.integers(1, 11)), int(rng.integers(2, 5))
+    for _ in range(40):
+        K, classes = int(rng.integers(1, 9)), int(rng.integers(2, 5))
         target = Privacy(float(np.round(10 ** rng.uniform(-2, 0.5), 4)), float(rng.choice([0, 1e-6, 1e-3, 0.05])))
         problem = PluralityProblem(K, classes, target, int(rng.integers(1, min(K, 2) + 1)))
         prior = Dirichlet(float(np.round(rng.uniform(0.2, 2), 2)))

@@ -15,7 +15,7 @@ from support.refusals import refused
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import mixture, pld, total
 from darrm_opt.accounting.bits import recursion
-from darrm_opt.accounting.bits.recursion import POINTS as ADVERSARY_POINTS
+from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import outer_region, privacy_region
 from darrm_opt.accounting.cheapest import NotApplicable

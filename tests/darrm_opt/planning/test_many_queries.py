@@ -15,7 +15,7 @@ from darrm_opt.accounting.total import cheapest_total, estimated_total
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.best_target import best_target
-from darrm_opt.planning.ranking import plan, ranked
+from darrm_opt.planning.ranking import plan, ranked_options
 from darrm_opt.problem import Privacy, Problem
 
 TOTAL = Privacy(1.0, 1e-5)
@@ -115,7 +115,7 @@ def test_the_most_queries_are_advised_of_which_the_best_is_accurate_enough() -> 
     most = next(each.queries for each in found.suggestions if each.change == "queries")
     assert most is not None
     accuracies = [
-        ranked(replace(found.question, queries=queries), names, lambda _: None)[0].accuracy
+        ranked_options(replace(found.question, queries=queries), names)[0].accuracy
         for queries in (most, int(1.02 * most))
     ]
     assert (accuracies[0] or 0.0) >= 0.6 > (accuracies[1] or 1.0)

@@ -1,6 +1,6 @@
 """Schema of the database: its tables, and the migrations from older versions.
 
-The version is the number of migrations done. A migration is one function, written for the tables as they were then,
+The version is the number of migrations done. A migration is a few statements, for the tables as they were then, and
 never changed once released; all that are missing run in one transaction, which both databases extend to the tables
 themselves: a migration that is cut short leaves everything as it was. Plain SQL that SQLite and PostgreSQL share.
 
@@ -11,6 +11,7 @@ run the same few statements; what it is best at, finding out what changed in man
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from sqlalchemy import Column, Connection, Double, Integer, MetaData, Table, Text, inspect, text
@@ -109,98 +110,6 @@ class DamagedSchema(Exception):
     """The schema of the database is damaged."""
 
 
-def _create_solutions(connection: Connection) -> None:
-    connection.execute(
-        text(
-            "CREATE TABLE darrm_solutions (key TEXT NOT NULL PRIMARY KEY, core INTEGER NOT NULL, record TEXT NOT NULL, "
-            "digest TEXT NOT NULL, created TEXT NOT NULL)"
-        )
-    )
-
-
-def _create_jobs(connection: Connection) -> None:
-    connection.execute(
-        text(
-            "CREATE TABLE darrm_jobs (id TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, request TEXT NOT NULL, "
-            "state TEXT NOT NULL, attempts INTEGER NOT NULL, owner TEXT NOT NULL, "
-            "lease_until DOUBLE PRECISION NOT NULL, progress TEXT NOT NULL, reason TEXT NOT NULL, "
-            "result TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, "
-            "updated DOUBLE PRECISION NOT NULL)"
-        )
-    )
-    # What a claim looks up: the first in the queue, of any kind or of one, and the lease that ran out first.
-    connection.execute(text("CREATE INDEX darrm_jobs_queue ON darrm_jobs (state, created, id)"))
-    connection.execute(text("CREATE INDEX darrm_jobs_kinds ON darrm_jobs (state, kind, created, id)"))
-    connection.execute(text("CREATE INDEX darrm_jobs_leases ON darrm_jobs (state, lease_until)"))
-    connection.execute(text("CREATE INDEX darrm_jobs_over ON darrm_jobs (state, updated, id)"))  # what is pruned
-    connection.execute(text("CREATE INDEX darrm_jobs_created ON darrm_jobs (created, id)"))  # what a list looks up
-
-
-def _add_search_columns(connection: Connection) -> None:
-    numbers = "voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility"
-    kinds = {"voters": "INTEGER", "affected": "INTEGER", "objective": "TEXT", "shape": "TEXT"}
-    for name, kind in (kinds | dict.fromkeys(numbers, "DOUBLE PRECISION")).items():
-        connection.execute(text(f"ALTER TABLE darrm_solutions ADD COLUMN {name} {kind}"))
-    fill(connection)
-    # From the best down, everything that is compared within the index itself: rows are read only when they answer.
-    connection.execute(
-        text(
-            "CREATE INDEX darrm_solutions_asked ON darrm_solutions (voters, objective, core, utility, key, shape, "
-            "voter_epsilon, voter_delta, affected, target_epsilon, target_delta)"
-        )
-    )
-
-
-def _add_job_clients(connection: Connection) -> None:
-    connection.execute(text("ALTER TABLE darrm_jobs ADD COLUMN client TEXT NOT NULL DEFAULT ''"))
-    connection.execute(text("ALTER TABLE darrm_jobs ADD COLUMN seconds DOUBLE PRECISION NOT NULL DEFAULT 0"))
-    connection.execute(
-        text("CREATE TABLE darrm_job_clients (id TEXT NOT NULL, client TEXT NOT NULL, PRIMARY KEY (id, client))")
-    )
-    # What a claim looks up: which clients wait, how many jobs of each run, and when each was served last.
-    connection.execute(
-        text("CREATE INDEX darrm_jobs_waiting ON darrm_jobs (state, client, created, id, kind, seconds)")
-    )
-    connection.execute(text("CREATE INDEX darrm_jobs_served ON darrm_jobs (client, state, updated)"))
-    connection.execute(text("CREATE INDEX darrm_job_clients_jobs ON darrm_job_clients (client, id)"))
-
-
-def _create_webhooks(connection: Connection) -> None:
-    connection.execute(text("ALTER TABLE darrm_jobs ADD COLUMN trace TEXT NOT NULL DEFAULT ''"))
-    connection.execute(
-        text(
-            "CREATE TABLE darrm_webhooks (id TEXT NOT NULL PRIMARY KEY, job TEXT NOT NULL, client TEXT NOT NULL, "
-            "url TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL, due DOUBLE PRECISION NOT NULL, "
-            "reason TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, updated DOUBLE PRECISION NOT NULL)"
-        )
-    )
-    # What is looked up: the next one to deliver, those of a job, and how many of a client's are pending.
-    connection.execute(text("CREATE INDEX darrm_webhooks_due ON darrm_webhooks (state, attempts, due, job)"))
-    connection.execute(text("CREATE INDEX darrm_webhooks_jobs ON darrm_webhooks (job, created)"))
-    connection.execute(text("CREATE INDEX darrm_webhooks_clients ON darrm_webhooks (client, state)"))
-
-
-def _create_tags(connection: Connection) -> None:
-    connection.execute(
-        text(
-            "CREATE TABLE darrm_design_tags (key TEXT NOT NULL, tag TEXT NOT NULL, created TEXT NOT NULL, "
-            "PRIMARY KEY (key, tag))"
-        )
-    )
-    connection.execute(text("CREATE INDEX darrm_design_tags_tag ON darrm_design_tags (tag, key)"))
-    connection.execute(text("CREATE INDEX darrm_solutions_created ON darrm_solutions (core, created, key)"))  # a list
-
-
-def _create_claims(connection: Connection) -> None:
-    connection.execute(
-        text(
-            "CREATE TABLE darrm_claims (key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, "
-            "lease_until DOUBLE PRECISION NOT NULL)"
-        )
-    )
-    connection.execute(text("DELETE FROM darrm_jobs WHERE kind = 'precompute'"))  # which were claims, open or ended
-
-
 FILLED = 500
 """Rows held in memory while columns are filled."""
 
@@ -228,15 +137,78 @@ def fill(connection: Connection) -> int:
         last_key = rows[-1][0]
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
-    _create_solutions,
-    _create_jobs,
-    _add_search_columns,
-    _add_job_clients,
-    _create_webhooks,
-    _create_tags,
-    _create_claims,
+NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
+
+MIGRATIONS: tuple[tuple[str | Callable[[Connection], int], ...], ...] = (
+    (
+        (
+            "CREATE TABLE darrm_solutions (key TEXT NOT NULL PRIMARY KEY, core INTEGER NOT NULL, record TEXT NOT NULL, "
+            "digest TEXT NOT NULL, created TEXT NOT NULL)"
+        ),
+    ),
+    (
+        (
+            "CREATE TABLE darrm_jobs (id TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, request TEXT NOT NULL, "
+            "state TEXT NOT NULL, attempts INTEGER NOT NULL, owner TEXT NOT NULL, "
+            "lease_until DOUBLE PRECISION NOT NULL, progress TEXT NOT NULL, reason TEXT NOT NULL, "
+            "result TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, updated DOUBLE PRECISION NOT NULL)"
+        ),
+        # What a claim looks up: the first in the queue, of any kind or of one, and the lease that ran out first.
+        "CREATE INDEX darrm_jobs_queue ON darrm_jobs (state, created, id)",
+        "CREATE INDEX darrm_jobs_kinds ON darrm_jobs (state, kind, created, id)",
+        "CREATE INDEX darrm_jobs_leases ON darrm_jobs (state, lease_until)",
+        "CREATE INDEX darrm_jobs_over ON darrm_jobs (state, updated, id)",  # what is pruned
+        "CREATE INDEX darrm_jobs_created ON darrm_jobs (created, id)",  # what a list looks up
+    ),
+    (
+        *(f"ALTER TABLE darrm_solutions ADD COLUMN {name} INTEGER" for name in ("voters", "affected")),
+        *(f"ALTER TABLE darrm_solutions ADD COLUMN {name} TEXT" for name in ("objective", "shape")),
+        *(f"ALTER TABLE darrm_solutions ADD COLUMN {name} DOUBLE PRECISION" for name in NUMBERS),
+        fill,
+        # From the best down, everything that is compared within the index itself: rows are read only when they answer.
+        (
+            "CREATE INDEX darrm_solutions_asked ON darrm_solutions (voters, objective, core, utility, key, shape, "
+            "voter_epsilon, voter_delta, affected, target_epsilon, target_delta)"
+        ),
+    ),
+    (
+        "ALTER TABLE darrm_jobs ADD COLUMN client TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE darrm_jobs ADD COLUMN seconds DOUBLE PRECISION NOT NULL DEFAULT 0",
+        "CREATE TABLE darrm_job_clients (id TEXT NOT NULL, client TEXT NOT NULL, PRIMARY KEY (id, client))",
+        # What a claim looks up: which clients wait, how many jobs of each run, and when each was served last.
+        "CREATE INDEX darrm_jobs_waiting ON darrm_jobs (state, client, created, id, kind, seconds)",
+        "CREATE INDEX darrm_jobs_served ON darrm_jobs (client, state, updated)",
+        "CREATE INDEX darrm_job_clients_jobs ON darrm_job_clients (client, id)",
+    ),
+    (
+        "ALTER TABLE darrm_jobs ADD COLUMN trace TEXT NOT NULL DEFAULT ''",
+        (
+            "CREATE TABLE darrm_webhooks (id TEXT NOT NULL PRIMARY KEY, job TEXT NOT NULL, client TEXT NOT NULL, "
+            "url TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL, due DOUBLE PRECISION NOT NULL, "
+            "reason TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, updated DOUBLE PRECISION NOT NULL)"
+        ),
+        # What is looked up: the next one to deliver, those of a job, and how many of a client's are pending.
+        "CREATE INDEX darrm_webhooks_due ON darrm_webhooks (state, attempts, due, job)",
+        "CREATE INDEX darrm_webhooks_jobs ON darrm_webhooks (job, created)",
+        "CREATE INDEX darrm_webhooks_clients ON darrm_webhooks (client, state)",
+    ),
+    (
+        (
+            "CREATE TABLE darrm_design_tags (key TEXT NOT NULL, tag TEXT NOT NULL, created TEXT NOT NULL, "
+            "PRIMARY KEY (key, tag))"
+        ),
+        "CREATE INDEX darrm_design_tags_tag ON darrm_design_tags (tag, key)",
+        "CREATE INDEX darrm_solutions_created ON darrm_solutions (core, created, key)",  # a list
+    ),
+    (
+        (
+            "CREATE TABLE darrm_claims (key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, "
+            "lease_until DOUBLE PRECISION NOT NULL)"
+        ),
+        "DELETE FROM darrm_jobs WHERE kind = 'precompute'",  # which were claims, open or ended
+    ),
 )
+"""Statements by which each version of the schema is made of the one before, the first of nothing."""
 
 ADVISORY_LOCK = 0x6461_7272_6D
 """Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""
@@ -266,8 +238,8 @@ def migrate(connection: Connection) -> int:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
     connection.execute(text("CREATE TABLE IF NOT EXISTS darrm_schema (version INTEGER NOT NULL)"))
     version = schema_version(connection)
-    for migration in MIGRATIONS[version:]:
-        migration(connection)
+    for step in itertools.chain.from_iterable(MIGRATIONS[version:]):
+        connection.execute(text(step)) if isinstance(step, str) else step(connection)
     # Written even where nothing changed: a place that can only be read says so now, and not after a long solve.
     connection.execute(text("DELETE FROM darrm_schema"))
     connection.execute(text("INSERT INTO darrm_schema (version) VALUES (:version)"), {"version": len(MIGRATIONS)})

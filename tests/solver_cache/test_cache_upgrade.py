@@ -158,7 +158,7 @@ def test_a_migration_that_is_cut_short_changes_nothing(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("solver_cache.database.schema.MIGRATIONS", (*MIGRATIONS, broken))
+        patched.setattr("solver_cache.database.schema.MIGRATIONS", (*MIGRATIONS, (broken,)))
         with pytest.raises(KeyboardInterrupt):
             open_store(url)
     with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain:

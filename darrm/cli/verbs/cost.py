@@ -295,7 +295,9 @@ def _cost_of_mechanism(
         answer(as_json(found_cost.as_dict() | ({} if earned is None else {"votes": earned})))
     # Said in words: an ε of infinity looks like a number.
     elif found_cost.account == "none":
-        answer(f"{drawn.words} No account proves a finite ε at δ = {found_cost.delta:g}.")
+        checks = getattr(drawn, "threshold", None) is not None and not found_cost.delta
+        why = " None holds for every threshold of a check." if checks else ""
+        answer(f"{drawn.words} No account proves a finite ε at δ = {found_cost.delta:g}.{why}")
     else:
         together = guarantee(Privacy(found_cost.epsilon, found_cost.delta))
         sampled = "" if sampling is None else f" With {sampling.words} ({sampling.neighbours}),"

@@ -98,7 +98,7 @@ class NoisyMaximum(VoteMechanism):
         K: voters, ≥ 1.
         classes: C, 2 to `darrm_opt.mechanisms.base.MAX_CLASSES`.
         sigma: σ ≥ `MIN_BIT_SIGMA` of the noise on each count [votes], taken at its exact value. Among more than two
-            classes, σ below 1 has accounts only where records are drawn anew for every query.
+            classes, σ below 1 has a pure ε alone, but where records are drawn anew for every query.
         threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
         check_sigma: σ₁ ≥ `MIN_BIT_SIGMA` of the check's noise [votes]; needed with a threshold, and only then.
         affected: votes that one record can move, 1..K.

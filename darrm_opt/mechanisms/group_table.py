@@ -64,7 +64,6 @@ class GroupTableMechanism(VoteMechanism):
 
     @property
     def description(self) -> str:
-        """What it does, in a few words."""
         groups = "; ".join(map(str, self.problem.groups))
         return f"a table for the groups {groups}, each released class {guarantee(self.problem.target)}"
 
@@ -78,7 +77,6 @@ class GroupTableMechanism(VoteMechanism):
         return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a class or `ABSTENTION` for each row of `count`."""
         labels = np.empty(len(counts), dtype=label_type(self.classes))
         for row, place in enumerate(self.table.cells.places(counts).tolist()):
             denominator, numerators = self._whole(place)
@@ -147,18 +145,15 @@ class GroupTableMechanism(VoteMechanism):
         return LawPairs(np.minimum(both[:, :outputs], 1), np.minimum(both[:, outputs:], 1), error=corners.relative)
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases."""
         return _bounds(self.everyone, releases, fixed=self.is_fixed)
 
     def moved(self, votes: int) -> ReleaseBounds:
-        """Return what is proved of one release where a record moves so many votes."""
         return ReleaseBounds(self.problem.target if votes <= self.affected else None)
 
     def triples(self, sampling: Sampling) -> None:
         """Return None: no account of samples is known."""
 
     def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
-        """Return what so many releases cost together at δ, by the least of all accounts."""
         return self.reach_cost(self.everyone, releases, delta, sampling)
 
     def group_cost(self, number: int, releases: int, delta: float) -> Cost:
@@ -185,11 +180,9 @@ class GroupTableMechanism(VoteMechanism):
         return Cost(best, delta, account if best < math.inf else "none", found.epsilons)
 
     def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
-        """Return whether so many releases are proved to fit in a total (ε, δ)."""
         return self.cost(releases, budget.delta, sampling).epsilon <= budget.epsilon
 
     def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
-        """Return how many releases are proved to fit in a total (ε, δ), and by which account."""
         if self.is_fixed and self.fits(budget, MAX_RELEASES, sampling):
             return Quota(MAX_RELEASES, "models")
         return most_releases(self, budget, sampling)
@@ -201,12 +194,10 @@ class GroupTableMechanism(VoteMechanism):
         return np.asarray((chances * (total == total.max(axis=1, keepdims=True))).sum(axis=1))
 
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data."""
         return table_record(self.problem, self.table) | {"fresh": self.fresh}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> GroupTableMechanism:
-        """Return the mechanism of a record, proved here."""
         problem, table, _ = table_from_record(record)
         return cls(problem, table, fresh=record.get("fresh", False))
 

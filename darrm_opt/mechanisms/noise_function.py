@@ -53,12 +53,10 @@ class NoiseFunctionMechanism(VoteMechanism):
 
     @property
     def description(self) -> str:
-        """What it does, in a few words."""
         return f"the majority of {self.K} votes or a fair coin, by γ"
 
     @property
     def gamma(self) -> NoiseFunction:
-        """γ."""
         return self._noise
 
     @cached_property
@@ -84,31 +82,25 @@ class NoiseFunctionMechanism(VoteMechanism):
         return labels
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases."""
         return [(ReleaseBounds(laws=partial(_bit_pairs, self._noise, self.affected)), releases)]
 
     def moved(self, votes: int) -> ReleaseBounds:
-        """Return what is proved of one release where a record moves so many votes."""
         return ReleaseBounds(laws=partial(_bit_pairs, self._noise, votes))
 
     def class_chances(self, counts: CountTable) -> Array:
-        """Return Pr[each class is released], shape (N, 2)."""
         lead = np.where(counts[:, 0] == counts[:, 1], 0.0, self._noise.values[counts[:, 0]])
         return np.stack([(1 + lead) / 2, (1 - lead) / 2], axis=1)
 
     def leader_chances(self, counts: CountTable) -> Array:
-        """Return Pr[a leader is released], shape (N,)."""
         return np.asarray(
             np.where(counts[:, 0] == counts[:, 1], 1.0, (1 + self._noise.values[counts[:, 0]]) / 2), dtype=np.float64
         )
 
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data."""
         return {"kind": self.kind, "format": 1, "gamma": self._noise.values.tolist(), "affected": self.affected}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> VoteMechanism:
-        """Return the mechanism of a record."""
         if record.get("format") == CERTIFIED_FORMAT:
             return CertifiedNoiseFunction.from_fields(record)
         if record.get("format") != 1:
@@ -138,7 +130,6 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
 
     @property
     def description(self) -> str:
-        """What it does, in a few words."""
         return f"{super().description}, each release {guarantee(self.problem.target)}"
 
     @property
@@ -161,17 +152,14 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
         return Cost(total.best.epsilon, delta, total.method, epsilons)
 
     def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
-        """Return whether so many releases are proved to fit in a total (ε, δ)."""
         _refuse_sampling(sampling)
         return is_proved(self.release, releases, budget, fresh=self.fresh)
 
     def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
-        """Return how many releases are proved to fit in a total (ε, δ), and by which account."""
         _refuse_sampling(sampling)
         return most_releases(self.release, budget, fresh=self.fresh)
 
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data."""
         fields = {"gamma": self.release.noise.values.tolist(), "fresh": self.fresh}
         return {"kind": self.kind, "format": CERTIFIED_FORMAT, "problem": problem_record(self.problem), **fields}
 
@@ -214,7 +202,6 @@ class Subsampling(NoiseFunctionMechanism):
 
     @property
     def words(self) -> str:
-        """What the parameter means, for a plan."""
         return f"The majority of {self.voters:.4g} voters on average, drawn anew for each query."
 
 
@@ -237,7 +224,6 @@ class RandomizedResponse(NoiseFunctionMechanism):
 
     @property
     def words(self) -> str:
-        """What the parameter means, for a plan."""
         return (
             f"The majority is right with probability {(1 + self.share) / 2:.4g}, however clear the vote is "
             f"(γ = {self.share:.4g})."

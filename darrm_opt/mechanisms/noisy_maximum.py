@@ -341,17 +341,14 @@ class LaplaceMaximum(VoteMechanism):
 
     @property
     def description(self) -> str:
-        """What it does, in a few words."""
         return f"the largest count after discrete Laplace noise of scale {self.scale:.6g} votes on each"
 
     @property
     def words(self) -> str:
-        """What the scale means, for a plan."""
         return f"Laplace noise of scale {self.scale:.4g} votes on each of {self.classes:,} counts."
 
     @property
     def gamma(self) -> NoiseFunction:
-        """γ between two classes."""
         return _gamma(self, self.noise)
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
@@ -359,11 +356,9 @@ class LaplaceMaximum(VoteMechanism):
         return noisy_argmax(counts, self.noise, source)
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a class 0..C−1 for each row of vote counts, shape (N, C)."""
         return noisy_leaders(counts, self.noise, source)
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases."""
         each = Privacy(float_above(2 * self.affected / Fraction(self.scale)))
         laws = partial(_bit_pairs, self.noise, self.K, self.affected) if _is_bit(self, self.noise) else None
         return [(ReleaseBounds(each, laws), releases)]
@@ -376,7 +371,6 @@ class LaplaceMaximum(VoteMechanism):
         return class_chances(counts, noise, noise.end + self.K)
 
     def leader_chances(self, counts: CountTable) -> Array:
-        """Return Pr[one of the leaders has the largest noisy count], shape (N,)."""
         noise = _LaplaceLattice(self.scale)
         step = max(1, math.floor(self.scale / 50))  # the density has an edge at each count
         # Beyond 40 scales there is e^−40, less than 1e-17.

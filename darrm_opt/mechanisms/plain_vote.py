@@ -37,7 +37,6 @@ class PlainVote(VoteMechanism):
 
     @property
     def description(self) -> str:
-        """What it does, in a few words."""
         return f"the class of most votes, of models that are each {guarantee(self.model)}"
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
@@ -57,14 +56,12 @@ class PlainVote(VoteMechanism):
         return np.ones(len(counts))
 
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data."""
         model = {"epsilon": self.model.epsilon, "delta": self.model.delta}
         shape = {"K": self.K, "classes": self.classes, "affected": self.affected}
         return {"kind": self.kind, "format": 1, **shape, "model": model}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> PlainVote:
-        """Return the mechanism of a record."""
         if record.get("format") != 1:
             raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
         model = Privacy(record["model"]["epsilon"], record["model"]["delta"])

@@ -88,7 +88,6 @@ class SelectionMechanism(VoteMechanism):
         """Return the probabilities of each cell at a rate ≥ 0, shape (cells,)."""
 
     def class_chances(self, counts: CountTable) -> Array | None:
-        """Return Pr[each class is released], shape (N, C)."""
         if self.rate * self.K > MIN_EXPONENT:
             return None
         weights, _ = _weights(counts, self.rate)
@@ -105,31 +104,26 @@ class SelectionMechanism(VoteMechanism):
 
     @property
     def description(self) -> str:
-        """What it does, in a few words."""
         name = self.name.replace("_", " ")
         return f"{name} at {self.rate:.6g} nats a vote, each released class {guarantee(self.each)}"
 
     @property
     def gamma(self) -> NoiseFunction:
-        """γ between two classes."""
         if self.classes != 2:
             raise InvalidInput("classes", self.classes, "2 classes")
         leads = np.arange(2 - self.K % 2, self.K + 1, 2, dtype=np.float64)
         return NoiseFunction.from_upper_half(np.clip(self.lead(self.rate * leads), 0.0, 1.0), self.K)
 
     def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases."""
         is_bit = self.classes == 2 and self.K <= MAX_BIT_VOTERS and self.rate * self.K <= MIN_EXPONENT
         laws = partial(_bit_pairs, type(self), self.K, self.rate, self.affected) if is_bit else None
         return [(ReleaseBounds(self.each, laws, self.divergence), releases)]
 
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data."""
         return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in FIELDS}}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> SelectionMechanism:
-        """Return the mechanism of a record, by its name."""
         classes = {one.name: one for one in (PermuteAndFlip, ExponentialMechanism)}
         if record.get("format") != 1 or record["name"] not in classes:
             raise InvalidInput("mechanism", record["name"], "one of " + ", ".join(classes))
@@ -137,7 +131,6 @@ class SelectionMechanism(VoteMechanism):
         return found(record["K"], record["classes"], record["rate"], affected=record["affected"])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a class 0..C−1 for each row of vote counts, each with exactly its probability."""
         lags, coins = counts.max(axis=1, keepdims=True) - counts, _coins(self.rate, self.K)
         places = (self._try if self.classes <= MAX_TRIED else self._draw_of_many)(lags, coins, source)
         return places.astype(label_type(self.classes))
@@ -183,13 +176,11 @@ class PermuteAndFlip(SelectionMechanism):
 
     @property
     def words(self) -> str:
-        """What the rate means, for a plan."""
         if self.classes > 2:
             return f"Permute-and-flip at {self.rate:.4g} nats a vote."
         return f"Laplace (or geometric) noise of scale {1 / self.rate:.4g} votes on the difference of the counts."
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, each with exactly its probability."""
         order = shuffled(range(self.classes), source)
         return next(place for place in order if self._succeeds(counts, source, place))  # the leader's coin succeeds
 
@@ -199,7 +190,6 @@ class PermuteAndFlip(SelectionMechanism):
         return np.asarray(np.argmax(successes > below_each(successes[:, -1], source)[:, None], axis=1))
 
     def leader_chances(self, counts: CountTable) -> Array:
-        """Return Pr[one of the leaders is released], shape (N,)."""
         weights, leaders = _weights(counts, self.rate)
         s, ds = gauss_legendre(counts.shape[1] // 2 + 1)
         product = np.ones((len(counts), s.size))
@@ -254,12 +244,10 @@ class ExponentialMechanism(SelectionMechanism):
 
     @property
     def words(self) -> str:
-        """What the rate means, for a plan."""
         answer = "Either answer" if self.classes == 2 else "Each class"
         return f"{answer} with probability proportional to e^({self.rate:.4g}·votes)."
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, each with exactly its probability."""
         while not self._succeeds(counts, source, place := source.below(self.classes)):
             pass
         return place
@@ -279,7 +267,6 @@ class ExponentialMechanism(SelectionMechanism):
         return labels
 
     def leader_chances(self, counts: CountTable) -> Array:
-        """Return Pr[one of the leaders is released], shape (N,)."""
         weights, leaders = _weights(counts, self.rate)
         return np.asarray(leaders / weights.sum(axis=1))
 

@@ -44,15 +44,12 @@ class HttpBackend:
                 return reply.content["nearest"]
 
     def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
-        """Queue a design."""
         return self._transport.call("POST", "/v1/jobs", body, deadline).content
 
     def job(self, id: str, deadline: Deadline) -> Any:
-        """Return a job."""
         return self._transport.call("GET", _job_path(id), None, deadline).content
 
     def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
-        """Return a page of the jobs."""
         query = {name: value for name, value in (("state", state), ("after", after)) if value is not None}
         return self._transport.call("GET", f"/v1/jobs?{urlencode(query)}", None, deadline).content
 
@@ -65,11 +62,9 @@ class HttpBackend:
             wait_for_job(self, parse_job(reply.content), deadline, reply.retry_after)
 
     def cancel(self, id: str, deadline: Deadline) -> Any:
-        """Cancel a job."""
         return self._transport.call("DELETE", _job_path(id), None, deadline).content
 
     def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:
-        """Have the end of a job told to an address."""
         return self._transport.call("POST", f"{_job_path(id)}/webhooks", {"url": url}, deadline).content
 
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
@@ -99,11 +94,9 @@ class HttpBackend:
             attempt += 1
 
     def designs(self, method: str, path: str, deadline: Deadline) -> Any:
-        """Return what a request about stored designs is answered."""
         return self._transport.call(method, f"/v1/designs{path}", None, deadline).content
 
     def close(self) -> None:
-        """Close every connection."""
         self._transport.close()
 
 

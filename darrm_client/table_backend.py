@@ -66,15 +66,12 @@ class TableRows(NoStore):
             self._rows.setdefault(row.key, row)
 
     def get(self, key: str) -> Row | None:
-        """Return the row under ``key``."""
         return self._rows.get(key)
 
     def rows(self, after: str = "") -> Iterator[Row]:
-        """Yield rows as `Store.rows` says."""
         return (self._rows[key] for key in sorted(self._rows) if key > after)
 
     def candidates(self, spec: DesignSpec) -> Iterator[Row]:
-        """Yield rows as `Store.candidates` says."""
         asked = self._questions.get((spec.problem.K, str(spec.objective)), ())
         fits = [(columns.utility, row.key) for columns, row in asked if columns.answers(spec)]
         return (self._rows[key] for _, key in sorted(fits, reverse=True))
@@ -148,7 +145,6 @@ class TableBackend:
         }
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
-        """Return the answer to ``POST /v1/<verb>``."""
         deadline.check()
         return self._answers[verb](body)
 
@@ -233,7 +229,6 @@ class TableBackend:
         yield "done", self.job(id, deadline)
 
     def close(self) -> None:
-        """Close the file."""
         self._store.close()
 
     def _gamma(self, body: dict[str, Any]) -> dict[str, Any]:

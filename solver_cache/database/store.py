@@ -59,12 +59,10 @@ class DatabaseStore:
         return self._database.path
 
     def get(self, key: str) -> Row | None:
-        """Return the row kept under ``key``."""
         with self._database.reading() as connection:
             return _row(connection.execute(select(*_ROW).where(SOLUTIONS.c.key == key)).one_or_none())
 
     def present(self, keys: Collection[str]) -> set[str]:
-        """Return keys as `solver_cache.store.Store.present` says."""
         with self._database.reading() as connection:
             return _present(connection, keys)
 
@@ -82,7 +80,6 @@ class DatabaseStore:
             return row if stored is None else stored
 
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
-        """Claim keys as `solver_cache.store.Store.claim` says."""
         check_lease(owner, lease_seconds)
         with self._database.writing() as connection:
             own = _take_claims(connection, owner, lease_seconds, keys)
@@ -92,20 +89,17 @@ class DatabaseStore:
         return {key: "stored" if key in stored else "taken" if key in own else "held" for key in keys}
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
-        """Store the answers to what ``owner`` claimed as `solver_cache.store.Store.complete` says."""
         with self._database.writing() as connection:
             own_keys = _end_claims(connection, owner, [row.key for row in rows])
             own_rows = {row.key: row for row in rows if row.key in own_keys}
             return own_rows | self._put_all(connection, [*own_rows.values()])
 
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
-        """Hold claims for longer as `solver_cache.store.Store.renew_claims` says."""
         check_lease(owner, lease_seconds)
         with self._database.writing() as connection:
             _renew_claims(connection, owner, lease_seconds, keys)
 
     def release_claims(self, owner: str, keys: Collection[str]) -> set[str]:
-        """Let go of claims as `solver_cache.store.Store.release_claims` says."""
         with self._database.writing() as connection:
             return _end_claims(connection, owner, keys)
 
@@ -123,7 +117,6 @@ class DatabaseStore:
         return stored
 
     def remove(self, row: Row) -> bool:
-        """Forget ``row`` as `solver_cache.store.Store.remove` says."""
         same_key = SOLUTIONS.c.key == row.key
         with self._database.writing() as connection:
             stored = _row(connection.execute(select(*_ROW).where(same_key).with_for_update()).one_or_none())
@@ -183,7 +176,6 @@ class DatabaseStore:
             return integrity_errors(connection)
 
     def health_check(self) -> None:
-        """Read or write as `solver_cache.store.Store.health_check` says."""
         if self._database.read_only:
             with self._database.reading() as connection:
                 schema_version(connection)
@@ -195,11 +187,9 @@ class DatabaseStore:
             self._database.sync()
 
     def interrupt(self) -> None:
-        """Cut PostgreSQL's connections as `solver_cache.store.Store.interrupt` says."""
         self._database.interrupt()
 
     def close(self) -> None:
-        """Close every connection."""
         self._database.close()
         self.jobs.database.close()
 

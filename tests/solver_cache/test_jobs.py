@@ -20,7 +20,6 @@ from solver_cache.database.schema import JOBS
 from solver_cache.model import MAX_LEASE_SECONDS
 
 PLACES: dict[str, Callable[[Path], str]] = {
-    "off": lambda _: "off",
     "memory": lambda _: "memory",
     "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
     "postgresql": lambda _: postgres.server().url(postgres.server().new()),
@@ -52,6 +51,12 @@ def claimed(jobs: Jobs, owner: str = "me", lease: float = LONG) -> str | None:
 
 
 # -------------------------------------------------------------------------------------------------- submitting
+
+
+def test_where_no_answer_is_kept_jobs_are_those_of_a_store_in_memory() -> None:
+    store = open_store("off")
+    assert (store.jobs.submit("a", "gamma", "{}").state, store.jobs.database.url) == ("queued", "memory")
+    assert (claimed(store.jobs), store.jobs.counts()["running"]) == ("a", 1)
 
 
 def test_a_submitted_job_waits(jobs: Jobs) -> None:

@@ -179,13 +179,13 @@ def test_threads_that_tag_at_once_all_succeed(filled: Store) -> None:
     assert design.tags == ("t0", "t1", "t2", "t3")
 
 
-@pytest.mark.parametrize("tag", ["", "a b", "-a", "ä", "a" * 65, "a/b", "a\n", "'; --"])
-def test_what_is_no_tag_is_refused(filled: Store, tag: str) -> None:
-    for use in (filled.designs.tag, filled.designs.untag):
-        with pytest.raises(InvalidInput, match=r"tag = .*1 to 64 letters"):
-            use(ROWS[0].key, tag)
-    with refused("tag"):
-        DesignFilter(tag=tag)
+def test_what_is_no_tag_is_refused(filled: Store) -> None:
+    for tag in ("", "a b", "-a", "ä", "a" * 65, "a/b", "a\n", "'; --"):
+        for use in (filled.designs.tag, filled.designs.untag):
+            with refused("tag"):
+                use(ROWS[0].key, tag)
+        with refused("tag"):
+            DesignFilter(tag=tag)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What every place for jobs must do, whatever it is made of. A new one adds a line to PLACES."""
+"""What every place for jobs must do, whatever it is made of."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import postgres
 from support.refusals import refused
+from support.stores import STORE_URLS
 
 from darrm_opt import InvalidInput
 from solver_cache import CacheError, Job, Store, open_store
@@ -19,24 +19,19 @@ from solver_cache.database.jobs import STATES, Jobs
 from solver_cache.database.schema import JOBS
 from solver_cache.model import MAX_LEASE_SECONDS
 
-PLACES: dict[str, Callable[[Path], str]] = {
-    "memory": lambda _: "memory",
-    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
-    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
-}
 DATABASES = ("sqlite", "postgresql")
 LONG, SHORT = 600.0, 0.001
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=STORE_URLS)
 def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jobs]:
-    with closing(open_store(PLACES[request.param](tmp_path))) as store:
+    with closing(open_store(STORE_URLS[request.param](tmp_path))) as store:
         yield store.jobs
 
 
 @pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return PLACES[request.param](tmp_path)
+    return STORE_URLS[request.param](tmp_path)
 
 
 def submitted(jobs: Jobs, *names: str, kind: str = "gamma") -> None:

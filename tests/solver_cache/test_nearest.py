@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import postgres
+from support.stores import STORE_URLS
 
 from darrm_opt import Privacy, Problem, Solution, solve, verify
 from darrm_opt.record import canonical_json, digest, problem_record, solution_from_record
@@ -70,24 +70,18 @@ ASKED = [
     for objective, shape in [("rectangular", "free"), ("uniform", "monotone")]
 ]
 
-PLACES: dict[str, Callable[[Path], str]] = {
-    "memory": lambda _: "memory",
-    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
-    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
-}
 
-
-@pytest.fixture(params=PLACES, scope="module")
+@pytest.fixture(params=STORE_URLS, scope="module")
 def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with closing(open_store(PLACES[request.param](tmp_path_factory.mktemp("full")))) as store:
+    with closing(open_store(STORE_URLS[request.param](tmp_path_factory.mktemp("full")))) as store:
         for row, _ in grid_rows():
             store.put(row)
         yield store
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=STORE_URLS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(PLACES[request.param](tmp_path))) as opened:
+    with closing(open_store(STORE_URLS[request.param](tmp_path))) as opened:
         yield opened
 
 
@@ -232,7 +226,7 @@ def test_a_bad_row_is_passed_over(store: Store, bad: Row, reason: str, caplog: p
 
 @pytest.mark.parametrize("name", ["sqlite", "postgresql"])
 def test_columns_that_lie_cost_an_answer_and_make_none_wrong(name: str, tmp_path: Path) -> None:
-    with closing(open_store(PLACES[name](tmp_path))) as store:
+    with closing(open_store(STORE_URLS[name](tmp_path))) as store:
         for request in (DESIGNED, WORSE):
             store.put(kept_row(request))
         with store._database.writing() as connection:  # type: ignore[attr-defined]
@@ -309,7 +303,7 @@ def test_a_row_states_the_columns_that_its_record_has(request_: DesignSpec) -> N
 
 @pytest.mark.parametrize("name", ["sqlite", "postgresql"])
 def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
-    with closing(open_store(PLACES[name](tmp_path))) as store:
+    with closing(open_store(STORE_URLS[name](tmp_path))) as store:
         row = kept_row(DESIGNED)
         store.put(row)
         database = store._database  # type: ignore[attr-defined]

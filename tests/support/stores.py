@@ -10,6 +10,6 @@ from support import postgres
 STORE_URLS: dict[str, Callable[[Path], str]] = {
     "memory": lambda _: "memory",
     "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
-    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
+    "postgresql": lambda _: postgres.server().new_store(),
 }
 """The url of a new store, from a folder of its own."""

@@ -41,11 +41,7 @@ ROWS = rows()
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    place = (
-        f"sqlite:///{tmp_path / 'some.sqlite'}"
-        if request.param == "sqlite"
-        else postgres.server().url(postgres.server().new())
-    )
+    place = f"sqlite:///{tmp_path / 'some.sqlite'}" if request.param == "sqlite" else postgres.server().new_store()
     with closing(open_store(place)) as store:
         for row in ROWS:
             store.put(row)

@@ -10,7 +10,7 @@ from itertools import combinations, combinations_with_replacement, permutations,
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.refusals import refused
 
@@ -150,6 +150,7 @@ def test_more_draws_never_cost_less_and_independent_beats_disjoint(n: int, k: in
         assert with_replacement.delta <= independent.delta
 
 
+@settings(max_examples=40)
 @given(st.integers(2, 10**5), st.floats(0, 0.99), st.one_of(st.none(), st.floats(0, 3)), st.booleans())
 def test_max_draws_is_the_last_that_fits(n: int, delta: float, epsilon: float | None, replacement: bool) -> None:
     most = bagging_max_draws(n, delta=delta, epsilon=epsilon, replacement=replacement)

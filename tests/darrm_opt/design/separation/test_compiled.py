@@ -350,7 +350,7 @@ def test_near_faces(Delta: float, width: int) -> None:
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize(("K", "affected"), [(20, 20), (25, 25), (22, 9)])
+@pytest.mark.parametrize(("K", "affected"), [(15, 15), (18, 18), (22, 9)])
 @pytest.mark.parametrize("Delta", [0.2, 0.6])
 def test_near_faces_where_many_voters_are_off_their_ends(K: int, affected: int, Delta: float) -> None:
     """Every cut breaks the level, and the worst of the face is among them unless its two sides are in each other's way."""

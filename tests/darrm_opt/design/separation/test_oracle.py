@@ -144,8 +144,8 @@ def test_few_voters(seed: int) -> None:
             check(noise, problem, above=above, most=int(rng.choice([0, 1, 5, 1000])), settle=settle, true=true)
 
 
-@pytest.mark.parametrize("Delta", [1e-12, 1e-6, 1e-3, 0.03, 0.3])
-@pytest.mark.parametrize(("K", "affected"), [(7, r) for r in range(1, 8)] + [(8, 5), (9, 9), (11, 2)])
+@pytest.mark.parametrize("Delta", [1e-12, 1e-3, 0.3])
+@pytest.mark.parametrize(("K", "affected"), [(6, r) for r in range(1, 7)] + [(8, 5), (9, 9), (11, 2)])
 def test_every_number_of_affected_voters(K: int, affected: int, Delta: float) -> None:
     rng = np.random.default_rng((K, affected))
     problem = Problem(K, Privacy(0.4, Delta), Privacy(0.9, min(0.4, 2 * Delta)), affected)

@@ -39,6 +39,9 @@ CUT_SHARE = 1e-6
 CANDIDATES_PER_CUT = 100
 """How many violated multisets a search keeps for each cut, where cuts must keep their distance from each other."""
 
+MIN_SPACED_CUTS = 8
+"""Fewest new rows for which a search of some columns of the faces is enough."""
+
 KNOTS_SHARE = 0.25
 """Share of the gap that knots may lose before there are more of them."""
 
@@ -54,7 +57,7 @@ class Incumbent:
     worst: WorstCase  # what the search found for it
     limit: float  # right-hand side of the privacy constraint
     complete: bool  # whether the search covered every multiset; else it may have missed worse ones
-    partial: bool = False  # whether it saw less than its stage's searches do (`Stage.one_sided`)
+    partial: bool = False  # whether it may have missed worse ones that its stage's searches see
 
     @cached_property
     def noise(self) -> NoiseFunction:
@@ -149,7 +152,7 @@ class CuttingPlanes:
     def _reaches_gap(self, stage: Stage) -> bool:
         """Whether the gap at which the stage ends is reached; a stage without one goes on until no cut is left."""
         if stage.gap > 0 and self.gap <= stage.gap and self.incumbent is not None and self.incumbent.partial:
-            self._search_incumbent(self.incumbent, stage)  # what a whole search says of it counts
+            self._search_incumbent(self.incumbent, stage, settle="always")  # what a whole search says of it counts
         return stage.gap > 0 and self.gap <= stage.gap
 
     def _keep_bound(self, bound: float | None) -> None:
@@ -186,7 +189,8 @@ class CuttingPlanes:
         while True:
             point = self._point_between(answer, stage) if has_improved and stage.step < 1.0 else answer
             cuts, worst = self._search_cheaply_first(point, stage)
-            complete, partial = stage.complete and not len(cuts), stage.one_sided and len(cuts) > 0
+            complete = stage.complete and not len(cuts)
+            partial = len(cuts) > 0 and (stage.faces_first or stage.spacing > 1 or worst.method == "first-order")
             has_improved = self._improve(Incumbent(point, worst, self._constraint.limit, complete, partial))
             at_answer = point is answer or self._goal.value(answer) - self._goal.value(point) < CUT_TOLERANCE
             if len(cuts) or at_answer or self._reaches_gap(stage):
@@ -200,36 +204,44 @@ class CuttingPlanes:
         return NoiseFunction(values * (1.0 - stage.slack))
 
     def _search_cheaply_first(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
-        """Search what the stage does, but one-sided multisets first if it says so; those often give rows."""
-        if stage.one_sided:
-            cuts, worst = self._search(point, stage, one_sided=True)
+        """Search what the stage does; where it says so, some columns of the faces first, then the faces."""
+        if stage.spacing > 1:
+            cuts, worst = self._search(point, stage._replace(complete=False), spacing=stage.spacing)
+            if len(cuts) >= MIN_SPACED_CUTS:
+                return cuts, worst
+        if stage.faces_first:
+            cuts, worst = self._search(point, stage._replace(complete=False))
             if len(cuts):
                 return cuts, worst
         return self._search(point, stage)
 
-    def _search(self, point: NoiseFunction, stage: Stage, *, one_sided: bool = False) -> tuple[Counts, WorstCase]:
+    def _search(
+        self, point: NoiseFunction, stage: Stage, *, settle: Settle = "until a cut", spacing: int = 1
+    ) -> tuple[Counts, WorstCase]:
         """Return new rows that cut the point off, and what the search found for it."""
         above = self._constraint.limit + self._cut_tolerance
         if stage.slack:  # so that a point without cuts is proved to be private at once
             above = self._constraint.limit - 2 * search_error(self._constraint, 1.0)
         most = stage.max_cuts if stage.min_distance == 0 else CANDIDATES_PER_CUT * stage.max_cuts
         with self._clock.measure("search"):
-            worst = self._worst_case(point, stage, above, most, settle="one-sided" if one_sided else "until a cut")
+            worst = self._worst_case(point, stage, above, most, settle=settle, spacing=spacing)
             cuts = select_cuts(self.program.new_multisets(worst.cuts), stage)
-            if stage.complete and worst.method == "first-order" and not len(cuts):  # all cuts found are rows already
+            is_open = settle != "always" and stage.complete and worst.method == "first-order"
+            if is_open and not len(cuts):  # all cuts found are rows already
                 worst = self._worst_case(point, stage, above, most, settle="always")
                 cuts = select_cuts(self.program.new_multisets(worst.cuts), stage)
         self.violation = worst.value - self._constraint.limit
         return cuts, worst
 
-    def _worst_case(self, point: NoiseFunction, stage: Stage, above: float, most: int, *, settle: Settle) -> WorstCase:
+    def _worst_case(
+        self, point: NoiseFunction, stage: Stage, above: float, most: int, *, settle: Settle, spacing: int = 1
+    ) -> WorstCase:
         """Return what the stage's search finds; ``settle`` says when the complete one goes on beyond first order."""
         deadline = self._clock.deadline
-        if settle != "one-sided" and stage.complete:
+        if stage.complete:
             return worst_case(point, self._constraint, above=above, most=most, settle=settle, deadline=deadline)
-        one_sided = settle == "one-sided"
         return worst_case_near_faces(
-            point, self._constraint, above=above, most=most, one_sided=one_sided, deadline=deadline
+            point, self._constraint, above=above, most=most, spacing=spacing, deadline=deadline
         )
 
     def _improve(self, candidate: Incumbent) -> bool:
@@ -242,11 +254,12 @@ class CuttingPlanes:
             self.incumbent = candidate
         return value > incumbent_value
 
-    def _search_incumbent(self, incumbent: Incumbent, stage: Stage) -> None:
+    def _search_incumbent(self, incumbent: Incumbent, stage: Stage, *, settle: Settle = "until a cut") -> None:
         """Search the incumbent again as this stage does, which sees more than the last; what it finds becomes rows."""
         point = NoiseFunction(incumbent.noise.values * (1.0 - stage.slack))
-        cuts, worst = self._search(point, stage)
-        self.incumbent = Incumbent(point, worst, self._constraint.limit, stage.complete and not len(cuts))
+        cuts, worst = self._search(point, stage, settle=settle)
+        complete = stage.complete and (settle == "always" or not len(cuts))
+        self.incumbent = Incumbent(point, worst, self._constraint.limit, complete)
         self._add(cuts)
 
     def _add(self, cuts: Counts) -> None:

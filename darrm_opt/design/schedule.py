@@ -41,6 +41,9 @@ of nearly parallel rows a round, programs of large ε take hundreds of iteration
 LATER_GAP = 1e-9
 """Gap at which that later stage ends, beyond `MAX_COMPLETE_K`; else it ends where no cut is left, too."""
 
+FACE_SPACING = 8
+"""How far apart columns of the faces are searched first where each takes passes: less than cuts are anyway."""
+
 MAX_QUICK_K = 60
 """Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many
 voters are off their ends."""
@@ -60,9 +63,10 @@ class Stage(NamedTuple):
     # whether only the bound is lowered: the incumbent stays, as no search here could prove a better one
     bounding: bool = False
     later: Stage | None = None  # what takes over after `MAX_ITERATIONS_PER_VOTER`
-    # whether the faces are searched first, where many are off their ends for multisets with p ≥ p′ alone, and more only
-    # where that gives no cut
-    one_sided: bool = False
+    # whether the faces are searched first, and the rest only where that gives no cut
+    faces_first: bool = False
+    # columns of the faces are first searched so far apart, and all where that gives few cuts; 1: all at once
+    spacing: int = 1
 
 
 def is_expensive(problem: Problem) -> bool:
@@ -85,9 +89,9 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
     if not is_expensive(problem):
         later = None
         if problem.K > MAX_COMPLETE_K:
-            later = _spread_stage(problem, LATER_GAP, complete=True, step=0.5, slack=0.02 * LATER_GAP, one_sided=True)
+            later = _spread_stage(problem, LATER_GAP, complete=True, step=0.5, slack=0.02 * LATER_GAP, faces_first=True)
         elif problem.K > MAX_QUICK_K and takes_passes(problem.affected, problem.voter.delta):
-            later = _spread_stage(problem, 0.0, complete=True, step=1.0, one_sided=True)
+            later = _spread_stage(problem, 0.0, complete=True, step=1.0, faces_first=True)
         return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0, later=later),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
         return (_spread_stage(problem, tolerance, complete=True, step=0.5),)
@@ -96,8 +100,9 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
         return (_spread_stage(problem, tolerance, complete=False, step=1.0, bounding=True),)
     near_faces = _spread_stage(problem, tolerance, complete=False, step=0.5)
     proving = _spread_stage(problem, tolerance, complete=True, step=0.9, slack=0.02 * tolerance)
-    one_sided = takes_passes(problem.affected, problem.voter.delta) and is_searchable
-    return near_faces._replace(one_sided=one_sided), proving._replace(one_sided=one_sided)
+    if takes_passes(problem.affected, problem.voter.delta):
+        near_faces, proving = (stage._replace(spacing=FACE_SPACING) for stage in (near_faces, proving))
+    return near_faces, proving._replace(faces_first=near_faces.spacing > 1)
 
 
 def _spread_stage(problem: Problem, tolerance: float, **choices: Any) -> Stage:

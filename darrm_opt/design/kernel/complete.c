@@ -279,23 +279,44 @@ void search_row(State *state, const double *A, whole n, whole nx, whole ny, whol
 }
 
 /*
- * Offer for each n1 the worst of the multisets whose voters off their ends answer 1 less often on the neighbour (down and
- * down_from_one): U_N(a, 0) for all a, so one pass over n arrays and not over all pairs (a, a'). The two sides share no
- * voters. Nothing is bounded.
+ * Offer the worst multisets of which each side sees one kind of voters off their ends: of all U_N(a, 0) and U_N(0, a'), so
+ * two passes over n arrays and not one over all pairs (a, a'). Of neighbouring n1, which give nearly the same row of the
+ * program, only the worst is offered. Nothing is bounded. The budget must not bind: moving >= n.
  */
-void search_row_one_sided(State *state, const double *A, whole n, whole nx, whole ny, whole moving) {
-    double Delta = state->tables->Delta, q = state->tables->q, *outer = state->outer;
+void search_row_one_kind(State *state, const double *A, whole n, whole nx, whole ny) {
+    double Delta = state->tables->Delta, q = state->tables->q, *outer = state->outer, *worst = state->inner;
+    double *best[2] = {state->best, state->steepest}, *place[2] = {state->place, state->bounds};
+    whole *kinds = state->starts;
     size_t size = (size_t)(n + 1) * sizeof(double);
-    memcpy(outer, A, size);
-    memcpy(state->best, A, size);
-    memset(state->place, 0, size);
-    for (whole a = 1; a <= lesser(n, moving); a++)
-        step_and_place(outer, n - a + 1, Delta, 1.0 - Delta, state->best, state->place, (double)a);
+    for (int minus = 0; minus < 2; minus++) {
+        double t = minus ? 1.0 - Delta : Delta, complement = minus ? Delta : 1.0 - Delta;
+        memcpy(outer, A, size);
+        memcpy(best[minus], A, size);
+        memset(place[minus], 0, size);
+        for (whole a = 1; a <= n; a++) {
+            whole at = minus ? a : 0;
+            step_and_place(outer, n - a + 1, t, complement, best[minus] + at, place[minus] + at, (double)a);
+        }
+    }
     for (whole n1 = 0; n1 <= n; n1++) {
-        whole n0 = n - n1, down = (whole)state->place[n1], down_from_one = (whole)state->place[n0], counts[CORNERS];
-        double value = q * state->best[n1] + state->best[n0];
-        if (down + down_from_one > moving || !wanted(state, value)) continue;
-        fill(counts, nx, ny, n0, n1, down, 0, down_from_one, 0);
-        offer(state, value, counts);
+        whole n0 = n - n1;
+        worst[n1] = -DBL_MAX;
+        for (int both = 0; both < 4; both++) {
+            int mine = both & 1, theirs = both >> 1;
+            whole own = (whole)place[mine][n1], other = (whole)place[theirs][n0];
+            double value = q * best[mine][n1] + best[theirs][n0];
+            whole near0 = (mine ? 0 : own) + (theirs ? other : 0);
+            if (value <= worst[n1] || near0 > n0 || own + other - near0 > n1) continue;
+            worst[n1] = value;
+            kinds[n1] = both;
+        }
+    }
+    for (whole n1 = 0; n1 <= n; n1++) {
+        if ((n1 > 0 && worst[n1 - 1] >= worst[n1]) || (n1 < n && worst[n1 + 1] > worst[n1])) continue;
+        if (worst[n1] == -DBL_MAX || !wanted(state, worst[n1])) continue;
+        int mine = kinds[n1] & 1, theirs = kinds[n1] >> 1;
+        whole n0 = n - n1, own = (whole)place[mine][n1], other = (whole)place[theirs][n0], counts[CORNERS];
+        fill(counts, nx, ny, n0, n1, mine ? 0 : own, mine ? own : 0, theirs ? 0 : other, theirs ? other : 0);
+        offer(state, worst[n1], counts);
     }
 }

@@ -69,7 +69,7 @@ class Search(ctypes.Structure):
     _fields_ = (
         ("signed_values", _array),
         *((name, _double) for name in ("fuzz", "above", "start", "seconds")),
-        *((name, _whole) for name in ("width", "first", "stride", "settle", "most")),
+        *((name, _whole) for name in ("width", "first", "stride", "spacing", "settle", "most")),
         ("stop", _array),
         *((name, _double) for name in ("value", "left_out")),
         ("counts", _whole * 8),

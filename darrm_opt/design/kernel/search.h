@@ -11,7 +11,7 @@
 
 #include "kernel.h"
 
-enum { ALWAYS, UNTIL_A_CUT, NEVER, ONE_SIDED }; /* Settle of result.py */
+enum { ALWAYS, UNTIL_A_CUT, NEVER, ONE_KIND }; /* Settle of result.py */
 
 /* What depends on the constraint alone (library.py, `Tables`). */
 typedef struct {
@@ -32,6 +32,7 @@ typedef struct {
     double fuzz;                 /* bound on the rounding of a row */
     double above, start, seconds; /* seconds: how long it may take; DBL_MAX: any time */
     whole width, first, stride;  /* rows with ny <= width; blocks of columns first, first + stride, ... */
+    whole spacing;               /* of these, only the columns whose nx it divides; beyond 1 nothing is bounded */
     whole settle, most;
     const volatile int *stop;    /* not 0 once the search is to end at once; NULL: nobody says so */
     /* found */
@@ -121,7 +122,7 @@ void offer(State *state, double value, const whole *counts);
 /* complete.c */
 double reach_bound(const State *state, whole n, int mirrored);
 void search_row(State *state, const double *A, whole n, whole nx, whole ny, whole moving, int mirrored);
-void search_row_one_sided(State *state, const double *A, whole n, whole nx, whole ny, whole moving);
+void search_row_one_kind(State *state, const double *A, whole n, whole nx, whole ny);
 void search_skeleton(State *state, const double *A, whole n, whole n1, whole nx, whole ny, whole moving);
 
 #endif

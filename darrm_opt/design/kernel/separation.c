@@ -247,7 +247,7 @@ static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny
     int sieved = mean <= tables->most_mean;
     whole terms = sieved ? lesser(tables->terms[moving], moving) : 0;
     int passed = !sieved || (affordable && moving >= n && mean > MOST_SIEVED_MEAN && entries < 4 * n * terms * terms);
-    if (search->settle == ONE_SIDED && mean > MOST_SIEVED_MEAN) return search_row_one_sided(state, A, n, nx, ny, moving);
+    if (search->settle == ONE_KIND && mean > MOST_SIEVED_MEAN && moving >= n) return search_row_one_kind(state, A, n, nx, ny);
     if (passed) {
         if (affordable && !(search->settle == UNTIL_A_CUT && state->has_cut))
             search_row(state, A, n, nx, ny, moving, mirrored);
@@ -291,7 +291,7 @@ static void search_column(State *state, whole nx) {
     state->value = state->search->start;
     state->has_cut = state->has_reach = 0;
     state->reach_row = -1;
-    if (nx % BLOCK == 0) state->has_face = 0;
+    if (nx % BLOCK == 0 || state->search->spacing > 1) state->has_face = 0;
     if (state->has_face) { /* every U of this column's first row is y U_N + x U_N+1 of that before */
         step(state->face_high, K - nx + 1, tables->x, tables->y);
         step(state->face_low, K - nx + 1, tables->x, tables->y);
@@ -374,6 +374,7 @@ EXPORT int separate(const Tables *tables, Search *search) {
     for (whole nx = 0; nx <= r && !out_of_time(&state); nx++) {
         if (nx) step(state.column, K - nx + 1, tables->x, tables->y);
         whole block = nx / BLOCK - search->first;
+        if (nx % search->spacing) continue;
         if (block >= 0 && block % search->stride == 0) search_column(&state, nx);
     }
     free(doubles);

@@ -41,7 +41,7 @@ from darrm_opt.noise import Array
 from darrm_opt.process import usable_processors
 from darrm_opt.rounding import UNIT_ROUNDOFF
 
-SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never", "one-sided")
+SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never", "one kind")
 """In the order of their numbers in the kernel."""
 
 MIN_PRUNED_WORK = 1e4
@@ -62,22 +62,23 @@ def search_columns(
     *,
     settle: Settle = "always",
     width: int | None = None,
+    spacing: int = 1,
 ) -> None:
     """Feed the collector with the worst multisets, the cuts, and a bound on what was left out.
 
-    With ``width`` only min(nx, ny) ≤ width is searched, and nothing is proved.
+    With ``width`` only min(nx, ny) ≤ width is searched, with ``spacing`` only columns so far apart; nothing is proved.
     """
     r = constraint.affected
     collector.tick()
     whole, passes = r if width is None else width, takes_passes(r, constraint.corners.Delta)
 
     def search(mode: Settle, width: int, start: float) -> KernelResult:
-        if _work(constraint, width, one_sided=mode == "one-sided") <= MIN_THREADED_WORK:
-            return _search(library, signed, constraint, collector, mode, _Columns(0, 1, width), start)
+        if _work(constraint, width, one_kind=mode == "one kind") <= MIN_THREADED_WORK * spacing:
+            return _search(library, signed, constraint, collector, mode, _Columns(0, 1, width, spacing), start)
         # on the faces, what each part repeats (the first row of every column) is most of the work, without passes
         threads = thread_count()
         parts = min(r + 1, threads * PARTS_PER_THREAD) if threads > 1 and (width > 0 or passes) else 1
-        columns = (_Columns(first, parts, width) for first in range(parts))
+        columns = (_Columns(first, parts, width, spacing) for first in range(parts))
         calls = [partial(_search, library, signed, constraint, collector, mode, part, start) for part in columns]
         return _merge(in_threads(calls, threads), collector.most)
 
@@ -91,11 +92,12 @@ def search_columns(
 
 
 class _Columns(NamedTuple):
-    """Blocks of columns first, first + stride, …, and of each column the rows with ny ≤ width."""
+    """Of the blocks first, first + stride, … each column whose nx ``spacing`` divides, and its rows with ny ≤ width."""
 
     first: int
     stride: int
     width: int
+    spacing: int
 
 
 def thread_count() -> int:
@@ -104,10 +106,10 @@ def thread_count() -> int:
     return max(1, int(setting)) if setting.isdecimal() else usable_processors()
 
 
-def _work(constraint: PrivacyConstraint, width: int, *, one_sided: bool = False) -> float:
+def _work(constraint: PrivacyConstraint, width: int, *, one_kind: bool = False) -> float:
     """Return about how many entries of rows, and of their blossoms, a search goes through."""
     r = constraint.affected
-    blossoms = ((r + 1) ** 2 / 3 if one_sided else (r + 1) ** 3 / 24) * constraint.K
+    blossoms = (2 * (r + 1) ** 2 / 3 if one_kind else (r + 1) ** 3 / 24) * constraint.K
     blossoms = blossoms if takes_passes(r, constraint.corners.Delta) else 0.0
     return (r + 1) * min(width + 1, r / 4 + 1) * constraint.K / 3 + blossoms
 
@@ -140,6 +142,7 @@ def _search(
         width=columns.width,
         first=columns.first,
         stride=columns.stride,
+        spacing=columns.spacing,
         settle=SETTLES.index(settle),
         most=most,
         stop=stop or None,

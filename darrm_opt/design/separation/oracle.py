@@ -99,19 +99,20 @@ def worst_case_near_faces(
     above: float,
     most: int,
     width: int = 0,
-    one_sided: bool = False,
+    spacing: int = 1,
     deadline: float = np.inf,
 ) -> WorstCase:
     """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate").
 
-    ``one_sided``: where many voters are off their ends, and the kernel would take O(K⁴), it looks at those of them with
-    p ≥ p′ only, in O(K³); NumPy searches all.
+    Where many voters are off their ends, and a whole search of the faces takes O(K⁴), the kernel looks in O(K³) only at
+    multisets of which p and p′ each see one kind of such voters. With ``spacing`` it looks only at columns so far
+    apart. NumPy searches all.
     """
-    # Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x).
+    # Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x), and those off their ends
+    # on one or two kinds.
     collector, library = Collector(above, most, deadline), kernel()
     if library is not None:
-        settle: Settle = "one-sided" if one_sided else "never"
-        search_columns(library, noise.signed, constraint, collector, settle=settle, width=width)
+        search_columns(library, noise.signed, constraint, collector, settle="one kind", width=width, spacing=spacing)
     elif constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, width)
     else:

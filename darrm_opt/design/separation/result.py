@@ -22,9 +22,9 @@ from darrm_opt.rounding import UNIT_ROUNDOFF
 
 Indices = Integers
 
-Settle = Literal["always", "until a cut", "never", "one-sided"]
-"""When a search goes on completely with what its sieves leave open; "one-sided": never, and where it has no sieves it
-looks only at multisets whose voters off their ends have p ≥ p′."""
+Settle = Literal["always", "until a cut", "never", "one kind"]
+"""When a search goes on completely with what its sieves leave open; "one kind": never, and where many voters are off
+their ends it looks, without sieves, only at multisets of which p and p′ each see one kind of such voters."""
 
 MAX_TABLE_ENTRIES = 2_000_000
 """Most doubles in one table of a complete search (16 MB): more rows are searched in parts."""

@@ -83,6 +83,7 @@ def _serve(channel: socket.socket) -> str:
         pid = ctypes.PyDLL(None).syscall(CLONE_NUMBERS[platform.machine()], CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
         assert pid >= 0
         if pid == 0:
+            channel.detach()  # or its number, which is another file's from now on, would be closed with it
             return _become(numbers, *pickle.loads(message))  # noqa: S301 — of the test that started this process
         for number in numbers:
             os.close(number)
@@ -117,7 +118,7 @@ def _become(
     sys.path[:] = [*([] if "-P" in options else [""]), *ours, *sys.path]
     random.seed()
     Path("/proc/self/comm").write_text(POOL_PROCESS if program == _BOOTSTRAP else "darrm", encoding="ascii")
-    return program if program == _BOOTSTRAP else _with_fork_server(program)
+    return _with_fork_server(program) if "serve" in arguments else program
 
 
 def _with_fork_server(program: str) -> str:
@@ -176,13 +177,15 @@ _SERVERS: list[ForkServer] = []
 
 
 class Popen(subprocess.Popen[Any]):
-    """``subprocess.Popen``, but for a server and for a pool's process, which begin as copies."""
+    """``subprocess.Popen``, but for a server and for a pool's process, which begin as copies; or for every program."""
+
+    copies_all = False
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *rest: Any) -> None:
         pass_fds, cwd, env, _, _, _, *pipes = rest[:12]
         words, surroundings = [*args], dict(os.environ if env is None else env)
         at = words.index("-c") if "-c" in words else 0
-        is_copied = IS_SUPPORTED and at and ("serve" in words or words[at + 1] == _BOOTSTRAP)
+        is_copied = IS_SUPPORTED and at and (self.copies_all or "serve" in words or words[at + 1] == _BOOTSTRAP)
         with contextlib.suppress(OSError):  # of a fork server that a test has killed with its server's other children
             if is_copied and not _is_customized(surroundings):
                 if not _SERVERS:
@@ -194,6 +197,12 @@ class Popen(subprocess.Popen[Any]):
                 self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
                 return
         super()._execute_child(args, executable, preexec_fn, close_fds, *rest)  # type: ignore[misc]
+
+
+class ProgramPopen(Popen):
+    """``subprocess.Popen`` of ``[sys.executable, "-c", program, …]``, which begins as a copy."""
+
+    copies_all = True
 
 
 NAMESPACE = SimpleNamespace(**{**vars(subprocess), "Popen": Popen})

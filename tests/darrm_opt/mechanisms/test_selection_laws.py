@@ -13,7 +13,6 @@ from support.refusals import refused
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.baselines import subsampling, subsampling_mixture
-from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, SelectionMechanism
 from darrm_opt.noise import NoiseFunction
 
@@ -89,12 +88,10 @@ def test_bad_parameters_are_named() -> None:
     kinds: tuple[type[SelectionMechanism], ...] = (PermuteAndFlip, ExponentialMechanism)
     for kind in kinds:
         for rate in (0.0, -1.0, math.inf, math.nan):
-            with pytest.raises(InvalidInput) as caught:
+            with refused("rate"):
                 kind(5, 2, rate)
-            assert caught.value.argument == "rate"
-        with pytest.raises(InvalidInput) as caught:
+        with refused("classes"):
             _ = kind(5, 3, 1.0).gamma
-        assert caught.value.argument == "classes"
     for voters in (0.0, 5.5, math.nan):
         with refused("voters"):
             subsampling_mixture(6, voters)

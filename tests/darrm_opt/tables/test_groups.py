@@ -258,9 +258,8 @@ def test_price_and_abstention() -> None:
     ],
 )
 def test_bad_input_names_its_argument(arguments: tuple[object, ...], argument: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with refused(argument):
         GroupProblem(*arguments)  # type: ignore[arg-type]
-    assert refused.value.argument == argument
 
 
 @pytest.mark.parametrize(
@@ -268,9 +267,8 @@ def test_bad_input_names_its_argument(arguments: tuple[object, ...], argument: s
     [(4, 30, 1e-3), (6, 4, 0.1)],  # many corners; few, but keys that would fill the memory
 )
 def test_what_is_too_large_is_refused_at_once(classes: int, K: int, Delta: float) -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with refused("groups"):
         solve_groups(GroupProblem(classes, [group_of(K, 0.5, Delta)], TARGET))
-    assert refused.value.argument == "groups"
 
 
 def test_multisets_up_to_relabelling_are_as_many_as_are_counted() -> None:
@@ -287,6 +285,5 @@ def test_many_voters_of_whom_a_record_moves_few_are_counted_as_they_are() -> Non
 
 
 def test_a_price_that_leaves_nothing_for_right_answers_is_refused() -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with refused("price"):
         as_group_objective("dirichlet(1)", 1e300)
-    assert refused.value.argument == "price"

@@ -36,8 +36,10 @@ class HttpBackend:
             job = parse_job(reply.content)
             try:
                 wait_for_job(self, job, deadline, reply.retry_after)
+                # Else the job is that of the γ in question: once it is there, the question itself can be answered.
                 if reply.content.get("kind", "gamma") == verb:
                     return self.result(job.id, deadline)
+            # The nearest stored answer holds for the question, and is proved as every answer is.
             except DeadlineExceeded:
                 if verb != "gamma" or reply.content.get("nearest") is None:
                     raise

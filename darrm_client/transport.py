@@ -121,6 +121,7 @@ class Transport:
             try:
                 return self._send(method, path, content, deadline)
             except TransientFailure as failure:
+                # Spread at random: clients that were refused together must not come back together.
                 delay = retry_delay(attempt, failure.retry_after, random.SystemRandom().uniform(0.5, 1.0))
                 if attempt == self.retries or delay >= deadline.remaining:
                     raise failure.error from failure

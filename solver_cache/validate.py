@@ -127,6 +127,7 @@ def read_row(row: Row) -> Answer:
     except (ValueError, RecursionError) as err:
         raise InvalidRow(f"its text is not JSON: {err}") from err
     kind = kind_of_record(record)
+    # Stale and not damaged: another version wrote it, and may read it.
     if isinstance(record, dict) and record.get("format") != kind.format:
         raise InvalidRow(f"its record has format {record.get('format')!r:.80}, this reads {kind.format}", "stale")
     try:

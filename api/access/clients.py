@@ -93,6 +93,7 @@ def check_access(scope: Scope, settings: Settings, ring: KeyRing | None) -> Reje
     """Return a rejection of who may not ask this here; else set the client, in the request's scope and its context."""
     headers, path = scope["headers"], scope["path"]
     server, origin = scope.get("server"), scope.get("client")
+    # Before the key: a page on the web may have its own name point to this machine.
     rejection = check_host(headers, server[0] if server else None, settings.hosts)
     rejection = rejection or check_site(headers, path, settings.cors_origins)
     if rejection is not None:
@@ -103,6 +104,7 @@ def check_access(scope: Scope, settings: Settings, ring: KeyRing | None) -> Reje
         rejection = rejection or check_forwarded(headers, client)
     scope["darrm.client"] = client
     set_current_client(client)
+    # The client is set even where it is refused: refusals count against its rate, and are logged under its name.
     return rejection or check_role(client, scope["method"], path, settings.metrics)
 
 
@@ -115,6 +117,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
         return client_at(address), _unauthorized(
             "Send a key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.", CHALLENGE
         )
+    # Which of them counts would be a guess, and another layer may guess otherwise.
     if len(texts) > 1:
         return client_at(address), _unauthorized("Send one key, not several.", _invalid(b"invalid_request"))
     key = ring.holder(next(iter(texts)))
@@ -122,6 +125,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
         detail = "The key is not valid here: it may be mistyped or revoked."
         return client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
     client = Client(f"{KEY_PREFIX}{key.id}", local=False, role=key.role, key_name=key.name)
+    # Known, if no longer valid: the refusal, and the audit log, say whose key it was.
     if key.has_expired():
         detail = f"This key expired at {key.expires}. Ask the operator for a new one."
         return client, _unauthorized(detail, _invalid(b"invalid_token"))

@@ -174,10 +174,13 @@ class KeyRing:
             return
         try:
             self._keys = {key.id: key for key in _read(self._path)}
+        # A file half-written by an editor must not lock everybody out; a key that was revoked in it stays until it is
+        # whole.
         except KeysFileError as err:
             _LOG.warning("The keys file changed and cannot be used; the keys from before stay in force. %s", err)
         else:
             _LOG.info("The keys file changed: %d keys.", len(self._keys))
+        # After a failure too: the same bad file is read, and complained of, once.
         self._stamp = stamp
 
 

@@ -241,6 +241,7 @@ def render(gauges: Mapping[str, tuple[str, float]]) -> bytes:
         registry = CollectorRegistry()
         MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call]  # it is not typed there
         content = generate_latest(registry)
+    # Of the moment, beside what the workers' files add up: in there each worker would count them once more.
     extra = CollectorRegistry()
     extra.register(_CollectedMetric(_build()))
     for name, (description, value) in gauges.items():

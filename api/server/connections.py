@@ -162,6 +162,7 @@ class OpenConnections:
         siblings = self._by_address.get(connection.address) if before or after else None
         if siblings is not None and connection in siblings.open:
             siblings.large += after - before
+            # First they are held, largest senders first, and read no more; only beyond the budget is somebody cut off.
             if self.received > HOLD_SHARE * self.limits.received_bytes and self._should_wait(connection, siblings):
                 self._held[connection] = None
                 connection.hold(held=True)

@@ -104,6 +104,7 @@ def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
 def _signal_pipe() -> Iterator[int]:
     """Yield a descriptor that can be read once SIGTERM or SIGINT has come."""
     reader, writer = os.pipe()
+    # A handler must never wait: a full pipe already says that there was a signal.
     os.set_blocking(writer, False)
     previous = {
         number: signal.signal(number, lambda *_: os.write(writer, b".")) for number in (signal.SIGTERM, signal.SIGINT)

@@ -257,6 +257,7 @@ class DesignService:
         """
         audit.mention_job(id)
         job = await self.run_in_reader(self.jobs.get, id, current_owner())
+        # Only a job at work has something to show for it.
         task = None if job is None or job.state != "running" else read_task(job)
         if job is None or task is None:
             return job
@@ -266,6 +267,7 @@ class DesignService:
         job = await self.run_in_thread(self.jobs.settle, id, canonical_json(result), current_owner())
         if job is not None and job.over:
             self._events.publish(job)
+            # After the row says that it is over: a worker that ends earlier would write its own end.
             for worker in self._workers:
                 worker.stop(id)
         return job

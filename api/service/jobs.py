@@ -103,6 +103,7 @@ class JobAdmission:
             return
         rate = self._rate
         if rate is None:
+            # Who is on this machine already can use its processors without asking.
             rate = 0.0 if client.local else DEFAULT_JOB_RATE
         if rate > 0:
             delay = self._limiter.take(f"jobs of {client.name}", rate, self._burst)
@@ -350,6 +351,7 @@ class JobWorker:
     async def _take_jobs(self) -> None:
         """Take a job whenever there is room for one more, until the worker closes."""
         while not self._closing:
+            # Before the look: who submits between it and the wait sets the event again.
             self._wake_event.clear()
             job = await self._take_one() if len(self._stop_events) < self._size else None
             if job is not None:
@@ -360,6 +362,7 @@ class JobWorker:
                 task.add_done_callback(self._tasks.discard)
                 continue
             with contextlib.suppress(TimeoutError):
+                # Other processes submit too, and cannot set the event: so it looks now and then.
                 await asyncio.wait_for(self._wake_event.wait(), IDLE_SECONDS)
 
     async def _take_one(self) -> Job | None:
@@ -378,6 +381,7 @@ class JobWorker:
     async def _run(self, job: Job, stop_event: asyncio.Event) -> None:
         try:
             self._events.publish(job)
+            # A job that kills its worker comes back from the queue each time: it ends here, with the reason.
             if job.attempts > MAX_ATTEMPTS:
                 await self._fail(job, f"It was begun {job.attempts - 1} times, and each time the server died.", None)
             else:
@@ -388,6 +392,7 @@ class JobWorker:
         finally:
             del self._stop_events[job.id]
             self._events.local.pop(job.id, None)
+            # There is room for one more.
             self._wake_event.set()
 
     async def _handle(self, job: Job, stop_event: asyncio.Event) -> str:

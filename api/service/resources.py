@@ -275,8 +275,11 @@ class StoreCalls:
                     if not self._hangs:
                         _LOG.error("%s", self._error())
                     self._hangs = True
+                    # Calls that hang hold the threads of all others: these are ended with an error, and the next may
+                    # find a network again.
                     self._store.interrupt()
                     await asyncio.wait({asked})
+                # An error of its own is an answer; after a hang only one without an error ends the watch.
                 elif not (self._hangs and asked.exception()):
                     return
                 asked.exception()

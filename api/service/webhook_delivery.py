@@ -88,11 +88,13 @@ def parse_webhook_url(text: str, networks: Sequence[Network] = ()) -> WebhookUrl
         host, port = parts.hostname, parts.port
     except ValueError:
         raise _invalid_url(text) from None
+    # Plain HTTP only where the operator allows this machine as a receiver: to test.
     schemes = {"https", "http"} if any(network.is_loopback for network in networks) else {"https"}
     if parts.scheme not in schemes or not host or "%" in host or port == 0 or "@" in parts.netloc or "#" in text:
         raise _invalid_url(text)
     secure = parts.scheme == "https"
     literal = _literal(host)
+    # An address is judged now; a name when it is resolved, each time, as its addresses may change.
     if literal is not None and not is_allowed(literal, networks, secure=secure):
         raise _invalid_url(text)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

@@ -117,6 +117,7 @@ class Webhooks:
                 task.cancel()
 
     async def _start_one(self) -> bool:
+        # Half of all deliveries at most are one client's: a slow receiver must not stop those of others.
         busy_clients = [client for client, count in self._busy.items() if count >= DELIVERIES // 2]
         try:
             taken = await self._run_in_thread(self._webhooks.take, LEASE_FACTOR * self._seconds, busy_clients)

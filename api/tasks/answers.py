@@ -172,6 +172,7 @@ class AnswerTask:
         kind, argument, known = KINDS[self.kind], self.argument, list[dict[str, Any] | None]()
         seconds, processor = limits or (ESTIMATE_ERROR * context.settings.max_work_seconds, math.inf)
         if kind.designs is not None and (specs := kind.designs(argument, None)):
+            # What is stored is handed to the process, proved again, and not designed once more.
             known = await context.read(load_records, specs, context.store)
             argument = {**argument, "known": known}
         result = await context.pool.run(
@@ -181,6 +182,7 @@ class AnswerTask:
             specs = kind.designs(argument, result)
             known = known or [None] * len(specs)
             found = zip(specs, kind.solutions(result), known, result["doubts"], strict=True)
+            # New and believed: what a process doubts itself is answered for and not kept.
             additions = [(spec, record) for spec, record, was_known, doubt in found if not (was_known or doubt)]
             await context.write(save_records, additions, context.store)
             result = {**result, "cached": [was_known is not None for was_known in known]}

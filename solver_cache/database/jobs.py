@@ -281,6 +281,7 @@ class Jobs:
     def _clients_in_turn(self, connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> Sequence[str]:
         """Return the clients whose jobs wait: the fewest running first, then the one that was served least recently."""
         other_jobs = JOBS.alias()
+        # In one query: between two of them another process may have served a client.
         running = select(func.count()).where(other_jobs.c.state == "running", other_jobs.c.client == JOBS.c.client)
         last_served = select(func.coalesce(func.max(other_jobs.c.updated), 0.0)).where(
             other_jobs.c.client == JOBS.c.client, other_jobs.c.state.in_(("running", "done", "failed"))
@@ -345,12 +346,15 @@ class Jobs:
                 own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
                 if connection.execute(own_job.with_for_update()).first() is None:
                     return None
+            # A state that nobody knows, of a damaged row, can be cancelled too: it would wait for ever.
             state = or_(JOBS.c.state.in_(("queued", "running")), JOBS.c.state.not_in(STATES))
             is_open = and_(JOBS.c.id == id, state)
             if client is not None and connection.execute(select(JOBS.c.id).where(is_open)).first() is not None:
                 connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client))
+                # Others submitted it too: it goes on for them, and is no longer this client's.
                 if connection.execute(select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id)).first() is not None:
                     return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
+                # The last one stays its client, so that a job that was cancelled can be looked at.
                 connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
             self._change(connection, update(JOBS).where(is_open), state="cancelled", **RELEASED)
         return self.get(id)

@@ -86,6 +86,7 @@ class Cluster:
                 self._work,
                 pickle.dumps(assignment),
                 pure=False,
+                # A name of its own each time: Dask would give the result of an earlier future of the same key.
                 key=f"precompute-{id(self)}-{time.time_ns()}-{number}",
             )
         except Exception as err:  # noqa: BLE001 — the scheduler is gone: `poll` joins it again
@@ -102,6 +103,7 @@ class Cluster:
         try:
             number, future = self._finished.get(timeout=seconds)
             while True:
+                # An assignment that was given out anew has another future: the first one's end is old news.
                 if number in self._futures and self._futures[number] is future:
                     del self._futures[number]
                     reports.append(AssignmentReport(number, _events_of(future)))

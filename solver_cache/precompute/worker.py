@@ -150,6 +150,7 @@ def perform(assignment: Assignment) -> Iterator[Event]:
 def _solve_in_store(assignment: Assignment, solver: _Solver, claims: Claims) -> Iterator[Event]:
     """Claim the problems of an assignment, solve them and store what comes of it."""
     specs = {spec.key: spec for spec in assignment.specs}
+    # All at once: what others have claimed or stored is known before the first solve.
     results = claims.take(specs)
     for key, result in results.items():
         if result != "taken":
@@ -163,6 +164,7 @@ def _solve_in_store(assignment: Assignment, solver: _Solver, claims: Claims) -> 
         else:
             claims.release([key])
             yield event
+        # Several in one transaction; what a crash may lose is bounded by time.
         if time.monotonic() - began >= SAVE_SECONDS:
             yield from _save(solved, claims)
             solved, began = [], time.monotonic()
@@ -210,9 +212,11 @@ class _Solver:
         lead = self._task.lead
         if lead is None:
             return self._cold(spec)
+        # Its rows are where the others of its group start: nearly all of them bind there too.
         if spec == lead:
             solution, self._rows = self._warm(spec, None)
             return solution
+        # The lead is another assignment's: it is solved here again for its rows, once for the batch.
         if self._rows is None and not self._sought:
             self._sought, self._rows = True, self._rows_of(lead)
         return self._cold(spec) if self._rows is None else self._warm(spec, self._rows)[0]

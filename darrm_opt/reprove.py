@@ -103,6 +103,7 @@ def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
     """
     if (solution.problem.K, solution.objective) != (spec.problem.K, spec.objective):
         raise ReproofFailed("question", "it answers another question")
+    # Proved for this problem, not inferred from the stricter one: inference knows nothing of rounding.
     noise, certificate = certify(spec.problem, solution.noise)
     utility = check_utility(solution.utility, noise, spec)
     _check_shape(noise, spec)

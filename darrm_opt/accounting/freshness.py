@@ -69,11 +69,13 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
     """
     if any(model.epsilon == math.inf for model in models):
         return Privacy(math.inf, total_delta)
+    # Its own numbers, untouched: an account would round them up.
     if sum(models.values()) == 1:
         (model,) = models
         if model.delta <= total_delta:
             return model
     accounts: dict[str, Callable[[], Privacy]] = {}
+    # Only if the δ's fit: basic composition cannot trade ε for δ.
     if sum(count * as_written(model.delta) for model, count in models.items()) <= as_written(total_delta):
         epsilon = sum((count * as_written(model.epsilon) for model, count in models.items()), Fraction(0))
         accounts["simple"] = lambda: Privacy(decimal_above(epsilon), total_delta)

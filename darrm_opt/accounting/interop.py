@@ -119,6 +119,7 @@ def _parts(parts: Parts, step: float) -> list[Pld]:
             continue
         if bounds.laws is not None:
             plds.append(direction_pld([bounds.laws()], 0.0, count, step))
+        # Of any votes where those of these are too many: larger, and as sound.
         elif bounds.any_votes is not None:
             known = bounds.any_votes()
             plds.append(direction_pld([known.pairs], known.missing, count * known.times, step))

@@ -138,6 +138,7 @@ class PrivacyBudget:
             InvalidInput: the event or the count is not valid.
         """
         self._refuse_fork("Nothing was charged.")
+        # Check and charge in one: two threads that both fit alone may not fit together.
         with self._lock:
             events = self._events_with(event, count)
             if not _fits_budget(events, self._budget, self._accounting):

@@ -285,6 +285,8 @@ class Reference:
                 if (target := _target(total, order, sigma)) is None:
                     continue
                 distance = self.distance(order, target)
+                # Standard deviations by which the reference is beyond the threshold: the chance of passing grows with
+                # that.
                 score = (distance - threshold) / sigma
                 if best is None or score > best[0]:
                     best = (score, Proposal(self._batch, total, order, sigma, threshold, target), distance)

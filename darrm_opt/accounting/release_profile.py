@@ -226,6 +226,7 @@ _ProfilePoints = dict[float, _ProfilePoint]
 def _search_profile(point_at: Callable[[float], _ProfilePoint], start: float, tolerance: float) -> _ProfilePoints:
     """Return the profile at as many ε as the tolerance needs, refining the widest gap between the two regions first."""
     points = {epsilon: point_at(epsilon) for epsilon in sorted({0.0, start})}
+    # First to where it ends: between known ends each new line narrows a gap that is there.
     while (epsilon := _next_epsilon(points)) is not None:
         points[epsilon] = point_at(epsilon)
     gaps = [gap for low, high in pairwise(sorted(points)) if (gap := _gap(points, low, high, tolerance)) is not None]

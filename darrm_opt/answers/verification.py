@@ -252,6 +252,7 @@ def verify_budget(answer: Any, body: dict[str, Any]) -> None:
     total = member(answer, "total")
     for name in ("epsilon", "delta"):
         value = member(total, name)
+        # A total may come back on the decimal grid; everything else is compared as it is, types included.
         close = isinstance(value, int | float) and math.isclose(value, body[f"total_{name}"], rel_tol=1e-9)
         pairs[f"total {name}"] = (body[f"total_{name}"], body[f"total_{name}"] if close else value)
     for name, (expected, claim) in pairs.items():
@@ -313,6 +314,7 @@ def verify_options(
         mechanism = mechanism_from_record(member(answer, "mechanism"))
     except InvalidInput as err:
         raise VerificationFailed(f"The answer has something else where a mechanism should be: {err}") from err
+    # A mechanism that fits, of a question with fewer votes moved, proves nothing of this one.
     if (mechanism.K, mechanism.classes, mechanism.affected) != (problem.K, problem.classes, problem.affected):
         raise VerificationFailed("The answer has a mechanism for other voters or classes than those that were asked.")
     if answer.get("sampling") != (None if sampling is None else sampling.record()):

@@ -201,6 +201,7 @@ def slot_partition(
     columns = []
     for _ in range(n_partitions):
         column = np.empty(n_records, dtype=np.int64)
+        # By slot and not by content: the record that replaces another one goes where that was, and moves no other.
         column[shuffled(range(n_records), source)] = np.arange(n_records) % n_chunks
         columns.append(column)
     return Partition(np.stack(columns, axis=1), n_chunks, "replace")

@@ -87,6 +87,7 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
         worst = ball_worst_case(noise, problem)
     else:
         raise InvalidInput("arithmetic", arithmetic, "'float' or 'ball'")
+    # Written so that a NaN is refused too.
     if not worst.bound <= constraint.limit:
         raise _refusal(worst, constraint, noise, problem)
     return certificate_of(worst, constraint)

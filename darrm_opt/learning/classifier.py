@@ -324,14 +324,17 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if plan.queries is not None:
             ReleaseLog.open_or_create(path, plan.mechanism, budget=total, queries=plan.queries, sampling=self.sampling)
             return
+        # The plain vote is post-processing of the models, so a fit is what is charged: these many fit together.
         fits = largest_count_between(lambda count: plan.mechanism.fits(total, count), 0, MAX_FITS + 1)
         subject = plan.mechanism
+        # A log of version 0.2 counts fits as releases of γ = 1: it goes on as it began, within its own limit.
         if path.exists() and not isinstance((old := ReleaseLog(path)).mechanism, PlainVote):
             fits = min(fits, old.limit)
             problem = Problem(subject.K, self.voter_privacy or Privacy(math.inf), total, subject.affected)
             plain, _ = certify(problem, NoiseFunction(np.ones(subject.K + 1)))
             subject = CertifiedNoiseFunction(Release(plain, problem))
         log = ReleaseLog.open_or_create(path, subject, budget=total, queries=fits)
+        # Before the training: what is fitted and not charged could be predicted from.
         log.charge_and_release(1, lambda _: np.zeros(1, dtype=np.int16))
 
     def _training_data(self, X: Any, y: Any) -> tuple[Any, NDArray[np.int64], int, int]:

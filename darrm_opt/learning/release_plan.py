@@ -266,6 +266,7 @@ def _earned_plan(
     """Return a batch that is within ``total`` for any votes, and leaves only if its votes earn less."""
     mechanism = mechanism_class(TESTED).calibrated(K, classes, total, queries, affected=affected)
     try:
+        # From public numbers alone: a test that is chosen in view of the votes proves nothing.
         proposal = propose(mechanism.batch(queries), earned, leader_share=leader_share)
         chance = check_that_it_pays(proposal, leader_share)
     except InvalidInput as err:

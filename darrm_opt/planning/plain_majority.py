@@ -80,6 +80,7 @@ def _from_draw(question: Question) -> Option | None:
     epsilon, account = plain_majority_total(
         question.voters, Q, total.delta, fresh=question.fresh, distribution=distribution
     )
+    # Else the accounts without the draw, which follow, say the same with a better reason.
     if account != "bits" or not epsilon <= total.epsilon:
         return None
     spent = Privacy(epsilon, total.delta)

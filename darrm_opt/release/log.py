@@ -527,6 +527,7 @@ class ReleaseLog:
         if answers is not None and answers.shape != (count,):
             raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
         record: Record = {"count": count}
+        # Said only where it differs, so that a log without samples has the lines that it always had.
         if charged != count:
             record["charged"] = charged
         if self._counts_labels:
@@ -564,6 +565,7 @@ class ReleaseLog:
                 "sample", f"{len(samples)} samples for {count} answers", "one of an EnsembleSampler each"
             )
         for sample in samples:
+            # Of that class itself: a subclass could say of itself that it was not used.
             if type(sample) is not Sample or sample.sampling != self._sampling:
                 raise InvalidInput("sample", sample, f"a sample of an EnsembleSampler: {self._sampling.words}")
             if len(sample.shares) != self._mechanism.K:
@@ -724,7 +726,9 @@ def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None
         return mechanism.most_releases(budget, sampling)
     queries = whole_number(queries, "queries", _COUNT, least=0)
     if budget is None:
+        # Given and not proved: the log says so wherever it shows its total.
         return Quota(queries, "queries")
+    # A number beside a budget is a claim: it is proved here, and not believed.
     cost = mechanism.cost(queries, budget.delta, sampling)
     if cost.epsilon > budget.epsilon:
         raise InvalidInput(

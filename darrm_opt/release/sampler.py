@@ -219,6 +219,7 @@ class EnsembleSampler:
                 dealt, drawn = self._dealt()
             else:
                 drawn = self._distinct(self._poisson_size())
+            # Each record picks its voter by a coin of its own: dealt in turn, one more record would move all behind it.
             voters = below_each(np.full(drawn.size, self._K), self._source)
             by_voter = np.argsort(voters, kind="stable")
             ends = np.searchsorted(voters[by_voter], np.arange(1, self._K))
@@ -229,6 +230,7 @@ class EnsembleSampler:
             shares = [self._distinct(size) for _ in range(self._K)]
         else:
             shares = [self._uniform(size) for _ in range(self._K)]
+        # Copies: views would keep the whole draw together, and one voter's share in reach of another's.
         return Sample(self._sampling, tuple(share.copy() for share in shares), dealt)
 
     def draw_for(self, release_id: str | None, log: ReleaseLog | None) -> Sample:

@@ -248,6 +248,7 @@ class PrivateVote:
         votes, budget = checked_for(votes, self._mechanism.K, self._mechanism.classes), self._budget
 
         def draw(before: int) -> Labels | None:
+            # The test is drawn inside of the charge, once: drawn again, it would pass in the end.
             if self._proposal is not None and not self._proposal.passes(self._mechanism.count(votes), self._source):
                 return None
             return self._draw(votes, before)
@@ -261,6 +262,7 @@ class PrivateVote:
         if isinstance(budget, ReleaseCounter):
             return budget.charge_and_release(len(votes), draw)
         if budget is not None:
+            # Before the draw: a process that ends in between has paid, and shown nothing.
             self._charge(budget, len(votes))
         return self._draw(votes)
 

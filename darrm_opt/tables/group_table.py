@@ -210,6 +210,7 @@ def verify_groups(problem: GroupProblem, table: GroupTable) -> GroupCertificate:
     scale = 1 / corners.inverse
     if bound > 0:
         excess = corner.before - scale * corner.after - corners.target.delta
+        # The exact excess is at least the bound less two errors: above 0, that is a refutation.
         certain = (bound - 2 * corners.error) > 0
         raise (NotPrivate if certain else NotProven)(
             f"the table is not {'' if certain else 'proved '}private: {corner}, which needs δ larger by {excess:.3g} "

@@ -116,6 +116,7 @@ class UnpublishedLoss:
             values = envelope.at(margins[ahead])
             with np.errstate(over="ignore"):
                 local = np.log1p(product * values * (1 + 8 * ULP)) / (self.order - 1) * (1 + 32 * ULP)
+            # Both hold: what the votes show is never charged more than what any votes may show.
             losses[ahead] = np.minimum(losses[ahead], local)
         return losses
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -144,11 +145,33 @@ def visit(visiting: Visiting) -> Visit:
     return visiting()
 
 
-@pytest.fixture(scope="module")
-def form(window: Any, server: str) -> Iterator[Visit]:
-    """A tab that the tests of wrong input share and leave unchanged: loading the page takes longer than they do."""
+@contextmanager
+def _shared(window: Any, server: str, query: str = "") -> Iterator[Visit]:
     visit = Visit.open(window, server)
-    visit.go()
+    visit.go(query)
     yield visit
     visit.tab.close()
     assert visit.complaints == []
+
+
+@pytest.fixture(scope="module")
+def form(window: Any, server: str) -> Iterator[Visit]:
+    """A tab that the tests of wrong input share and leave unchanged: loading the page takes longer than they do."""
+    with _shared(window, server) as visit:
+        yield visit
+
+
+@pytest.fixture(scope="module")
+def paper(window: Any, server: str) -> Iterator[Visit]:
+    """A tab with the page as it opens, which tests look at and leave unchanged."""
+    with _shared(window, server) as visit:
+        visit.wait_for_curves()
+        yield visit
+
+
+@pytest.fixture(scope="module")
+def small(window: Any, server: str) -> Iterator[Visit]:
+    """A tab with five voters, which tests look at and leave unchanged."""
+    with _shared(window, server, "?K=5&m=2&epsilon=0.1") as visit:
+        visit.wait_for_curves()
+        yield visit

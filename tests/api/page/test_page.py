@@ -17,7 +17,20 @@ from urllib.parse import urlsplit
 
 import pytest
 from support import solver_tasks as tasks
-from support.browser import PATIENT, Visit, Visiting, browser, form, serve, server, visit, visiting, window  # noqa: F401
+from support.browser import (  # noqa: F401
+    PATIENT,
+    Visit,
+    Visiting,
+    browser,
+    form,
+    paper,
+    serve,
+    server,
+    small,
+    visit,
+    visiting,
+    window,
+)
 
 from api.access import keys
 from api.settings import Settings
@@ -48,20 +61,18 @@ def _expected_complaint(visit: Visit, status: int) -> None:
     visit.complaints = [told for told in visit.complaints if f"status of {status}" not in told]
 
 
-def test_paper_setting_is_drawn_as_the_api_has_it(visit: Visit) -> None:
-    visit.go()
-    visit.wait_for_curves()
-    gamma = _api(visit.server, PAPER_QUERY)["gamma"]
-    heights = drawn_heights(visit, "#gamma-figure", "optimal")
+def test_paper_setting_is_drawn_as_the_api_has_it(paper: Visit) -> None:
+    gamma = _api(paper.server, PAPER_QUERY)["gamma"]
+    heights = drawn_heights(paper, "#gamma-figure", "optimal")
     assert len(heights) == len(gamma)
     (low, high), (lowest, highest) = (min(gamma), max(gamma)), (max(heights), min(heights))
     for value, height in zip(gamma, heights, strict=True):  # a linear axis, upwards
         assert height == pytest.approx(lowest + (value - low) / (high - low) * (highest - lowest), abs=0.02)
-    names = visit.tab.locator("#gamma-figure .series").evaluate_all("(all) => all.map((one) => one.dataset.name)")
+    names = paper.tab.locator("#gamma-figure .series").evaluate_all("(all) => all.map((one) => one.dataset.name)")
     assert set(names) == {"optimal", "double_subsampling", "subsampling", "randomized_response"}
-    assert visit.tab.locator("#gamma-figure .series.own .mark").count() == len(gamma)
-    assert "0.3-DP" in visit.text("#headline")
-    assert "90.82 %" in visit.text("#figures")
+    assert paper.tab.locator("#gamma-figure .series.own .mark").count() == len(gamma)
+    assert "0.3-DP" in paper.text("#headline")
+    assert "90.82 %" in paper.text("#figures")
 
 
 def test_proof_is_told_in_words(visit: Visit) -> None:
@@ -234,15 +245,14 @@ def test_curl_command_asks_the_same(visit: Visit) -> None:
         assert json.load(answer) | {"cached": True} == _api(visit.server, urlsplit(url).query)
 
 
-def test_copied_table_pastes_into_a_spreadsheet(visit: Visit) -> None:
-    visit.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    visit.go("?K=5&m=2&epsilon=0.1")
-    visit.tab.click("#copy")
-    visit.tab.wait_for_selector("#copied:has-text('Copied')")
-    lines = str(visit.tab.evaluate("navigator.clipboard.readText()")).splitlines()
-    assert [float(line.split("\t")[1]) for line in lines] == _api(visit.server, "K=5&m=2&epsilon=0.1")["gamma"]
-    visit.tab.click("#link")
-    visit.until(lambda: visit.tab.evaluate("navigator.clipboard.readText()") == visit.tab.url)
+def test_copied_table_pastes_into_a_spreadsheet(small: Visit) -> None:
+    small.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    small.tab.click("#copy")
+    small.tab.wait_for_selector("#copied:has-text('Copied')")
+    lines = str(small.tab.evaluate("navigator.clipboard.readText()")).splitlines()
+    assert [float(line.split("\t")[1]) for line in lines] == _api(small.server, "K=5&m=2&epsilon=0.1")["gamma"]
+    small.tab.click("#link")
+    small.until(lambda: small.tab.evaluate("navigator.clipboard.readText()") == small.tab.url)
 
 
 def test_keyboard_alone(visit: Visit) -> None:
@@ -276,30 +286,27 @@ def test_keyboard_alone(visit: Visit) -> None:
     assert visit.query()["measure"] == "disagreement"
 
 
-def test_screen_reader_finds_names_for_everything(visit: Visit) -> None:
-    visit.go()
-    visit.wait_for_curves()
-    nameless = visit.tab.evaluate(
+def test_screen_reader_finds_names_for_everything(paper: Visit) -> None:
+    nameless = paper.tab.evaluate(
         """[...document.querySelectorAll('input, select, button')].filter((control) =>
              !control.labels?.length && !control.getAttribute('aria-label') && !control.textContent.trim()).map((c) => c.id)"""
     )
     assert nameless == []
     for figure in ("gamma-figure", "error-figure"):
-        plot = visit.tab.locator(f"#{figure} [role=img]")
+        plot = paper.tab.locator(f"#{figure} [role=img]")
         for attribute in ("aria-labelledby", "aria-describedby"):
-            assert len(visit.text(f"#{plot.get_attribute(attribute)}")) > 10
-        assert visit.tab.locator(f"#{figure} table caption").count() == 1
-    assert visit.tab.get_attribute("#status", "role") == "status"
-    assert visit.tab.get_attribute("html", "lang") == "en"
-    assert visit.tab.locator("h1:visible").count() == 1
+            assert len(paper.text(f"#{plot.get_attribute(attribute)}")) > 10
+        assert paper.tab.locator(f"#{figure} table caption").count() == 1
+    assert paper.tab.get_attribute("#status", "role") == "status"
+    assert paper.tab.get_attribute("html", "lang") == "en"
+    assert paper.tab.locator("h1:visible").count() == 1
 
 
-def test_numbers_behind_a_plot_are_a_table(visit: Visit) -> None:
-    visit.go("?K=5&m=2&epsilon=0.1")
-    visit.tab.click("#gamma-figure summary")
-    rows = visit.text("#gamma-figure tbody").splitlines()
+def test_numbers_behind_a_plot_are_a_table(small: Visit) -> None:
+    small.tab.click("#gamma-figure summary")
+    rows = small.text("#gamma-figure tbody").splitlines()
     assert len(rows) == 6
-    assert float(rows[5].split("\t")[1]) == pytest.approx(_api(visit.server, "K=5&m=2&epsilon=0.1")["gamma"][5], 1e-5)
+    assert float(rows[5].split("\t")[1]) == pytest.approx(_api(small.server, "K=5&m=2&epsilon=0.1")["gamma"][5], 1e-5)
 
 
 # ---------------------------------------------------------------------------- votes among more classes
@@ -456,18 +463,16 @@ def test_plots_follow_the_colour_scheme(visit: Visit) -> None:
     visit.until(lambda: visit.tab.evaluate(shown) != light)
 
 
-def test_values_under_the_pointer_are_read_out(visit: Visit) -> None:
-    visit.go("?K=5&m=2&epsilon=0.1")
-    visit.wait_for_curves()
-    box = visit.tab.locator("#gamma-figure .plot").bounding_box()
-    visit.tab.mouse.move(box["x"] + box["width"] - 20, box["y"] + 60)
-    visit.tab.wait_for_selector("#gamma-figure .reading:not([hidden])")
-    said = visit.text("#gamma-figure .reading").splitlines()
-    gamma = _api(visit.server, "K=5&m=2&epsilon=0.1")["gamma"]
+def test_values_under_the_pointer_are_read_out(small: Visit) -> None:
+    box = small.tab.locator("#gamma-figure .plot").bounding_box()
+    small.tab.mouse.move(box["x"] + box["width"] - 20, box["y"] + 60)
+    small.tab.wait_for_selector("#gamma-figure .reading:not([hidden])")
+    said = small.text("#gamma-figure .reading").splitlines()
+    gamma = _api(small.server, "K=5&m=2&epsilon=0.1")["gamma"]
     assert said[0] == "5"
     assert float(said[1].removeprefix("optimal γ (this design): ")) == pytest.approx(gamma[5], rel=1e-4)
-    visit.tab.mouse.move(1, 1)
-    visit.tab.wait_for_selector("#gamma-figure .reading", state="hidden")
+    small.tab.mouse.move(1, 1)
+    small.tab.wait_for_selector("#gamma-figure .reading", state="hidden")
 
 
 def test_a_slow_line_shows_the_answer_soon(visiting: Visiting) -> None:
@@ -539,14 +544,13 @@ def test_a_click_that_leaves_a_corrected_field_is_not_lost(visiting: Visiting) -
     _expected_complaint(visit, 422)
 
 
-def test_words_are_explained_where_they_come_first(visit: Visit) -> None:
-    visit.go()
-    header = visit.text("header p")
+def test_words_are_explained_where_they_come_first(paper: Visit) -> None:
+    header = paper.text("header p")
     assert "when l voters say 1, the majority is released with probability γ(l)" in header
-    assert visit.tab.get_attribute("header p a", "href") == "https://arxiv.org/abs/2411.17965"
-    assert "tv error" not in visit.text("body")
-    assert "how far the chance of releasing a 1 is" in visit.text("#error-figure .about")
-    assert "One that never falls rises with the majority’s lead" in visit.text("[data-field=shape]")
+    assert paper.tab.get_attribute("header p a", "href") == "https://arxiv.org/abs/2411.17965"
+    assert "tv error" not in paper.text("body")
+    assert "how far the chance of releasing a 1 is" in paper.text("#error-figure .about")
+    assert "One that never falls rises with the majority’s lead" in paper.text("[data-field=shape]")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

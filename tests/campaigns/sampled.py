@@ -22,14 +22,7 @@ from typing import Any
 
 import numpy as np
 from support.enumeration import exp_fraction
-from support.sampled_ensembles import (
-    Law,
-    question_pairs,
-    random_vote,
-    shown,
-    worst_allocated_delta,
-    worst_delta,
-)
+from support.sampled_ensembles import Law, question_pairs, random_vote, shown, worst_allocated_delta, worst_delta
 
 from campaigns.pages import publish, read_options
 from darrm_opt import NoiseFunction, Privacy, __version__

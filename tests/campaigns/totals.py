@@ -40,11 +40,7 @@ from darrm_opt.accounting import (
     total_privacy_of_sequence,
 )
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.baselines import (
-    double_subsampling,
-    subsampling,
-    subsampling_mixture,
-)
+from darrm_opt.baselines import double_subsampling, subsampling, subsampling_mixture
 from darrm_opt.design.privacy_profile import privacy_profile
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function

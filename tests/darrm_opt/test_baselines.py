@@ -216,14 +216,8 @@ def test_baselines_stay_below_the_optimum() -> None:
         (lambda: subsampling(5, 6), "m"),
         (lambda: subsampling(5, cast("int", 1.5)), "m"),
         (lambda: double_subsampling(5, 0), "m"),
-        (
-            lambda: randomized_response(5, cast("Privacy", 0.3), Privacy(1.0)),
-            "target",
-        ),
-        (
-            lambda: randomized_response(5, Privacy(0.3), cast("Privacy", None)),
-            "majority",
-        ),
+        (lambda: randomized_response(5, cast("Privacy", 0.3), Privacy(1.0)), "target"),
+        (lambda: randomized_response(5, Privacy(0.3), cast("Privacy", None)), "majority"),
         (lambda: plain_majority(5, Privacy(0.3), affected=6), "affected"),
         (lambda: plain_majority(5, Privacy(0.3), affected=0), "affected"),
         (lambda: plain_majority_sharp(5, Privacy(0.3, 1e-5)), "Delta"),

@@ -54,10 +54,7 @@ USES = {
         "from solver_cache.tables.formats import write_table\nwrite_table('x.parquet', [])",
         "A table in Parquet needs the package pyarrow",
     ),
-    "plot": (
-        "from darrm_opt.figures import render\nrender(None, 'png')",
-        "Drawing needs the package matplotlib",
-    ),
+    "plot": ("from darrm_opt.figures import render\nrender(None, 'png')", "Drawing needs the package matplotlib"),
     "plurality": (
         f"{PROBLEM}from darrm_opt.plurality import *\nsolve_plurality(PluralityProblem(5, 3, problem.target))",
         "The linear program of several classes needs the package scipy",

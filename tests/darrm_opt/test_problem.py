@@ -131,11 +131,7 @@ def test_nothing_that_rounds_to_a_problem_asks_more_than_its_strictest_reading(c
     assert strict.voter.delta == case.Delta or case.Delta > 0
 
 
-@given(
-    st.integers(1, 10**GRID_DIGITS - 1),
-    st.integers(-30, 2),
-    st.integers(-400, 400),
-)
+@given(st.integers(1, 10**GRID_DIGITS - 1), st.integers(-30, 2), st.integers(-400, 400))
 def test_the_strictest_reading_covers_numbers_at_the_edge_of_the_noise(digits: int, exponent: int, ulps: int) -> None:
     grid_point = float(Decimal(digits).scaleb(exponent - GRID_DIGITS))
     near = grid_point + ulps * math.ulp(grid_point)
@@ -294,14 +290,8 @@ REFUSED: list[Any] = [
         {"epsilon": 0.0, "m": None},
         "^target_epsilon is missing: expected a number of nats, at least 0. epsilon = 0 leaves m without meaning.$",
     ),
-    (
-        {"epsilon": math.inf, "m": None},
-        "^target_epsilon is missing: .* epsilon = inf leaves m without meaning.$",
-    ),
-    (
-        {"m": None},
-        r"^m is missing: expected exactly one of m and target_epsilon. The target ε is m·epsilon\.$",
-    ),
+    ({"epsilon": math.inf, "m": None}, "^target_epsilon is missing: .* epsilon = inf leaves m without meaning.$"),
+    ({"m": None}, r"^m is missing: expected exactly one of m and target_epsilon. The target ε is m·epsilon\.$"),
     ({"target_epsilon": 0.3}, "^m = 3 is not valid: expected exactly one of m and target_epsilon."),
     ({"m": None, "target_epsilon": -1}, "^target_epsilon = -1 is not valid: expected a number of nats, at least 0"),
     (
@@ -313,8 +303,7 @@ REFUSED: list[Any] = [
         "^target_epsilon = inf is not valid: expected at most 500 nats.",
     ),
     pytest.param(
-        {"m": None, "target_epsilon": math.inf},
-        "^target_epsilon = inf is not valid: expected at most 500 nats.",
+        {"m": None, "target_epsilon": math.inf}, "^target_epsilon = inf is not valid: expected at most 500 nats."
     ),
     (
         {"epsilon": 0.0, "Delta": 0.0, "m": None, "target_epsilon": 0.1},

@@ -23,13 +23,7 @@ from darrm_opt.accounting.propose_test_release import (
     earned_epsilon,
     propose,
 )
-from darrm_opt.accounting.published_loss import (
-    CONFIDENCE,
-    SMOOTHNESS,
-    publish_loss,
-    smooth_loss,
-    unpublished_epsilon,
-)
+from darrm_opt.accounting.published_loss import CONFIDENCE, SMOOTHNESS, publish_loss, smooth_loss, unpublished_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import SeededRandomnessForTestsOnly

@@ -37,12 +37,7 @@ def test_what_is_designed_within_a_total_fits_it() -> None:
     release = totals.prove_release(NoiseFunction(np.array([0.3, 0.1, 0.1, 0.3])), problem, 0.3)
     finding = totals.examine(totals.ReleaseCase((release,) * 3, ("other",) * 3, False, 1e-3), designs=True)
     assert finding.broken == {}
-    assert {
-        "most_releases",
-        "best_target",
-        "compare: optimal_sequence",
-        "compare: gnmax",
-    } <= finding.totals.keys()
+    assert {"most_releases", "best_target", "compare: optimal_sequence", "compare: gnmax"} <= finding.totals.keys()
 
 
 def test_the_oracle_is_full_enumeration_in_fractions() -> None:

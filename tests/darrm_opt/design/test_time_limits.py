@@ -209,10 +209,7 @@ def test_what_could_not_even_be_proved_is_refused_before_any_work(
     monkeypatch: pytest.MonkeyPatch, K: int, Delta: float, affected: int | None, path: str
 ) -> None:
     monkeypatch.setattr(solver, "MasterProgram", None)  # nothing is built
-    with (
-        searched_by(path),
-        refused("time_limit", "5"),
-    ):
+    with searched_by(path), refused("time_limit", "5"):
         solve(Problem.from_allowance(K, 3, 0.1, Delta, affected=affected), time_limit=5)
 
 

@@ -24,12 +24,7 @@ from darrm_opt.mechanisms.table import tables
 from darrm_opt.noise import Array
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.votes import VoteLaw
-from darrm_opt.plurality import (
-    PastVotes,
-    PluralityObjective,
-    RuleMechanism,
-    parse_prior,
-)
+from darrm_opt.plurality import PastVotes, PluralityObjective, RuleMechanism, parse_prior
 from darrm_opt.tables.priors import PluralityPrior, sample_counts
 from darrm_opt.tables.problem import PluralityProblem
 
@@ -239,13 +234,7 @@ def test_where_wrong_labels_cost_more_fewer_are_wrong(design: object) -> None:
 def test_the_options_and_their_order() -> None:
     assert set(fitting(small(2.0, 0.0))) == TABLES | {"gnmax"}
     assert set(fitting(small(2.0, 2.0))) == TABLES | {"gnmax", "confident_gnmax"}
-    assert set(fitting(large(2.0, 4.0))) == {
-        "gnmax",
-        "laplace",
-        "confident_gnmax",
-        "permute_and_flip",
-        "exponential",
-    }
+    assert set(fitting(large(2.0, 4.0))) == {"gnmax", "laplace", "confident_gnmax", "permute_and_flip", "exponential"}
     for design in (small(2.0, 0.0), small(2.0, 2.0), large(2.0, 4.0)):
         assert [option.utility for option in fitting(design).values()] == sorted(
             (option.utility for option in fitting(design).values()), reverse=True

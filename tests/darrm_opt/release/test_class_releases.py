@@ -20,14 +20,7 @@ from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-from darrm_opt.plurality import (
-    ABSTENTION,
-    PluralityProblem,
-    PluralityRule,
-    RuleMechanism,
-    count_votes,
-    solve_plurality,
-)
+from darrm_opt.plurality import ABSTENTION, PluralityProblem, PluralityRule, RuleMechanism, count_votes, solve_plurality
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog, ReleaseLogDamaged
 

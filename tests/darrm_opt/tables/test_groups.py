@@ -18,12 +18,7 @@ from darrm_opt.design.solution import Status
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.corners import Corners, check_reach, corner_count, voter_maps
 from darrm_opt.tables.group_record import solution_json, solution_record
-from darrm_opt.tables.group_solver import (
-    GroupObjective,
-    GroupTruth,
-    as_group_objective,
-    solve_groups,
-)
+from darrm_opt.tables.group_solver import GroupObjective, GroupTruth, as_group_objective, solve_groups
 from darrm_opt.tables.group_table import (
     GroupTable,
     certify_groups,

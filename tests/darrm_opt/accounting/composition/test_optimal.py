@@ -101,12 +101,7 @@ def test_equal_parts_are_the_homogeneous_case() -> None:
         assert optimal_composition_of_sequence(parts, total) == optimal_composition(epsilon, delta, k, total)
 
 
-@given(
-    st.floats(1e-3, 3),
-    st.sampled_from([0.0, 1e-8, 1e-3]),
-    st.integers(1, 300),
-    st.floats(0, 1),
-)
+@given(st.floats(1e-3, 3), st.sampled_from([0.0, 1e-8, 1e-3]), st.integers(1, 300), st.floats(0, 1))
 def test_more_never_costs_less(epsilon: float, delta: float, k: int, share: float) -> None:
     total = share * k * epsilon
     here = optimal_delta(epsilon, delta, k, total)

@@ -36,12 +36,7 @@ from darrm_opt.accounting.labels import (
 )
 from darrm_opt.accounting.labels import gaussian_comparison as comparison
 from darrm_opt.accounting.labels import lattice_cells as lattice
-from darrm_opt.accounting.labels.power_divergence import (
-    PowerDivergence,
-    gaussian_divergence,
-    loss_gradients,
-    loss_term,
-)
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, loss_gradients, loss_term
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check
 from darrm_opt.noise import Array
@@ -660,9 +655,7 @@ def test_no_pair_of_whole_means_is_above_the_bound_of_wide_noise_and_one_is_clos
     assert np.all(largest >= 0.98 * bounds)
 
 
-def test_wide_noise_costs_what_enumeration_says_and_what_continuous_noise_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wide_noise_costs_what_enumeration_says_and_what_continuous_noise_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """No jump from where members are listed to σ = 1e5: within 1e-3 of enumeration, within 1 % of continuous noise."""
     listed = lattice.lattice_label_divergence(40.0)
     monkeypatch.setattr(lattice, "MAX_LISTED_SIGMA", 2.0)

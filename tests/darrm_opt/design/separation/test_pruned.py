@@ -48,14 +48,7 @@ def suspects_of(A: Array, q: float, fuzz: float) -> pruned._OpenRows:
 
 
 def search_of(
-    Delta: float,
-    n: int,
-    moving: int,
-    *,
-    above: float,
-    most: int = 0,
-    fuzz: float = 0.0,
-    settle: Settle = "always",
+    Delta: float, n: int, moving: int, *, above: float, most: int = 0, fuzz: float = 0.0, settle: Settle = "always"
 ) -> pruned._Search:
     """Return a search of rows with two voters away from the ends, as `suspects_of` three rows."""
     return pruned._Search(constraint_of(Delta, n + 2, moving + 2), Collector(above=above, most=most), fuzz, settle)

@@ -199,7 +199,8 @@ def features(problem: Problem) -> tuple[float, ...]:
     private = voter.epsilon != math.inf
     measured_K = _within(K, *MEASURED_K)
     epsilon = _within(voter.epsilon if private else target.epsilon, *MEASURED_EPSILON)
-    m = _within(3.0 if problem.m is None else problem.m, 1.05, measured_K / 2) if private else 1.0
+    allowance = problem.m
+    m = _within(3.0 if allowance is None else allowance, 1.05, measured_K / 2) if private else 1.0
     # a search that proves nothing ends at the best monotone γ, which takes about as long as at a small Δ
     is_proved = K <= MAX_PASSED_K or K * voter.delta <= MAX_EVALUATED_MEAN
     Delta = min(voter.delta, MAX_MEASURED_DELTA) if is_proved else 0.0

@@ -260,8 +260,9 @@ def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]
     """
     report(None)
     spec = table_spec(argument)
+    cells = spec.problem.histograms  # what is wrong with the voters is no fault of the prior
     try:
-        spec.objective.weights(spec.problem.histograms)
+        spec.objective.weights(cells)
     except InvalidInput as err:  # a prior of other voters or classes
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
     (known,) = argument.get("known", [None])

@@ -75,7 +75,7 @@ def test_many_releases_and_abstention(client: TestClient) -> None:
         ({"prior": "histogram(1,1,0:3)"}, "prior"),
         ({"price": -1.0}, "price"),
         ({"queries": 0}, "queries"),
-        ({"K": 100, "classes": 5}, "prior"),  # which counts too many vote counts
+        ({"K": 100, "classes": 5}, "K"),
     ],
 )
 def test_what_is_refused_names_the_field(client: TestClient, change: dict[str, Any], field: str) -> None:

@@ -346,7 +346,7 @@ def test_labels_of_a_vocabulary(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["permute_and_flip", "exponential"])
 def test_a_class_of_a_vocabulary_is_drawn_one_by_one_and_in_bulk(name: str) -> None:
     mechanism = mechanism_class(name).of(11, 50_257, 1e-4)  # nearly uniform
-    counts, source = np.zeros((40, 50_257), dtype=np.int64), SeededRandomnessForTestsOnly(1)
+    counts, source = np.zeros((12, 50_257), dtype=np.int64), SeededRandomnessForTestsOnly(1)
     for labels in (mechanism.draw_many(counts, source), VoteMechanism.draw_many(mechanism, counts, source)):
         assert labels.dtype == np.int32
         assert 0 <= labels.min() < 32_768 <= labels.max() < 50_257

@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 import sys
 from decimal import Context, Decimal, localcontext
-from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction  # loaded where one is made: a small design does without
 
 ULP = 2.0**-52
 """Relative spacing of doubles: one unit in the last place is at most this share of a number."""
@@ -19,8 +22,8 @@ UNIT_ROUNDOFF = ULP / 2
 MAX_EXACT_BITS = 1 << 20
 """Largest power, in bits, that is computed in whole numbers; beyond it, decimals with a margin."""
 
-DECIMAL_MARGIN = Fraction(1, 10**30)
-"""Relative margin added to a decimal result; its own error is below 1e-35 (see `_digits`)."""
+MARGIN_PARTS = 10**30
+"""A decimal result gets one of so many parts added as a margin; its own error is below 1e-35 (see `_digits`)."""
 
 GUARD = 1.0 + 2.0**-46
 """Factor that covers the rounding of a double computed by fewer than 60 operations on positive numbers."""
@@ -54,6 +57,7 @@ def ratio_below(numerator: int, denominator: int) -> float:
 def float_above(value: Fraction) -> float:
     """Return the least double that is at least ``value``.
 
+    >>> from fractions import Fraction
     >>> float_above(Fraction(18, 100)) >= Fraction(18, 100)
     True
     """
@@ -88,24 +92,31 @@ def multiple_up(count: int, value: float) -> float:
 
 def as_written(value: float) -> Fraction:
     """Return the decimal number that ``value`` prints as: 0.18 is 18/100, not the double beside it."""
+    from fractions import Fraction
+
     return Fraction(repr(value))
 
 
 def one_minus_power(base: Fraction, exponent: int) -> Fraction:
     """Return 1 − base^exponent for base in [0, 1]: exact, or above the exact value by 1e-30 of it at most."""
+    from fractions import Fraction
+
     if exponent * base.denominator.bit_length() <= MAX_EXACT_BITS:
         return 1 - base**exponent
     if (1 - base) * exponent > 100:
         return Fraction(1)  # base^exponent ≤ e^−100: no double lies between
     with localcontext(Context(prec=_digits(base, exponent))):
         power = (exponent * (Decimal(base.numerator) / Decimal(base.denominator)).ln()).exp()
-        return min(Fraction(1), Fraction(1 - power) * (1 + DECIMAL_MARGIN))
+        return min(Fraction(1), Fraction(1 - power) * (1 + Fraction(1, MARGIN_PARTS)))
 
 
 def log_above(ratio: Fraction, times: int = 1) -> Fraction:
     """Return ``times``·ln(ratio) for ratio ≥ 1, above the exact value by 1e-30 of it at most."""
+    from fractions import Fraction
+
     with localcontext(Context(prec=_digits(ratio, times))):
-        return times * Fraction((Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()) * (1 + DECIMAL_MARGIN)
+        logarithm = Fraction((Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln())
+        return times * logarithm * (1 + Fraction(1, MARGIN_PARTS))
 
 
 def _digits(base: Fraction, exponent: int) -> int:

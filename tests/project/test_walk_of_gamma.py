@@ -13,7 +13,7 @@ MAX_FILES = 30
 
 MAX_MOVES = 145
 """Calls from a file of the product into another, without the resumptions of coroutines: some 135. What the service does
-beside the request, each second or each tenth of one, adds to them: so the least of a few requests counts."""
+beside the request, each second or each tenth of one, adds to them: so the least of some requests counts."""
 
 PROGRAM = """
 import json, sys, threading
@@ -45,7 +45,7 @@ with TestClient(create_app(Settings(cache_url="memory", solvers=1, wait_seconds=
     def ask(K):
         return client.post("/v1/gamma", json={"K": K, "m": 3, "epsilon": 0.1, "Delta": 0, "delta": 1e-5})
     ask(7)  # imports, and the process
-    for K in (9, 11, 13, 15):
+    for K in range(9, 25, 2):
         files, moves, counting = set(), 0, True
         answer = ask(K)
         counting = False

@@ -16,12 +16,12 @@ from darrm_opt.answers.running_time import CostEstimate
 from darrm_opt.answers.verification import VerifiedAnswer, member, members, parse_gamma, parse_problem
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.inverse import LeastParameter, Neighbour, with_agreement
-from darrm_opt.design.objective import Objective, as_objective
+from darrm_opt.design.objective import as_objective
 from darrm_opt.design.solution import Statistics, Status
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.compare import Comparison, ComparisonRow
+from darrm_opt.planning.compare import Comparison, ComparisonRow, measure_of
 from darrm_opt.planning.option import Option, Plan, Suggestion
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem
@@ -185,8 +185,6 @@ def comparison_of(
     goal, votes = question.gamma_objective, question.votes
     if votes is None:
         raise VerificationFailed("The comparison is for more than two classes.")
-    # As `compare` has it: the objective's own error counts only under its own prior.
-    own_prior = prior is None and isinstance(goal, Objective) and goal.measure == "tv"
     names = ("name", "parameter", "value", "epsilon", "utility", "disagreement", "tv_error")
     rows = [
         ComparisonRow(
@@ -204,7 +202,7 @@ def comparison_of(
         prior=votes,
         rows=tuple(rows),
         not_compared=dict(answer.get("not_compared") or {}),
-        measure="tv_error" if own_prior else "disagreement",
+        measure=measure_of(goal, prior),
         bags=question.bags,
         fresh=fresh,
         without_noise=str(answer.get("without_noise", "")),

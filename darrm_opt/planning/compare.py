@@ -40,6 +40,10 @@ NOT_COMPARED = {
 """What has no place in the table, and why."""
 
 
+Measure = Literal["tv_error", "disagreement"]
+"""An error of a release."""
+
+
 @dataclass(frozen=True)
 class ComparisonRow:
     """One mechanism, at its best within the budget.
@@ -90,7 +94,7 @@ class Comparison:
     prior: Prior
     rows: tuple[ComparisonRow, ...]
     not_compared: dict[str, str]
-    measure: Literal["tv_error", "disagreement"] = "disagreement"
+    measure: Measure = "disagreement"
     bags: Bags | None = None
     fresh: bool = False
     without_noise: str = ""
@@ -158,8 +162,6 @@ def compare(
     options = ranked_options(question, progress=progress, complete=True)
     goal, votes = question.gamma_objective, question.votes
     assert votes is not None  # noqa: S101 - for the type checker: two classes
-    # Under another prior than the objective's, utility and tv error would weigh different votes.
-    own_prior = prior is None and isinstance(goal, Objective) and goal.measure == "tv"
     return Comparison(
         problem=problem,
         queries=question.queries,
@@ -168,11 +170,18 @@ def compare(
         prior=votes,
         rows=tuple(_row(option, question.K, votes) for option in options),
         not_compared=dict(NOT_COMPARED),
-        measure="tv_error" if own_prior else "disagreement",
+        measure=measure_of(goal, prior),
         bags=question.bags,
         fresh=fresh,
         without_noise=_without_noise(question, options, votes),
     )
+
+
+def measure_of(goal: AnyObjective, prior: object) -> Measure:
+    """Return the error that a comparison looks at; ``prior`` is None where the votes are the objective's own."""
+    # Under another prior than the objective's, utility and tv error would weigh different votes.
+    own_tv = prior is None and isinstance(goal, Objective) and goal.measure == "tv"
+    return "tv_error" if own_tv else "disagreement"
 
 
 def _row(option: Option, K: int, votes: Prior) -> ComparisonRow:

@@ -11,9 +11,9 @@ import pytest
 from fastapi.testclient import TestClient
 from support.darrm_runner import run, run_json
 from support.live import Ruled, serving
+from support.patient import patient
 
 from api.app import create_app
-from api.settings import Settings
 from darrm_client import DarrmClient
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting import Sampling
@@ -67,7 +67,7 @@ NO_PRIOR = Question(11, 20, Privacy(1.0, 1e-5), "rectangular", 0.5830, 18.9919)
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0))) as client:
+    with TestClient(create_app(patient())) as client:
         yield client
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.patient import patient
 
 from api.app import create_app
 from api.middleware.response_bodies import MIN_BYTES, accepts_gzip
-from api.settings import Settings
 
 LARGE = "/v1/gamma?K=301&m=20&epsilon=0.1"
 SMALL = "/v1/gamma?K=5&m=2&epsilon=0.1"
@@ -19,9 +19,7 @@ SMALL = "/v1/gamma?K=5&m=2&epsilon=0.1"
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(
-        create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, max_voters=301, rate=0))
-    ) as opened:
+    with TestClient(create_app(patient(max_voters=301))) as opened:
         yield opened
 
 

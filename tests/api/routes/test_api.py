@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from support.live import serving
+from support.patient import patient
 
 from api.app import create_app
 from api.errors.accepted import ACCEPTED, field_of
@@ -38,7 +39,7 @@ from darrm_opt.record import problem_from_record, solution_from_record, solution
 from solver_cache import CacheError, DesignSpec
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
-SETTINGS = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60, rate=0)
+SETTINGS = patient(max_voters=51)
 
 
 @pytest.fixture(scope="module")
@@ -365,7 +366,7 @@ def test_a_cache_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_answers_outlive_the_app(tmp_path: Path) -> None:
-    settings = Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", wait_seconds=60)
+    settings = patient(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}")
     told = []
     for _ in range(2):
         with TestClient(create_app(settings)) as client:
@@ -428,7 +429,7 @@ def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """Serve the app on loopback, in a thread, with its cache in a file."""
-    app = create_app(Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", wait_seconds=60))
+    app = create_app(patient(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}"))
     with serving(app) as url:
         yield url
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from support.patient import patient
 
 from api.access.keys import create_key
 from api.app import create_app
@@ -38,7 +39,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def told(url: str) -> dict[str, Any]:
     """The answer to `SMALL`, as it was given when it was solved, by an app that is gone."""
-    with TestClient(create_app(Settings(cache_url=url, wait_seconds=60, solvers=1, rate=0))) as client:
+    with TestClient(create_app(patient(cache_url=url))) as client:
         answer = client.get("/v1/gamma", params=SMALL)
         assert "etag" not in answer.headers  # "cached" will change, so these bytes do not last
         return dict(answer.json())
@@ -172,7 +173,7 @@ def test_a_damaged_answer_is_none(tmp_path: Path, told: dict[str, Any], by_trade
     import sqlite3
 
     file = tmp_path / "store.sqlite"
-    settings = Settings(cache_url=f"sqlite:///{file}", wait_seconds=60, solvers=1)
+    settings = patient(cache_url=f"sqlite:///{file}")
     with TestClient(create_app(settings)) as client:
         assert client.get("/v1/gamma", params=SMALL).json()["gamma"] == told["gamma"]
     with sqlite3.connect(file) as connection:

@@ -14,11 +14,11 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from support.patient import patient
 
 from api.app import create_app
 from api.errors.accepted import SAMPLES_ARE_TAKEN
 from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
-from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.answers.running_time import (
@@ -32,9 +32,7 @@ from solver_cache import DesignSpec
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
 SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
-SETTINGS = Settings(
-    cache_url="memory", max_voters=15, max_batch=6, max_work_seconds=20, wait_seconds=60, solvers=1, rate=0
-)
+SETTINGS = patient(max_voters=15, max_batch=6, max_work_seconds=20)
 
 
 @pytest.fixture(scope="module")

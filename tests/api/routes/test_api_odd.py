@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from fastapi import Request
 from fastapi.testclient import TestClient
+from support.patient import patient
 from test_api import problem_of
 
 from api.app import create_app
 from api.errors.problem_details import ClientDisconnected
 from api.routes.requests import MAX_FIELDS, compute, max_entries
-from api.settings import Settings
 from solver_cache.task_loop import no_op
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    settings = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60, rate=0)
+    settings = patient(max_voters=51)
     with TestClient(create_app(settings), raise_server_exceptions=False) as opened:
         yield opened
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.patient import patient
 
 from api.app import create_app
-from api.settings import Settings
 from darrm_opt.accounting import Sampling
 from darrm_opt.answers.accounting import find_cost, verify_cost
 from darrm_opt.errors import InvalidInput, VerificationFailed
@@ -34,7 +34,7 @@ def argument(asked: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0))) as opened:
+    with TestClient(create_app(patient())) as opened:
         yield opened
 
 

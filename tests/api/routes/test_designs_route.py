@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.patient import patient
 
 from api.access import keys
 from api.app import create_app
-from api.settings import Settings
 from darrm_opt import Problem, solve
 from darrm_opt.record import CORE, digest
 from solver_cache import Row
 
-SETTINGS = Settings(cache_url="memory", max_voters=15, wait_seconds=60, solvers=1, rate=0)
+SETTINGS = patient(max_voters=15)
 ASKED: list[dict[str, Any]] = [
     {"K": 3, "m": 1, "epsilon": 0.1},
     {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5},

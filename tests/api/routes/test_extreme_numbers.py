@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
+from support.patient import patient
 from test_api import problem_of
 
 from api.app import create_app
-from api.settings import Settings
 from darrm_opt.answers.running_time import composition_seconds
 
 JSON = {"content-type": "application/json"}
@@ -17,7 +17,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    settings = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60, rate=0)
+    settings = patient(max_voters=51)
     with TestClient(create_app(settings), raise_server_exceptions=False) as opened:
         yield opened
 

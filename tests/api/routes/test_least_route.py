@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.patient import patient
 
 from api.app import create_app
-from api.settings import Settings
 from api.tasks.answers import AnswerTask
 from api.tasks.curves import compute_least, least_to_dict, recheck_least
 from api.tasks.task import recheck_result
@@ -19,7 +19,7 @@ from darrm_opt.answers.verification import verify_least
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.record import problem_from_record
 
-SETTINGS = Settings(cache_url="memory", max_voters=15, wait_seconds=60, solvers=1, rate=0)
+SETTINGS = patient(max_voters=15)
 ASKED = {"K": 7, "epsilon": 0.2, "Delta": 1e-4, "utility": 0.9}
 
 

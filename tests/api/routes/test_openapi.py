@@ -13,6 +13,7 @@ from fastapi import Request
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 from support.paths import ROOT
+from support.patient import patient
 
 from api import schemas
 from api.app import create_app
@@ -105,7 +106,7 @@ def schema() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0))) as opened:
+    with TestClient(create_app(patient())) as opened:
         yield opened
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.patient import patient
 
 from api.app import create_app
-from api.settings import Settings
 from api.tasks.answers import KINDS
 from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
@@ -31,7 +31,7 @@ ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0))) as opened:
+    with TestClient(create_app(patient())) as opened:
         yield opened
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.patient import patient
 
 from api.app import create_app
-from api.settings import Settings
 from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.answers.library_types import group_solution_of
 from darrm_opt.answers.plurality import group_seconds, plurality_seconds, verify_group_answer
@@ -29,9 +29,7 @@ PROBLEM = GroupProblem(3, [group_of(2, 0.1), group_of(2, 0.5)], Privacy(0.6))
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(
-        create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0, short_seconds=10))
-    ) as opened:
+    with TestClient(create_app(patient(short_seconds=10))) as opened:
         yield opened
 
 

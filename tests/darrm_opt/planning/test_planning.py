@@ -14,9 +14,9 @@ import pytest
 from fastapi.testclient import TestClient
 from support.darrm_runner import refused, run
 from support.live import Ruled, serving
+from support.patient import patient
 
 from api.app import create_app
-from api.settings import Settings
 from darrm_client import DarrmClient, VerificationFailed
 from darrm_opt import Privacy, PrivateVote, Problem, solve, verify
 from darrm_opt.accounting import DeltaTooSmall
@@ -284,7 +284,7 @@ ASKED: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1))) as client:
+    with TestClient(create_app(patient())) as client:
         yield client
 
 

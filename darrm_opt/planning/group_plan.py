@@ -23,8 +23,9 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import combinations
+from functools import cache, lru_cache
+from itertools import combinations, takewhile
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ from darrm_opt.tables.group_solver import (
     solve_groups,
 )
 from darrm_opt.tables.group_table import GroupTable, certify_groups, corners_of
-from darrm_opt.tables.groups import GroupProblem, VoterGroup, compositions, simplest_problem
+from darrm_opt.tables.groups import GroupProblem, Index, VoterGroup, compositions, simplest_problem
 from darrm_opt.tables.priors import PluralityPrior, Ties
 from darrm_opt.tables.problem import Histograms, histograms
 
@@ -59,6 +60,12 @@ PRECISION, MAX_RATE = 1e-4, 200.0
 
 MAX_SUBSET_GROUPS = 4
 """Most groups of which every subset is solved."""
+
+MAX_SUBSAMPLES = 200
+"""About how many numbers of voters to draw are tried at once: all, or every so many and then those around the best."""
+
+NEARLY = 1e-9
+"""Utilities closer than this are proved before they are compared."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +79,12 @@ class GroupBaseline:
 
 
 def group_baselines(
-    problem: GroupProblem, objective: AnyGroupObjective | str = "dirichlet(1)"
+    problem: GroupProblem, objective: AnyGroupObjective | str = "dirichlet(1)", *, time_limit: float | None = None
 ) -> tuple[GroupBaseline, ...]:
     """Return what else meets the target of a problem, the most useful first.
+
+    Of more than `MAX_SUBSAMPLES` voters not every number of voters is tried. After ``time_limit`` seconds what is not
+    known yet is left out; one voter always is known.
 
     Guarantees: Each table is certified for ``problem``, exactly as its doubles are; no utility is above the
     ``upper_bound`` of `solve_groups`.
@@ -82,6 +92,8 @@ def group_baselines(
     goal = as_group_objective(objective)
     worth = goal.worth(problem.cells)
     cells = histograms(problem.K, problem.classes, 1, abstention=False)
+    stop = deadline(time_limit)
+    end = math.inf if time_limit is None else time.monotonic() + time_limit
 
     def baseline(name: str, chances: Array, parameter: str = "") -> GroupBaseline:
         values = np.zeros(len(problem.cells.owners))
@@ -90,17 +102,20 @@ def group_baselines(
         table, _ = certify_groups(problem, GroupTable.normalised(problem, values))
         return GroupBaseline(name, table, math.fsum((worth * table.chances).ravel().tolist()), parameter)
 
-    subsamplings = [
-        baseline("subsampling", _of_totals(problem, cells, subsampled(cells, m)), f"{m} voters")
-        for m in range(1, problem.K + 1)
+    def subsample(m: int) -> Array:
+        return _of_totals(problem, cells, subsampled(cells, m))
+
+    # One voter drawn is a mechanism that people know by that name.
+    found = [baseline("one_voter", subsample(1))]
+    subsamplings = [replace(found[0], name="subsampling", parameter="1 voters")]
+    subsamplings += [
+        baseline("subsampling", subsample(m), f"{m} voters")
+        for m in takewhile(lambda _: not stop(), _best_subsamples(problem, worth, subsample, stop))
     ]
-    found = [
-        # One voter drawn is a mechanism that people know by that name.
-        replace(subsamplings[0], name="one_voter", parameter=""),
-        max(subsamplings, key=lambda one: one.utility),
-        baseline("randomized_response", _of_totals(problem, cells, subsampled(cells, problem.K))),
-    ]
-    for name, law in tables().items():
+    found.append(max(subsamplings, key=lambda one: one.utility))
+    if not stop():
+        found.append(baseline("randomized_response", subsample(problem.K)))
+    for name, law in takewhile(lambda _: not stop(), tables().items()):
 
         def chances(rate: float, law: Any = law) -> Array:
             return _of_totals(problem, cells, law(cells, rate))
@@ -108,9 +123,47 @@ def group_baselines(
         rate = _largest_rate(problem, chances)
         found.append(baseline(name, chances(rate), f"rate {rate:.4g}"))
     for name, make in (("worst_group", _worst_group), ("best_subset", _best_subset)):
-        if len(problem.groups) > 1 and (made := make(problem, goal)) is not None:
+        if len(problem.groups) > 1 and not stop() and (made := make(problem, goal, end)) is not None:
             found.append(baseline(name, *made))
     return tuple(sorted(found, key=lambda one: -one.utility))
+
+
+def _best_subsamples(
+    problem: GroupProblem, worth: Array, subsample: Callable[[int], Array], stop: Callable[[], bool]
+) -> list[int]:
+    """Return the numbers of voters, 2 or more, whose tables are the most useful once private, but for rounding."""
+    corners, uniform = corners_of(problem), float(worth.mean(axis=1).sum())
+    utilities: dict[int, float] = {}
+    low, high = 1, problem.K
+    while True:
+        step = -(-(high - low) // MAX_SUBSAMPLES) or 1
+        # A proof of each takes far longer than its utility, which is within rounding of that of the table proved.
+        for m in (*range(low, high, step), high):
+            if m in utilities:
+                continue
+            if utilities and stop():
+                break
+            chances = subsample(m)
+            kept = corners.private_share(corners.violations(chances, math.inf, 1).largest)
+            utilities[m] = uniform + kept * (float((worth * chances).sum()) - uniform)
+        best = max(utilities, key=lambda m: utilities[m])
+        if step == 1 or stop():
+            return sorted(m for m, utility in utilities.items() if m > 1 and utility >= utilities[best] - NEARLY)
+        low, high = max(best - step, 1), min(best + step, problem.K)
+
+
+@lru_cache(maxsize=1)
+def _binomials(K: int) -> tuple[Array, Index]:
+    """Return the binomial coefficients of n ≤ K and k ≤ K as (f, e), f·2^e with 1/2 ≤ f < 1 or f = 0."""
+    fractions, exponents = np.zeros((K + 1, K + 1)), np.zeros((K + 1, K + 1), dtype=np.intp)
+    row = [1]
+    for n in range(K + 1):
+        # Whole numbers beyond the doubles lose their last bits first; all others are rounded once.
+        shifts = [max(count.bit_length() - 1000, 0) for count in row]
+        fractions[n, : n + 1], e = np.frexp([float(c >> shift) for c, shift in zip(row, shifts, strict=True)])
+        exponents[n, : n + 1] = e + np.array(shifts)
+        row = [1, *map(add, row, row[1:]), 1]
+    return fractions, exponents
 
 
 def subsampled(cells: Histograms, m: int) -> Array:
@@ -124,14 +177,18 @@ def subsampled(cells: Histograms, m: int) -> Array:
     ways = compositions(m, cells.classes)
     leads = ways == ways.max(axis=1, keepdims=True)
     share = leads / leads.sum(axis=1, keepdims=True)
-    choose = np.array([[math.comb(n, k) for k in range(m + 1)] for n in range(cells.K + 1)], dtype=np.float64)
-    chances = np.empty(len(cells.values))
+    fractions, exponents = (array[:, : m + 1] for array in _binomials(cells.K))
+    # Factors a^k and b_n are the same for all ways of one partition, and cancel; as powers of 2 they round nothing, and
+    # these keep what matters near 1.
+    tilted = exponents - round(math.log2((cells.K - m + 1) / (m + 1))) * np.arange(m + 1)
+    choose = np.ldexp(fractions, tilted - np.where(fractions > 0, tilted, -(2**40)).max(axis=1, keepdims=True))
+    partitions = np.array(cells.partitions)
+    of_class = np.empty(partitions.shape)
     for number, partition in enumerate(cells.partitions):
         weights = np.prod([choose[n][ways[:, c]] for c, n in enumerate(partition)], axis=0)
-        of_class = weights @ share / weights.sum()
-        for cell in np.flatnonzero(cells.owners == number).tolist():
-            chances[cell] = of_class[partition.index(int(cells.values[cell]))]
-    return chances
+        of_class[number] = weights @ share / weights.sum()
+    # of the first class that has the cell's votes
+    return np.asarray(of_class[cells.owners, (partitions[cells.owners] == cells.values[:, None]).argmax(axis=1)])
 
 
 def _of_totals(problem: GroupProblem, cells: Histograms, values: Array) -> Array:
@@ -154,7 +211,7 @@ def _largest_rate(problem: GroupProblem, chances: Any) -> float:
     return largest_fitting_from(fits, 0.01, MAX_RATE, PRECISION)
 
 
-def _worst_group(problem: GroupProblem, goal: AnyGroupObjective) -> tuple[Array, str] | None:
+def _worst_group(problem: GroupProblem, goal: AnyGroupObjective, end: float) -> tuple[Array, str] | None:
     """Return the best table where all are as the least private voters, for the plurality of unweighted votes."""
     if not isinstance(goal, GroupObjective) or goal.weights is not None:
         return None
@@ -165,14 +222,14 @@ def _worst_group(problem: GroupProblem, goal: AnyGroupObjective) -> tuple[Array,
         problem.classes, [VoterGroup(problem.K, worst)], problem.target, problem.affected, abstention=problem.abstention
     )
     try:
-        table = solve_groups(alike, goal).table
+        table = solve_groups(alike, goal, time_limit=_left(end)).table
     except InvalidInput:  # out of reach
         return None
     totals = problem.cells.counts.sum(axis=1)
     return table.chances[alike.cells.places(totals[:, None, :])], f"all at epsilon = {worst.epsilon:g}"
 
 
-def _best_subset(problem: GroupProblem, goal: AnyGroupObjective) -> tuple[Array, str]:
+def _best_subset(problem: GroupProblem, goal: AnyGroupObjective, end: float) -> tuple[Array, str] | None:
     """Return the best table that sees some of the groups alone, for the objective about all of them."""
     worth, counts = goal.worth(problem.cells), problem.cells.counts
     several = range(len(problem.groups))
@@ -180,18 +237,24 @@ def _best_subset(problem: GroupProblem, goal: AnyGroupObjective) -> tuple[Array,
     best: tuple[float, Array, str] | None = None
     for size in sizes:
         for chosen in combinations(several, size):
+            if time.monotonic() >= end:
+                break
             groups = [problem.groups[g] for g in chosen]
             affected = min(problem.affected, sum(group.K for group in groups))
             part = GroupProblem(problem.classes, groups, problem.target, affected, abstention=problem.abstention)
             places = part.cells.places(counts[:, list(chosen)])
             seen = np.zeros((len(part.cells.counts), worth.shape[1]))
             np.add.at(seen, places, worth)  # expected over the votes that are not seen
-            solution = solve_groups(part, GroupWorth(seen))
+            solution = solve_groups(part, GroupWorth(seen), time_limit=_left(end))
             if best is None or solution.utility > best[0]:
                 words = "; ".join(map(str, groups))
                 best = solution.utility, solution.table.chances[places], words
-    assert best is not None  # noqa: S101 - there are two groups or more
-    return best[1], best[2]
+    return None if best is None else (best[1], best[2])
+
+
+def _left(end: float) -> float | None:
+    """Return the time until a moment of the monotonic clock [s], None where it never comes."""
+    return None if end == math.inf else max(end - time.monotonic(), LEAST_SECONDS)
 
 
 PRECISION = 0.01
@@ -307,8 +370,7 @@ def _tables(question: Question, problem: GroupProblem, goal: GroupObjective, tim
     @cache
     def made(target: Privacy) -> tuple[GroupSolution, GroupTableMechanism]:
         asked = GroupProblem(problem.classes, problem.groups, target, problem.affected, abstention=problem.abstention)
-        left = None if end == math.inf else max(end - time.monotonic(), LEAST_SECONDS)
-        solution = solve_groups(asked, goal, time_limit=left)
+        solution = solve_groups(asked, goal, time_limit=_left(end))
         return solution, GroupTableMechanism(asked, solution.table, fresh=question.fresh)
 
     # Composition of (ε, δ) says what is certain to fit; the accounts of a table itself may allow more.
@@ -330,7 +392,7 @@ def _tables(question: Question, problem: GroupProblem, goal: GroupObjective, tim
     for target in targets:
         solution, mechanism = made(target)
         options = [_option("optimal", "The best table of the groups", question, goal, mechanism, solution.gap)]
-        for one in () if question.stop() else group_baselines(solution.problem, goal):
+        for one in () if question.stop() else group_baselines(solution.problem, goal, time_limit=_left(end)):
             words = WORDS.get(one.name, "The mechanism of that name")
             why = f"{words}: {one.parameter}" if one.parameter else words
             table = GroupTableMechanism(solution.problem, one.table, fresh=question.fresh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from fractions import Fraction
 from itertools import combinations
 
@@ -13,11 +14,13 @@ from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
-from darrm_opt.planning.group_plan import group_baselines, subsampled
+from darrm_opt.noise import Array
+from darrm_opt.planning import group_plan
+from darrm_opt.planning.group_plan import group_baselines, plan_groups, subsampled
 from darrm_opt.tables.group_solver import GroupObjective, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.priors import Dirichlet
-from darrm_opt.tables.problem import histograms
+from darrm_opt.tables.problem import Histograms, histograms
 
 
 @pytest.mark.parametrize("seed", range(200, 208))
@@ -83,6 +86,54 @@ def test_a_subsample_is_the_plurality_of_every_draw(K: int, classes: int, m: int
                 exact[c] += Fraction(1, math.comb(K, m) * len(leaders))
         for cell in np.flatnonzero(cells.owners == number).tolist():
             assert chances[cell] == pytest.approx(float(exact[partition.index(int(cells.values[cell]))]), abs=1e-12)
+
+
+def test_subsamples_of_more_voters_than_binomials_fit_in_doubles() -> None:
+    K = 1040
+    cells = histograms(K, 2, 1, abstention=False)
+    for m in (1, 2, 521, K - 1, K):
+        chances = subsampled(cells, m)
+        for votes in (0, 1, 400, 519, 521, 600, 1039, 1040):
+            (cell,) = np.flatnonzero(
+                (cells.values == votes) & (cells.owners == max(votes, K - votes) - K // 2)
+            ).tolist()
+            won = sum(
+                math.comb(votes, k) * math.comb(K - votes, m - k) * (2 if 2 * k > m else 1)
+                for k in range(-(-m // 2), m + 1)
+            )
+            assert chances[cell] == pytest.approx(float(Fraction(won, 2 * math.comb(K, m))), rel=1e-11, abs=1e-300)
+
+
+def test_the_search_finds_the_best_subsample_that_trying_all_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = GroupProblem(2, [(28, math.inf), (3, 0.5)], Privacy(0.6, 1e-6), 1)
+    every = group_baselines(problem)
+    tried: list[int] = []
+
+    def counted(cells: Histograms, m: int) -> Array:
+        tried.append(m)
+        return subsampled(cells, m)
+
+    monkeypatch.setattr(group_plan, "subsampled", counted)
+    monkeypatch.setattr(group_plan, "MAX_SUBSAMPLES", 6)
+    few = group_baselines(problem)
+    assert len(set(tried)) < 20
+    assert {one.name: one.utility for one in few} == pytest.approx({one.name: one.utility for one in every}, abs=1e-12)
+
+
+def test_the_time_limit_ends_the_search_for_a_subsample(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, tried = [0.0], []
+
+    def slow(cells: Histograms, m: int) -> Array:
+        tried.append(m)
+        clock[0] += 10.0
+        return subsampled(cells, m)
+
+    monkeypatch.setattr(group_plan, "subsampled", slow)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    found = plan_groups([(28, math.inf), (3, 0.5)], 1, Privacy(0.6, 1e-6), 1, time_limit=35.0)
+    assert len(tried) <= 5
+    assert {option.name for option in found.options} == {"optimal", "one_voter", "subsampling"}
+    assert any("time limit" in warning for warning in found.warnings)
 
 
 @pytest.mark.parametrize(("weight", "epsilon"), [(0.5, 0.935), (1.0, 2.013), (1.5, 3.18), (2.0, 4.425)])

@@ -19,7 +19,7 @@ typedef struct {
     double x, y, Delta, q;  /* see corners.py; Delta = 0: four corners */
     whole stride;           /* entries of a row of `mass` */
     const double *mass;     /* Pr[Bin(a, Delta) = t] at [a * stride + t] */
-    const whole *terms;     /* T of binomials.terms_of at M * Delta, by M = 0..affected */
+    const whole *terms;     /* T of result.terms_of at M * Delta, by M = 0..affected */
     const double *tail;     /* what leaves the window of a local second difference, as a share of its maximum, by M */
     double most_mean;       /* MAX_EVALUATED_MEAN */
     whole most_entries;     /* MAX_TABLE_ENTRIES */

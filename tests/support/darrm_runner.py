@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -50,6 +51,9 @@ def run(*arguments: str, given: str = "") -> Result:
             main()
         except SystemExit as end:
             code = end.code
+        finally:
+            # As this process goes on: what is frozen is never freed, and Hypothesis does not find its own generator.
+            gc.unfreeze()
     assert isinstance(code, int)
     return Result(int(code), stdout.getvalue(), stderr.getvalue())
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks precompute``: 2,000 problems on processes and on Dask, beside a plain loop over `solve`.
+"""``python -m benchmarks precompute``: 6,000 problems on processes and on Dask, beside a plain loop over `solve`.
 
 Turn by turn on the same machine, in another order each time, each from an empty store: a loop in one process, as many
 loops at once as there are workers, the processes of this machine, one such process, Dask with local workers, processes
@@ -55,14 +55,14 @@ MEMORY = 1.2
 """Most memory for all stored problems, in that for a tenth of them."""
 
 GRID: dict[str, Any] = {
-    "K": {"from": 3, "to": 51, "step": 4},
-    "epsilon": 0.1,
+    "K": {"from": 3, "to": 51, "step": 2},
+    "epsilon": [0.1, 0.2],
     "Delta": [0, 1e-5],
     "m": ["1", "(K+3)/8", "(K+3)/6", "(K+3)/5", "(K+3)/4", "(K+3)/3"],
     "delta": ["1-(1-Delta)^m", "2*m*Delta", "1e-4", "1e-3", "1e-2", "3e-2", "0.1"],
     "objective": ["rectangular", "shared(1,1) agreement"],
 }
-PROBLEMS = 2_000
+PROBLEMS = 6_000
 WAYS = ("loop", "loops", "processes", "one", "dask", "direct", "four")
 _PAIR = ("one", "processes")
 _WORKERS = {"one": 1, "four": CORES}
@@ -84,12 +84,13 @@ class PrecomputeRow:
 
 
 def specs(count: int) -> list[DesignSpec]:
-    """Return so many different problems of `GRID`, spread over all of it."""
+    """Return so many different problems of `GRID`, spread over all of it; it has some 7,000."""
     from solver_cache.precompute.grid import grid_of
 
     grid_specs = list({spec.key: spec for spec in grid_of(GRID).specs()}.values())
-    step = max(1.0, len(grid_specs) / count)
-    return [grid_specs[int(i * step)] for i in range(min(count, len(grid_specs)))]
+    if count > len(grid_specs):
+        raise ValueError(f"{count} problems of a grid of {len(grid_specs)}")
+    return [grid_specs[i * len(grid_specs) // count] for i in range(count)]
 
 
 def timed(method: str, count: int, workers: int, folder: Path) -> dict[str, float]:

@@ -324,10 +324,12 @@ def test_precomputation_is_measured_on_as_many_problems_as_it_says() -> None:
     from benchmarks.precompute import PROBLEMS, specs
 
     found = specs(PROBLEMS)
-    assert len({spec.key for spec in found}) == PROBLEMS == 2_000
-    assert {request.problem.K for request in found} == {*range(3, 52, 4)}
+    assert len({spec.key for spec in found}) == PROBLEMS == 6_000
+    assert {request.problem.K for request in found} == {*range(3, 52, 2)}
     assert {request.problem.voter.delta for request in found} == {0.0, 1e-5}
     assert len({str(request.objective) for request in found}) == 2
+    with pytest.raises(ValueError, match="10000 problems of a grid"):
+        specs(10_000)
 
 
 def test_precomputation_is_a_word_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

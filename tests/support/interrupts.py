@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -35,6 +36,9 @@ def interrupted_before(bytecode: int, act: Callable[[], Any], *files: str) -> Ke
     before = sys.gettrace()
     # Python 3.12 gives opcodes only to a tracer that is set after some frame of the process asked for them: this one.
     sys._getframe().f_trace_opcodes = True
+    # The collector would close generators that earlier interrupts left, here: an interrupt there is lost.
+    collects = gc.isenabled()
+    gc.disable()
     sys.settrace(trace)
     try:
         act()
@@ -42,6 +46,8 @@ def interrupted_before(bytecode: int, act: Callable[[], Any], *files: str) -> Ke
         return interrupt
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return None
 
 

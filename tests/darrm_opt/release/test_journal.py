@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import signal
 import stat
 import threading
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,30 @@ def check_both_go_on(log: ReleaseLog, disk: dict[str, int]) -> bool:
     assert (again.spent, again.ids) == (spent, ids)
     assert spent == 3 * len(ids)
     return True
+
+
+def test_no_interrupt_is_lost_in_a_generator_that_the_collector_closes() -> None:
+    def suspended() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            sum((1, 2, 3))
+
+    def act() -> list[list[int]]:
+        return [[number] for number in range(20)]
+
+    thresholds = gc.get_threshold()
+    asked = 0
+    gc.set_threshold(10)
+    try:
+        for _ in interrupts(act, __file__):
+            asked += 1
+            next(generator := suspended())
+            cycle: list[object] = [generator]
+            cycle.append(cycle)
+    finally:
+        gc.set_threshold(*thresholds)
+    assert asked > 100
 
 
 def test_append_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, int]) -> None:

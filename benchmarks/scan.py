@@ -136,7 +136,7 @@ def points() -> Iterator[Point]:
                     yield Point(K, 0.0, target_epsilon, math.inf, delta, affected)
 
 
-def drawn(rng: random.Random) -> Iterator[Point]:
+def random_points(rng: random.Random) -> Iterator[Point]:
     """Yield problems between those of the scan without end: K, Δ, m and ε by their logarithms; a tenth not private."""
 
     def between(low: float, high: float) -> float:
@@ -230,7 +230,7 @@ def main(words: list[str]) -> None:
     load, end = os.getloadavg()[0], time.monotonic() + 60 * options.minutes
     rng = random.Random(options.seed)  # noqa: S311 - an order, no secret
     if options.drawn:
-        order = list(itertools.islice(drawn(rng), min(options.points, MAX_DRAWN)))
+        order = list(itertools.islice(random_points(rng), min(options.points, MAX_DRAWN)))
     else:
         order = [point for point in points() if point.K in range(options.most_voters + 1)]
         rng.shuffle(order)

@@ -11,7 +11,7 @@ from darrm_opt.problem import Privacy, Problem
 
 if TYPE_CHECKING:
     from darrm_opt.planning.baselines import MechanismComparison
-    from darrm_opt.planning.group_plan import GroupBaseline
+    from darrm_opt.planning.group_baselines import GroupBaseline
     from darrm_opt.tables.group_solver import GroupSolution
     from darrm_opt.tables.groups import GroupProblem
     from darrm_opt.tables.priors import Ties

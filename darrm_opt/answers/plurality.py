@@ -17,7 +17,8 @@ from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.baselines import compare_mechanisms
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
-from darrm_opt.planning.group_plan import GroupBaseline, group_baselines, group_question, plain_option, plan_groups
+from darrm_opt.planning.group_baselines import GroupBaseline, group_baselines
+from darrm_opt.planning.group_plan import group_question, plain_option, plan_groups
 from darrm_opt.planning.votes import SAMPLED_NUMBERS
 from darrm_opt.problem import Privacy
 from darrm_opt.reprove import ReproofFailed

@@ -41,6 +41,9 @@ FRESH = (
 )
 """What the voters must do where they are private, and asked more than once."""
 
+MIN_SECONDS = 1e-3
+"""Time of a solve where the time is up already [s]: its answer is private, and may release less than the best."""
+
 NO_DELTA = "total_delta = 0: the ε of the releases add up. A δ as small as 1e-9 allows much more over many queries."
 
 
@@ -136,7 +139,7 @@ def plan(
         replacement=replacement,
         sampling=sampling,
         ensemble=ensemble,
-        stop=deadline(time_limit),
+        stop=stop_at(end_of(time_limit)),
     )
     options = ranked_options(question, mechanisms, progress)
     warnings = _warnings(question) + time_limit_warning(question, time_limit)
@@ -326,12 +329,21 @@ def _is_useful(option: Option, question: Question) -> bool:
     return option.accuracy >= question.least_accuracy and (question.price == 0 or option.utility > 0)
 
 
-def deadline(time_limit: float | None) -> Callable[[], bool]:
-    """Return a function that tells whether the time is up."""
+def end_of(time_limit: float | None) -> float:
+    """Return when the time is up, by the monotonic clock [s]; inf where there is no limit."""
     if time_limit is None:
-        return never_stop
-    end = time.monotonic() + real_number(time_limit, "time_limit", "seconds above 0", above=0)
-    return lambda: time.monotonic() >= end
+        return math.inf
+    return time.monotonic() + real_number(time_limit, "time_limit", "seconds above 0", above=0)
+
+
+def remaining(end: float) -> float | None:
+    """Return the time until then [s], None where there is no limit."""
+    return None if end == math.inf else max(end - time.monotonic(), MIN_SECONDS)
+
+
+def stop_at(end: float) -> Callable[[], bool]:
+    """Return a function that tells whether the time is up."""
+    return never_stop if end == math.inf else lambda: time.monotonic() >= end
 
 
 def time_limit_warning(question: Question, time_limit: float | None) -> tuple[str, ...]:

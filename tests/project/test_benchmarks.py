@@ -21,7 +21,7 @@ from benchmarks.limits import limit_of, published_method, sweep_operations
 from benchmarks.measure import Failure, Measurement, Outcome, measure
 from benchmarks.report import RESULTS, merged, section
 from benchmarks.run import Budget, Result, run
-from benchmarks.scan import drawn, points
+from benchmarks.scan import points, random_points
 from darrm_opt import Problem, solve
 
 TINY = Solve(5, 2, 1e-5)
@@ -472,7 +472,7 @@ def test_every_point_of_the_scan_is_a_problem() -> None:
 
 
 def test_problems_are_drawn_between_those_of_the_scan() -> None:
-    found, again = ([*itertools.islice(drawn(random.Random(1)), 300)] for _ in range(2))
+    found, again = ([*itertools.islice(random_points(random.Random(1)), 300)] for _ in range(2))
     assert found == again
     assert len({point.problem for point in found}) == 300
     assert all(11 <= point.K <= 501 and point.Delta <= 0.3 for point in found)

@@ -10,6 +10,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -193,6 +194,22 @@ def test_rooms_of_one_layer_do_not_import_in_circles() -> None:
             if here != there:
                 graph.setdefault(here, set()).add(there)
     assert not cycle(graph), " -> ".join(cycle(graph))
+
+
+def test_a_module_gives_each_name_one_value() -> None:
+    """Where two files become one, a constant of the second would take the place of one of the first, and no tool says so."""
+    twice = []
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        assigned = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+        names = Counter(
+            name.id
+            for target in assigned
+            for name in (target.elts if isinstance(target, ast.Tuple) else [target])
+            if isinstance(name, ast.Name)
+        )
+        twice += [f"{path.relative_to(ROOT)}: {name}" for name, times in names.items() if times > 1]
+    assert not twice
 
 
 def test_modules_do_not_import_in_circles() -> None:

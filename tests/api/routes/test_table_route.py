@@ -14,7 +14,7 @@ from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.answers.library_types import group_solution_of
 from darrm_opt.answers.plurality import group_seconds, plurality_seconds, verify_group_answer
 from darrm_opt.errors import VerificationFailed
-from darrm_opt.planning.group_plan import group_baselines
+from darrm_opt.planning.group_baselines import group_baselines
 from darrm_opt.tables.group_solver import as_group_objective, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.problem import PluralityProblem

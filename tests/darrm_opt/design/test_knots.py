@@ -16,6 +16,7 @@ from darrm_opt.design.knots import Knots
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import CanonicalGoal, as_objective
 from darrm_opt.design.solution import Status
+from darrm_opt.design.solver import Shape
 
 SHAPES = pytest.mark.parametrize("monotone", [False, True])
 
@@ -62,7 +63,7 @@ def test_new_knots_lie_where_most_is_lost() -> None:
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
-def test_the_bound_is_one_for_the_whole_program(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+def test_the_bound_is_one_for_the_whole_program(monkeypatch: pytest.MonkeyPatch, shape: Shape) -> None:
     """With few knots, more, and all: never below the optimum of the program without knots, and at last equal to it."""
     problem = Problem.from_allowance(K=41, m=3, epsilon=0.2)
     constraint = PrivacyConstraint.of(problem)
@@ -121,10 +122,12 @@ def test_rows_that_are_far_from_binding_leave_the_solver_and_return(
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
 @pytest.mark.parametrize("Delta", [0.0, 1e-4])
-def test_answers_by_knots_are_as_good_and_as_private(monkeypatch: pytest.MonkeyPatch, Delta: float, shape: str) -> None:
+def test_answers_by_knots_are_as_good_and_as_private(
+    monkeypatch: pytest.MonkeyPatch, Delta: float, shape: Shape
+) -> None:
     """The stages of many voters for a problem that is also solved to the end without knots."""
     problem = Problem.from_allowance(K=121, m=3, epsilon=0.1, Delta=Delta)
-    exact = solve(problem, shape=shape)  # type: ignore[call-overload]
+    exact = solve(problem, shape=shape)
     for module in ("solver", "schedule"):
         monkeypatch.setattr(f"darrm_opt.design.{module}.LARGE_K", 100)
     initial, made = Knots.initial, list[Knots]()
@@ -134,7 +137,7 @@ def test_answers_by_knots_are_as_good_and_as_private(monkeypatch: pytest.MonkeyP
         return made[-1]
 
     monkeypatch.setattr(Knots, "initial", seen)
-    staged = solve(problem, shape=shape, tolerance=1e-6)  # type: ignore[call-overload]
+    staged = solve(problem, shape=shape, tolerance=1e-6)
     assert made
     assert all(knots.size < knots.entries for knots in made)
     assert staged.status is Status.OPTIMAL

@@ -10,6 +10,7 @@ from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.design.solution import Status
+from darrm_opt.design.solver import Shape
 from darrm_opt.design.sweep import solve_sweep, tradeoff
 
 MS = [1, 5, 2, 8, 3.5]
@@ -21,12 +22,12 @@ MS = [1, 5, 2, 8, 3.5]
     ("K", "epsilon", "Delta", "affected"), [(11, 0.1, 0.0, 11), (12, 0.3, 1e-4, 12), (15, 0.2, 1e-2, 6)]
 )
 def test_a_tradeoff_is_one_solve_after_another(
-    K: int, epsilon: float, Delta: float, affected: int, objective: str, shape: str
+    K: int, epsilon: float, Delta: float, affected: int, objective: str, shape: Shape
 ) -> None:
     problem = Problem.from_allowance(K, 1, epsilon, Delta, None, affected)
-    line = tradeoff(problem, MS, objective, shape)  # type: ignore[arg-type]  # the parameters of a test are texts
+    line = tradeoff(problem, MS, objective, shape)
     for m, target, solution in zip(MS, line.target_epsilons, line.solutions, strict=True):
-        alone = solve(Problem.from_allowance(K, m, epsilon, Delta, None, affected), objective, shape)  # type: ignore[call-overload]
+        alone = solve(Problem.from_allowance(K, m, epsilon, Delta, None, affected), objective, shape)
         assert solution.problem == alone.problem
         assert target == solution.problem.target.epsilon
         assert solution.gap <= 1e-9

@@ -15,8 +15,9 @@ from support.refusals import refused
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
 from darrm_opt.noise import Array
-from darrm_opt.planning import group_plan
-from darrm_opt.planning.group_plan import group_baselines, plan_groups, subsampled
+from darrm_opt.planning import group_baselines as module
+from darrm_opt.planning.group_baselines import group_baselines, subsampled
+from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.tables.group_solver import GroupObjective, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.priors import Dirichlet
@@ -46,6 +47,15 @@ def test_known_answers() -> None:
     assert utilities["best_subset"] > utilities["worst_group"]
     weighted = group_baselines(two, GroupObjective(Dirichlet(1.0), weights=(1.0, 2.0)))
     assert "worst_group" not in {one.name for one in weighted}
+
+
+def test_rates_are_the_largest_that_are_private(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = GroupProblem(3, [group_of(3, 0.1), group_of(2, 0.5)], Privacy(0.6))
+    found = {one.name: one.utility for one in group_baselines(problem) if one.parameter.startswith("rate ")}
+    monkeypatch.setattr(module, "PRECISION", 1e-7)
+    finer = {one.name: one.utility for one in group_baselines(problem) if one.name in found}
+    assert found == pytest.approx(finer, abs=5e-5)
+    assert len(found) >= 3
 
 
 @pytest.mark.parametrize(
@@ -113,8 +123,8 @@ def test_the_search_finds_the_best_subsample_that_trying_all_finds(monkeypatch: 
         tried.append(m)
         return subsampled(cells, m)
 
-    monkeypatch.setattr(group_plan, "subsampled", counted)
-    monkeypatch.setattr(group_plan, "MAX_SUBSAMPLES", 6)
+    monkeypatch.setattr(module, "subsampled", counted)
+    monkeypatch.setattr(module, "MAX_SUBSAMPLES", 6)
     few = group_baselines(problem)
     assert len(set(tried)) < 20
     assert {one.name: one.utility for one in few} == pytest.approx({one.name: one.utility for one in every}, abs=1e-12)
@@ -128,7 +138,7 @@ def test_the_time_limit_ends_the_search_for_a_subsample(monkeypatch: pytest.Monk
         clock[0] += 10.0
         return subsampled(cells, m)
 
-    monkeypatch.setattr(group_plan, "subsampled", slow)
+    monkeypatch.setattr(module, "subsampled", slow)
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     found = plan_groups([(28, math.inf), (3, 0.5)], 1, Privacy(0.6, 1e-6), 1, time_limit=35.0)
     assert len(tried) <= 5

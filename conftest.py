@@ -5,12 +5,16 @@ The same generated inputs each time, an empty cache, and no colour or settings f
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
 import sys
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 # Set before NumPy is loaded, and inherited by what tests start: threads of BLAS that wait for each other in several
@@ -39,6 +43,25 @@ NUMBERS = itertools.count()
 
 # What processes of their own start with would add its names to this one.
 collect_ignore = ["tests/support/additions"]
+
+
+# While tests are collected, what the garbage collector would search again and again only grows: half of the time.
+gc.disable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples where there are some: to look, a module is imported, in every process."""
+    collectors = yield
+    if ">>>" in file_path.read_text(encoding="utf-8", errors="ignore"):
+        return collectors
+    return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, but not among what was imported and collected."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

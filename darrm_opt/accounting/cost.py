@@ -27,7 +27,7 @@ import numpy as np
 from darrm_opt.accounting.allocation import allocated_accounts, in_most
 from darrm_opt.accounting.bits.recursion import compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion
-from darrm_opt.accounting.cheapest import evaluate, event_accounts
+from darrm_opt.accounting.composition import evaluate, event_accounts
 from darrm_opt.accounting.labels.composition import compared_epsilon, composed_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
@@ -206,7 +206,7 @@ def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> 
             first["laws"] = lambda: Privacy(all_laws[0][0].epsilon(delta), delta)
         elif all(laws.is_bit for laws, _ in all_laws):
             first["bits"] = partial(_bits, all_laws, delta)
-    totals, _ = evaluate({name: account for name, account in first.items() if name not in skip})
+    totals, _ = evaluate(first, skip)
     # The recursion is exact but for its grid: on the full one, no account of the same pairs is below it.
     is_exact = "laws" in totals or ("bits" in totals and _affordable_points(_regions(all_laws)) >= POINTS)
     if delta > 0 and not is_exact:
@@ -261,7 +261,7 @@ def _with_unsampled(
     skip: Collection[str],
 ) -> Cost:
     """Return the least of accounts and of those of so many releases that every record is in, 0 for none."""
-    totals, _ = evaluate({name: account for name, account in accounts.items() if name not in skip})
+    totals, _ = evaluate(accounts, skip)
     epsilons = {name: total.epsilon for name, total in totals.items()}
     if all_in:
         unsampled = cost(mechanism, all_in, delta, skip=skip).epsilons

@@ -15,15 +15,12 @@ freshness changes nothing there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from fractions import Fraction
+from collections.abc import Mapping
 from typing import Any
 
-from darrm_opt.accounting.cheapest import cheapest
-from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence
+from darrm_opt.accounting.composition import cheapest, event_accounts
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import FRESH, Privacy, Problem
-from darrm_opt.rounding import as_written, decimal_above
 
 __all__ = ["FRESH", "check_fresh", "compose_models", "effective_voters", "models_account"]
 
@@ -74,17 +71,7 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
         (model,) = models
         if model.delta <= total_delta:
             return model
-    accounts: dict[str, Callable[[], Privacy]] = {}
-    # Only if the δ's fit: basic composition cannot trade ε for δ.
-    if sum(count * as_written(model.delta) for model, count in models.items()) <= as_written(total_delta):
-        epsilon = sum((count * as_written(model.epsilon) for model, count in models.items()), Fraction(0))
-        accounts["simple"] = lambda: Privacy(decimal_above(epsilon), total_delta)
-    if len(models) == 1:
-        ((model, count),) = models.items()
-        accounts["optimal"] = lambda: optimal_composition(model.epsilon, model.delta, count, total_delta)
-    else:
-        accounts["optimal"] = lambda: optimal_composition_of_sequence(models, total_delta)
-    return Privacy(cheapest(accounts)[0], total_delta)
+    return Privacy(cheapest(event_accounts(models.items(), total_delta))[0], total_delta)
 
 
 def models_account(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> Privacy:

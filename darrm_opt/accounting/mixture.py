@@ -32,8 +32,7 @@ from fractions import Fraction
 import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.bits.region import upper_hull
-from darrm_opt.accounting.bits.supporting_lines import hockey_stick, log_binomials
+from darrm_opt.accounting.bits.region import hockey_stick, log_binomials, upper_hull
 from darrm_opt.accounting.composition.optimal import least_epsilon
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.law_pairs import BitPairs

@@ -121,6 +121,14 @@ class ReleaseProfile:
         losses = np.log((p[is_relevant] - flat) / q[is_relevant])
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 
+    @property
+    def lines(self) -> list[Privacy]:
+        """Its lines as (ε, δ): what each says of a release, a little above it."""
+        return [
+            Privacy(float(epsilon), min(float(delta) * (1 + 1e-12), 1 - 1e-9))
+            for epsilon, delta in zip(self.epsilons, self.deltas, strict=True)
+        ]
+
     def inside(self, epsilon: float, delta: float) -> BitRegion:
         """Return the region inside one more line.
 

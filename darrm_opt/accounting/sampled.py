@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from darrm_opt.accounting.bits.region import upper_chain
-from darrm_opt.accounting.cheapest import event_accounts
+from darrm_opt.accounting.composition import event_accounts
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile

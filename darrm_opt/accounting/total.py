@@ -32,7 +32,7 @@ from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.bits.recursion import MAX_WORK, POINTS, compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion
-from darrm_opt.accounting.cheapest import NotApplicable, cheapest, evaluate
+from darrm_opt.accounting.composition import NotApplicable, cheapest, evaluate
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta, kov_delta
 from darrm_opt.accounting.composition.optimal import (
     least_possible_delta_of_sequence,
@@ -97,11 +97,7 @@ def kov_total(counts: Counts, total_delta: float) -> Privacy:
 
 def optimal_total(counts: Counts, total_delta: float) -> Privacy:
     """Return the exact optimum over all mechanisms with the releases' (mε, δ)."""
-    events = _events(counts)
-    if len(events) == 1:
-        ((event, count),) = events.items()
-        return optimal_composition(event.epsilon, event.delta, count, total_delta)
-    return optimal_composition_of_sequence(events, total_delta)
+    return optimal_composition_of_sequence(_events(counts), total_delta)
 
 
 def optimal_total_of_profile(majority: NoisyMajority, queries: int, total_delta: float) -> Privacy:

@@ -22,14 +22,13 @@ from darrm_opt.accounting.calibrate import calibrate, near_value
 from darrm_opt.accounting.cost import Parts, ReleaseBounds, estimated_epsilon
 from darrm_opt.accounting.labels.lattice_cells import LatticeNoise, lattice_label_estimate
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.labels.pure_loss import label_loss
 from darrm_opt.accounting.labels.sampled_cells import (
     check_of_any_votes,
     label_of_any_votes,
     sampled_cells,
     sampled_counts,
 )
-from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteReleases
+from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteReleases, label_loss
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples

@@ -19,7 +19,6 @@ from typing import Literal
 
 import numpy as np
 
-from darrm_opt.accounting.plain_majority import private_model_count
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.bagging.guarantee import Bags, Sampling
 from darrm_opt.baselines import subsampling
@@ -28,6 +27,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.candidates import check_draw
 from darrm_opt.planning.option import Option
+from darrm_opt.planning.plain_majority import private_model_count
 from darrm_opt.planning.question import Question
 from darrm_opt.planning.ranking import ranked_options
 from darrm_opt.priors import Prior

@@ -26,10 +26,11 @@ from functools import partial
 
 import numpy as np
 
-from darrm_opt.accounting.bits.supporting_lines import MAX_LINES, profile_lines, region_lines
+from darrm_opt.accounting.bits.region import MAX_LINES, region_lines
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
+from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release
@@ -307,7 +308,8 @@ class _SequenceSearch:
                 break
             candidates = [seed]
             if not self._stop():
-                candidates.insert(0, self._program.best_within(profile_lines(seed, self._problem), self._stop))
+                lines = NoisyMajority(seed, self._problem).profile.lines
+                candidates.insert(0, self._program.best_within(lines, self._stop))
             for design in map(self._design_of, candidates):
                 if design.total.epsilon <= self._total.epsilon and design.utility > best.utility:
                     best = design

@@ -22,7 +22,7 @@ from darrm_opt import NoiseFunction, Privacy, Problem, solve, verify
 from darrm_opt.accounting import total_privacy
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import privacy_region
-from darrm_opt.accounting.cheapest import cheapest
+from darrm_opt.accounting.composition import cheapest
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.gaussian import gaussian_epsilon

@@ -181,9 +181,15 @@ def test_survivors_are_read_from_an_earlier_run(tmp_path: Path) -> None:
     assert tried(tmp_path / "output") == {"accounting.total:f: a | b → a & b", "accounting.total:f: 1 → 2 (2)"}
 
 
+def source_of(module: str) -> str:
+    """Return the source of a module of the core, or of a package."""
+    place = ROOT / "darrm_opt" / module.replace(".", "/")
+    return (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_text(encoding="utf-8")
+
+
 def test_every_target_can_be_changed_and_has_its_tests() -> None:
     for module, tests in TARGETS.items():
-        source = (ROOT / "darrm_opt" / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+        source = source_of(module)
         changes = mutants(module, source)
         assert len(changes) > 5
         assert mutated(module, source, len(changes) - 1, "a.py") != compile(source, "a.py", "exec", dont_inherit=True)
@@ -195,7 +201,6 @@ def test_every_target_can_be_changed_and_has_its_tests() -> None:
 def test_what_is_known_as_equivalent_is_still_a_change_of_the_code() -> None:
     known, existing = equivalents(), set()
     for module in TARGETS:
-        source = Path(ROOT / "darrm_opt" / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
-        existing |= {mutant.key for mutant in mutants(module, source)}
+        existing |= {mutant.key for mutant in mutants(module, source_of(module))}
     assert sorted(set(known) - existing) == []
     assert all(len(why) > 10 for why in known.values())

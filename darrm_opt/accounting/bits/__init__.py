@@ -1,6 +1,5 @@
 """Exact adaptive composition of releases that are single bits.
 
 `region` holds the pairs of probabilities that one bit can show, `recursion` composes them over many releases on the
-grid of `backward_step`, and `adversary` bounds the result from below. `non_private_votes` gives all pairs of voters
-that are not private; `supporting_lines` gives regions of pairs for a whole sequence of releases.
+grid of `backward_step`, and `adversary` bounds the result from below.
 """

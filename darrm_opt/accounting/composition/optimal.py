@@ -261,6 +261,9 @@ def optimal_composition_of_sequence(events: Events, total_delta: float) -> Priva
     1.5
     """
     counts = count_events(events)
+    if len(counts) == 1:
+        ((event, k),) = counts.items()
+        return optimal_composition(event.epsilon, event.delta, k, total_delta)
     total_delta, _ = check_total_delta(counts, total_delta)
     return Privacy(
         least_epsilon(lambda total: _delta_of_sequence(counts, total), total_delta, total_loss(counts)), total_delta

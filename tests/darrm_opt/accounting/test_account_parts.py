@@ -18,7 +18,7 @@ from darrm_opt.accounting.bits import recursion
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import outer_region, privacy_region
-from darrm_opt.accounting.cheapest import NotApplicable
+from darrm_opt.accounting.composition import NotApplicable
 from darrm_opt.accounting.mixture import AffectedDistribution, CountGroup, MixtureTotal, count_groups, mixture_total
 from darrm_opt.accounting.pld import common_discretisation, pld_from_profile, pld_of, symmetric_profile
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile

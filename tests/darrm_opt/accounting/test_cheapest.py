@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from darrm_opt.accounting.cheapest import cheapest, evaluate
+from darrm_opt.accounting.composition import cheapest, evaluate
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.problem import Privacy
 

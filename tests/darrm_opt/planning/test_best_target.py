@@ -11,8 +11,7 @@ from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem, solve
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.bits.region import inner_region, upper_hull
-from darrm_opt.accounting.bits.supporting_lines import region_lines
+from darrm_opt.accounting.bits.region import inner_region, region_lines, upper_hull
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import exact_epsilon, total_privacy

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from darrm_opt import NoiseFunction, Privacy, Problem
-from darrm_opt.accounting.bits import supporting_lines
-from darrm_opt.accounting.bits.supporting_lines import (
+from darrm_opt.accounting.bits import region
+from darrm_opt.accounting.bits.region import (
     BORDER_POINTS,
     MAX_LINES,
     hockey_stick,
     log_binomials,
-    profile_lines,
     region_lines,
     repeated_delta,
 )
@@ -62,7 +61,7 @@ def border(monkeypatch: pytest.MonkeyPatch) -> Callable[[Border], list[Array]]:
             assert (queries, epsilon) == (9, 0.7)
             return 0.01 + p - f(q)
 
-        monkeypatch.setattr(supporting_lines, "repeated_delta", cost)
+        monkeypatch.setattr(region, "repeated_delta", cost)
         return asked
 
     return of
@@ -140,7 +139,8 @@ def test_lines_of_a_sequence_hold_for_every_pair_within_the_total() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, math.inf])
 def test_lines_of_a_profile_are_its_points(gamma: float, epsilon: float) -> None:
     noise, problem = NoiseFunction(np.full(6, gamma), 5), Problem(5, Privacy(epsilon), Privacy(1.0))
-    profile, lines = NoisyMajority(noise, problem).profile, profile_lines(noise, problem)
+    profile = NoisyMajority(noise, problem).profile
+    lines = profile.lines
     assert [line.epsilon for line in lines] == profile.epsilons.tolist()
     assert [line.delta for line in lines] == [min(each * (1 + 1e-12), 1 - 1e-9) for each in profile.deltas.tolist()]
     assert (gamma == 1 and epsilon == math.inf) == (max(line.delta for line in lines) == 1 - 1e-9)

@@ -10,7 +10,7 @@ import pytest
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.cost import cost
-from darrm_opt.accounting.labels.pure_loss import label_loss
+from darrm_opt.accounting.labels.vote_cost import label_loss
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
 

@@ -11,9 +11,9 @@ import pytest
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
-from darrm_opt.accounting.plain_majority import POINTS, answers_total, plain_majority_total, private_model_count
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import bits_total
+from darrm_opt.planning.plain_majority import POINTS, answers_total, plain_majority_total, private_model_count
 
 
 def voters(K: int, epsilon: float, delta: float = 0.0, affected: int | None = None) -> Problem:

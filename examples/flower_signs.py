@@ -4,7 +4,7 @@ Each round, each client answers for every coordinate whether its weight should g
 coins, so each answer is ε-DP by itself. The server keeps no answer: it releases the majority of each coordinate through
 one proved γ, charges it to a budget, and moves every weight by one step. One record may be at every client.
 
-With Flower, the server's part is a strategy, `darrm_opt.integrations.flower.private_signs`; run as a program this file
+With Flower, the server's part is a strategy, `darrm_opt.release.signs.private_signs`; run as a program this file
 trains the same way without it.
 """
 

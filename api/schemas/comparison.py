@@ -77,7 +77,7 @@ class CompareRequest(TotalRequest):
         spec = self.voters_spec(self.objective)
         if self.prior is not None:
             prior_of(self.prior, self.K)
-        from darrm_opt.bagging.guarantee import checked_bags
+        from darrm_opt.bagging import checked_bags
 
         bags = checked_bags(spec.problem, **self.draw())
         if bags is not None:

@@ -15,7 +15,7 @@ from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
 from darrm_opt.answers import DRAW, Report, budget_body, drawn_problem, sampling_of, sampling_record
 from darrm_opt.answers.verification import verify_comparison, verify_plan
-from darrm_opt.bagging.guarantee import Bags
+from darrm_opt.bagging import Bags
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.base import CHECKS

@@ -332,7 +332,7 @@ def _steps_of_draw(
 ) -> float | None:
     """Return the size of one account where voters are subsampled, None where they are not."""
     from darrm_opt.accounting.freshness import effective_voters
-    from darrm_opt.bagging.guarantee import checked_bags
+    from darrm_opt.bagging import checked_bags
     from darrm_opt.planning.candidates import check_draw, mixture_steps
 
     bags = checked_bags(problem, **draw)

@@ -23,7 +23,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.bagging.teachers import ConstantVote, random_states, slot_partition
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_plan import Design, SampledVoters, VotingPlan, check_sampling, voting_plan
@@ -38,6 +37,7 @@ from darrm_opt.search import largest_count_between
 from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import count_votes
+from darrm_opt.teachers import ConstantVote, random_states, slot_partition
 
 MAX_FITS = 1000
 """Most fits that one release log allows where private models are charged as a whole."""
@@ -104,7 +104,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         ``sampling`` that holds for predicting too, as it draws and trains, and who sees the estimator's memory sees
         samples. A release log is charged before the samples are looked at.
 
-    Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.bagging.teachers`.
+    Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.teachers`.
 
     >>> X = np.repeat(np.eye(3), 60, axis=0)
     >>> model = PrivateVotingClassifier(n_voters=12, epsilon=4.0, queries=2, random_state=0)

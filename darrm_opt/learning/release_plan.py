@@ -40,7 +40,6 @@ from darrm_opt.accounting.propose_test_release import LEADER_SHARE, Proposal, ch
 from darrm_opt.accounting.quota import epsilon_each
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
-from darrm_opt.bagging.teachers import ConstantVote, random_states
 from darrm_opt.design.solution import Solution, Status
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
@@ -56,6 +55,7 @@ from darrm_opt.tables.corners import count_bound
 from darrm_opt.tables.group_solver import MAX_CELLS, as_group_objective, solve_groups
 from darrm_opt.tables.groups import MAX_COUNTS, MAX_GROUP_CLASSES, GroupProblem, VoterGroup, simplest_problem
 from darrm_opt.tables.votes import Labels
+from darrm_opt.teachers import ConstantVote, random_states
 
 
 def check_sampling(sampling: Any, estimator: Any, alone: dict[str, tuple[Any, Any]]) -> None:

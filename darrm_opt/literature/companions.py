@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.composition.optimal import optimal_composition
-from darrm_opt.bagging.guarantee import bagging_guarantee, draw_subsamples
+from darrm_opt.bagging import bagging_guarantee, draw_subsamples
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.darrm.printed import CLASSES, VOTERS

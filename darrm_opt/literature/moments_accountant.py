@@ -50,12 +50,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
-from darrm_opt.bagging.guarantee import PerInstanceLoss
-from darrm_opt.bagging.teachers import Partition, checked_chunks
+from darrm_opt.bagging import PerInstanceLoss
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.vote_noise import Kind, VoteNoise, positive_fraction
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import GUARD, float_above, multiple_up
+from darrm_opt.teachers import Partition, checked_chunks
 
 Array = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from darrm_opt.accuracy import disagreement, tv_error
-from darrm_opt.bagging.guarantee import Bags, Sampling
+from darrm_opt.bagging import Bags, Sampling
 from darrm_opt.baselines import subsampling
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.errors import InvalidInput

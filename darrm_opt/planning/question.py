@@ -25,7 +25,7 @@ from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
-from darrm_opt.bagging.guarantee import Bags, Sampling, checked_bags
+from darrm_opt.bagging import Bags, Sampling, checked_bags
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective, histogram
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction

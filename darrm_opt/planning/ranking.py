@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
-from darrm_opt.bagging.guarantee import Sampling
+from darrm_opt.bagging import Sampling
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT

@@ -5,7 +5,7 @@ log      `ReleaseLog`: the releases of one mechanism on such a file, charged onc
 sampler  `EnsembleSampler`: fresh and secret samples of the records, for queries that are charged the sampled price
 counter  `ReleaseCounter`: the same in the memory of one process
 vote     `PrivateVote`: any mechanism, charged before an answer leaves
-signs    vectors of ±1: randomised by clients, and the private majority of each coordinate
+signs    vectors of ±1: randomised by clients, the private majority of each coordinate, and a strategy for Flower
 """
 
 from darrm_opt.accounting.cost import Quota

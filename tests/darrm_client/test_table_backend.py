@@ -16,7 +16,7 @@ from darrm_client import AnswerNotFound, ClientError, DarrmClient, ServiceUnreac
 from darrm_client.table_backend import READERS
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
 from darrm_opt.answers.accounting import plan_to_dict
-from darrm_opt.bagging.guarantee import Bags
+from darrm_opt.bagging import Bags
 from darrm_opt.planning import plan
 from darrm_opt.planning.compare import compare
 from darrm_opt.plurality import PluralityProblem, solve_plurality

@@ -45,7 +45,7 @@ USES = {
         "arithmetic = 'ball' needs the package python-flint",
     ),
     "flower": (
-        f"{PROBLEM}import darrm_opt.integrations.flower as f\nf.private_signs(__import__('darrm_opt').PrivateVote(solve(problem)), 1)",
+        f"{PROBLEM}import darrm_opt.release.signs as f\nf.private_signs(__import__('darrm_opt').PrivateVote(solve(problem)), 1)",
         "A strategy for Flower needs the package flwr",
     ),
     "gurobi": (f"{PROBLEM}solve(problem, backend='gurobi')", "backend = 'gurobi' needs the package gurobipy"),

@@ -14,7 +14,7 @@ from typing import Any
 from support import docstrings
 from support.paths import ROOT
 
-from darrm_opt.bagging.guarantee import Guarantee, PerInstanceLoss, UnsoundClaim
+from darrm_opt.bagging import Guarantee, PerInstanceLoss, UnsoundClaim
 from darrm_opt.literature.dpbag import LeakingStop
 from darrm_opt.literature.he_wang_tao.printed import PrintedTheorem
 from darrm_opt.literature.pate import DataDependentMoment, GnmaxNoise, SensitiveEpsilon, SensitiveRdp

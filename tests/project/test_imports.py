@@ -45,10 +45,10 @@ LAYERS = (
     {"reprove", "accounting"},
     {"tables"},
     {"mechanisms"},
-    {"bagging", "release"},
+    {"bagging", "release", "teachers"},
     {"audit", "planning", "plurality"},
     {"figures"},
-    {"learning", "integrations"},
+    {"learning"},
     {"literature"},
     {"answers"},
     {""},  # darrm_opt/__init__.py, which re-exports

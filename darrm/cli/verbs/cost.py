@@ -390,7 +390,7 @@ def _delta(total: dict[str, Any]) -> str:
 
 def _cost_of_bags(options: AccountOptions, *, json: bool) -> None:
     """Print how private bagging is by itself: a record is probably not drawn."""
-    from darrm_opt.bagging.guarantee import bagging_guarantee
+    from darrm_opt.bagging import bagging_guarantee
     from darrm_opt.design.report import columns, guarantee, text_above
     from darrm_opt.errors import InvalidInput
 

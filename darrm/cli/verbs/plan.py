@@ -20,7 +20,7 @@ from darrm.cli.parameters import (
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.bagging.guarantee import Bags
+    from darrm_opt.bagging import Bags
     from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
     from darrm_opt.planning.compare import Comparison

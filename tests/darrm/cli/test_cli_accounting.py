@@ -14,7 +14,7 @@ from support.paths import DATA
 
 from darrm.cli.output import ExitCode
 from darrm_opt.accounting.composition.optimal import optimal_composition
-from darrm_opt.bagging.guarantee import bagging_guarantee
+from darrm_opt.bagging import bagging_guarantee
 from darrm_opt.literature.pate import gnmax_sigma
 from darrm_opt.problem import FRESH
 

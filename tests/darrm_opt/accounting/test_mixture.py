@@ -19,7 +19,7 @@ from darrm_opt.accounting.bits.region import outer_region
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.mixture import AffectedDistribution, estimated_epsilon, mixture_epsilon, mixture_total
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.bagging.guarantee import Bags
+from darrm_opt.bagging import Bags
 from darrm_opt.design.privacy_profile import ProfileSearch
 from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function

@@ -17,7 +17,7 @@ from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.bagging.guarantee import Bags
+from darrm_opt.bagging import Bags
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.literature.moments_accountant import noisy_vote_laws
 from darrm_opt.literature.pate import gnmax_wins

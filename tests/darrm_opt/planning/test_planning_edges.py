@@ -19,7 +19,7 @@ from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.mixture import mixture_epsilon
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import bits_total, cheapest_total, exact_epsilon
-from darrm_opt.bagging.guarantee import Bags
+from darrm_opt.bagging import Bags
 from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.noise import NoiseFunction

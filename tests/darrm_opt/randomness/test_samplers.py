@@ -14,7 +14,7 @@ from scipy import stats
 from support.exhaustive_chance import exact_distribution
 from support.refusals import refused
 
-from darrm_opt.bagging.guarantee import draw_subsamples
+from darrm_opt.bagging import draw_subsamples
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, VoteNoise, noisy_argmax
 from darrm_opt.randomness import (
     RandomSource,

@@ -10,8 +10,11 @@ import pytest
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
-from darrm_opt.bagging.guarantee import bagging_guarantee, draw_subsamples
-from darrm_opt.bagging.teachers import (
+from darrm_opt.bagging import bagging_guarantee, draw_subsamples
+from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.dpbag import vote_counts
+from darrm_opt.randomness import SeededRandomnessForTestsOnly
+from darrm_opt.teachers import (
     ConstantVote,
     Partition,
     collect_votes,
@@ -19,9 +22,6 @@ from darrm_opt.bagging.teachers import (
     slot_partition,
     train_teachers,
 )
-from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.dpbag import vote_counts
-from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 datasets = pytest.importorskip("sklearn.datasets")
 naive_bayes = pytest.importorskip("sklearn.naive_bayes")

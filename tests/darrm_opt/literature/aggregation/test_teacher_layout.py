@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm_opt.bagging.teachers import Partition, hashed_partition, slot_partition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
+from darrm_opt.teachers import Partition, hashed_partition, slot_partition
 
 
 def test_slots_are_balanced_and_random() -> None:

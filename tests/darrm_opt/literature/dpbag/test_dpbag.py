@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy
-from darrm_opt.bagging.guarantee import PerInstanceLoss
-from darrm_opt.bagging.teachers import Partition, slot_partition
+from darrm_opt.bagging import PerInstanceLoss
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.moments_accountant import (
     epsilon_floor,
@@ -33,6 +32,7 @@ from darrm_opt.literature.moments_accountant import (
 )
 from darrm_opt.literature.pate import data_dependent_moment
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
+from darrm_opt.teachers import Partition, slot_partition
 
 Votes = list[list[list[int]]]
 

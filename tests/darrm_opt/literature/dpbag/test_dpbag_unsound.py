@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from darrm_opt import Privacy
-from darrm_opt.bagging.guarantee import UnsoundClaim
-from darrm_opt.bagging.teachers import Partition, hashed_partition
+from darrm_opt.bagging import UnsoundClaim
 from darrm_opt.literature.dpbag import leaking_stop, overspending_label_count, truncating_partition
 from darrm_opt.literature.moments_accountant import moments_epsilon, saa_label_budget, star_spread
 from darrm_opt.literature.pate import conjectured_moment, data_dependent_moment
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
+from darrm_opt.teachers import Partition, hashed_partition
 
 
 def test_the_stop_leaks() -> None:

@@ -16,7 +16,7 @@ from support.refusals import refused
 
 from darrm_opt import NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
 from darrm_opt import rounding as exact
-from darrm_opt.bagging.guarantee import (
+from darrm_opt.bagging import (
     Draws,
     Sampling,
     bagging_guarantee,

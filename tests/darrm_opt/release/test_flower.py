@@ -13,7 +13,7 @@ from support.refusals import refused
 from darrm_opt import Privacy, PrivateVote, Problem, solve
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import BackendUnavailable
-from darrm_opt.integrations.flower import private_signs
+from darrm_opt.release.signs import private_signs
 
 HAS_FLOWER = importlib.util.find_spec("flwr") is not None
 needs_flower = pytest.mark.skipif(not HAS_FLOWER, reason="Flower (flwr) is not installed")

@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 from support.paths import DATA
 
-from darrm_opt.bagging.guarantee import Form, Guarantee, bagging_guarantee, bagging_majority_delta, bagging_max_draws
-from darrm_opt.bagging.teachers import Partition
+from darrm_opt.bagging import Form, Guarantee, bagging_guarantee, bagging_majority_delta, bagging_max_draws
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.dpbag import leaking_stop, overspending_label_count
 from darrm_opt.literature.moments_accountant import (
@@ -40,6 +39,7 @@ from darrm_opt.literature.moments_accountant import (
 )
 from darrm_opt.literature.pate import conjectured_moment, data_dependent_moment, wrong_winner_bound
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
+from darrm_opt.teachers import Partition
 
 ROWS = list(csv.DictReader((DATA / "bagging_dpbag_expected.csv").read_text().splitlines()))
 Compute = Callable[[dict[str, Any]], Any]

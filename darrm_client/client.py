@@ -27,9 +27,9 @@ from darrm_opt.answers.verification import (
     verify_tradeoff,
 )
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
-from darrm_opt.design.inverse import DIGITS, Parameter
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
+from darrm_opt.design.sweep import DIGITS, Parameter
 from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from darrm_opt.answers.accounting import MechanismCost
     from darrm_opt.answers.library_types import DesignEstimate, ErrorCurves, TableOptions, Tradeoff
     from darrm_opt.answers.plurality import VerifiedTable
-    from darrm_opt.design.inverse import LeastParameter
+    from darrm_opt.design.sweep import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
     from darrm_opt.tables.group_solver import AnyGroupObjective, GroupObjective, GroupSolution

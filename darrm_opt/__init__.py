@@ -20,10 +20,9 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
 if TYPE_CHECKING:
-    from darrm_opt.design.inverse import LeastParameter, least_m, least_parameter
     from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
     from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
-    from darrm_opt.design.sweep import Tradeoff, tradeoff
+    from darrm_opt.design.sweep import LeastParameter, Tradeoff, least_m, least_parameter, tradeoff
     from darrm_opt.planning.ranking import plan
     from darrm_opt.release.vote import PrivateVote
 
@@ -70,9 +69,9 @@ _LAZY = {
     "minimax": "darrm_opt.design.scenarios",
     "over_scenarios": "darrm_opt.design.scenarios",
     "Tradeoff": "darrm_opt.design.sweep",
-    "LeastParameter": "darrm_opt.design.inverse",
-    "least_m": "darrm_opt.design.inverse",
-    "least_parameter": "darrm_opt.design.inverse",
+    "LeastParameter": "darrm_opt.design.sweep",
+    "least_m": "darrm_opt.design.sweep",
+    "least_parameter": "darrm_opt.design.sweep",
     "tradeoff": "darrm_opt.design.sweep",
     "PrivateVote": "darrm_opt.release.vote",
     "plan": "darrm_opt.planning.ranking",

@@ -7,8 +7,8 @@ from typing import get_args
 from darrm_opt.accounting.sampling import Scheme
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Arithmetic
-from darrm_opt.design.inverse import MAX_DIGITS, MIN_DIGITS, Parameter
 from darrm_opt.design.solver import Method, Shape
+from darrm_opt.design.sweep import MAX_DIGITS, MIN_DIGITS, Parameter
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES
 from solver_cache.database.jobs import State
 

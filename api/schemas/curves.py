@@ -29,7 +29,7 @@ from api.schemas.fields import (
     one_of,
 )
 from darrm_opt.answers.curves import allowance_grid
-from darrm_opt.design.inverse import DIGITS, MAX_DIGITS, MIN_DIGITS, Parameter, problem_at
+from darrm_opt.design.sweep import DIGITS, MAX_DIGITS, MIN_DIGITS, Parameter, problem_at
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning.baselines import BASELINES
 from darrm_opt.problem import MAX_TARGET_EPSILON

@@ -169,7 +169,7 @@ def tradeoff_answer(
 
 def find_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the result of `least_parameter`, ``epsilon`` perhaps "inf"; reports how many solves are done."""
-    from darrm_opt.design.inverse import least_parameter
+    from darrm_opt.design.sweep import least_parameter
 
     epsilon = argument["epsilon"]
     arguments = {**argument, "epsilon": float("inf") if epsilon == "inf" else epsilon}

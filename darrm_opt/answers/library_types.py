@@ -15,9 +15,9 @@ from darrm_opt.accuracy import ErrorCurve, error_curve
 from darrm_opt.answers.running_time import CostEstimate
 from darrm_opt.answers.verification import VerifiedAnswer, member, members, parse_gamma, parse_problem
 from darrm_opt.design.certificate import verify
-from darrm_opt.design.inverse import LeastParameter, Neighbour, with_agreement
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.solution import Statistics, Status
+from darrm_opt.design.sweep import LeastParameter, Neighbour, with_agreement
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.noise import NoiseFunction

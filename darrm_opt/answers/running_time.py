@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from darrm_opt.design.inverse import check_digits
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.schedule import MAX_PASSED_K, MAX_QUICK_K, is_expensive
 from darrm_opt.design.separation.compiled import takes_passes
 from darrm_opt.design.separation.result import MAX_EVALUATED_MEAN
 from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
+from darrm_opt.design.sweep import check_digits
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_record

@@ -158,8 +158,8 @@ def verify_tradeoff(answer: Any, problems: Sequence[Problem]) -> dict[str, Any]:
 
 def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to the inverse question: each γ private for the problem at its number, worth what is said."""
-    from darrm_opt.design.inverse import FULL_SLACK, problem_at, utility_of
     from darrm_opt.design.objective import as_objective
+    from darrm_opt.design.sweep import FULL_SLACK, problem_at, utility_of
 
     measure: Literal["utility", "agreement"] = "utility" if request.get("agreement") is None else "agreement"
     if (member(answer, "parameter"), member(answer, "measure")) != (request["parameter"], measure):

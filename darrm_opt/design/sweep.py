@@ -1,21 +1,37 @@
-"""Sweep over privacy: γ_opt for many allowances m. Its inverse, the least m for a wanted utility, is in `inverse`.
+"""Sweep over privacy, γ_opt for many allowances m; and its inverse, the least number that gives a wanted utility.
 
 A multiset that binds at one m nearly binds at the next, so each solve starts from the rows of the last.
+
+The inverse finds the least m, target ε or voter's ε at which γ_opt reaches a utility or an agreement, by bisection over
+decimal numbers of a few digits, so that what it returns is a number people write down. Both numbers at its end were
+solved: the one that reaches what is wanted, and the one below it, which does not. The guarantee of the γ that is
+returned does not rest on the search, and neither does what is said of the two numbers.
+
+For m and for the target ε the utility never falls (what is private at one target is private at any weaker one), so the
+bound of the number below is a proof for every smaller one. With m fixed, a smaller ε of the voters makes the voters and
+the release more private at once: there the answer is a crossing, and usually the only one, but that is not proved.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
+import numpy as np
+
+from darrm_opt.accuracy import disagreement
 from darrm_opt.design.constraint import Counts
-from darrm_opt.design.objective import AnyObjective
+from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Problem
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Problem, real_number, whole_number
+from darrm_opt.rounding import up
+from darrm_opt.search import largest_count_between
 
 MIN_SOLVE_SECONDS = 1e-3
 """Time limit of a solve for which nothing of the total is left."""
@@ -96,3 +112,307 @@ def solve_sweep(
             options["time_limit"] = max(deadline - time.monotonic(), MIN_SOLVE_SECONDS)
         solution, rows = solve_warm(problems[i], objective, shape, rows=rows, **options)
         yield i, solution
+
+
+Parameter = Literal["m", "target_epsilon", "epsilon"]
+"""What is searched for: the allowance, the target ε, or the voters' ε."""
+
+UtilityMeasure = Literal["utility", "agreement"]
+"""What must be reached: the share of the noiseless utility, or the chance that the bit is the
+majority that was voted."""
+
+MIN_EXPONENT = {"m": -3, "target_epsilon": -6, "epsilon": -4}
+"""Powers of ten at which the searched numbers begin."""
+
+MAX_SEARCHED_EPSILON = 100.0
+"""Largest target ε that is tried [nats]."""
+
+MIN_DIGITS, MAX_DIGITS, DIGITS = 2, 10, 3
+"""Significant digits of the searched numbers: fewest, most, and usual."""
+
+FULL_SLACK = 1e-12
+"""A utility or agreement of 1 is reached up to the repair's scaling, which costs about this much."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """The searched number next below the answer, which does not reach what is wanted.
+
+    Attributes:
+        value: the number.
+        reached: utility or agreement of its γ_opt.
+        bound: proven bound on that of any γ that is private there.
+        solution: its γ_opt, certified.
+    """
+
+    value: float
+    reached: float
+    bound: float
+    solution: Solution
+
+
+@dataclass(frozen=True)
+class LeastParameter:
+    """The least value of a privacy parameter with which the certified γ_opt reaches what is wanted.
+
+    Attributes:
+        parameter: "m", "target_epsilon" or "epsilon" (of one voter, with m fixed).
+        value: of the parameter.
+        measure: "utility" or "agreement".
+        wanted: how much of it was wanted.
+        reached: how much the γ of ``solution`` has.
+        solution: γ_opt at that value, certified for exactly that problem.
+        below: the number next below, and what it reaches; None if the smallest number that is tried reaches it.
+    """
+
+    parameter: Parameter
+    value: float
+    measure: UtilityMeasure
+    wanted: float
+    reached: float
+    solution: Solution
+    below: Neighbour | None
+
+    @property
+    def is_least(self) -> bool:
+        """Whether it is proved that no smaller number of so many digits would do; of the smallest tried, only 0 is."""
+        if self.below is None:
+            return self.value == 0
+        return self.parameter != "epsilon" and self.below.bound < _threshold(self.wanted)
+
+
+def least_parameter(
+    K: int,
+    *,
+    parameter: Parameter = "m",
+    utility: float | None = None,
+    agreement: float | None = None,
+    m: float | None = None,
+    epsilon: float | None = None,
+    Delta: float = 0.0,
+    delta: float | None = None,
+    affected: int | None = None,
+    objective: AnyObjective | str = "rectangular",
+    shape: Shape = "free",
+    digits: int = DIGITS,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> LeastParameter:
+    """Return the least m, target ε or voter's ε whose certified γ_opt reaches a utility or an agreement.
+
+    Args:
+        K: number of voters, ≥ 1.
+        parameter: what is searched for. "m", up to K; "target_epsilon", up to 100 nats, also where m has no meaning;
+            "epsilon", the ε of one voter at a given m.
+        utility: wanted share of the noiseless utility, in (0, 1]; give this or ``agreement``.
+        agreement: wanted chance that the released bit is the majority that was voted, under the objective's prior, in
+            (0.5, 1]; the objective is then taken with that measure.
+        m: allowance; with "epsilon" only.
+        epsilon: ε of one voter [nats], ≥ 0 or ``inf``; not with "epsilon".
+        Delta: Δ of one voter [probability], in [0, 1).
+        delta: δ of the release [probability]; default 1 − (1−Δ)^m at each m, or Δ where there is no m.
+        affected: voters that one record can influence, 1..K; default K.
+        objective: as in `solve`.
+        shape: as in `solve`.
+        digits: significant digits of the answer, 2 to 10.
+        progress: called with the number of solves done, and of those expected in all.
+        options: ``backend``, ``tolerance``, ``time_limit`` (for each solve) as in `solve`.
+
+    Returns:
+        The number, its γ_opt, and the number next below it with what that reaches.
+
+    Guarantees:
+        The γ is private for the problem at exactly the returned number, and reaches what is wanted (1 up to
+        `FULL_SLACK`). `LeastParameter.is_least` says whether it is proved that no smaller number of so many digits is
+        enough: for m and the target ε nearly always, unless 0.001 or 1e-6, the smallest that is tried, reaches it.
+
+    Raises:
+        InvalidInput: an argument is out of range, or no number that is tried reaches what is wanted.
+
+    Source: ours.
+
+    >>> least = least_parameter(11, epsilon=0.1, utility=0.95)
+    >>> least.value, round(least.reached, 4), least.below.value, least.below.reached < 0.95, least.is_least
+    (3.6, 0.9501, 3.59, True, True)
+    """
+    goal = as_objective(objective)
+    measure, wanted = _requested_measure(utility, agreement)
+    if measure == "agreement":
+        goal = with_agreement(goal)
+    problem_at(parameter, 1.0, K, m, epsilon, Delta, delta, affected)  # refuses what is wrong with these
+    check_digits(digits)
+    grid = _Grid(MIN_EXPONENT[parameter], digits, parameter)
+    solutions: dict[int, Solution] = {}
+    rows: Counts | None = None
+    steps = grid.index_of(_largest_value(parameter, K, m, epsilon)) + 1
+
+    def falls_short(index: int) -> bool:
+        nonlocal rows
+        if progress is not None:
+            progress(len(solutions), (steps + 1).bit_length())
+        problem = problem_at(parameter, grid.value(index), K, m, epsilon, Delta, delta, affected)
+        solutions[index], rows = solve_warm(problem, goal, shape, rows=rows, **options)
+        return utility_of(solutions[index].noise, goal, measure) < _threshold(wanted)
+
+    # −1 stands for "none falls short", and `steps` for "all do": whatever else is returned was solved, and
+    # so was what follows it
+    last = largest_count_between(falls_short, -1, steps)
+    if last == steps - 1:
+        largest = utility_of(solutions[last].noise, goal, measure)
+        accepted = f"at most what {parameter} = {grid.value(last):g} reaches ({largest:.6g})"
+        raise InvalidInput(measure, utility if agreement is None else agreement, accepted, "Ask for less.")
+    least = solutions[last + 1]
+    return LeastParameter(
+        parameter,
+        grid.value(last + 1),
+        measure,
+        wanted,
+        utility_of(least.noise, goal, measure),
+        least,
+        None if last < 0 else _neighbour(grid.value(last), solutions[last], measure),
+    )
+
+
+def least_m(
+    problem: Problem,
+    utility: float,
+    objective: AnyObjective | str = "rectangular",
+    shape: Shape = "free",
+    *,
+    delta: float | None = None,
+    **options: Any,
+) -> Solution:
+    """Return γ_opt at the least allowance whose certified utility reaches ``utility``, at a fixed δ.
+
+    Args:
+        problem: gives K, the voters, how many are affected, and δ; its target ε does not count.
+        utility: wanted share of the noiseless utility, in (0, 1].
+        objective: as in `solve`.
+        shape: as in `solve`.
+        delta: δ of the release [probability]; default that of ``problem``.
+        options: as in `least_parameter`, which also tells the number next below, and lets δ follow m.
+
+    Returns:
+        A solution with utility ≥ ``utility`` (within its tolerance) at a target ε within 1e-9 (relative) of the least;
+        its ``problem`` says which m and target ε that is.
+
+    Raises:
+        InvalidInput: a utility out of range, or one that no target ε up to 100 nats reaches.
+    """
+    return least_parameter(
+        problem.K,
+        parameter="target_epsilon",
+        utility=real_number(utility, "utility", "a share in (0, 1]"),
+        epsilon=problem.voter.epsilon,
+        Delta=problem.voter.delta,
+        delta=problem.target.delta if delta is None else delta,
+        affected=problem.affected,
+        objective=objective,
+        shape=shape,
+        digits=MAX_DIGITS,
+        **options,
+    ).solution
+
+
+def check_digits(digits: int) -> None:
+    """Refuse a number of digits that `least_parameter` does not search."""
+    accepted = f"a whole number of digits, {MIN_DIGITS} to {MAX_DIGITS}"
+    whole_number(digits, "digits", accepted, least=MIN_DIGITS, most=MAX_DIGITS)
+
+
+class _Grid:
+    """Decimal numbers of so many digits, in order: from a power of ten on, with 0 before them for a target ε."""
+
+    def __init__(self, exponent: int, digits: int, parameter: Parameter) -> None:
+        self._exponent, self._digits = exponent, digits
+        self._zeros = int(parameter == "target_epsilon")
+
+    def value(self, index: int) -> float:
+        if index < self._zeros:
+            return 0.0
+        first = 10 ** (self._digits - 1)
+        decade, step = divmod(index - self._zeros, 9 * first)
+        return float(f"{first + step}e{self._exponent + decade - self._digits + 1}")
+
+    def index_of(self, most: float) -> int:
+        """Return the index of the largest number that is at most ``most``."""
+        index, decade = 0, 9 * 10 ** (self._digits - 1)
+        while self.value(index + decade) <= most:
+            index += decade
+        return largest_count_between(lambda i: self.value(i) <= most, index, index + decade)
+
+
+def _requested_measure(utility: float | None, agreement: float | None) -> tuple[UtilityMeasure, float]:
+    if (utility is None) == (agreement is None):
+        raise InvalidInput("utility", utility, "a share in (0, 1], or an agreement in (0.5, 1], and not both")
+    if agreement is None:
+        return "utility", real_number(utility, "utility", "a share in (0, 1]", above=0, most=1)
+    return "agreement", real_number(agreement, "agreement", "a probability in (0.5, 1]", above=0.5, most=1)
+
+
+def _threshold(wanted: float) -> float:
+    """Return the utility or agreement that counts as what is wanted."""
+    return min(wanted, 1.0 - FULL_SLACK)
+
+
+def with_agreement(goal: AnyObjective) -> Objective:
+    """Return an objective of the same prior that weighs agreement; raises InvalidInput where it has no prior."""
+    if not isinstance(goal, Objective):
+        accepted = "an objective with a prior, such as rectangular or shared(2,5)"
+        raise InvalidInput("objective", str(goal), accepted, "Agreement is an average over a prior.")
+    return replace(goal, measure="agreement")
+
+
+def problem_at(
+    parameter: Parameter,
+    value: float,
+    K: int,
+    m: float | None = None,
+    epsilon: float | None = None,
+    Delta: float = 0.0,
+    delta: float | None = None,
+    affected: int | None = None,
+) -> Problem:
+    """Return the problem of a question of `least_parameter` at a value of its parameter; the others are as there."""
+    if parameter not in get_args(Parameter):
+        raise InvalidInput("parameter", parameter, "'m', 'target_epsilon' or 'epsilon'")
+    if parameter == "epsilon":
+        if epsilon is not None:
+            raise InvalidInput("epsilon", epsilon, "nothing: the ε of the voters is what is searched for")
+        allowance = real_number(m, "m", "a privacy allowance, a real number above 0")
+        return Problem.from_allowance(K, allowance, value, Delta, delta, affected)
+    if m is not None:
+        raise InvalidInput("m", m, f"nothing: the {parameter} is what is searched for")
+    if parameter == "m" and epsilon in (0.0, math.inf):
+        accepted = f"'target_epsilon' for epsilon = {epsilon:g}, where m has no meaning"
+        raise InvalidInput("parameter", parameter, accepted)
+    voters: Any = epsilon  # refused by its own name where it is missing
+    if parameter == "m":
+        return Problem.from_allowance(K, value, voters, Delta, delta, affected)
+    return Problem.from_allowance(K, None, voters, Delta, delta, affected, target_epsilon=value)
+
+
+def utility_of(noise: NoiseFunction, objective: AnyObjective, measure: UtilityMeasure) -> float:
+    """Return the utility of γ under the objective, or its agreement under the objective's prior."""
+    if measure == "utility":
+        return objective.linear_goal(noise.K).utility(noise.values[noise.K // 2 + 1 :])
+    return 1.0 - disagreement(noise, with_agreement(objective).prior)
+
+
+def _largest_value(parameter: Parameter, K: int, m: float | None, epsilon: float | None) -> float:
+    """Return the largest number to try."""
+    if parameter == "target_epsilon":
+        return MAX_SEARCHED_EPSILON
+    if parameter == "epsilon":
+        return MAX_SEARCHED_EPSILON / max(1.0, float(m or 1.0))
+    voters = float(epsilon) if isinstance(epsilon, int | float) and 0 < epsilon < np.inf else 1.0
+    return min(float(whole_number(K, "K", "a whole number of voters, at least 1")), MAX_SEARCHED_EPSILON / voters)
+
+
+def _neighbour(value: float, solution: Solution, measure: UtilityMeasure) -> Neighbour:
+    bound, K = solution.upper_bound, solution.problem.K
+    if measure == "agreement":  # a utility of 1 saves all that a fair coin disagrees
+        coin = NoiseFunction(np.zeros(K + 1), K)
+        bound = 1.0 - (1.0 - utility_of(coin, solution.objective, measure)) * (1.0 - bound)
+        bound = min(1.0, up(bound, 2 * K + 8))  # means of K + 1 terms, and these four operations
+    return Neighbour(value, utility_of(solution.noise, solution.objective, measure), bound, solution)

@@ -1,6 +1,6 @@
 """Do knots lose anything? Random problems of 60 to 400 voters, solved with knots and with a program of all coordinates.
 
-The design of many voters gives its solver γ at some coordinates only (`darrm_opt.design.knots`) and ends at a
+The design of many voters gives its solver γ at some coordinates only (`darrm_opt.design.master_program.Knots`) and ends at a
 tolerance. For each problem its answer is held against the one of the program of all coordinates: both gaps are within
 the tolerance, neither utility exceeds the other's bound, they agree to the tolerance, and every search there is,
 compiled and NumPy, verifies both γ.
@@ -22,7 +22,7 @@ from support.kernels import PATHS, searched_by
 
 from campaigns.pages import read_options
 from darrm_opt import Problem, Solution, solve, verify
-from darrm_opt.design.knots import Knots
+from darrm_opt.design.master_program import Knots
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import NotPrivate
 

@@ -11,10 +11,9 @@ from support.refusals import refused
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve, verify
 from darrm_opt.accuracy import disagreement
-from darrm_opt.design import inverse
-from darrm_opt.design.inverse import LeastParameter, least_m, least_parameter
+from darrm_opt.design import sweep
 from darrm_opt.design.objective import rectangular
-from darrm_opt.design.sweep import tradeoff
+from darrm_opt.design.sweep import LeastParameter, least_m, least_parameter, tradeoff
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "m": {"K": 11, "epsilon": 0.1, "utility": 0.95},
@@ -176,7 +175,7 @@ def test_what_costs_nothing_is_had_at_target_zero() -> None:
 
 
 def test_a_utility_out_of_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inverse, "MAX_SEARCHED_EPSILON", 4.0)
+    monkeypatch.setattr(sweep, "MAX_SEARCHED_EPSILON", 4.0)
     problem = Problem(3, Privacy(math.inf), Privacy(1.0))
     with refused("utility", "1.0"):
         least_m(problem, 1.0)

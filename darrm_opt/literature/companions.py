@@ -24,7 +24,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.darrm.printed import CLASSES, VOTERS
 from darrm_opt.literature.darrm.result import COMPANIONS, Cell, Reproduction, Table
 from darrm_opt.literature.darrm.teachers import find_images
-from darrm_opt.literature.dpbag import BundledData, load_dataset, overspending_label_count
+from darrm_opt.literature.dpbag import BundledData, load_dataset, overspending_label_count, teacher
 from darrm_opt.literature.he_wang_tao import printed as hwt
 from darrm_opt.literature.he_wang_tao.training import federated, sgld
 from darrm_opt.literature.moments_accountant import moments_epsilon, saa_label_budget
@@ -268,8 +268,6 @@ def _read_adult(path: Path) -> tuple[Array, NDArray[np.int64]]:
 
 def bagging_figures(*, data: str | None = None, quick: bool = False, seed: int = 0) -> Reproduction:
     """Return the claims of Figures 1 and 2 of the Bagging paper, at digits size or on data from files."""
-    from darrm_opt.literature.dpbag import teacher
-
     shown = binary_data(data, 100, seed)
     n, draws = len(shown.y), 180
     rows: list[tuple[Cell, ...]] = []
@@ -280,15 +278,8 @@ def bagging_figures(*, data: str | None = None, quick: bool = False, seed: int =
             k = draws // models
             privacy = bagging_guarantee(n, k, models, replacement=replacement)
             right = [
-                _bagged_accuracy(
-                    # Accuracy on public data, of which nothing is released: seeded, so that it can be repeated.
-                    shown,
-                    teacher("naive-bayes"),
-                    k,
-                    models,
-                    replacement,
-                    SeededRandomnessForTestsOnly(run),
-                )
+                # Accuracy on public data, of which nothing is released: seeded, so that it can be repeated.
+                _bagged_accuracy(shown, k, models, replacement, SeededRandomnessForTestsOnly(run))
                 for run in range(seed, seed + (2 if quick else 20))
             ]
             how = "with" if replacement else "without"
@@ -301,13 +292,7 @@ def bagging_figures(*, data: str | None = None, quick: bool = False, seed: int =
         "bagging-figures",
         "Bagging, Figures 1 and 2: accuracy of N models at the same N·k, with replacement and without",
         "experiment",
-        (
-            Table(
-                f"Two classes of {shown.name}, n = {n}, N·k = {draws}, naive Bayes",
-                heads,
-                tuple(rows),
-            ),
-        ),
+        (Table(f"Two classes of {shown.name}, n = {n}, N·k = {draws}, naive Bayes", heads, tuple(rows)),),
         (
             (
                 "The paper's claims: at the same N·k one model is at least as accurate as smaller ones, and drawing "
@@ -318,22 +303,13 @@ def bagging_figures(*, data: str | None = None, quick: bool = False, seed: int =
     )
 
 
-def _bagged_accuracy(
-    data: Any,
-    untrained: Any,
-    k: int,
-    models: int,
-    replacement: bool,  # noqa: FBT001 — one call
-    source: RandomSource,
-) -> float:
-    from sklearn.base import clone
-
+def _bagged_accuracy(data: BundledData, k: int, models: int, replacement: bool, source: RandomSource) -> float:  # noqa: FBT001 — one call
     votes = np.zeros(len(data.truth))
     for rows in draw_subsamples(len(data.y), k, models, replacement=replacement, source=source):
         if len(set(data.y[rows].tolist())) < 2:
             votes += data.y[rows][0]
             continue
-        votes += clone(untrained).fit(data.X[rows], data.y[rows]).predict(data.pool)
+        votes += teacher("naive-bayes").fit(data.X[rows], data.y[rows]).predict(data.pool)
     return float(((2 * votes > models) == data.truth).mean())
 
 
@@ -400,15 +376,11 @@ def _rounds_to(value: float, text: str) -> bool:
 
 def reproduce_companion(name: str, *, data: str | None = None, quick: bool = False, seed: int = 0) -> Reproduction:
     """Return one item of `COMPANIONS`, computed again."""
-    if name in ("bagging-figures", "sign-sgd"):
-        return (sign_sgd if name == "sign-sgd" else bagging_figures)(data=data, quick=quick, seed=seed)
-    makers = {
-        "bagging-tables": bagging_tables,
-        "pate-column": pate_column,
-        "dpbag-labels": dpbag_labels,
-        "hwt-composition": hwt_composition,
-        "hwt-training": hwt_training,
-    }
+    experiments = {"bagging-figures": bagging_figures, "sign-sgd": sign_sgd}
+    if name in experiments:
+        return experiments[name](data=data, quick=quick, seed=seed)
+    accounts = (bagging_tables, pate_column, dpbag_labels, hwt_composition, hwt_training)
+    makers = {account.__name__.replace("_", "-"): account for account in accounts}
     if name not in makers:
         raise InvalidInput("NAME", name, "one of " + ", ".join(COMPANIONS))
     return makers[name]()

@@ -1,4 +1,4 @@
-"""Moments accountant of noisy votes: SAA, DPBag- and DPBag, and an exact account for two classes.
+"""Moments accountant of noisy votes: SAA, DPBag- and DPBag.
 
 With Laplace noise of scale k/λ on the counts of k partitions, a record that moves at most k·m votes
 from and to a class changes the counts by at most 2km in l₁, so one query is 2λm-private (pure), so
@@ -11,14 +11,6 @@ SAA and DPBag- take m = 1, so S is the number of queries and nothing depends on 
 
 Source: Jordon, Yoon, van der Schaar, "Differentially private bagging", Theorems 1 to 4; moments to
 (ε, δ): Abadi et al. 2016, Theorem 2.
-
-*Two classes.* Teachers need not be private; one record moves at most ``affected`` of the K votes, and Pr[1 | v ones] is
-known in closed form and grows with v, so the pairs (Pr[1|D], Pr[1|D′]) that neighbours can show are finitely many.
-Every account below is a maximum over all of them: nothing depends on the data.
-
-One bit of noisy counts says less than the counts, so these accounts afford about four times the labels of the
-sources', and more where the noise is as large as the vote. All of it is ours, except what composes bits
-(`darrm_opt.accounting.bits.recursion`).
 
 *Per instance*: the privacy loss of each single record of DPBag, given how its own teachers voted.
 
@@ -49,10 +41,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.bagging import PerInstanceLoss
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.vote_noise import Kind, VoteNoise, positive_fraction
+from darrm_opt.mechanisms.vote_noise import positive_fraction
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import GUARD, float_above, multiple_up
 from darrm_opt.teachers import Partition, checked_chunks
@@ -110,7 +101,7 @@ def saa_label_budget(epsilon: float, delta: float, lam: float, *, orders: Iterab
     """Return how many labels SAA or DPBag- can release within (ε, δ), by the papers' accountant.
 
     The number depends on public parameters only, so it may be fixed in advance and published. It never
-    overspends; for the rule as printed in the source, which does, see `historical`.
+    overspends; for the rule as printed in the source, which does, see `dpbag.overspending_label_count`.
 
     >>> saa_label_budget(1.0, 1e-3, 2 / 250)
     263
@@ -156,27 +147,6 @@ def saa_lam_for(n_labels: int, epsilon: float, delta: float, *, orders: Iterable
     return lam
 
 
-def epsilon_from_moments(moments: Array, n_queries: int, delta: float, orders: Iterable[float] = ORDERS) -> float:
-    """Return ε of ``n_queries`` queries whose moments are ``moments`` each: min over l of (T·α(l) + ln(1/δ))/l."""
-    n_queries = whole_number(n_queries, "n_queries", "a whole number, at least 0", least=0)
-    if n_queries == 0:
-        return 0.0
-    return float(np.min((n_queries * moments + log_one_over(delta)) / checked_orders(orders))) * GUARD
-
-
-def law_moments(laws: LawPairs, orders: Iterable[float] = ORDERS) -> Array:
-    """Return the worst moment at each order l ≥ 1: max of ln Σ_o p_o·(p_o/p′_o)^l, rounded up.
-
-    It adds up over queries, adaptive ones too.
-    """
-    l = checked_orders(orders)[:, None]
-    moment, size = np.full((l.size, len(laws.on_data)), -np.inf), np.full(len(laws.on_data), 4.0)
-    for p, other in zip(np.log(laws.on_data).T, np.log(laws.on_neighbour).T, strict=True):
-        moment = np.logaddexp(moment, p + l * (p - other))
-        size -= p + other  # each logarithm carries a few ulps of itself; the order multiplies them
-    return np.asarray(np.max(moment + 2.0**-50 * (l + 1) * size, axis=1), dtype=np.float64)
-
-
 def checked_orders(orders: Iterable[float]) -> Array:
     """Return the orders as an array; at least one, each a finite number ≥ 1."""
     values = list(orders)
@@ -206,24 +176,6 @@ def log_one_over(delta: float) -> float:
         advice="At delta = 0 use `pure_epsilon`.",
     )
     return -math.log(number)
-
-
-MIN_PROBABILITY = 1e-300
-"""Below this an answer is as good as excluded and its logarithm means nothing."""
-
-
-def noisy_vote_laws(K: int, noise: VoteNoise, affected: int = 1, kind: Kind = "discrete") -> BitPairs:
-    """Return the pairs of one bit: the winner of K votes plus noise on each of two counts.
-
-    >>> from darrm_opt.mechanisms.vote_noise import GaussianNoise
-    >>> noisy_vote_laws(11, GaussianNoise.of_sigma(21.46)).epsilon(3e-4) < 0.1
-    True
-    """
-    K = whole_number(K, "K", "a number of teachers, at least 1")
-    affected = whole_number(affected, "affected", "a number of votes, at least 1")
-    if noise.loses(K, kind) < MIN_PROBABILITY:
-        raise InvalidInput("noise", noise, "noise that leaves each answer a chance above 1e-300", "Add more noise.")
-    return BitPairs.of_noise([noise.loses(d, kind) for d in range(K % 2, K + 1, 2)], K, affected)
 
 
 StarRule = Literal["adversarial", "last_chunk"]
@@ -292,15 +244,7 @@ def star_spread(votes: Any, n_classes: int, rule: StarRule = "adversarial") -> N
     return np.asarray((k - fewest) / k, dtype=np.float64)
 
 
-def per_instance_loss(
-    votes: Any,
-    partition: Partition,
-    n_classes: int,
-    lam: float,
-    delta: float,
-    *,
-    orders: Iterable[float] = ORDERS,
-) -> PerInstanceLoss:
+def per_instance_loss(votes: Any, partition: Partition, n_classes: int, lam: float, delta: float) -> PerInstanceLoss:
     """Return how well this dataset hides each neighbour after all the queries of ``votes``.
 
     Source: Jordon et al., Theorem 4, and Theorem 5 with the placement-safe m(x;*).
@@ -311,15 +255,13 @@ def per_instance_loss(
         star = star_spread(votes, n_classes, "adversarial")
         k = partition.n_partitions
         weight = max(weight, Fraction(int((np.rint(star * k).astype(np.int64) ** 2).sum()), k * k))
-    epsilon = moments_epsilon(float_above(weight), lam, delta, orders)
+    epsilon = moments_epsilon(float_above(weight), lam, delta)
     return PerInstanceLoss(epsilon, delta, partition.adjacency, "DPBag, Theorems 4 and 5 at this dataset")
 
 
-def record_losses(
-    weights: list[Fraction], lam: float, delta: float, *, orders: Iterable[float] = ORDERS
-) -> NDArray[np.float64]:
+def record_losses(weights: list[Fraction], lam: float, delta: float) -> NDArray[np.float64]:
     """Return each record's own ε at δ from its weight S(u). Private: never publish."""
-    lam, log_delta, l = checked_lam(lam), log_one_over(delta), checked_orders(orders)
+    lam, log_delta, l = checked_lam(lam), log_one_over(delta), checked_orders(ORDERS)
     S = np.array([float_above(weight) for weight in weights])[:, None]
     losses = np.min(2 * lam * lam * S * (l + 1) + log_delta / l, axis=1) * GUARD
     return np.where(S[:, 0] == 0, 0.0, losses)

@@ -26,7 +26,8 @@ the data-independent bound anyway.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -276,13 +277,8 @@ def sensitive_rdp(
     log_q = log_wrong_winner(counts, sigma, kind)
     q = math.exp(log_q)
     formula = _theorem_6(log_q, variance, order)
-    if formula is None:
-        return SensitiveRdp(
-            data_independent, math.inf, applies=False, data_independent=data_independent, wrong_winner=q
-        )
-    return SensitiveRdp(
-        min(formula, data_independent), formula, applies=True, data_independent=data_independent, wrong_winner=q
-    )
+    applies, formula = formula is not None, math.inf if formula is None else formula
+    return SensitiveRdp(min(formula, data_independent), formula, applies, data_independent, q)
 
 
 def sensitive_check_rdp(pass_chance: float, sigma: float, order: float) -> float:
@@ -308,8 +304,6 @@ def sensitive_epsilon(
     delta: float,
     *,
     affected: int = 1,
-    orders: Iterable[float] = RDP_ORDERS,
-    kind: Kind = "discrete",
 ) -> SensitiveEpsilon:
     """Return the data-dependent ε of all releases, for the data's owner only.
 
@@ -317,19 +311,14 @@ def sensitive_epsilon(
     """
     c = log_one_over(delta)
     rows = [checked_counts(row) for row in counts]
-    distinct: dict[tuple[int, ...], int] = {}
-    for row in rows:
-        # Many queries have the same votes up to the names of classes: each is bounded once.
-        key = tuple(sorted(row))
-        distinct[key] = distinct.get(key, 0) + 1
+    # Many queries have the same votes up to the names of classes: each is bounded once.
+    distinct = Counter(tuple(sorted(row)) for row in rows)
 
     def spent(order: float) -> float:
-        terms = (
-            n * sensitive_rdp(row, sigma, order, affected=affected, kind=kind).value for row, n in distinct.items()
-        )
+        terms = (n * sensitive_rdp(row, sigma, order, affected=affected).value for row, n in distinct.items())
         return math.fsum(terms) + c / (order - 1)
 
-    epsilon = min(map(spent, orders)) * GUARD if rows else 0.0
+    epsilon = min(map(spent, RDP_ORDERS)) * GUARD if rows else 0.0
     return SensitiveEpsilon(epsilon, delta, gnmax_epsilon(sigma, delta, queries=len(rows), affected=affected))
 
 

@@ -18,17 +18,15 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from support.paths import DATA
+from support.two_class_moments import epsilon_from_moments, law_moments, noisy_vote_laws
 
 from darrm_opt.bagging import Form, Guarantee, bagging_guarantee, bagging_majority_delta, bagging_max_draws
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.dpbag import leaking_stop, overspending_label_count
 from darrm_opt.literature.moments_accountant import (
     StarRule,
-    epsilon_from_moments,
-    law_moments,
     moment_increment,
     moments_epsilon,
-    noisy_vote_laws,
     pure_epsilon,
     record_weights,
     saa_label_budget,

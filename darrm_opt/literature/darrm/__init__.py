@@ -6,7 +6,6 @@
     cost_tables          Tables 2, 3, 5, 7, 9: the total privacy of the releases; Table 4, Figure 10: GNMax
     teachers             the teachers and their votes, on MNIST and Fashion-MNIST from files
     knowledge_transfer   Tables 1, 6, 8, 10: the accuracy of the released labels
-    plots                the figures
 
 Those of the companion papers are in `darrm_opt.literature.companions`.
 Printed theorems of other papers that are false are in `darrm_opt.literature.he_wang_tao.printed`.
@@ -74,39 +73,27 @@ def reproduce(name: str, *, data: str | Path | None = None, quick: bool = False,
     (6.4521, 6.452..., 'yes')
     """
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
-    if canonical(name) in COMPANIONS:
+    name, folder = canonical(name), None if data is None else str(data)
+    if name in COMPANIONS:
         from darrm_opt.literature.companions import reproduce_companion
 
-        return reproduce_companion(name, data=None if data is None else str(data), quick=quick, seed=seed)
-    kind, _, number = canonical(name).partition("-")
-    index = int(number)
-    if kind == "figure":
-        return _figure(index, quick=quick, seed=seed)
-    from darrm_opt.literature.darrm.printed import ACCURACY_TABLES
+        return reproduce_companion(name, data=folder, quick=quick, seed=seed)
+    from darrm_opt.literature.darrm.printed import ACCURACY_TABLES, COST_TABLES
 
-    if index in ACCURACY_TABLES:
+    kind, _, digits = name.partition("-")
+    number = int(digits)
+    if kind == "table" and number in ACCURACY_TABLES:
         from darrm_opt.literature.darrm.knowledge_transfer import transfer
 
-        return transfer(index, data=None if data is None else str(data), quick=quick, seed=seed)
-    if index == 4:
-        from darrm_opt.literature.darrm.cost_tables import table_4
+        return transfer(number, data=folder, quick=quick, seed=seed)
+    if kind == "table" or number == 10:
+        from darrm_opt.literature.darrm.cost_tables import cost_table, figure_10, table_3, table_4
 
-        return table_4(quick=quick)
-    from darrm_opt.literature.darrm.cost_tables import cost_table, table_3
+        if kind == "table" and number in COST_TABLES:
+            return cost_table(number, quick=quick)
+        return {"table-3": table_3, "table-4": table_4, "figure-10": figure_10}[name](quick=quick)
+    from darrm_opt.literature.darrm.gamma_figures import figure_2, figure_6, figure_7, figure_8, figure_9
 
-    return table_3(quick=quick) if index == 3 else cost_table(index, quick=quick)
-
-
-def _figure(number: int, *, quick: bool, seed: int) -> Reproduction:
     if number == 9:
-        from darrm_opt.literature.darrm.gamma_figures import figure_9
-
         return figure_9(quick=quick, seed=seed)
-    if number == 10:
-        from darrm_opt.literature.darrm.cost_tables import figure_10
-
-        return figure_10(quick=quick)
-    from darrm_opt.literature.darrm import gamma_figures as shapes
-
-    makers = {2: shapes.figure_2, 6: shapes.figure_6, 7: shapes.figure_7, 8: shapes.figure_8}
-    return makers[number](quick=quick)
+    return {2: figure_2, 6: figure_6, 7: figure_7, 8: figure_8}[number](quick=quick)

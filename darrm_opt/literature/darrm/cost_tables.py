@@ -71,12 +71,7 @@ def cost_table(number: int, *, quick: bool = False) -> Reproduction:
         rows += [_costs(f"Table {number}", dataset, problem, Q, (private, ours, noisy)) for Q in queries]
     heads = (
         *(("teachers", ""), ("Q", "d"), ("paper ε", ".3f"), ("paper's account", ".3f"), ("paper δ", ".3f")),
-        *(
-            ("total δ", ".5f"),
-            ("optimal", ".3f"),
-            ("exact, fresh γ_opt", ".3f"),
-            ("models", ".4f"),
-        ),
+        *(("total δ", ".5f"), ("optimal", ".3f"), ("exact, fresh γ_opt", ".3f"), ("models", ".4f")),
         *(("votes, γ_opt", ".3f"), ("votes, γ_opt affected = 1", ".3f"), ("votes, GNMax", ".3f")),
     )
     return Reproduction(

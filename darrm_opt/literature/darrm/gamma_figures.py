@@ -150,14 +150,8 @@ def _reproduction(name: str, title: str, panels: list[Panel], *notes: str) -> Re
 
 def _settings(panel: Panel) -> dict[str, float | int | str]:
     voter, target = panel.problem.voter, panel.problem.target
-    return {
-        "panel": panel.label,
-        "K": panel.problem.K,
-        "epsilon": voter.epsilon,
-        "Delta": voter.delta,
-        "target_epsilon": target.epsilon,
-        "delta": target.delta,
-    }
+    numbers = {"epsilon": voter.epsilon, "Delta": voter.delta, "target_epsilon": target.epsilon, "delta": target.delta}
+    return {"panel": panel.label, "K": panel.problem.K, **numbers}
 
 
 def _row(panel: Panel, curve: str) -> tuple[Cell, ...]:
@@ -293,8 +287,7 @@ def shapes_figure(title: str, panels: Sequence[tuple[str, Mapping[str, NoiseFunc
 
 
 def beliefs_figure(
-    title: str,
-    rows: Sequence[tuple[str, Mapping[str, NoiseFunction], Mapping[str, Mapping[str, Mapping[str, float]]]]],
+    title: str, rows: Sequence[tuple[str, Mapping[str, NoiseFunction], Mapping[str, Mapping[str, Mapping[str, float]]]]]
 ) -> Figure:
     """Draw, for each row, γ over l and both errors as bars."""
     measures = list(rows[0][2])
@@ -336,14 +329,8 @@ def _bars(axes: Axes, errors: Mapping[str, Mapping[str, float]], names: Sequence
     width = 0.8 / len(names)
     for place, (name, colour, hatch) in enumerate(zip(names, COLOURS, HATCHES, strict=False)):
         x = np.arange(len(errors)) + (place - (len(names) - 1) / 2) * width
-        axes.bar(
-            x,
-            [errors_of_name[name] for errors_of_name in errors.values()],
-            width * 0.92,
-            color=colour,
-            hatch=hatch,
-            edgecolor="white",
-        )
+        heights = [errors_of_name[name] for errors_of_name in errors.values()]
+        axes.bar(x, heights, width * 0.92, color=colour, hatch=hatch, edgecolor="white")
     axes.set_xticks(range(len(errors)), list(errors), fontsize=8)
     axes.set_ylim(bottom=0)
 

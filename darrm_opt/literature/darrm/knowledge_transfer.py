@@ -168,17 +168,8 @@ def _row(teacher_votes: TeacherVotes, m: int, Q: int, method: LabellingMethod) -
     else:
         paper_total = kov_composition(target.epsilon, target.delta, Q, paper.SLACK).epsilon
     sound_total, account = _sound_total(method, problem, Q)
-    return (
-        teacher_votes.dataset,
-        Q,
-        method.name,
-        method.teachers,
-        papers,
-        *measures,
-        paper_total,
-        sound_total,
-        account,
-    )
+    row = (teacher_votes.dataset, Q, method.name, method.teachers, papers)
+    return (*row, *measures, paper_total, sound_total, account)
 
 
 def _sound_total(method: LabellingMethod, problem: Problem, Q: int) -> tuple[float, str]:
@@ -193,10 +184,8 @@ def _sound_total(method: LabellingMethod, problem: Problem, Q: int) -> tuple[flo
 @lru_cache(maxsize=32)
 def _designs(target: Privacy, Q: int) -> tuple[Privacy, BestTarget, VoteMechanism, NoiseFunction]:
     """Return the paper's total for Q releases, and what is best within it: a target, GNMax, a γ for all releases."""
-    total = Privacy(
-        kov_composition(target.epsilon, target.delta, Q, paper.SLACK).epsilon,
-        total_delta_of(target, Q, paper.SLACK),
-    )
+    spent = kov_composition(target.epsilon, target.delta, Q, paper.SLACK)
+    total = Privacy(spent.epsilon, total_delta_of(target, Q, paper.SLACK))
     voters = Problem(K, Privacy(math.inf), target, 1)
     best = best_target(K, voters.voter, Q, total, 1)
     noisy = mechanism_class("gnmax").calibrated(K, 2, total, Q)
@@ -217,24 +206,15 @@ def _equal_total_rows(teacher_votes: TeacherVotes, m: int, Q: int) -> list[tuple
         ("γ_opt, all releases", "not private", None, sequence_noise, "one γ made for all Q of them"),
         ("none", "trained at the total", total, plain, "any number of queries"),
     ]
+    spent = (total.epsilon, total.delta)
     cells: list[tuple[Cell, ...]] = [
-        (
-            teacher_votes.dataset,
-            Q,
-            name,
-            teachers,
-            *_accuracy(teacher_votes, Q, voter, noise),
-            total.epsilon,
-            total.delta,
-            remark,
-        )
+        (teacher_votes.dataset, Q, name, teachers, *_accuracy(teacher_votes, Q, voter, noise), *spent, remark)
         for name, teachers, voter, noise, remark in rows
     ]
     # One voter drawn is the noisiest γ_Sub: if that does not fit, none does.
     least = exact(subsampling(K, 1), fixed_votes(paper.problem(m, teacher_votes.dataset)), Q, total.delta)
-    blank = ("-", "-", "-", total.epsilon, total.delta)
     remark = "does not fit, not even with one voter drawn" if least > total.epsilon else "fits with one voter drawn"
-    cells.insert(3, (teacher_votes.dataset, Q, "γ_Sub", "not private", *blank, remark))
+    cells.insert(3, (teacher_votes.dataset, Q, "γ_Sub", "not private", "-", "-", "-", *spent, remark))
     return cells
 
 

@@ -31,10 +31,7 @@ from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 Bytes = NDArray[np.uint8]
 
-FILES = {
-    "train": ("train-images", "train-labels"),
-    "test": ("t10k-images", "t10k-labels"),
-}
+FILES = {"train": ("train-images", "train-labels"), "test": ("t10k-images", "t10k-labels")}
 """First part of the names of a dataset's four files."""
 
 DATASETS = {"mnist": ("mnist", "MNIST"), "fashion-mnist": ("fashion-mnist", "fashion_mnist", "FashionMNIST", "fashion")}
@@ -169,7 +166,7 @@ class TeacherVotes:
     dataset: str
     draws: tuple[Draw, ...]  # each with its own teachers and queries
     seed: int  # decides the draws and, this being a test on public data, the noise of the private training
-    _votes: dict[Privacy | None, Votes] = field(default_factory=dict)
+    _votes: dict[Privacy | None, Votes] = field(default_factory=dict)  # made when they are asked for
 
     @property
     def truth(self) -> Votes:

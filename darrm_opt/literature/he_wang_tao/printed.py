@@ -132,7 +132,7 @@ def composition_iii_printed(
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
     counts = count_events({Privacy(epsilon, delta): k})
     total = kov_branches(counts, slack)[2]
-    claimed = min(1.0, second_delta(epsilon, delta, k, total) + _tail(epsilon, k, total))
+    claimed = min(1.0, second_delta(epsilon, delta, k, total) + _tail(epsilon, k, total, slack))
     exact = optimal_delta_of_sequence(counts, total)
     at_inputs = Counterexample("the hardest mechanism for these inputs", total, claimed, exact)
     theorem = PrintedTheorem(
@@ -161,11 +161,12 @@ def second_delta(epsilon: float, delta: float, k: int, total: float) -> float:
     return -math.expm1(most) - math.expm1(k * math.log1p(-share))
 
 
-def _tail(epsilon: float, k: int, total: float) -> float:
+def _tail(epsilon: float, k: int, total: float, slack: float) -> float:
+    """Return the tail of theorem III as printed, of k mechanisms at E = ``total``, which ``slack`` gives."""
     most = k * epsilon
     if total >= most:
         raise InvalidInput(
-            "slack", total, f"one whose ε is below kε = {most!r}", "The printed tail is not defined there."
+            "slack", slack, f"one whose ε is below kε = {most!r}", "The printed tail is not defined there."
         )
     logarithm = -(total + most) / 2
     logarithm += k * (math.log(2 * most) - math.log1p(math.exp(epsilon)) - math.log(most - total))
@@ -316,14 +317,7 @@ def sgld_last_term_printed(
     Counterexample: `SGLD_RUN`.
     """
     rate, step, total = _sgld_total(records, batch, lipschitz, sigma, steps, delta, slack)
-    step_epsilon = rate * step
-    most = steps * step_epsilon
-    if total >= most:
-        raise InvalidInput("slack", slack, "one whose ε is below qTe", "The printed term is not defined there.")
-    logarithm = -(total + most) / 2
-    logarithm += steps * (math.log(2 * most) - math.log1p(math.exp(step_epsilon)) - math.log(most - total))
-    logarithm -= (total + most) / (2 * step_epsilon) * math.log((most + total) / (most - total))
-    theorem = PrintedTheorem("Theorem 7's last term", total, math.exp(logarithm), None, SGLD_RUN)
+    theorem = PrintedTheorem("Theorem 7's last term", total, _tail(rate * step, steps, total, slack), None, SGLD_RUN)
     return require_acknowledgement(theorem, "sgld()", acknowledge_unsound=acknowledge_unsound)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support.darrm_runner import refused, run
 from support.refusals import refused as refused_input
+from support.two_class_moments import noisy_vote_laws
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.bits.recursion import compose_bits
@@ -19,7 +20,6 @@ from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging import Bags
 from darrm_opt.errors import InvalidInput, TooMuchWork
-from darrm_opt.literature.moments_accountant import noisy_vote_laws
 from darrm_opt.literature.pate import gnmax_wins
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.noise import Array

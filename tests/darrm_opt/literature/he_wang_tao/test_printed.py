@@ -128,7 +128,7 @@ def test_randomised_response_refutes_iii_and_the_sign_is_what_is_wrong() -> None
         assert wrong.delta * math.exp(wrong.epsilon + k * epsilon) == pytest.approx(right, rel=1e-9)
     fixed = tail_composition(0.2676, 0.0, 50, 1e-4)
     assert optimal_delta(0.2676, 0.0, 50, fixed.epsilon) <= fixed.delta <= 1e-4
-    with refused("slack"):
+    with refused("slack", "1e-06"):
         loss_tail_printed(1.0, 50, 1e-6, acknowledge_unsound=True)
 
 
